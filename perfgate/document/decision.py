@@ -14,7 +14,7 @@ from perfgate.document.run import OUTSIDE_OPERATORS, ErrorDetail, Evidence, Find
 from perfgate.document.tolerances import OK_MARGIN
 
 DECISION_SCHEMA: Literal["perfgate/decision"] = "perfgate/decision"
-DECISION_SCHEMA_VERSION = 1
+DECISION_SCHEMA_VERSION = 2
 
 # Few looks, each twice the last: every further one takes from the others, and unchanged code mostly needs the first alone.
 DEFAULT_LOOKS = (8, 16, 32, 64)
@@ -156,7 +156,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     pairs_needed: int | None = None
     detectable: float | None = None
     excluded: float | None = None
-    reason: Message | str | None = None
+    reason: Message | None = None
     parts: list[Part] = []
     accepted: str | None = None
     limit: str | None = None
@@ -202,7 +202,7 @@ class Invalid(msgspec.Struct, frozen=True, kw_only=True):
     workload: str
     shape: str
     kind: InvalidKind
-    message: Message | str
+    message: Message
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):
@@ -313,7 +313,7 @@ class HarnessChange(msgspec.Struct, frozen=True, kw_only=True):
 
     workload: str
     kind: Literal["removed", "changed", "added", "unknown", "not_comparable"]
-    message: Message | str
+    message: Message
     lines: list[str] = []
 
 
@@ -325,7 +325,7 @@ class SideSummary(msgspec.Struct, frozen=True, kw_only=True):
     subject: str | None = None
     committed_at: str | None = None
     dirty: bool = False
-    chosen_because: Message | str | None = None
+    chosen_because: Message | None = None
     sha256: str | None = None
 
 
@@ -403,7 +403,7 @@ class StepSummary(msgspec.Struct, frozen=True, kw_only=True):
     slug: str
     workload: str
     status: str
-    reason: Message | str | None = None
+    reason: Message | None = None
     findings: list[Finding] = []
     waited: float | None = None
 
@@ -454,7 +454,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     project: str
     comparing: Comparing = "code"
     verdict: Verdict
-    reasons: list[Message | str]
+    reasons: list[Message]
     base: SideSummary
     head: SideSummary
     device: str
@@ -476,7 +476,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     steps: list[StepSummary] = []
     failures: list[Failure] = []
     links: list[Link] = []
-    warnings: list[Message | str] = []
+    warnings: list[Message] = []
     pairs: int = 0
     rounds: int = 1
     waited: float | None = None

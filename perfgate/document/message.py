@@ -27,6 +27,10 @@ def quote(text: str) -> Message:
     return Message(QUOTE, {"text": text})
 
 
+def as_message(text: Message | str) -> Message:
+    return quote(text) if isinstance(text, str) else text
+
+
 def together(reasons: Iterable[Message]) -> Message:
     """One reason made of several, each said once."""
     (first, *more) = distinct(reasons)

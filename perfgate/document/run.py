@@ -14,7 +14,7 @@ from perfgate.document.samples import Packed
 from perfgate.document.telemetry import Reading
 
 RUN_SCHEMA: Literal["perfgate/run"] = "perfgate/run"
-RUN_SCHEMA_VERSION = 1
+RUN_SCHEMA_VERSION = 2
 # The session's command of a document that was made from a profiler's recording, without measuring.
 FROM_PROFILE = "from-profile"
 
@@ -58,15 +58,18 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float | None = None
     count: int | None = None
     labels: dict[str, str] = {}
-    reason: Message | str | None = None
+    reason: Message | None = None
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step noticed: the rule it broke, how bad, in words, and the evidence."""
+    """What a step noticed: the rule it broke, how bad, and the values that it saw, in base units.
+
+    ``message`` is the sentence of an older document that rule and evidence do not give.
+    """
 
     rule: str
     severity: Severity
-    message: str | None = None
+    message: Message | None = None
     evidence: dict[str, Evidence] = {}
 
 
@@ -119,7 +122,7 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     slug: str
     workload: str
     status: StepStatus
-    reason: Message | str | None = None
+    reason: Message | None = None
     values: list[Value] = []
     findings: list[Finding] = []
     samples: list[SampleSet] = []
@@ -287,7 +290,7 @@ class CallAccount(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[CallRow]
     more_rows: int = 0
     more_time: float = 0.0
-    no_lines: Message | str | None = None
+    no_lines: Message | None = None
     roof: Roof | None = None
     work: list[Work] = []
 
@@ -559,4 +562,4 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     failed_pairs: list[FailedPair] = []
     artifacts: list[Artifact] = []
     advisories: list[Advisory] = []
-    warnings: list[Message | str] = []
+    warnings: list[Message] = []

@@ -19,7 +19,7 @@ from perfgate.document.history import Confirmation
 from perfgate.document.message import Message
 
 TREND_SCHEMA: Literal["perfgate/trend"] = "perfgate/trend"
-TREND_SCHEMA_VERSION = 1
+TREND_SCHEMA_VERSION = 2
 STATE_SCHEMA: Literal["perfgate/trend-state"] = "perfgate/trend-state"
 # What a state may remember; of more than these the weakest are forgotten, and told as new once more.
 MOST_KNOWN = 100
@@ -132,7 +132,7 @@ class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str
     steps: dict[str, str]
     failed: list[str] = []
-    warnings: list[Message | str] = []
+    warnings: list[Message] = []
     noise_floor: float | None = None
     discarded: float | None = None
     temperature: float | None = None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from string import Formatter
 from typing import Any
 
+from perfgate.catalogue.lookup import MESSAGES, RULES
 from perfgate.document.decision import DECISION_SCHEMA, DECISION_SCHEMA_VERSION
+from perfgate.document.message import QUOTE
 from perfgate.document.run import RUN_SCHEMA, RUN_SCHEMA_VERSION
 from perfgate.document.strict_json import DAMAGED, refuse
 
@@ -13,9 +16,66 @@ Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
 CURRENT: dict[str, int] = {RUN_SCHEMA: RUN_SCHEMA_VERSION, DECISION_SCHEMA: DECISION_SCHEMA_VERSION}
 
+
+def _quoted(text: Any) -> Any:
+    """A sentence of version 1, which was English text, as a message that carries it."""
+    return {"code": QUOTE, "values": {"text": text}} if isinstance(text, str) else text
+
+
+def _with_quotes(record: dict[str, Any], *fields: str) -> dict[str, Any]:
+    return {**record, **{field: _quoted(record[field]) for field in fields if field in record}}
+
+
+def _finding_2(finding: dict[str, Any]) -> dict[str, Any]:
+    """Rule and evidence give the sentence; where they do not, what stood there is quoted."""
+    rule, evidence = RULES.get(finding["rule"]), finding.get("evidence", {})
+    places = {name for _, name, _, _ in Formatter().parse(rule.message) if name} if rule else None
+    if places is not None and places <= evidence.keys():
+        return {name: value for name, value in finding.items() if name != "message"}
+    return _with_quotes(finding, "message")
+
+
+def _step_2(step: dict[str, Any]) -> dict[str, Any]:
+    step = _with_quotes(step, "reason")
+    if "findings" in step:
+        step["findings"] = [_finding_2(finding) for finding in step["findings"]]
+    if "values" in step:
+        step["values"] = [_with_quotes(value, "reason") for value in step["values"]]
+    return step
+
+
+def _reason_2(reason: str) -> dict[str, Any]:
+    """A reason of version 1 was ``CODE: NAME``, or a sentence."""
+    code, _, name = reason.partition(": ")
+    code = f"verdict.{code.replace(' ', '-')}"
+    return {"code": code, "values": {"name": name}} if name and code in MESSAGES else _quoted(reason)
+
+
+def run_2(run: dict[str, Any]) -> dict[str, Any]:
+    """Sentences become messages."""
+    upgraded = {**run, "warnings": [_quoted(warning) for warning in run.get("warnings", [])]}
+    upgraded["steps"] = [_step_2(step) for step in run.get("steps", [])]
+    if "accounts" in run:
+        upgraded["accounts"] = [_with_quotes(account, "no_lines") for account in run["accounts"]]
+    return upgraded
+
+
+def decision_2(decision: dict[str, Any]) -> dict[str, Any]:
+    """Sentences become messages."""
+    upgraded = {**decision, "reasons": [_reason_2(reason) for reason in decision["reasons"]]}
+    upgraded["base"] = _with_quotes(decision["base"], "chosen_because")
+    upgraded["head"] = _with_quotes(decision["head"], "chosen_because")
+    upgraded["warnings"] = [_quoted(warning) for warning in decision.get("warnings", [])]
+    upgraded["steps"] = [_step_2(step) for step in decision.get("steps", [])]
+    for records, field in (("comparisons", "reason"), ("invalid", "message"), ("harness_changes", "message")):
+        if records in decision:
+            upgraded[records] = [_with_quotes(record, field) for record in decision[records]]
+    return upgraded
+
+
 # UPGRADES[schema][version] turns a document of that version into one of version + 1. It gets a dictionary of unchecked
-# values: the schema of the current version judges the result. Version 1 is the first that perfgate wrote, so none yet.
-UPGRADES: dict[str, dict[int, Upgrade]] = {RUN_SCHEMA: {}, DECISION_SCHEMA: {}}
+# values: the schema of the current version judges the result.
+UPGRADES: dict[str, dict[int, Upgrade]] = {RUN_SCHEMA: {1: run_2}, DECISION_SCHEMA: {1: decision_2}}
 
 
 def upgrade(value: Any, schema: str, *, name: str, current: int, upgrades: Mapping[int, Upgrade]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import nh3
 import pytest
 
 from perfgate.document.decision import DecisionDocument, Procedure, SideSummary
+from perfgate.document.message import quote
 from perfgate.judging.forge.comment import TEXT_BUDGET, CommentState, compose, marker
 from perfgate.judging.report.comment import CommentContext, render_comment
 from perfgate.locale import Language
@@ -44,7 +45,7 @@ def missing_artifact() -> DecisionDocument:
     """Return what publish says where the measuring job left nothing."""
     return make_decision(
         "INCONCLUSIVE",
-        reasons=["artifact: there is none with a head/run.json; see the log of the measuring job"],
+        reasons=[quote("artifact: there is none with a head/run.json; see the log of the measuring job")],
         comparisons=[],
         noise_floors=[],
         steps=[],
@@ -62,7 +63,7 @@ def very_long() -> DecisionDocument:
     rows = [
         make_counter("counters.copies", 2, 3 + n, workload=f"workload-{n:04}-" + "long_name_" * 8) for n in range(2000)
     ]
-    return make_decision("FAIL", reasons=["regressed"], comparisons=rows)
+    return make_decision("FAIL", reasons=[quote("regressed")], comparisons=rows)
 
 
 CASES: dict[str, tuple[str, Language]] = {

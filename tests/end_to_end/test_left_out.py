@@ -19,6 +19,7 @@ import pytest
 from perfgate.document.artifact import CheckDocuments, read_check
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import canonical_bytes, left_out
+from perfgate.document.message import quote
 from perfgate.document.run import (
     CorrectnessResult,
     CounterSet,
@@ -159,7 +160,7 @@ def checks() -> dict[str, Check]:
     first_failed = FailedPair(pair=equal.replicates[0].pair, arm="ab", workload=WORKLOAD, error=BOOM)
     lost = equal.replicates[0].pair
     without = [one for one in base.replicates if one.pair != lost]
-    boom = StepResult(number=4, slug="top_ops", workload=WORKLOAD, status="error", reason="boom", error=BOOM)
+    boom = StepResult(number=4, slug="top_ops", workload=WORKLOAD, status="error", reason=quote("boom"), error=BOOM)
     slow = Value(metric="latency.p50", value=2.0, interval=(1.9, 2.1), labels={"shape": SHAPE})
     broken = StepResult(number=1, slug="latency", workload=WORKLOAD, status="ok", values=[slow])
     over = [broken, StepResult(number=4, slug="top_ops", workload=WORKLOAD, status="ok")]

@@ -17,6 +17,7 @@ from perfgate.cli.commands.report import COMMAND
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.files import write_decision, write_run
 from perfgate.document.history import History
+from perfgate.document.message import quote
 from perfgate.document.run import (
     CiContext,
     CorrectnessResult,
@@ -174,7 +175,9 @@ def test_report__decision_of_an_earlier_job__is_not_this_ones(step: Step) -> Non
 
 def test_report__nothing_relevant_changed__skipped_without_a_run(step: Step) -> None:
     step.out.mkdir()
-    write_decision(step.out / "decision.json", make_decision("SKIPPED", reasons=["paths: docs/a.md"], comparisons=[]))
+    write_decision(
+        step.out / "decision.json", make_decision("SKIPPED", reasons=[quote("paths: docs/a.md")], comparisons=[])
+    )
     junit = step.folder / "junit.xml"
     done = step.report("--outputs", "--summary", "--annotations", "--exit-code", "0", "--junit", str(junit))
     assert (done.returncode, done.stdout) == (0, "")

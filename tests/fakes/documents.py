@@ -26,6 +26,7 @@ from perfgate.document.decision import (
     TestbedDifference,
     Verdict,
 )
+from perfgate.document.message import quote
 from perfgate.document.run import (
     BlockColumns,
     CounterSet,
@@ -101,7 +102,9 @@ def make_decision(verdict: Verdict = "PASS", **fields: Any) -> DecisionDocument:
         "perfgate_version": "0.1.0",
         "project": "demo",
         "reasons": [],
-        "base": SideSummary(commit=BASE_COMMIT, branch="main", chosen_because="merge-base with main", sha256="ab" * 32),
+        "base": SideSummary(
+            commit=BASE_COMMIT, branch="main", chosen_because=quote("merge-base with main"), sha256="ab" * 32
+        ),
         "head": SideSummary(commit=HEAD_COMMIT, branch="faster-pooling", subject="Pool in a loop", sha256="cd" * 32),
         "device": "AMD EPYC 7B13, 2 CPUs",
         "policy": Policy(),
@@ -132,7 +135,7 @@ def unchanged_comparisons() -> list[Comparison]:
 def checklist() -> list[StepSummary]:
     """Return the five steps of a CPU run, one of them with a finding."""
     small = Finding(
-        rule="ops.share", severity="warning", message="Softmax takes 18 % of the busy time, the limit is 15 %"
+        rule="ops.share", severity="warning", message=quote("Softmax takes 18 % of the busy time, the limit is 15 %")
     )
     return [
         StepSummary(number=1, slug="latency", workload="encoder", status="ok"),
@@ -142,7 +145,7 @@ def checklist() -> list[StepSummary]:
             slug="transfer",
             workload="encoder",
             status="not_applicable",
-            reason="the device shares the host's memory",
+            reason=quote("the device shares the host's memory"),
         ),
         StepSummary(number=4, slug="top_ops", workload="encoder", status="attention", findings=[small]),
         StepSummary(number=5, slug="batch", workload="encoder", status="ok"),
@@ -336,7 +339,7 @@ def make_run(side: Side | None = "head", *, slowdown: float = 0.0, pairs: int = 
 def run_steps() -> list[StepResult]:
     """Return steps 1 to 5 of a CPU run, with values and one finding."""
     p50 = Value(metric="latency.p50", value=0.0371, interval=(0.0368, 0.0375), confidence=0.95, count=800)
-    p99 = Value(metric="latency.p99", value=None, reason="needs 662 calls, 400 were measured", count=400)
+    p99 = Value(metric="latency.p99", value=None, reason=quote("needs 662 calls, 400 were measured"), count=400)
     return [
         StepResult(number=1, slug="latency", workload="encoder", status="ok", values=[p50, p99], duration=6.2),
         StepResult(
@@ -345,7 +348,7 @@ def run_steps() -> list[StepResult]:
         ),
         StepResult(
             number=3, slug="transfer", workload="encoder", status="not_applicable",
-            reason="the device shares the host's memory",
+            reason=quote("the device shares the host's memory"),
         ),
         StepResult(
             number=4, slug="top_ops", workload="encoder", status="attention",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfgate.document.decision import DecisionDocument, Procedure, SideSummary
-from perfgate.document.message import Message
+from perfgate.document.message import Message, quote
 from perfgate.document.run import ErrorDetail
 from perfgate.judging.report.comment import CommentContext, render_comment
 from tests.fakes.documents import (
@@ -47,7 +47,7 @@ def decisions() -> dict[str, DecisionDocument]:
     killed = ErrorDetail(kind="signal", message="the worker was killed", signal="SIGKILL", log_tail="loading\nepoch 0")
     wrong = make_comparison(
         "correctness", unit="1", better="neutral", method="check", outcome="regressed", base=1.0, head=0.0, delta=None,
-        interval=None, tolerance=None, reason="cosine similarity 0.31 is below 0.99",
+        interval=None, tolerance=None, reason=quote("cosine similarity 0.31 is below 0.99"),
     )  # fmt: skip
     hostile_parts = [make_counter("counters.copies", 1, 9, workload=HOSTILE, shape=HOSTILE, reason=HOSTILE)]
     return {
@@ -77,7 +77,7 @@ def decisions() -> dict[str, DecisionDocument]:
             "INCONCLUSIVE",
             reasons=[Message("verdict.testbed", {"name": "torch"})],
             testbed_differences=[make_difference()],
-            comparisons=[make_comparison(outcome="not_comparable", reason="torch differs")],
+            comparisons=[make_comparison(outcome="not_comparable", reason=quote("torch differs"))],
         ),
         "error-in-head": make_decision(
             "INCONCLUSIVE",
@@ -99,7 +99,7 @@ def decisions() -> dict[str, DecisionDocument]:
             reasons=[Message("verdict.regressed", {"name": "encoder/long latency.low"})],
             comparisons=[*regressed_time(), *unchanged_comparisons()[2:]],
             base=SideSummary(
-                commit="a1b2c3d4e5f60718293a4b5c6d7e8f9001122334", chosen_because="the same commit on the old stack"
+                commit="a1b2c3d4e5f60718293a4b5c6d7e8f9001122334", chosen_because=Message("gate.base-old-stack")
             ),
             head=SideSummary(commit="a1b2c3d4e5f60718293a4b5c6d7e8f9001122334"),
             testbed_differences=[make_difference("python", "3.11.7", "3.12.1"), make_difference()],
@@ -116,9 +116,9 @@ def decisions() -> dict[str, DecisionDocument]:
                 Message("verdict.harness", {"name": "encoder: the head removed check="}),
             ],
             harness_changes=[
-                make_harness_change("added", "the head added an SLA of the P99 latency"),
-                make_harness_change("removed", "the head no longer measures shape short"),
-                make_harness_change("removed", "the head removed check="),
+                make_harness_change("added", Message("harness.sla-added")),
+                make_harness_change("removed", Message("harness.shape-removed", {"shape": "short"})),
+                make_harness_change("removed", Message("harness.function-removed", {"function": "check"})),
             ],
         ),
         "harness-not-comparable": make_decision(
@@ -134,12 +134,12 @@ def decisions() -> dict[str, DecisionDocument]:
                     head=None,
                     delta=None,
                     interval=None,
-                    reason="the base does not run under the head's workload file",
+                    reason=Message("harness.base-does-not-run"),
                 )
             ],
             harness_changes=[
-                make_harness_change("changed", "the head changed build="),
-                make_harness_change("not_comparable", "the base does not run under the head's workload file"),
+                make_harness_change("changed", Message("harness.function-changed", {"function": "build"})),
+                make_harness_change("not_comparable", Message("harness.base-does-not-run")),
             ],
             failures=[make_failure("base", what="load")],
             noise_floors=[],
@@ -149,7 +149,7 @@ def decisions() -> dict[str, DecisionDocument]:
             "FAIL",
             device=HOSTILE,
             package_differences=[make_difference(HOSTILE, HOSTILE, None)],
-            harness_changes=[make_harness_change("removed", f"the head no longer measures shape {HOSTILE}")],
+            harness_changes=[make_harness_change("removed", Message("harness.shape-removed", {"shape": HOSTILE}))],
             warnings=[HOSTILE],
             comparisons=hostile_parts,
             base=SideSummary(commit=HOSTILE, chosen_because=HOSTILE),

@@ -17,6 +17,7 @@ import pytest
 from perfgate.document.decision import DecisionDocument, Policy, Verdict
 from perfgate.document.files import read_run, write_run
 from perfgate.document.history import Acceptance, History
+from perfgate.document.message import quote
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.report.comment import CommentContext, render_comment
 from tests.causes import feeding
@@ -92,7 +93,7 @@ def measured(situation: Situation, folder: Path) -> DecisionDocument:
         counted = with_counts(document, call, folder / f"{side}-trace", root=Path(feeding.__file__).parent)
         write_run(folder / f"{side}.json", counted)
     base, head = read_run(folder / "base.json"), read_run(folder / "head.json")
-    return decide(base, head, policy=POLICY, history=situation.history, chosen_because="merge-base with main")
+    return decide(base, head, policy=POLICY, history=situation.history, chosen_because=quote("merge-base with main"))
 
 
 @pytest.mark.parametrize("name", SITUATIONS)

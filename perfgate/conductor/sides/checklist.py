@@ -16,7 +16,7 @@ from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.proc_stats import waited_share
 from perfgate.conductor.workers.worker import Worker, WorkerError
 from perfgate.config import WorkloadReference
-from perfgate.document.message import Message
+from perfgate.document.message import Message, as_message
 from perfgate.document.run import (
     TIME_SPENT,
     Artifact,
@@ -170,7 +170,7 @@ def _unmeasured(
         slug=card(number).slug,
         workload=reference.name,
         status="error" if error else "unavailable",
-        reason=error.message if error else reason,
+        reason=as_message(error.message) if error else reason,
         error=error,
     )
 

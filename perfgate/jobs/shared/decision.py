@@ -27,7 +27,7 @@ def decide_with_advice(
     *,
     policy: Policy,
     history: History,
-    chosen_because: Message | str | None = None,
+    chosen_because: Message | None = None,
     required: Required = NOTHING_REQUIRED,
 ) -> DecisionDocument:
     """Judge head against base and say what to try; a pure function, as both its parts are."""

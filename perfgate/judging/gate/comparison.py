@@ -41,7 +41,7 @@ def comparison(  # noqa: PLR0913 - the fields of a record
     head: float | None = None,
     delta: float | None = None,
     tolerance: float | None = None,
-    reason: Message | str | None = None,
+    reason: Message | None = None,
     parts: Sequence[Part] = (),
 ) -> Comparison:
     """The comparison of a metric, with the unit and the better direction that its catalogue entry has."""

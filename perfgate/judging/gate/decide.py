@@ -79,7 +79,7 @@ def decide(
     *,
     policy: Policy,
     history: History,
-    chosen_because: Message | str | None = None,
+    chosen_because: Message | None = None,
     required: Required = NOTHING_REQUIRED,
 ) -> DecisionDocument:
     """Judge head against base; ``required`` is what the trusted side says that both must hold.
@@ -339,7 +339,7 @@ def _pairs(head: RunDocument) -> int:
     return max(counts, default=0)
 
 
-def _warnings(base: RunDocument, head: RunDocument) -> list[Message | str]:
+def _warnings(base: RunDocument, head: RunDocument) -> list[Message]:
     common = [note for note in base.warnings if note in head.warnings]
     return [
         *(Message("notes.both-sides", {"note": note}) for note in common),
@@ -348,7 +348,7 @@ def _warnings(base: RunDocument, head: RunDocument) -> list[Message | str]:
     ]
 
 
-def side_of(source: Source, chosen_because: Message | str | None = None, *, sha256: str | None = None) -> SideSummary:
+def side_of(source: Source, chosen_because: Message | None = None, *, sha256: str | None = None) -> SideSummary:
     """One side of a decision; ``sha256`` is that of the run document's content, where it was measured."""
     return SideSummary(
         commit=source.commit,

@@ -65,7 +65,7 @@ def skipped(
     policy: Policy,
     base: Source,
     head: Source,
-    chosen_because: Message | str | None,
+    chosen_because: Message | None,
 ) -> DecisionDocument:
     """The decision not to measure."""
     return DecisionDocument(

@@ -148,7 +148,7 @@ def _compare_bound(base: RunDocument | None, head: RunDocument, bound: _Bound, p
     number: float | None = None
     outcome: Outcome = "inconclusive"
     gating = True
-    reason: Message | str | None = None
+    reason: Message | None = None
     if value is None:
         reason = Message("gate.bound-not-measured", {"step": measuring_step(budget.metric)})
     elif value.value is None and not bound.is_broken_by(value):
@@ -190,7 +190,7 @@ def _best_attempt(bound: _Bound, run: RunDocument, place: Place) -> Value | None
     return min(worst, key=bound.badness, default=None)
 
 
-def _at_rate(rate: float, reason: Message | str | None) -> Message:
+def _at_rate(rate: float, reason: Message | None) -> Message:
     if reason is None:
         return Message("gate.at-rate", {"rate": rate})
     return Message("gate.at-rate-because", {"rate": rate, "reason": reason})

@@ -19,7 +19,7 @@ from perfgate.document.decision import (
     TestbedDifference,
     Verdict,
 )
-from perfgate.document.message import Message
+from perfgate.document.message import Message, quote
 from perfgate.errors import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_MEASURING, EXIT_PASS
 from perfgate.judging.gate.harness import hides, is_consequence
 
@@ -38,7 +38,7 @@ class VerdictReasons(NamedTuple):
     """A verdict, and what gave it."""
 
     verdict: Verdict
-    reasons: list[Message | str]
+    reasons: list[Message]
 
 
 def verdict_of(rules: list[VerdictRule]) -> VerdictReasons:
@@ -89,7 +89,7 @@ def verdict_rules(
     not_judged = [_name(c) for c in gating if c.method in RULE_METHODS and c.outcome == "inconclusive"]
     # A count that only the head's calls disagree about cannot be compared with the base's: it must not hide behind that.
     unsteady = [
-        _about(_name(c), c.reason or "")
+        _about(_name(c), c.reason or quote(""))
         for c in comparisons
         if c.method == "exact" and c.outcome == "inconclusive" and not c.gating
     ]
@@ -141,7 +141,7 @@ def _invalid_name(entry: Invalid) -> Message:
     return Message("verdict.place", {"place": f"{entry.workload}/{entry.shape}", "what": entry.message})
 
 
-def _about(place: str, what: Message | str) -> Message:
+def _about(place: str, what: Message) -> Message:
     return Message("verdict.about", {"place": place, "what": what})
 
 

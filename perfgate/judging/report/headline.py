@@ -107,7 +107,7 @@ def missing_entries(summary: Summary) -> MissingList:
     )
 
 
-def further_reasons(summary: Summary) -> list[Message | str]:
+def further_reasons(summary: Summary) -> list[Message]:
     """The decision's reasons without the one the title already says."""
     return summary.decision.reasons[1 if _kind(summary) == "reason" else 0 :]
 

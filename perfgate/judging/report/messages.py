@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from string import Formatter
 
 from perfgate.catalogue.lookup import CHANGE_ADVICE, MESSAGES, METRICS, RULE_ADVICE, RULES
@@ -11,8 +10,7 @@ from perfgate.document.decision import Suggestion
 from perfgate.document.message import QUOTE, Message, MessageValue
 from perfgate.document.run import Finding
 from perfgate.judging.report import format as formats
-from perfgate.judging.report.escape import MAX_PROSE, clean
-from perfgate.judging.report.words import Words, phrase, say, translated
+from perfgate.judging.report.words import Words, say, translated
 from perfgate.locale import current_language, translate
 
 
@@ -33,8 +31,8 @@ def word(message: Message | str) -> str:
 
     The English sentence is one text, which is escaped word by word; a Chinese one comes in pieces.
     """
-    if isinstance(message, str):
-        return _word_text(message)
+    if isinstance(message, str):  # somebody else's text, which is never translated
+        return message
     if message.code == QUOTE:
         return str(message.values.get("text", ""))
     sentence = MESSAGES.get(message.code)
@@ -48,7 +46,7 @@ def word(message: Message | str) -> str:
         return _uncatalogued(message)
 
 
-def word_all(messages: Sequence[Message | str]) -> str:
+def word_all(messages: Sequence[Message]) -> str:
     return _word_list(messages, say("; "))
 
 
@@ -60,7 +58,7 @@ def word_finding(finding: Finding) -> str:
             return _fill(translate(rule.message), finding.evidence)
     except (KeyError, ValueError, TypeError, AttributeError):
         pass
-    return finding.message or _uncatalogued(Message(finding.rule, finding.evidence))
+    return word(finding.message or Message(finding.rule, finding.evidence))
 
 
 def word_suggestion(suggestion: Suggestion) -> str:
@@ -101,7 +99,7 @@ def _word_value(value: MessageValue, spec: str) -> str:
     if spec in _FORMATS:
         return _FORMATS[spec](value)
     if isinstance(value, str):
-        return format(_word_text(value), spec) if spec else _word_text(value)
+        return format(value, spec)
     return Words(format(value, spec))
 
 
@@ -142,76 +140,3 @@ _FORMATS: dict[str, Callable[[MessageValue], str]] = {
     "time": _number(lambda value: formats.quantity(value, "s")),
     "whole": _number(formats.whole),
 }
-
-
-# Sentences in documents that still hold English text instead of messages.
-
-_Pattern = tuple[tuple[str, str | None], ...]
-# What stands between two reasons in one document field; a reason may hold it too.
-_AND = phrase("; ")
-
-
-def _word_text(text: str) -> str:
-    if current_language() == "en" or isinstance(text, Pieces):
-        return text
-    whole = clean(text, limit=MAX_PROSE)
-    return _word_one_text(whole) or _word_texts_in_a_row(whole) or text
-
-
-def _word_one_text(text: str) -> Pieces | None:
-    for pattern, words in _patterns():
-        values = _match(pattern, text)
-        if values is not None:
-            sentence = _fill(words, {name: _word_text(value) for name, value in values.items()})
-            return sentence if isinstance(sentence, Pieces) else None
-    return None
-
-
-def _word_texts_in_a_row(whole: str) -> Pieces | None:
-    """Several reasons, joined as documents join them, each in the reader's language; None where the first is unknown."""
-    at = whole.find(_AND)
-    while at >= 0:
-        first = _word_one_text(whole[:at])
-        if first is not None:
-            return Pieces((*first.pieces, Words("；"), *_pieces(_word_text(whole[at + len(_AND) :]))))
-        at = whole.find(_AND, at + 1)
-    return None
-
-
-@cache
-def _patterns() -> list[tuple[_Pattern, str]]:
-    """The English sentences, those with the most words of their own first: they say most."""
-    sentences = {text for entry in MESSAGES.values() for text in (entry.one, entry.other) if text}
-    sentences |= {rule.message for rule in RULES.values()}
-    # What is hardly more than values would match every text.
-    sentences = {
-        text for text in sentences if sum(map(str.isalpha, "".join(lit for lit, *_ in Formatter().parse(text)))) > 3
-    }
-    patterns = [(_parsed(english), _without_formats(translate(english, "zh"))) for english in sorted(sentences)]
-    return sorted(patterns, key=lambda pattern: -sum(len(literal) for literal, _ in pattern[0]))
-
-
-def _without_formats(sentence: str) -> str:
-    pieces = Formatter().parse(sentence)
-    return "".join(literal + (f"{{{name}}}" if name is not None else "") for literal, name, _, _ in pieces)
-
-
-def _parsed(english: str) -> _Pattern:
-    return tuple((literal, name) for literal, name, _, _ in Formatter().parse(english))
-
-
-def _match(pattern: _Pattern, text: str) -> dict[str, str] | None:
-    """The values that a text has in the places of a sentence; each ends where the next words first begin."""
-    values: dict[str, str] = {}
-    at, waiting = 0, None
-    for literal, name in pattern:
-        start = text.find(literal, at) if waiting else (at if text.startswith(literal, at) else -1)
-        if start < 0 or (waiting and not literal):
-            return None
-        if waiting:
-            values[waiting] = text[at:start]
-        at, waiting = start + len(literal), name
-    if waiting:
-        values[waiting] = text[at:]
-        at = len(text)
-    return values if at == len(text) and all(values.values()) else None

@@ -32,7 +32,7 @@ class Change:
     method: str
     pairs: int | None
     pairs_needed: int | None
-    reason: Message | str | None
+    reason: Message | None
     accepted: str | None
     rule: str | None
     is_sla: bool
@@ -207,7 +207,7 @@ class StepView:
     busy: Words | None
     notes: list[str]
     more: Words | None
-    reason: Message | str | None
+    reason: Message | None
 
 
 @dataclass(frozen=True)
@@ -307,7 +307,7 @@ class InvalidView:
     """A place whose times count for nothing, and why."""
 
     place: str
-    message: Message | str
+    message: Message
 
 
 @dataclass(frozen=True)
@@ -329,7 +329,7 @@ class Headline:
     invalid: list[InvalidView]
     missing: MissingView | None
     more_missing: int
-    reason: Message | str | None
+    reason: Message | None
     unchanged: int
     undecided: int
 
@@ -385,7 +385,7 @@ class RuleView:
 class RemedyView:
     """Why nothing was decided, and what is known about the way out."""
 
-    reasons: list[Message | str]
+    reasons: list[Message]
     failed_sides: set[str]
     other_harness: bool
     narrower: bool
@@ -420,7 +420,7 @@ class PageTop:
     busy: Words | None
     counts: Words
     base_line: Words
-    warnings: list[Message | str]
+    warnings: list[Message]
     recorded: bool
     rules: bool
     harness_changes: list[HarnessChange]

@@ -6,6 +6,7 @@ import math
 import traceback
 
 from perfgate.catalogue.records import StepCard
+from perfgate.document.message import quote
 from perfgate.document.run import ErrorDetail, StepResult
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist import steps as members
@@ -64,7 +65,7 @@ def _failed(step: Step, context: StepContext, error: Exception, started: int) ->
         slug=step.card.slug,
         workload=context.workload.name,
         status="error",
-        reason=message,
+        reason=quote(message),
         error=ErrorDetail(
             kind="memory" if context.device.is_out_of_memory(error) else "exception",
             message=message,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from perfgate.document.decision import Gain
+from perfgate.document.message import quote
 from perfgate.document.run import FROM_PROFILE, Finding, Session, StepResult, Value
 from perfgate.judging.advice.advise import advised, suggestions
 from perfgate.judging.report.messages import word_suggestion
@@ -24,7 +25,7 @@ def step(number: int, *findings: Finding, values: tuple[Value, ...] = (), **fiel
 
 
 def finding(rule: str, severity: Any = "warning", **evidence: Any) -> Finding:
-    return Finding(rule=rule, severity=severity, message="words", evidence={"shape": "long", **evidence})
+    return Finding(rule=rule, severity=severity, message=quote("words"), evidence={"shape": "long", **evidence})
 
 
 GRAPH = step(

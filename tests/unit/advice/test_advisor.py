@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from perfgate.document.message import quote
 from perfgate.document.run import Advisory, Artifact, Finding, StepResult
 from perfgate.jobs.run import advisor
 from perfgate.jobs.run.advisor import advise_profile, advise_run
@@ -82,7 +83,7 @@ def test_suggestions__problem_that_no_step_of_ours_noticed__merged_with_its_sour
 
 
 def test_suggestions__problem_that_a_step_of_ours_noticed_too__said_once_by_us() -> None:
-    again = Finding(rule="graph.recompiles", severity="warning", message="", evidence={"reason": "shapes"})
+    again = Finding(rule="graph.recompiles", severity="warning", message=quote(""), evidence={"reason": "shapes"})
     step = StepResult(number=9, slug="graph", workload="encoder", status="attention", findings=[again])
     rules = [one.rule for one in suggestions(make_run(steps=[step], advisories=found()))]
     assert "graph.recompiles" in rules

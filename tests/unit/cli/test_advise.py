@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from perfgate.document.files import write_run
+from perfgate.document.message import quote
 from perfgate.document.run import Finding, StepResult
 from tests.fakes.documents import make_run
 
@@ -28,7 +29,7 @@ def advise(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def write(folder: Path, *rules: str) -> None:
     """Write a run whose memory step noticed what the rules name."""
-    found = [Finding(rule=rule, severity="warning", message="", evidence={"shape": "long"}) for rule in rules]
+    found = [Finding(rule=rule, severity="warning", message=quote(""), evidence={"shape": "long"}) for rule in rules]
     step = StepResult(number=17, slug="memory", workload="encoder", status="attention", findings=found)
     folder.mkdir()
     write_run(folder / "run.json", make_run(steps=[step]))

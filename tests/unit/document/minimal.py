@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perfgate.document.decision import Comparison, DecisionDocument, Policy, Procedure, SideSummary
+from perfgate.document.message import quote
 from perfgate.document.run import RunDocument, Session, Source, StepResult, Testbed, Value, WorkloadRecord
 
 
@@ -42,7 +43,12 @@ def minimal_run(
                         count=100,
                         labels={"shape": "short"},
                     ),
-                    Value(metric="latency.p99", value=None, labels={"shape": "short"}, reason="100 calls are too few"),
+                    Value(
+                        metric="latency.p99",
+                        value=None,
+                        labels={"shape": "short"},
+                        reason=quote("100 calls are too few"),
+                    ),
                 ],
             )
         ],
@@ -54,7 +60,7 @@ def minimal_decision() -> DecisionDocument:
         perfgate_version="0.1.0",
         project="shop",
         verdict="FAIL",
-        reasons=["counters.framework_ops rose"],
+        reasons=[quote("counters.framework_ops rose")],
         base=SideSummary(commit="a" * 40),
         head=SideSummary(commit="b" * 40, dirty=True),
         device="cpu",

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from perfgate.document.files import content_sha256, parse_run, read_decision, read_run, write_decision, write_run
+from perfgate.document.message import quote
 from perfgate.document.run import CounterSet, RunDocument
 from perfgate.errors import DocumentError
 
@@ -73,8 +74,8 @@ def test_write_run__field_of_a_wrong_type__refused_with_its_place(tmp_path: Path
 
 
 def test_write_run__lone_surrogate_in_a_text__refused_with_its_place(tmp_path: Path) -> None:
-    run = msgspec.structs.replace(minimal_run(), warnings=["fine", "\udcff"])
-    with pytest.raises(DocumentError, match=r"\$\.warnings\[1\]: text with a lone surrogate"):
+    run = msgspec.structs.replace(minimal_run(), warnings=[quote("fine"), quote("\udcff")])
+    with pytest.raises(DocumentError, match=r"\$\.warnings\[1\]\.values\.text: text with a lone surrogate"):
         write_run(tmp_path / "run.json", run)
 
 
@@ -115,14 +116,20 @@ def test_parse_run__cut_anywhere__named_as_truncated() -> None:
         assert "truncated" in refusal(whole[:end])
 
 
+def as_json(text: str) -> dict[str, object]:
+    return {"code": "quote", "values": {"text": text}}
+
+
 def test_parse_run__brackets_and_escapes_inside_texts__read() -> None:
     texts = ["[" * 99, '\\"{{{', "\\", '"', "\U0001f600", "}]"]
-    assert parse_run(with_changes(warnings=texts), name="run.json").warnings == texts
+    assert parse_run(with_changes(warnings=[as_json(text) for text in texts]), name="run.json").warnings == [
+        quote(text) for text in texts
+    ]
 
 
 def test_parse_run__surrogate_pair_in_escapes__one_character() -> None:
-    data = with_changes(warnings=["SMILE"]).replace(b"SMILE", b"\\ud83d\\ude00")
-    assert parse_run(data, name="run.json").warnings == ["\U0001f600"]
+    data = with_changes(warnings=[as_json("SMILE")]).replace(b"SMILE", b"\\ud83d\\ude00")
+    assert parse_run(data, name="run.json").warnings == [quote("\U0001f600")]
 
 
 @pytest.mark.parametrize(
@@ -138,8 +145,8 @@ def test_parse_run__surrogate_pair_in_escapes__one_character() -> None:
         ({"schema_version": True}, "a version number was expected, found True"),
         ({"schema_version": "1"}, "a version number was expected, found '1'"),
         (
-            {"schema_version": 2},
-            "version 2 was written by a newer perfgate; this one reads up to version 1; upgrade perfgate",
+            {"schema_version": 3},
+            "version 3 was written by a newer perfgate; this one reads up to version 2; upgrade perfgate",
         ),
         ({"schema": "perfgate/decision"}, "'perfgate/decision' where 'perfgate/run' was expected"),
         ({"steps": [{"$ref": "http://127.0.0.1:1/x"}]}, "at $.steps[0]"),

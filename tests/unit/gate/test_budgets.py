@@ -10,6 +10,7 @@ import pytest
 from perfgate.document.budget import Budget
 from perfgate.document.decision import Comparison, DecisionDocument, Policy
 from perfgate.document.history import History
+from perfgate.document.message import quote
 from perfgate.document.run import RunDocument, StepResult, Value
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.policy import tolerance
@@ -170,7 +171,7 @@ def test_sla__at_a_rate__held_against_the_calls_of_that_rate_alone() -> None:
     assert (found.metric, found.outcome, text_of(found.reason)) == ("sla.p99", "regressed", "at 50 calls a second")
 
 
-@pytest.mark.parametrize("left", [[], [Value(metric="latency.p99", value=None, reason="needs 662 calls")]])
+@pytest.mark.parametrize("left", [[], [Value(metric="latency.p99", value=None, reason=quote("needs 662 calls"))]])
 def test_sla__no_value__inconclusive_by_its_name(left: list[Value]) -> None:
     base, head = (
         msgspec.structs.replace(run, workloads=[msgspec.structs.replace(run.workloads[0], sla_p99=0.02)])

@@ -11,6 +11,7 @@ import pytest
 from perfgate.document.decision import Comparison, DecisionDocument, Policy
 from perfgate.document.files import canonical_bytes, write_decision, write_run
 from perfgate.document.history import History, HistorySeries, write_history
+from perfgate.document.message import Message, quote
 from perfgate.document.run import CorrectnessResult, ErrorDetail, FailedPair, RunDocument, StepResult, Value
 from perfgate.errors import DocumentError
 from perfgate.judging.gate.decide import base_differs, decide, judge_folder, more_pairs_would_help
@@ -26,7 +27,9 @@ SLOWER = [1.05 + 0.001 * pair for pair in range(14)]
 def judge(
     base: RunDocument, head: RunDocument, *, history: History = NO_HISTORY, policy: Policy = DEFAULT_POLICY
 ) -> DecisionDocument:
-    return decide(base, head, policy=policy, history=history, chosen_because="merge base of main and head")
+    return decide(
+        base, head, policy=policy, history=history, chosen_because=Message("gate.base-merge-base", {"revision": "main"})
+    )
 
 
 def comparison(decision: DecisionDocument, metric: str) -> Comparison:
@@ -151,11 +154,11 @@ def test_decide__count_of_the_head_alone_differs_between_repeats__warn() -> None
 
 def test_decide__both_sides_warn_of_the_same__said_once() -> None:
     base, head = sides(NO_CHANGE)
-    unchecked = "encoder: nothing checks the output"
-    base = msgspec.structs.replace(base, warnings=[unchecked, "the clock is slow"])
-    head = msgspec.structs.replace(head, warnings=["no flame graph", unchecked])
+    unchecked = quote("encoder: nothing checks the output")
+    base = msgspec.structs.replace(base, warnings=[unchecked, quote("the clock is slow")])
+    head = msgspec.structs.replace(head, warnings=[quote("no flame graph"), unchecked])
     assert worded(judge(base, head).warnings) == [
-        f"base and head: {unchecked}",
+        "base and head: encoder: nothing checks the output",
         "base: the clock is slow",
         "head: no flame graph",
     ]
@@ -193,7 +196,7 @@ def test_decide__other_testbed__inconclusive_naming_the_field() -> None:
 def test_decide__head_step_failed__measuring_failed_not_a_verdict() -> None:
     base, head = sides(NO_CHANGE)
     error = ErrorDetail(kind="exception", message="RuntimeError: boom", traceback="…")
-    step = StepResult(number=4, slug="top_ops", workload=WORKLOAD, status="error", reason="boom", error=error)
+    step = StepResult(number=4, slug="top_ops", workload=WORKLOAD, status="error", reason=quote("boom"), error=error)
     decision = judge(base, msgspec.structs.replace(head, steps=[step]))
     assert decision.verdict == "INCONCLUSIVE"
     assert exit_code(decision) == 4

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from perfgate.document.decision import Contribution, Explanation, Invalid, OperatorTest
+from perfgate.document.message import quote
 from perfgate.document.run import OUTSIDE_OPERATORS, OperatorRow, RunDocument
 from perfgate.judging.gate.operators import compare_operators, operator_times
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
@@ -109,7 +110,7 @@ def test_compare_operators__pairs_without_operators__nothing_tested() -> None:
 
 
 def test_compare_operators__times_of_the_shape_are_invalid__nothing_tested() -> None:
-    throttled = Invalid(workload=WORKLOAD, shape=SHAPE, kind="throttled", message="in 8 of 12 pairs")
+    throttled = Invalid(workload=WORKLOAD, shape=SHAPE, kind="throttled", message=quote("in 8 of 12 pairs"))
     assert compare_operators(*measured(), invalid=[throttled]) == []
 
 

@@ -10,6 +10,7 @@ import pytest
 from perfgate.document.budget import Budget
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
+from perfgate.document.message import quote
 from perfgate.document.run import CorrectnessResult, ErrorDetail, RunDocument, ShapeKernels, StepResult, Value
 from perfgate.judging.gate.decide import decide, decide_alone
 from perfgate.judging.gate.rules import bounded_metrics, broken_metrics
@@ -31,7 +32,7 @@ def with_ops(
     """Return a run whose step 4 says how long the longest single run took, and what ran."""
     labels = {"shape": SHAPE}
     value = Value(
-        metric="ops.kernel_time", value=longest, labels=labels, reason="not there" if longest is None else None
+        metric="ops.kernel_time", value=longest, labels=labels, reason=quote("not there") if longest is None else None
     )
     kernels = [ShapeKernels(shape=SHAPE, names=list(names), longest="MatMulV2", **fields)] if names else []
     step = StepResult(number=4, slug="top_ops", workload=WORKLOAD, status="ok", values=[value], kernels=kernels)
@@ -174,7 +175,9 @@ def test_alone__wrong_output__fails_though_every_rule_is_kept() -> None:
 def test_alone__a_step_failed__measuring_failed() -> None:
     _, head = sides(NO_CHANGE)
     error = ErrorDetail(kind="exception", message="RuntimeError: boom")
-    broken = StepResult(number=2, slug="utilization", workload=WORKLOAD, status="error", reason="boom", error=error)
+    broken = StepResult(
+        number=2, slug="utilization", workload=WORKLOAD, status="error", reason=quote("boom"), error=error
+    )
     head = with_ops(head)
     decision = alone(msgspec.structs.replace(head, steps=[*head.steps, broken]), KERNEL_TIME)
     assert (decision.verdict, exit_code(decision)) == ("INCONCLUSIVE", 4)

@@ -10,7 +10,7 @@ import pytest
 
 from perfgate.document.decision import Comparing, HarnessChange, Invalid, Missing, Policy
 from perfgate.document.history import History
-from perfgate.document.message import Message
+from perfgate.document.message import Message, quote
 from perfgate.document.run import ErrorDetail, FailedPair
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.verdict import exit_code, verdict_of, verdict_rules
@@ -46,7 +46,7 @@ OF_CODE = [
     Row(
         "INCONCLUSIVE",
         "invalid",
-        {"invalid": [Invalid(workload="encoder", shape="long", kind="throttled", message="throttled")]},
+        {"invalid": [Invalid(workload="encoder", shape="long", kind="throttled", message=quote("throttled"))]},
     ),
     Row("INCONCLUSIVE", "missing", {"missing": [Missing(workload="encoder", shape="long", side="head")]}),
     Row(

@@ -9,6 +9,7 @@ import pytest
 from perfgate.document.decision import Policy
 from perfgate.document.files import write_decision, write_run
 from perfgate.document.history import History
+from perfgate.document.message import quote
 from perfgate.document.run import Finding, RunDocument, Side, StepResult
 from perfgate.errors import DocumentError, UsageError
 from perfgate.jobs.advise import suggestions_in
@@ -17,7 +18,7 @@ from tests.fakes.documents import make_run
 
 
 def run(side: Side, *rules: str) -> RunDocument:
-    found = [Finding(rule=rule, severity="warning", message="", evidence={"shape": "long"}) for rule in rules]
+    found = [Finding(rule=rule, severity="warning", message=quote(""), evidence={"shape": "long"}) for rule in rules]
     return make_run(
         side, steps=[StepResult(number=17, slug="memory", workload="encoder", status="attention", findings=found)]
     )

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from perfgate.document.decision import DecisionDocument, Failure, Invalid, Verdict
+from perfgate.document.message import Message
 from perfgate.document.run import TIME_SPENT, ErrorDetail
 from perfgate.git.repository import Repository
 from perfgate.jobs.check.hook import Push, hook_code, pushed
@@ -16,7 +17,9 @@ CRASH, SPENT = ErrorDetail(kind="exception", message="boom"), ErrorDetail(kind="
 
 def _decision(verdict: Verdict, *errors: ErrorDetail, invalid: bool = False) -> DecisionDocument:
     failures = [Failure(side="head", workload="w", what="load", error=error) for error in errors]
-    disturbed = Invalid(workload="w", shape="s", kind="aa_differs", message="base against base differs in latency.low")
+    disturbed = Invalid(
+        workload="w", shape="s", kind="aa_differs", message=Message("gate.aa-differs", {"metric": "latency.low"})
+    )
     return make_decision(verdict, failures=failures, invalid=[disturbed] if invalid else [])
 
 

@@ -12,7 +12,7 @@ import pytest
 from perfgate.catalogue.lookup import metric
 from perfgate.config import CONFIG_NAME, GateSettings, parse_config
 from perfgate.document.decision import Part
-from perfgate.document.message import Message
+from perfgate.document.message import Message, quote
 from perfgate.jobs.doctor.planted import CHANGES, PROJECT, PlantedChange, gate_table, judge
 from tests.fakes.documents import make_comparison, make_counter, make_decision, regressed_time
 
@@ -72,7 +72,7 @@ def test_judge__slower_call_and_a_counter__differs() -> None:
 
 
 def test_judge__right_verdict_for_another_reason__differs() -> None:
-    tail = make_comparison("latency.p99", outcome="inconclusive", reason="a slowdown of 5 % is not excluded")
+    tail = make_comparison("latency.p99", outcome="inconclusive", reason=quote("a slowdown of 5 % is not excluded"))
     found = _judge(NAMES["p99-only"], make_decision("FAIL", comparisons=[SLOWER, tail]))
     assert found.reason == (
         "latency.p99 is inconclusive (a slowdown of 5 % is not excluded); latency.low must not move"

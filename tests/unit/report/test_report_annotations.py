@@ -53,7 +53,10 @@ def test_annotate__suspected_regression__is_a_warning() -> None:
 
 def test_annotate__workload_file_measures_less__warns_where_it_changed() -> None:
     change = HarnessChange(
-        workload="encoder", kind="removed", message="the head removed check=", lines=["perf/workload.py:12"]
+        workload="encoder",
+        kind="removed",
+        message=Message("harness.function-removed", {"function": "check"}),
+        lines=["perf/workload.py:12"],
     )
     decision = make_decision(
         "WARN",

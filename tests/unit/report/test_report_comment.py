@@ -7,6 +7,7 @@ import re
 import pytest
 
 from perfgate.document.decision import Failure, Invalid, Link, OperatorChange, Part, Procedure, SideSummary
+from perfgate.document.message import quote
 from perfgate.document.run import TIME_SPENT, ErrorDetail
 from perfgate.judging.forge.comment import MAX_CHARACTERS, TEXT_BUDGET, CommentState, compose, marker
 from perfgate.judging.report.comment import CommentContext, render_comment
@@ -64,7 +65,7 @@ def test_title__only_counters_regressed__names_the_counter_with_its_new_count() 
 def test_title__faster_but_wrong_output__the_correctness_check_comes_first() -> None:
     wrong = make_comparison(
         "correctness", unit="1", better="neutral", method="check", outcome="regressed", base=1.0, head=0.0, delta=None,
-        interval=None, reason="cosine 0.31 < 0.99",
+        interval=None, reason=quote("cosine 0.31 < 0.99"),
     )  # fmt: skip
     faster = make_comparison("latency.low", outcome="improved", delta=-0.3, interval=(-0.32, -0.28))
     text = render_comment(make_decision("FAIL", comparisons=[faster, wrong]), CONTEXT)

@@ -11,7 +11,7 @@ import xmlschema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfgate.document.message import Message
+from perfgate.document.message import Message, quote
 from perfgate.document.run import ErrorDetail
 from perfgate.judging.report.junit import junit, junit_of_run, junit_without_verdict
 from tests.fakes.documents import (
@@ -77,8 +77,10 @@ def test_junit__unchanged__passes_and_says_what_was_measured() -> None:
 
 
 def test_junit__undecided_or_not_comparable__skipped_and_the_verdict_is_an_error() -> None:
-    noisy = make_comparison(outcome="inconclusive", interval=(-0.012, 0.041), delta=0.013, reason="too few pairs")
-    other = make_comparison("latency.p50", outcome="not_comparable", reason="torch differs")
+    noisy = make_comparison(
+        outcome="inconclusive", interval=(-0.012, 0.041), delta=0.013, reason=quote("too few pairs")
+    )
+    other = make_comparison("latency.p50", outcome="not_comparable", reason=quote("torch differs"))
     cases = read(
         junit(
             make_decision(

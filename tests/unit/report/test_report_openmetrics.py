@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from perfgate.catalogue.lookup import METRICS
+from perfgate.document.message import quote
 from perfgate.document.run import CounterSet, RunDocument, StepResult, Value
 from perfgate.judging.report.openmetrics import family_name, openmetrics
 from tests.fakes.documents import make_run
@@ -35,7 +36,7 @@ def of_values(*values: Value, number: int = 1, **fields: Any) -> RunDocument:
 def test_openmetrics__run__gauges_in_base_units_that_end_in_them() -> None:
     values = [
         Value(metric="latency.p50", value=0.0371, labels={"shape": "long"}),
-        Value(metric="latency.p99", value=None, labels={"shape": "long"}, reason="needs 662 calls"),
+        Value(metric="latency.p99", value=None, labels={"shape": "long"}, reason=quote("needs 662 calls")),
         Value(metric="utilization.host", value=0.91),
         Value(metric="no.such.metric", value=1.0),
     ]

@@ -6,6 +6,7 @@ import io
 
 from rich.console import Console
 
+from perfgate.document.message import quote
 from perfgate.document.run import ErrorDetail, Finding, StepResult, WorkloadRecord
 from perfgate.judging.report.run_rows import step_row
 from perfgate.judging.report.terminal import render_run, render_terminal
@@ -94,7 +95,7 @@ def test_render_run__workload_that_does_not_load__its_error_is_said() -> None:
 
 
 def test_step_row__worker_waited_for_a_cpu__said_before_what_was_found() -> None:
-    finding = Finding(rule="latency.steady_state", severity="severe", message="words")
+    finding = Finding(rule="latency.steady_state", severity="severe", message=quote("words"))
     busy, idle = (
         step_row(
             StepResult(

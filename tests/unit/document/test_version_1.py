@@ -1,0 +1,63 @@
+"""Documents that perfgate wrote before sentences were codes: read, their sentences quoted or made from rule and evidence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from perfgate.document.files import read_decision, read_run
+from perfgate.document.message import Message, quote
+from perfgate.document.upgrade import UPGRADES
+from perfgate.judging.report.messages import word, word_finding
+from perfgate.locale import speaking
+
+V1 = Path(__file__).parents[2] / "data" / "v1"
+
+
+@pytest.mark.parametrize("name", ["measured", "recorded"])
+def test_run__version_1__every_sentence_reads_as_it_was_written(name: str) -> None:
+    old, run = json.loads((V1 / f"{name}.json").read_text(encoding="utf-8")), read_run(V1 / f"{name}.json")
+
+    assert [word(warning) for warning in run.warnings] == old.get("warnings", [])
+    for before, step in zip(old["steps"], run.steps):
+        assert word(step.reason or "") == (before.get("reason") or "")
+        assert [word(value.reason or "") for value in step.values] == [
+            value.get("reason") or "" for value in before.get("values", [])
+        ]
+        assert [word_finding(finding) for finding in step.findings] == [
+            finding["message"] for finding in before.get("findings", [])
+        ]
+
+
+def test_run__version_1__quotes_are_not_translated_and_findings_are() -> None:
+    run = read_run(V1 / "measured.json")
+    finding = next(finding for step in run.steps for finding in step.findings)
+    reason = next(step.reason for step in run.steps if step.slug == "transfer")
+    with speaking("zh"):
+        assert word(reason or "") == "the device works in host memory: there is nothing to copy"
+        assert word_finding(finding) != "the CPUs granted are not kept busy, or others use them too"
+
+
+def test_decision__version_1__reasons_get_their_codes() -> None:
+    old = json.loads((V1 / "decision.json").read_text(encoding="utf-8"))
+    decision = read_decision(V1 / "decision.json")
+
+    assert [word(reason) for reason in decision.reasons] == old["reasons"]
+    assert {reason.code for reason in decision.reasons} == {"verdict.testbed"}
+    assert [word(warning) for warning in decision.warnings] == old["warnings"]
+    assert [word(c.reason or "") for c in decision.comparisons] == [c.get("reason") or "" for c in old["comparisons"]]
+
+
+@pytest.mark.parametrize("reason", ["no colon", "unheard of: x", "regressed: "])
+def test_decision__reason_that_is_no_code__a_quote(reason: str) -> None:
+    old = {"reasons": [reason], "base": {}, "head": {}}
+    assert UPGRADES["perfgate/decision"][1](old)["reasons"] == [{"code": "quote", "values": {"text": reason}}]
+
+
+def test_finding__rule_or_evidence_unknown__what_stood_there_is_quoted() -> None:
+    step = {"findings": [{"rule": "batch.refused", "message": "it does not take 4", "evidence": {}}]}
+    (upgraded,) = UPGRADES["perfgate/run"][1]({"steps": [step]})["steps"]
+    assert upgraded["findings"][0]["message"] == {"code": "quote", "values": {"text": "it does not take 4"}}
+    assert quote("x") == Message("quote", {"text": "x"})
