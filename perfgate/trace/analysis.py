@@ -45,6 +45,7 @@ def union_length(intervals: Intervals) -> int:
 
 
 def gaps(intervals: Intervals, window: tuple[int, int]) -> Intervals:
+    """The parts of a window that none of the intervals covers."""
     first, last = window
     covered = union(intervals)
     start = np.concatenate(([first], np.clip(covered.end, first, last))).astype(np.int64)

@@ -247,6 +247,7 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def _header_and_rest(path: Path, blocks: Iterator[bytes]) -> tuple[bytes, bytes]:
+    """The file so far, cut behind the bracket that opens the list of events."""
     buffer = b""
     for block in blocks:
         buffer += block
@@ -284,6 +285,7 @@ def _whole_members(buffer: bytes, decoder: Any, path: Path, *, first: bool) -> t
 
 
 def _members(buffer: bytes, end: int, *, first: bool) -> bytes:
+    """The members up to an end as a list; before all but the first of a file stands a comma."""
     start = 0
     if not first and (comma := _SEPARATOR.match(buffer, 0, end)):
         start = comma.end()
@@ -307,6 +309,7 @@ def _cut(buffer: bytes, path: Path) -> _Cut:
 
 
 def _in_string(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Whether each byte lies in a string: an odd number of quotes before it that no backslash escapes."""
     quotes = text == _QUOTE
     escapes = np.flatnonzero(text == _BACKSLASH)
     if escapes.size:

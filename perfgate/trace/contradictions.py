@@ -14,6 +14,7 @@ _EXAMPLES = 3
 
 
 def contradictions(timeline: Timeline) -> list[Message]:
+    """What two of the tables, or a table and the timeline, say differently of one device."""
     return [*_of_types(timeline), *_of_events(timeline), *_of_steps(timeline)]
 
 

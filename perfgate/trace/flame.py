@@ -34,37 +34,27 @@ def flame_tree(stacks: Stacks, label: str, *, most_nodes: int = MOST_NODES) -> F
     nodes = _merge(stacks, rows, frames.labels)
     own = stacks.own[rows.event] * rows.counted
     costs, requests = _costs(stacks, nodes, own)
-    texts = _Texts()
+    texts: dict[str, int] = {}
     shape, more_shapes = _shapes(stacks.events, rows, nodes, own)
     names = _track_names(stacks, rows, nodes, own) + [frames.of[at].name for at in nodes.label[nodes.roots :].tolist()]
+
+    def number(text: str) -> int:
+        return texts.setdefault(text, len(texts)) if text else NONE
+
     tree = FlameTree(
         label=label,
         unit=stacks.unit,
         requests=requests,
         parent=nodes.parent.tolist(),
         kind=nodes.kind.tolist(),
-        name=[texts.number(name) for name in names],
-        place=[texts.number(place) for place in _places(nodes, frames)],
-        shape=[NONE if at == NO_TEXT else texts.number(stacks.events.names[at]) for at in shape.tolist()],
+        name=[number(name) for name in names],
+        place=[number(place) for place in _places(nodes, frames)],
+        shape=[NONE if at == NO_TEXT else number(stacks.events.names[at]) for at in shape.tolist()],
         more_shapes=more_shapes.tolist(),
-        texts=texts.known,
+        texts=list(texts),
         head=costs,
     )
     return _folded(tree, most_nodes)
-
-
-class _Texts:
-    """Texts and their numbers."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-
-    @property
-    def known(self) -> list[str]:
-        return list(self._numbers)
-
-    def number(self, text: str) -> int:
-        return self._numbers.setdefault(text, len(self._numbers)) if text else NONE
 
 
 class _Frames:
@@ -73,15 +63,12 @@ class _Frames:
     def __init__(self, events: EventTable) -> None:
         pairs, back = np.unique(events.group * len(KINDS) + events.kind, return_inverse=True)
         numbers: dict[Frame, int] = {}
-        self.of: list[Frame] = []
-        numbers_of = []
-        for pair in pairs.tolist():
-            label = frame(events.names[pair // len(KINDS)], KINDS[pair % len(KINDS)])
-            if label not in numbers:
-                numbers[label] = len(self.of)
-                self.of.append(label)
-            numbers_of.append(numbers[label])
-        self.labels: IntColumn = np.array(numbers_of, dtype=np.int64)[back]
+        labels = [
+            numbers.setdefault(frame(events.names[pair // len(KINDS)], KINDS[pair % len(KINDS)]), len(numbers))
+            for pair in pairs.tolist()
+        ]
+        self.of = list(numbers)
+        self.labels: IntColumn = np.array(labels, dtype=np.int64)[back]
 
 
 class _Rows(NamedTuple):
@@ -133,6 +120,7 @@ class _Copies(NamedTuple):
 
 
 def _calls_above(around: IntColumn, streams: IntColumn, launches: IntColumn) -> _Copies:
+    """Every call above the work of each stream, once a stream."""
     size = max(around.size, 1)
     joined = launches != NOTHING_AROUND
     frontier = calls = np.unique(streams[joined] * size + launches[joined])
@@ -187,6 +175,7 @@ def _merge(stacks: Stacks, rows: _Rows, labels: IntColumn) -> _Nodes:
 
 
 def _costs(stacks: Stacks, nodes: _Nodes, own: IntColumn) -> tuple[FlameCosts, list[str]]:
+    """What each node took for each request, and the requests: those with most time, the rest under one name."""
     events = stacks.events
     served = np.flatnonzero(nodes.request != NO_TEXT)
     codes, at = np.unique(nodes.request[served], return_inverse=True)
@@ -212,6 +201,7 @@ def _costs(stacks: Stacks, nodes: _Nodes, own: IntColumn) -> tuple[FlameCosts, l
 
 
 def _shapes(events: EventTable, rows: _Rows, nodes: _Nodes, own: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """For each node the shapes that took most of its time, or NO_TEXT, and how many more it was run with."""
     most, more = np.full(nodes.parent.size, NO_TEXT, dtype=np.int64), np.zeros(nodes.parent.size, dtype=np.int64)
     shape = events.shape[rows.event]
     shaped = np.flatnonzero(rows.counted & nodes.own_frame & (shape != NO_TEXT))
@@ -226,6 +216,7 @@ def _shapes(events: EventTable, rows: _Rows, nodes: _Nodes, own: IntColumn) -> t
 
 
 def _track_names(stacks: Stacks, rows: _Rows, nodes: _Nodes, own: IntColumn) -> list[str]:
+    """A stream keeps its name; threads, whose ids mean nothing, are numbered by time."""
     tracks = nodes.label[: nodes.roots]
     totals = totals_by_name(np.searchsorted(tracks, rows.root), own, tracks.size)
     names, number = [""] * tracks.size, 0
@@ -240,6 +231,7 @@ def _track_names(stacks: Stacks, rows: _Rows, nodes: _Nodes, own: IntColumn) -> 
 
 
 def _places(nodes: _Nodes, frames: _Frames) -> list[str]:
+    """A Python function stands where it begins, all else in the nearest function of the project."""
     places, nearest = [""] * nodes.parent.size, [""] * nodes.parent.size
     for at in range(nodes.roots, nodes.parent.size):
         label, above = frames.of[nodes.label[at]], nearest[nodes.parent[at]]

@@ -69,6 +69,7 @@ def operator_totals(events: EventTable, *, calls: int) -> list[OperatorTotal]:
 
 
 def _typical(events: EventTable, own: IntColumn, name: int, calls: int) -> float:
+    """The median over the calls; the mean where the events do not divide into calls of equally many."""
     chosen = np.nonzero(events.group == name)[0]
     if chosen.size % calls:
         return float(own[chosen].sum()) / calls

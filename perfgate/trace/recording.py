@@ -49,6 +49,7 @@ class Kernel(NamedTuple):
     @property
     def is_collective(self) -> bool:
         # At level 0 the profiler names no core: there only the name tells.
+        """Whether it is the share of a collective operation."""
         return (self.core or "").upper() in ("HCCL", "COMMUNICATION") or self.name.lower().startswith(
             COLLECTIVE_PREFIXES
         )

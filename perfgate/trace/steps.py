@@ -112,6 +112,7 @@ class _Device:
         self._copies = union(work.of_kind("copy").intervals) if copies else None
 
     def step(self, number: int | None, start: int, end: int) -> ProfilerStep:
+        """The parts of a window, which add up to it."""
         computing, kernels = (_within(covered, start, end) for covered in (self._computing, self._kernels))
         first = int(kernels.start[0]) if kernels.start.size else start
         copied = copied_before = None

@@ -60,6 +60,7 @@ class OwnedEvents(NamedTuple):
     owners: IntColumn
 
     def inside(self) -> EventTable:
+        """The events that belong to a span."""
         return self.events.select(self.owners != OUTSIDE)
 
     def when(self, span: int, *kinds: EventKind) -> Intervals:

@@ -34,12 +34,14 @@ class CallTrace:
         return self.timeline.events
 
     def host_ops(self) -> EventTable:
+        """Of all threads, those that began while calls were made."""
         spans = self.events.named(CALL)
         ops = self.events.of_kind("host_op")
         inside = (ops.start >= spans.start.min()) & (ops.start < spans.end.max())
         return ops.select(inside)
 
     def spans(self) -> Intervals:
+        """The calls, in order."""
         calls = self.events.named(CALL).of_kind("annotation")
         order = np.argsort(calls.start, kind="stable")
         return Intervals(calls.start[order], calls.end[order])

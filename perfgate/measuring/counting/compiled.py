@@ -58,6 +58,7 @@ def with_compilations(workload: BoundWorkload, counters: list[CounterSet], *, ro
 
 
 def has_compiled() -> bool:
+    """Whether torch's compiler was at work in this process since its counters were cleared."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     return dynamo is not None and bool(dynamo.counters["frames"].get("total"))
 

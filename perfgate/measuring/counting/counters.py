@@ -68,6 +68,7 @@ def count_in_order(
 
 
 def with_steady(counted: CounterSet) -> CounterSet:
+    """Complete a set of counters by which of them were equal in every repeat."""
     return msgspec.structs.replace(counted, steady=sorted(counted.values.keys() - set(counted.unstable)))
 
 

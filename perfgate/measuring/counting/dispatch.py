@@ -243,6 +243,7 @@ def _is_collective(name: str) -> bool:
 
 
 def _reads_data(func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
+    """Whether an operator must read data before the host can go on."""
     if name in _INDEXING:
         # One value put where a mask says is a masked_fill, which needs no positions (TensorAdvancedIndexing.cpp).
         fills = len(args) > 2 and isinstance(args[2], torch.Tensor) and args[2].numel() == 1
@@ -331,6 +332,7 @@ def _is_composite(func: Any) -> bool:
 
 @lru_cache(maxsize=4096)
 def _makes_its_view(func: Any) -> bool:
+    """Whether a composite operator tells autograd itself that its result is a view."""
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "ADInplaceOrView"))
 
 

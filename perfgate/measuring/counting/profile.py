@@ -90,6 +90,7 @@ def _typical(calls: list[list[float]]) -> float:
 
 
 def _device_calls(trace: CallTrace) -> list[CallTimes]:
+    """By the types of kernels; outside them nothing ran on any stream."""
     work, spans = trace.device_work(), trace.spans()
     owners = span_of(work, spans, launches=trace.events.of_kind("runtime"))
     lengths = (spans.end - spans.start).tolist()
@@ -131,6 +132,7 @@ def _host_profile(call: Callable[[], Any], device: Device, calls: int) -> Callab
 
 
 def _host_calls(roots: list[Any]) -> list[CallTimes]:
+    """The operators of each call, those of other threads with the call in which they began."""
     from torch._C._profiler import RecordScope, _EventType
 
     tags = _Tags(operator=_EventType.TorchOp, named_by_user=RecordScope.USER_SCOPE)

@@ -115,6 +115,7 @@ class _Counting:
         return sites
 
     def _entry(self, frame: FrameType) -> tuple[str, str | None]:
+        """The function of a library that the project called to come here, and the line from which it did."""
         entry, back = frame.f_code.co_name, frame.f_back
         while back is not None:
             line = self._lines.at(back.f_code.co_filename, back.f_lineno)

@@ -29,44 +29,26 @@ _Entry = TypeVar("_Entry")
 _File = dict[str, dict[str, dict[str, _Entry]]]
 
 
-class _Times(
-    msgspec.Struct,
-    rename={
-        "start": "Start Timestamp(us)",
-        "elapsed": "Elapse Time(ms)",
-        "transit": "Transit Time(ms)",
-        "wait": "Wait Time(ms)",
-        "synchronization": "Synchronization Time(ms)",
-        "idle": "Idle Time(ms)",
-    },
-):
+class _Times(msgspec.Struct):
     # Text, so that a time since 1970 does not pass through a float here too.
-    start: msgspec.Raw = msgspec.Raw()
-    elapsed: msgspec.Raw = msgspec.Raw()
-    transit: msgspec.Raw = msgspec.Raw()
-    wait: msgspec.Raw = msgspec.Raw()
-    synchronization: msgspec.Raw = msgspec.Raw()
-    idle: msgspec.Raw = msgspec.Raw()
+    start: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Start Timestamp(us)")
+    elapsed: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Elapse Time(ms)")
+    transit: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Transit Time(ms)")
+    wait: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Wait Time(ms)")
+    synchronization: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Synchronization Time(ms)")
+    idle: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Idle Time(ms)")
 
 
-class _Link(
-    msgspec.Struct,
-    rename={
-        "size": "Transit Size(MB)",
-        "time": "Transit Time(ms)",
-        "bandwidth": "Bandwidth(GB/s)",
-        "transport": "Transport Type",
-    },
-):
-    size: float = 0.0
-    time: msgspec.Raw = msgspec.Raw()
-    bandwidth: float | None = None
-    transport: str = ""
+class _Link(msgspec.Struct):
+    size: float = msgspec.field(default=0.0, name="Transit Size(MB)")
+    time: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Transit Time(ms)")
+    bandwidth: float | None = msgspec.field(default=None, name="Bandwidth(GB/s)")
+    transport: str = msgspec.field(default="", name="Transport Type")
 
 
-class _Operation(msgspec.Struct, rename={"times": "Communication Time Info", "links": "Communication Bandwidth Info"}):
-    times: _Times = msgspec.field(default_factory=_Times)
-    links: dict[str, _Link] = msgspec.field(default_factory=dict)
+class _Operation(msgspec.Struct):
+    times: _Times = msgspec.field(default_factory=_Times, name="Communication Time Info")
+    links: dict[str, _Link] = msgspec.field(default_factory=dict, name="Communication Bandwidth Info")
 
 
 def read_collectives(path: Path) -> tuple[Collective, ...]:

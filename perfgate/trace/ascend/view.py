@@ -26,13 +26,11 @@ class Detail(NamedTuple):
     has_inputs: bool
 
 
-class _Arguments(
-    msgspec.Struct, gc=False, rename={"task_type": "Task Type", "inputs": "Input Dims", "frequency": "MHz"}
-):
+class _Arguments(msgspec.Struct, gc=False):
     # All as written: what a word or a number is differs by version, and most events need none of them.
-    task_type: msgspec.Raw = msgspec.Raw()
-    inputs: msgspec.Raw = msgspec.Raw()
-    frequency: msgspec.Raw = msgspec.Raw()
+    task_type: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Task Type")
+    inputs: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input Dims")
+    frequency: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="MHz")
     name: msgspec.Raw = msgspec.Raw()
     labels: msgspec.Raw = msgspec.Raw()
     request_id: msgspec.Raw = msgspec.Raw()
@@ -128,8 +126,8 @@ class _Collector:
 
     def _add_span(self, event: _Event) -> None:
         duration = span_duration(event)
-        key = self._key(event)
-        self._track(key)
+        key = self._word(event.pid), self._word(event.tid)
+        self._keys.setdefault(key, len(self._keys))
         arguments = event.args or _NO_ARGUMENTS
         detail = (event.cat or "", self._word(arguments.task_type), bool(arguments.inputs))
         self._detail.append(self._details.setdefault(detail, len(self._details)))

@@ -131,6 +131,7 @@ class _Collector:
             self._names.setdefault(owner, {})[event.name] = name or ""
 
     def table(self) -> tuple[EventTable, IntColumn]:
+        """The events, and the device of each: its number, HOST or UNNAMED."""
         table = self._builder.table()
         tracks = [self._track(*key) for key in table.tracks]
         categories = list(self._categories)
@@ -186,6 +187,7 @@ def _kind(track: _Track, name: str, category: str) -> EventKind:
 
 
 def _arguments(raw: msgspec.Raw) -> _Arguments:
+    """An event's arguments may be anything."""
     text = bytes(raw)
     if b'"request_id"' not in text and b'"name"' not in text and b'"labels"' not in text:
         return _NO_ARGUMENTS

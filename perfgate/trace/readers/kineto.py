@@ -226,6 +226,7 @@ def _number(value: _Scalar) -> int:
 
 
 def _device(argument: _Scalar, process: bytes) -> int:
+    """What the arguments say, else the process, which for a device is its number."""
     if isinstance(argument, int) and 0 <= argument < MAX_NS:
         return argument
     number = process.strip(b'" ')
@@ -297,6 +298,7 @@ class KinetoHeader:
         return {name: version for name, version in versions.items() if version}
 
     def settings(self, devices: Collection[int]) -> dict[str, str]:
+        """What the profiler was told and on what: shapes, stacks, world size, the names of these devices."""
         settings = {name: self._scalar(name) for name in _SETTINGS}
         settings["backend"] = self._distributed.backend
         if self._distributed.world_size is not None:

@@ -18,6 +18,7 @@ _TABLES = ("kernels", "kernels, some", "types", "calls")
 
 
 def recognises(path: Path) -> bool:
+    """Whether a path is a PROF folder, its output, a folder that holds one, or a single op_summary table."""
     if path.is_file():
         return path.name.startswith("op_summary") and path.suffix == ".csv"
     return path.is_dir() and next(_outputs(path), None) is not None
