@@ -21,6 +21,7 @@ from perfgate.errors import UsageError
 from perfgate.jobs.check.environments import REUSED, SideCode, choose_environments
 from perfgate.jobs.shared.options import NONE_GIVEN
 from perfgate.jobs.shared.session import job_notes, log_artifacts, prepare_out, remove_results
+from perfgate.judging.report.messages import word
 from tests.attacks.measuring import project_for_all, run_job
 from tests.fakes.wording import worded
 from tests.waiting import left_in_the_end
@@ -204,7 +205,7 @@ def _running(command: str) -> list[str]:
 
 def test_leftover_notes__names_from_outside__one_harmless_line() -> None:
     assert leftover_notes([[], []]) == []
-    assert leftover_notes([["a\n::error::b"], ["sleep", "sleep"]]) == [
+    assert list(map(word, leftover_notes([["a\n::error::b"], ["sleep", "sleep"]]))) == [
         "left 3 processes running, now killed: sleep ×2, a ::error::b"
     ]
 
