@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from perfgate.document.message import quote
 from perfgate.document.run import (
     CounterSet,
     ErrorDetail,
@@ -91,7 +92,7 @@ def main_runs(
                 steps=steps,
                 counters=[_counters(shape, operators(index), memory(index)) for shape in shapes],
                 replicates=[],
-                warnings=["the machine was busy: load 7.2 on 2 CPUs"] if index in failing else [],
+                warnings=[quote("the machine was busy: load 7.2 on 2 CPUs")] if index in failing else [],
             )
         )
     return made

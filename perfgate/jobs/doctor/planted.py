@@ -19,7 +19,7 @@ from perfgate.document.decision import Comparison, DecisionDocument, Verdict
 from perfgate.document.doctor import PlantedResult
 from perfgate.document.files import read_decision
 from perfgate.jobs.shared.scratch import ScratchRepository
-from perfgate.judging.report.messages import word_all
+from perfgate.judging.report.messages import word, word_all
 from perfgate.system.package import PACKAGE
 
 PROJECT = PACKAGE / "doctor"
@@ -185,7 +185,7 @@ def _why_silent(decision: DecisionDocument, metric: str) -> str:
     if not comparisons:
         return f"{metric} was not compared"
     outcome = f"{metric} is {comparisons[0].outcome}"
-    return f"{outcome} ({comparisons[0].reason})" if comparisons[0].reason else outcome
+    return f"{outcome} ({word(comparisons[0].reason)})" if comparisons[0].reason else outcome
 
 
 def _why_inconclusive(decision: DecisionDocument) -> str:

@@ -15,6 +15,7 @@ import pytest
 from perfgate.conductor.sides.checklist import Findings
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.document.run import ErrorDetail, StepResult
+from perfgate.judging.report.messages import word
 from tests.unit.conductor.conftest import ASLEEP
 from tests.waiting import left_in_the_end
 
@@ -167,7 +168,7 @@ def test_run_checklist__workload_leaves_processes__killed_and_named_for_its_side
 ) -> None:
     measure(name, steps=(2,))
     (note,) = bench.leftover_notes(checkout.root)
-    assert re.fullmatch(r"left \d+ processes running, now killed: sleep ×\d+(, .*)?", note)
+    assert re.fullmatch(r"left \d+ processes running, now killed: sleep ×\d+(, .*)?", word(note))
     assert bench.leftover_notes(Path("/the/other/side")) == []
     assert left_in_the_end(lambda: _processes_with(ASLEEP.encode())) == []
 

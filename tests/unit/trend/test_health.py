@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from perfgate.document.message import quote
 from perfgate.document.run import ErrorDetail, FailedPair
 from perfgate.judging.trend.health import run_health, spans_of_testbeds, weeks
 from tests.fakes.documents import make_run, run_steps
@@ -18,7 +19,7 @@ def test_run_health__run_of_main__steps_failures_heat() -> None:
     assert failed.temperature is not None
     assert failed.temperature > 75
     assert failed.throttled == pytest.approx(0.12)
-    assert failed.warnings == ["the machine was busy: load 7.2 on 2 CPUs"]
+    assert failed.warnings == [quote("the machine was busy: load 7.2 on 2 CPUs")]
 
 
 def test_run_health__several_workloads__the_worst_status_counts() -> None:
