@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from perfgate.document.files import read_run, write_run
+from perfgate.document.message import quote
 from tests.attacks.canary import canary
 from tests.end_to_end.publishing import Job
 from tests.fakes.forge import BOT_TOKEN, PERSON, Fault, Reply
@@ -47,7 +48,7 @@ def test_item_6__addresses_all_over_the_artifact__are_neither_asked_nor_links(jo
                 )
                 for found in run.counters
             ]
-            write_run(path, msgspec.structs.replace(run, source=source, counters=counters, warnings=[link]))
+            write_run(path, msgspec.structs.replace(run, source=source, counters=counters, warnings=[quote(link)]))
         planted = job.fake.write(7, f"perfgate: {link}", PERSON)
         assert job.publish().returncode == 1
     assert bird.heard == []

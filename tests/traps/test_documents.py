@@ -15,6 +15,7 @@ from perfgate.conductor.workers.worker import WorkerError
 from perfgate.document.decision import Policy
 from perfgate.document.files import canonical_bytes, parse_run
 from perfgate.document.history import History, HistorySeries
+from perfgate.document.message import quote
 from perfgate.document.run import BlockColumns, ErrorDetail, Harness, RunDocument, StepResult, Value
 from perfgate.document.samples import pack
 from perfgate.errors import DocumentError
@@ -36,7 +37,7 @@ replace = msgspec.structs.replace
 
 def failed_step(run: RunDocument) -> RunDocument:
     """The run with a step that raised."""
-    step = StepResult(number=4, slug="top_ops", workload=WORKLOAD, status="error", reason="boom", error=BOOM)
+    step = StepResult(number=4, slug="top_ops", workload=WORKLOAD, status="error", reason=quote("boom"), error=BOOM)
     return replace(run, steps=[step])
 
 
