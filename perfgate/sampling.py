@@ -19,7 +19,6 @@ import msgspec
 
 from perfgate.document.message import Message, UnmeasuredError
 from perfgate.document.telemetry import Reading
-from perfgate.errors import MeasuringError
 
 SAMPLER = "perfgate.measuring.devices.sampler"
 # npu-smi takes up to three seconds on a machine with eight cards.
@@ -32,7 +31,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the process: a reading, or why there are none."""
 
     reading: Reading | None = None
-    failure: str | None = None
+    failure: Message | None = None
 
 
 class Sampler:
@@ -46,7 +45,7 @@ class Sampler:
         """What was read so far, in order."""
         return [line.reading for line in self._lines() if line.reading is not None]
 
-    def failure(self) -> str | None:
+    def failure(self) -> Message | None:
         """Why nothing can be read, None where something can or nothing is known yet."""
         return next((line.failure for line in self._lines() if line.failure is not None), None)
 
@@ -79,7 +78,7 @@ def sampling(
 ) -> Iterator[Sampler]:
     """Start the process for a device such as ``npu:1`` and wait for its first line; it ends with the context.
 
-    ``folder`` takes a file without a name, ``patience`` is in seconds. Raises MeasuringError where the device has no sensor,
+    ``folder`` takes a file without a name, ``patience`` is in seconds. Raises UnmeasuredError where the device has no sensor,
     or none that answers.
     """
     with tempfile.TemporaryFile(dir=folder) as output:
@@ -104,7 +103,7 @@ def _wait_for_first(sampler: Sampler, process: subprocess.Popen[bytes], patience
     while not sampler.readings():
         ended = process.poll() is not None
         if failure := sampler.failure():
-            raise MeasuringError(failure)
+            raise UnmeasuredError(failure)
         if ended or perf_counter_ns() > latest:
             if ended:
                 raise UnmeasuredError(Message("system.sensor-exited", {"status": process.returncode}))

@@ -9,7 +9,7 @@ BATCH = FakeTensor(64, 4 << 20)
 
 def ahead(device: FakeDevice) -> None:
     """Copy from pinned memory, and queue the work behind it at once."""
-    device.to_device(BATCH, pinned=True, non_blocking=True)
+    device.to_device(device.pin(BATCH), non_blocking=True)
     device.launch("aten::mm", 2_000_000)
     device.launch("aten::relu", 200_000)
 

@@ -120,7 +120,7 @@ def test_device__events_around_a_call__in_order(case):
 @pytest.mark.parametrize("build", [lambda x: x, lambda x: (x, x), lambda x: [x], lambda x: {"input": x}])
 def test_device__to_device_and_back__keeps_the_structure_and_the_bytes(case, build):
     batch = build(case.batch)
-    moved = case.device.to_device(case.device.pin(batch), pinned=True, non_blocking=True)
+    moved = case.device.to_device(case.device.pin(batch), non_blocking=True)
     back = case.device.to_host(moved)
     case.device.synchronize()
 

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices import examinations
+from perfgate.measuring.devices import monitors
 from perfgate.measuring.devices.host import Host
-from perfgate.measuring.devices.registry import device_kinds, examine_device, examined_kinds
+from perfgate.measuring.devices.registry import device_kinds, examine_device, monitored_kinds
 from perfgate.plugins import load_member
 
-pytestmark = pytest.mark.parametrize("kind", examined_kinds())
+# A CPU has nothing to examine.
+pytestmark = pytest.mark.parametrize("kind", [kind for kind in monitored_kinds() if kind != "cpu"])
 
 
 def host(root: Path, *programs: str, answer: str = "") -> Host:
@@ -27,7 +28,7 @@ def host(root: Path, *programs: str, answer: str = "") -> Host:
 
 
 def test_member__its_module__is_named_by_its_kind_and_has_a_backend(kind: str) -> None:
-    member = load_member(examinations, kind)
+    member = load_member(monitors, kind)
     assert kind == member.KIND
     assert kind in device_kinds()
 

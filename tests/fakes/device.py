@@ -199,10 +199,10 @@ class FakeDevice:
     def event(self) -> FakeEvent:
         return FakeEvent(self)
 
-    def to_device(self, batch: Any, *, pinned: bool = False, non_blocking: bool = False) -> Any:
+    def to_device(self, batch: Any, *, non_blocking: bool = False) -> Any:
         if "own_memory" not in self.capabilities:
             return batch
-        return _each(batch, lambda tensor: self._upload(tensor, tensor.pinned or pinned, non_blocking))
+        return _each(batch, lambda tensor: self._upload(tensor, non_blocking))
 
     def pin(self, batch: Any) -> Any:
         return _each(batch, lambda tensor: FakeTensor(tensor.items, tensor.bytes, pinned=True))
@@ -336,15 +336,16 @@ class FakeDevice:
         self.host_ns += ns
         self.cpu_ns += ns
 
-    def _upload(self, tensor: FakeTensor, pinned: bool, non_blocking: bool) -> FakeTensor:
+    def _upload(self, tensor: FakeTensor, non_blocking: bool) -> FakeTensor:
         if tensor.place == "device":
             return tensor
         uploaded = self.allocate(tensor.bytes, tensor.items)
-        kind = "Memcpy HtoD (Pinned -> Device)" if pinned else "Memcpy HtoD (Pageable -> Device)"
+        kind = "Memcpy HtoD (Pinned -> Device)" if tensor.pinned else "Memcpy HtoD (Pageable -> Device)"
         # "For transfers between device memory and pageable host memory, the function might be synchronous with respect
         # to host" (CUDA driver API, "API synchronization behavior", Memcpy, asynchronous).
-        waits = not (pinned and non_blocking)
-        self._copy(kind, tensor.bytes, self.pinned_bandwidth if pinned else self.pageable_bandwidth, waits=waits)
+        waits = not (tensor.pinned and non_blocking)
+        bandwidth = self.pinned_bandwidth if tensor.pinned else self.pageable_bandwidth
+        self._copy(kind, tensor.bytes, bandwidth, waits=waits)
         return uploaded
 
     def _download(self, tensor: FakeTensor) -> FakeTensor:

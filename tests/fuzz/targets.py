@@ -21,9 +21,8 @@ from perfgate import trace
 from perfgate.document.trace import TopKey
 from perfgate.errors import PerfgateError, UsageError
 from perfgate.jobs.trace.job import Choice, trace_steps
-from perfgate.measuring.devices.ascend.blocks import parse_blocks, parse_map
-from perfgate.measuring.devices.ascend.reading import read_chip, read_telemetry
-from perfgate.measuring.devices.ascend.table import parse_info
+from perfgate.measuring.devices.ascend.npu_smi import parse_blocks, parse_info, parse_map
+from perfgate.measuring.devices.ascend.reading import read_state, read_telemetry
 from perfgate.measuring.devices.nvidia_smi import APP_FIELDS, FIELDS, parse_apps, parse_rows, read_gpu
 from perfgate.plugins import load_members
 from perfgate.trace import readers
@@ -285,7 +284,7 @@ def _npu_smi(data: bytes, folder: Path) -> None:
         lambda: parse_info(text),
         lambda: parse_blocks(text, "npu-smi info -t usages"),
         lambda: parse_map(text),
-        lambda: read_chip(chip, lambda command: text),
+        lambda: read_state(chip, lambda command: text, usages=True),
         lambda: read_telemetry(0, lambda command: text, {}),
     )
 

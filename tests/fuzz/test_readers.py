@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perfgate.measuring.devices.ascend.table import parse_info
+from perfgate.measuring.devices.ascend.npu_smi import parse_info
 from tests.fuzz.targets import CHROME, DATA, NATIVE_NPU, TRACE_VIEW, Target, scratch, targets
 
 TARGETS = targets()

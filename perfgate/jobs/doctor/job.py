@@ -27,7 +27,7 @@ from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, ConfigError, M
 from perfgate.jobs.doctor.planted import CHANGES, PROJECT, PlantedChange, run_planted
 from perfgate.jobs.shared.doors import Progress
 from perfgate.judging.gate.time import resolutions
-from perfgate.measuring.devices.registry import device_kinds, examined_kinds
+from perfgate.measuring.devices.registry import device_kinds
 from perfgate.version import __version__
 
 LOOKING_SECONDS = 1.0
@@ -48,7 +48,7 @@ def examine_machine(progress: Progress, device: str = REQUIRED_DEVICE) -> list[F
     checks = examine_kernel(machine, cpus, os.cpu_count() or len(cpus), before, after)
     checks.append(check_disk(shutil.disk_usage(scratch).free, scratch))
     checks += try_everything(scratch, lock_path())
-    for kind in sorted({*device_kinds(), *examined_kinds(), device_kind(device)}):
+    for kind in sorted({*device_kinds(), device_kind(device)}):
         configured = device if kind == device_kind(device) else kind
         checks += examine_device(configured, progress, required=kind in (REQUIRED_DEVICE, device_kind(device)))
     return checks

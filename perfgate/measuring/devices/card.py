@@ -1,118 +1,204 @@
-"""What one reading of a card means for measuring on it: health, heat, other processes, clock. The same for every vendor."""
+"""What readings of a card mean for measuring on it, the same for every vendor: one of it at rest, several under load."""
 
 from __future__ import annotations
 
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
 from perfgate.document.doctor import FitnessCheck, FitnessStatus
 from perfgate.document.telemetry import AT_WORK, DeviceProcess, Telemetry
+from perfgate.measuring.devices.device import Device
 
 # msprof-analyze calls a drop of the AI Core's frequency by 5 % an abnormal one.
 FULL_CLOCK = 0.95
-_HEALTHY = ("OK",)
 _NAMED = 4
 _GIB = float(1 << 30)
+# Between two readings; one of npu-smi takes about a second by itself.
+PAUSE_SECONDS = 0.1
+LEAST_READINGS = 2
+_SIZE = 2048
+_PRODUCTS = 8
+_COOL = "cool the {}, raise its power limit, or lower its clock to one it can hold: times wander with its temperature"
+
+Sample = Callable[[], Telemetry | None]
 
 
 def check_card(kind: str, telemetry: Telemetry) -> list[FitnessCheck]:
     return [
-        check_health(kind, telemetry),
-        check_others(kind, telemetry),
-        check_heat(kind, telemetry),
-        check_clock(kind, telemetry),
+        _check_health(f"{kind} health", telemetry.health),
+        _check_others(f"{kind} others", telemetry),
+        _check_heat(f"{kind} heat", telemetry),
+        _check_clock(f"{kind} clock", telemetry),
     ]
 
 
-def check_health(kind: str, telemetry: Telemetry) -> FitnessCheck:
-    """Judge the health that the card itself reports."""
-    health = telemetry.health
+def _check_health(name: str, health: str | None) -> FitnessCheck:
     if health is None:
-        return _check(kind, "health", "unavailable", "the driver reports no health of this card")
-    if health.upper() in _HEALTHY:
-        return _check(kind, "health", "ok", health)
+        return FitnessCheck(name, "unavailable", "the driver reports no health of this card")
+    if health.upper() == "OK":
+        return FitnessCheck(name, "ok", health)
     status: FitnessStatus = "unfit" if health.lower() == "critical" else "attention"
-    return _check(
-        kind,
-        "health",
-        status,
-        f"the card reports {health}",
+    remedy = (
         "look the error up (npu-smi info -t health -i <NPU ID> -c <Chip ID>; nvidia-smi -q), reset the card or take "
-        "another",
+        "another"
     )
+    return FitnessCheck(name, status, f"the card reports {health}", remedy)
 
 
-def check_others(kind: str, telemetry: Telemetry) -> FitnessCheck:
-    """Judge whether somebody else uses the card; processes of other containers may not be listed, their load shows."""
+def _check_others(name: str, telemetry: Telemetry) -> FitnessCheck:
+    """Whether somebody else uses the card; processes of other containers may not be listed, their load shows."""
     processes, busy = telemetry.foreign_processes, telemetry.utilization
-    memory = _memory(telemetry)
+    memory = ""
+    if telemetry.memory_used is not None and telemetry.memory_total is not None:
+        memory = f"; {telemetry.memory_used / _GIB:.1f} of {telemetry.memory_total / _GIB:.1f} GiB in use"
     if processes:
         more = f" and {len(processes) - _NAMED} more" if len(processes) > _NAMED else ""
         detail = f"{len(processes)} other: {', '.join(map(_process, processes[:_NAMED]))}{more}{memory}"
-        return _check(
-            kind,
-            "others",
-            "attention",
-            detail,
-            "wait until they end, or measure on a card of your own: times taken "
-            "beside another process are not those of a card alone",
+        remedy = (
+            "wait until they end, or measure on a card of your own: times taken beside another process are not those of a "
+            "card alone"
         )
+        return FitnessCheck(name, "attention", detail, remedy)
     if busy is not None and busy > AT_WORK:
-        return _check(
-            kind,
-            "others",
-            "attention",
-            f"{busy * 100:.0f} % busy, by no process listed here{memory}",
-            "another container may use the card: ask on its host, or take a card of your own",
-        )
+        detail = f"{busy * 100:.0f} % busy, by no process listed here{memory}"
+        remedy = "another container may use the card: ask on its host, or take a card of your own"
+        return FitnessCheck(name, "attention", detail, remedy)
     if processes is None:
-        return _check(kind, "others", "unavailable", f"the driver lists no processes{memory}")
-    return _check(kind, "others", "ok", f"no other process{memory}")
-
-
-def check_heat(kind: str, telemetry: Telemetry) -> FitnessCheck:
-    """Show temperature and power. No limit is judged here: the clock shows whether heat slows the card down."""
-    parts = [] if telemetry.temperature is None else [f"{telemetry.temperature:.0f} °C"]
-    parts += [] if telemetry.power is None else [f"{telemetry.power:.0f} W"]
-    if not parts:
-        return _check(kind, "heat", "unavailable", "the driver reports neither temperature nor power of this card")
-    missing = "" if len(parts) == 2 else "; no power" if telemetry.power is None else "; no temperature"
-    return _check(kind, "heat", "ok", ", ".join(parts) + missing)
-
-
-def check_clock(kind: str, telemetry: Telemetry) -> FitnessCheck:
-    """Judge the clock of a card: low is a fault only where it computes or says that it is slowed down."""
-    share = telemetry.clock_share()
-    if telemetry.throttled:
-        return _check(kind, "clock", "attention", f"slowed down by the driver{_clock(telemetry)}", _COOL)
-    if share is None:
-        return _check(kind, "clock", "unavailable", f"the driver reports no clock to compare{_clock(telemetry)}")
-    at_work = telemetry.utilization is not None and telemetry.utilization > AT_WORK
-    if share < FULL_CLOCK and at_work:
-        return _check(
-            kind, "clock", "attention", f"computing at {share * 100:.0f} % of its clock{_clock(telemetry)}", _COOL
-        )
-    rest = "" if at_work or share >= FULL_CLOCK else ", idle: the clock under load is another question"
-    return _check(kind, "clock", "ok", f"{share * 100:.0f} % of the rated clock{_clock(telemetry)}{rest}")
-
-
-_COOL = "cool the card, raise its power limit, or lower its clock to one it can hold: times wander with its temperature"
-
-
-def _check(kind: str, name: str, status: FitnessStatus, detail: str, remedy: str | None = None) -> FitnessCheck:
-    return FitnessCheck(name=f"{kind} {name}", status=status, seen=detail, remedy=remedy)
-
-
-def _clock(telemetry: Telemetry) -> str:
-    if telemetry.clock is None:
-        return ""
-    rated = "" if telemetry.rated_clock is None else f" of {telemetry.rated_clock / 1e6:.0f}"
-    return f" ({telemetry.clock / 1e6:.0f}{rated} MHz)"
-
-
-def _memory(telemetry: Telemetry) -> str:
-    if telemetry.memory_used is None or telemetry.memory_total is None:
-        return ""
-    return f"; {telemetry.memory_used / _GIB:.1f} of {telemetry.memory_total / _GIB:.1f} GiB in use"
+        return FitnessCheck(name, "unavailable", f"the driver lists no processes{memory}")
+    return FitnessCheck(name, "ok", f"no other process{memory}")
 
 
 def _process(process: DeviceProcess) -> str:
     memory = "" if process.memory is None else f", {process.memory / _GIB:.1f} GiB"
     return f"pid {process.pid}{f' ({process.name}{memory})' if process.name else memory}"
+
+
+def _check_heat(name: str, telemetry: Telemetry) -> FitnessCheck:
+    """No limit is judged here: the clock shows whether heat slows the card down."""
+    parts = _heat([telemetry])
+    if not parts:
+        return FitnessCheck(name, "unavailable", "the driver reports neither temperature nor power of this card")
+    missing = "; no power" if telemetry.power is None else "; no temperature" if telemetry.temperature is None else ""
+    return FitnessCheck(name, "ok", ", ".join(parts) + missing)
+
+
+def _heat(readings: list[Telemetry]) -> list[str]:
+    """The highest temperature and the highest power of readings."""
+    degrees = [reading.temperature for reading in readings if reading.temperature is not None]
+    watts = [reading.power for reading in readings if reading.power is not None]
+    parts = [f"{max(degrees):.0f} °C"] if degrees else []
+    return [*parts, f"{max(watts):.0f} W"] if watts else parts
+
+
+def _check_clock(name: str, telemetry: Telemetry) -> FitnessCheck:
+    """A low clock is a fault only where the card computes or says that it is slowed down."""
+    share, clock = telemetry.clock_share(), ""
+    if telemetry.clock is not None:
+        rated = "" if telemetry.rated_clock is None else f" of {telemetry.rated_clock / 1e6:.0f}"
+        clock = f" ({telemetry.clock / 1e6:.0f}{rated} MHz)"
+    if telemetry.throttled:
+        return FitnessCheck(name, "attention", f"slowed down by the driver{clock}", _COOL.format("card"))
+    if share is None:
+        return FitnessCheck(name, "unavailable", f"the driver reports no clock to compare{clock}")
+    if share < FULL_CLOCK and telemetry.at_work:
+        detail = f"computing at {share * 100:.0f} % of its clock{clock}"
+        return FitnessCheck(name, "attention", detail, _COOL.format("card"))
+    rest = "" if telemetry.at_work or share >= FULL_CLOCK else ", idle: the clock under load is another question"
+    return FitnessCheck(name, "ok", f"{share * 100:.0f} % of the rated clock{clock}{rest}")
+
+
+def watch_device(device: Device, seconds: float) -> list[FitnessCheck]:
+    """Multiply matrices on an opened device for some seconds and judge its clock; torch must be imported."""
+    import torch
+
+    matrix = torch.rand(_SIZE, _SIZE).to(device.handle())
+    right = torch.rand(_SIZE, _SIZE).to(device.handle())
+
+    def multiply() -> None:
+        with device.inference_mode():
+            for _ in range(_PRODUCTS):
+                torch.matmul(matrix, right)
+        device.synchronize()
+
+    return judge_load(device.kind, read_under_load(device.telemetry, multiply, seconds))
+
+
+def read_under_load(
+    sample: Sample, load: Callable[[], Any], seconds: float, *, clock: Callable[[], float] = time.monotonic
+) -> list[Telemetry]:
+    """Run ``load`` again and again for so long and return the samples taken beside it; none, and no load, where nobody tells.
+
+    One call of ``load`` should take milliseconds and end when the device is done.
+    """
+    if sample() is None:
+        return []
+    readings: list[Telemetry] = []
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            reading = sample()
+            # What was asked while the load ran and answered after its end may be of either.
+            if reading is not None and not stop.is_set():
+                readings.append(reading)
+            stop.wait(PAUSE_SECONDS)
+
+    reader = threading.Thread(target=read, name="perfgate-telemetry", daemon=True)
+    load()
+    reader.start()
+    try:
+        deadline = clock() + seconds
+        while clock() < deadline:
+            load()
+    finally:
+        stop.set()
+        reader.join(PAUSE_SECONDS)
+    return list(readings)
+
+
+def judge_load(kind: str, readings: list[Telemetry]) -> list[FitnessCheck]:
+    """Judge readings taken in this order while a load ran."""
+    clock, throttling = f"{kind} clock under load", f"{kind} throttling under load"
+    busy = [reading.utilization for reading in readings if reading.utilization is not None]
+    if len(readings) < LEAST_READINGS:
+        why = f"the driver told its state {len(readings)} times under load, {LEAST_READINGS} are needed"
+    elif busy and max(busy) <= AT_WORK:
+        why = f"the driver shows a load of {max(busy) * 100:.0f} % at most: its clock is that of a device at rest"
+    else:
+        shares = [share for reading in readings if (share := reading.clock_share()) is not None]
+        return [_judge_clock(clock, readings, shares), _judge_throttling(throttling, readings, shares)]
+    return [FitnessCheck(name, "unavailable", why) for name in (clock, throttling)]
+
+
+def _judge_clock(name: str, readings: list[Telemetry], shares: list[float]) -> FitnessCheck:
+    if not shares:
+        return FitnessCheck(name, "unavailable", "the driver reports no current and rated clock")
+    middle = statistics.median(shares)
+    rated = max(reading.rated_clock or 0 for reading in readings) / 1e6
+    span = f"from {min(shares) * 100:.0f} to {max(shares) * 100:.0f} % in {len(shares)} readings"
+    detail = f"{middle * 100:.0f} % of {rated:.0f} MHz, {span}"
+    if middle < FULL_CLOCK:
+        return FitnessCheck(name, "attention", detail, _COOL.format("device"))
+    return FitnessCheck(name, "ok", detail)
+
+
+def _judge_throttling(name: str, readings: list[Telemetry], shares: list[float]) -> FitnessCheck:
+    """What the driver says of itself, or, where it says nothing, whether the clock fell while the load ran."""
+    answers = [reading.throttled for reading in readings if reading.throttled is not None]
+    parts = _heat(readings)
+    heat = f"; at most {', '.join(parts)}" if parts else ""
+    if any(answers):
+        detail = f"in {sum(answers)} of {len(answers)} readings{heat}"
+        return FitnessCheck(name, "attention", detail, _COOL.format("device"))
+    if answers:
+        return FitnessCheck(name, "ok", f"none in {len(answers)} readings{heat}")
+    if not shares:
+        return FitnessCheck(name, "unavailable", f"the driver reports neither throttling nor a clock{heat}")
+    fall = 1 - min(shares) / max(shares)
+    if min(shares) < FULL_CLOCK * max(shares):
+        detail = f"the clock fell by {fall * 100:.0f} % of its highest while the load ran{heat}"
+        return FitnessCheck(name, "attention", detail, _COOL.format("device"))
+    return FitnessCheck(name, "ok", f"the clock stayed within {fall * 100:.1f} %{heat}")

@@ -133,7 +133,7 @@ class Device(Protocol):
     def event(self) -> Event:
         """A new mark; on a device without a queue its time is the host clock."""
 
-    def to_device(self, batch: Any, *, pinned: bool = False, non_blocking: bool = False) -> Any:
+    def to_device(self, batch: Any, *, non_blocking: bool = False) -> Any:
         """Copy a batch (tensor, or tuple, list or dict of tensors) to the device; the CPU returns it unchanged."""
 
     def pin(self, batch: Any) -> Any:

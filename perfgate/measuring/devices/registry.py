@@ -1,13 +1,14 @@
-"""Open a device, or what examines or reads one, by its kind; the members are found in folders of one module a kind."""
+"""Open a device, or what tells its state, by its kind; the members are found in folders of one module a kind."""
 
 from __future__ import annotations
 
 import re
 
 from perfgate.document.doctor import FitnessCheck
+from perfgate.document.message import Message, UnmeasuredError
 from perfgate.document.telemetry import Sensor, Watch
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices import backends, examinations, sensors
+from perfgate.measuring.devices import backends, monitors
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.host import Host
 from perfgate.plugins import DEVICES, load_member, member_names
@@ -18,6 +19,11 @@ _KIND = re.compile(r"([a-z][a-z0-9_]*)(?::(\d{1,4}))?")
 def device_kinds() -> list[str]:
     """The kinds that have a backend, sorted; whether one can be opened here is another question."""
     return member_names(backends, DEVICES)
+
+
+def monitored_kinds() -> list[str]:
+    """The kinds whose state can be told without their framework, sorted."""
+    return member_names(monitors)
 
 
 def open_device(kind: str) -> Device:
@@ -39,39 +45,27 @@ def open_device(kind: str) -> Device:
         raise MeasuringError(f"device {kind!r} cannot be opened: {error}; {alternatives}") from error
 
 
-def examined_kinds() -> list[str]:
-    """The kinds that can be examined without their framework, sorted."""
-    return member_names(examinations)
-
-
 def examine_device(kind: str, host: Host) -> list[FitnessCheck]:
-    """What can be said of a device such as ``npu:1`` without opening it; nothing for a kind without examination.
+    """What can be said of a device such as ``npu:1`` without opening it; nothing for a kind that has no monitor.
 
     torch is not imported, so this answers where torch itself cannot be. Raises MeasuringError for what is no device.
     """
     match = _KIND.fullmatch(kind)
     if match is None:
         raise MeasuringError(f"device {kind!r} is not known; write a kind and an index, e.g. npu:1")
-    if match[1] not in examined_kinds():
+    if match[1] not in monitored_kinds():
         return []
-    checks: list[FitnessCheck] = load_member(examinations, match[1]).examine(host, int(match[2] or 0))
+    checks: list[FitnessCheck] = load_member(monitors, match[1]).examine(host, int(match[2] or 0))
     return checks
 
 
-def sensor_kinds() -> list[str]:
-    """The kinds whose heat, clock and power can be read without their framework, sorted."""
-    return member_names(sensors)
-
-
 def open_sensor(kind: str, host: Host) -> Sensor:
-    """What reads a device such as ``npu:1``; torch is not imported.
-
-    Raises MeasuringError for a kind without a sensor, and where nothing answers.
-    """
+    """What reads a device such as ``npu:1``. Raises MeasuringError for a kind without one, and where nothing answers."""
     match = _KIND.fullmatch(kind)
-    if match is None or match[1] not in sensor_kinds():
-        raise MeasuringError(f"device {kind!r} has no sensor; kinds that have one: {', '.join(sensor_kinds())}")
-    sensor: Sensor = load_member(sensors, match[1]).open_sensor(host, int(match[2] or 0))
+    if match is None or match[1] not in monitored_kinds():
+        kinds = ", ".join(monitored_kinds())
+        raise UnmeasuredError(Message("device.no-sensor", {"device": kind, "kinds": kinds}))
+    sensor: Sensor = load_member(monitors, match[1]).open_sensor(host, int(match[2] or 0))
     return sensor
 
 
@@ -81,12 +75,10 @@ def open_watch(kind: str, host: Host, identity: str) -> Watch:
     Raises MeasuringError for a kind that is not watched, and where nothing answers.
     """
     match = _KIND.fullmatch(kind)
-    if match is not None and match[1] in sensor_kinds():
-        open_member = getattr(load_member(sensors, match[1]), "open_watch", None)
-        if open_member is not None:
-            watch: Watch = open_member(host, int(match[2] or 0), identity)
-            return watch
-    raise MeasuringError(f"nothing tells the clock and the processes of {kind} beside a measurement")
+    if match is None or match[1] not in monitored_kinds():
+        raise UnmeasuredError(Message("device.not-watched", {"device": kind}))
+    watch: Watch = load_member(monitors, match[1]).open_watch(host, int(match[2] or 0), identity)
+    return watch
 
 
 def _open(kind: str, index: int) -> Device:

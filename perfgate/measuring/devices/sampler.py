@@ -16,6 +16,7 @@ from time import perf_counter_ns
 
 import msgspec
 
+from perfgate.document.message import reason_of
 from perfgate.document.telemetry import Reading, Sensor
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.host import Host
@@ -34,7 +35,7 @@ def main(arguments: list[str]) -> int:
     try:
         sensors = _watched(device, identity) if watch else itertools.repeat(open_sensor(device, Host()))
     except MeasuringError as error:
-        _print(Line(failure=str(error)))
+        _print(Line(failure=reason_of(error)))
         return MeasuringError.exit_code
     for read in sensors:
         began = perf_counter_ns()

@@ -21,8 +21,8 @@ from perfgate.measuring.checklist.step import StepContext, StepOutcome
 from perfgate.measuring.counting.collect import keep_recording
 from perfgate.measuring.counting.profile import OperatorProfile, recorded_times
 from perfgate.measuring.counting.subroutines import SubroutineTimes
+from perfgate.measuring.devices.card import watch_device
 from perfgate.measuring.devices.device import Device
-from perfgate.measuring.devices.load import watch_device
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.timing.blocks import BlockRecorder, warm_up
 from perfgate.measuring.timing.hardware import HardwareCounters

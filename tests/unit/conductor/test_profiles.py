@@ -191,7 +191,7 @@ def test_late_operators__worker_that_cannot_record__pair_without_operators_and_a
 
     assert sides == ([replicates[0]], [replicates[1]])
     assert [text for text in said if "no operators" in text] == [
-        "well: no operators from pair 3: a trace of the CPU needs no analysis; record_trace writes it"
+        "well: no operators from pair 3: a trace of a device of kind cpu needs no analysis; record_trace writes it"
     ]
 
 

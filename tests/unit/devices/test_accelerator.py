@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from perfgate.measuring.devices.backends import _accelerator
-from perfgate.measuring.devices.backends._accelerator import AcceleratorDevice
+from perfgate.measuring.devices.backends import _shared
+from perfgate.measuring.devices.backends._shared import AcceleratorDevice
 from perfgate.measuring.devices.device import MemoryCount
 
 
@@ -59,7 +59,7 @@ class FakeModule:
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    monkeypatch.setattr(_accelerator, "perf_counter_ns", lambda: made.host_ns)
+    monkeypatch.setattr(_shared, "perf_counter_ns", lambda: made.host_ns)
     return made
 
 
@@ -177,4 +177,4 @@ def test_to_device__structures__kept_with_what_is_no_tensor():
     record = SimpleNamespace(length=3)
     batch = {"ids": [1, (2, record)], "none": None}
 
-    assert _accelerator.each_tensor(batch, lambda tensor: pytest.fail("there is no tensor")) == batch
+    assert _shared.each_tensor(batch, lambda tensor: pytest.fail("there is no tensor")) == batch

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from perfgate.document.telemetry import Telemetry
-from perfgate.measuring.devices.load import judge_load, watch_under_load
+from perfgate.measuring.devices.card import judge_load, read_under_load
 from tests.samples import recorded
 
 
@@ -87,7 +87,7 @@ def test_judge_load__recorded_910a_at_work__its_clock_fell_to_800_of_1000() -> N
     assert "fell by 20 %" in throttling.seen
 
 
-def test_watch_under_load__load_runs_until_enough_was_read__judged() -> None:
+def test_read_under_load__load_runs_until_enough_was_read__judged() -> None:
     taken: list[Telemetry] = []
     enough = threading.Event()
     now = [0.0]
@@ -106,20 +106,20 @@ def test_watch_under_load__load_runs_until_enough_was_read__judged() -> None:
         assert enough.wait(600)
         now[0] += 5.0
 
-    found = watch_under_load(sample, load, 8.0, kind="npu", clock=lambda: now[0])
-    assert [check.status for check in found] == ["ok", "ok"]
+    readings = read_under_load(sample, load, 8.0, clock=lambda: now[0])
+    assert [check.status for check in judge_load("npu", readings)] == ["ok", "ok"]
     assert now[0] == 11.0
 
 
-def test_watch_under_load__nobody_tells__no_load_at_all() -> None:
+def test_read_under_load__nobody_tells__no_load_at_all() -> None:
     def load() -> None:
         raise AssertionError("a device of which nobody tells anything is not loaded")
 
-    found = watch_under_load(lambda: None, load, 8.0, kind="npu")
-    assert {check.status for check in found} == {"unavailable"}
+    readings = read_under_load(lambda: None, load, 8.0)
+    assert {check.status for check in judge_load("npu", readings)} == {"unavailable"}
 
 
-def test_watch_under_load__load_raises__no_reader_is_left() -> None:
+def test_read_under_load__load_raises__no_reader_is_left() -> None:
     calls = iter([None])
 
     def load() -> None:
@@ -127,7 +127,7 @@ def test_watch_under_load__load_raises__no_reader_is_left() -> None:
             raise RuntimeError("out of memory")
 
     with pytest.raises(RuntimeError, match="out of memory"):
-        watch_under_load(lambda: reading(1800), load, 8.0, kind="npu")
+        read_under_load(lambda: reading(1800), load, 8.0)
     for thread in threading.enumerate():
         if thread.name == "perfgate-telemetry":
             thread.join(60)

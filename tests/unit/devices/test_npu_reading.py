@@ -9,7 +9,7 @@ import pytest
 
 from perfgate.document.telemetry import DeviceProcess
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.ascend.reading import find_chip, read_chip, read_load, read_telemetry
+from perfgate.measuring.devices.ascend.reading import find_chip, read_state, read_telemetry
 
 DATA = Path(__file__).parents[2] / "data" / "npu_smi"
 MIB = 1024 * 1024
@@ -138,7 +138,7 @@ def test_read_telemetry__stand_in_for_each_chip__fourth_device_read(
         find_chip(4, environ={})
 
 
-def test_read_chip__no_chips_within_cards__asked_by_logic_id() -> None:
+def test_read_telemetry__no_chips_within_cards__asked_by_logic_id() -> None:
     script = Script({
         "info -m": "NPU ID  Chip Logic ID  Chip Name\n8  1  Ascend950\n",
         "info -t common -i 1": "\tNPU ID : 8\n\tTemperature(C) : 40\n",
@@ -147,17 +147,17 @@ def test_read_chip__no_chips_within_cards__asked_by_logic_id() -> None:
     assert "npu-smi info -t health -i 1" in script.asked
 
 
-def test_read_chip__nothing_answers__the_first_reason() -> None:
+def test_read__nothing_answers__the_first_reason() -> None:
     chip = find_chip(1, of_910b(), {})
     with pytest.raises(MeasuringError, match="-t common -i 5: this npu-smi does not know"):
-        read_chip(chip, Script({}))
+        read_telemetry(1, Script({"info -m": MAP_910B}), {})
     with pytest.raises(MeasuringError, match="-t common"):
-        read_load(chip, Script({}))
+        read_state(chip, Script({}), usages=True)
 
 
-def test_read_load__under_load__two_questions_only() -> None:
+def test_read_state__with_usages__two_questions_only() -> None:
     script = of_910b()
     chip = find_chip(1, script, {})
-    found = read_load(chip, script)
+    found = read_state(chip, script, usages=True)
     assert script.asked[1:] == ["npu-smi info -t common -i 5", "npu-smi info -t usages -i 5"]
     assert (found.clock, found.utilization, found.foreign_processes) == (1.71e9, 0.4, None)

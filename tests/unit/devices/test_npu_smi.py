@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 
 from perfgate.document.telemetry import DeviceProcess
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.ascend.blocks import MappedChip, find_block, parse_blocks, parse_map
-from perfgate.measuring.devices.ascend.table import TableChip, parse_info
+from perfgate.measuring.devices.ascend.npu_smi import (
+    MappedChip,
+    TableChip,
+    find_block,
+    parse_blocks,
+    parse_info,
+    parse_map,
+)
 from tests.samples import recorded
 
 DATA = Path(__file__).parents[2] / "data" / "npu_smi"
@@ -35,9 +41,8 @@ def sample(name: str) -> str:
 
 def test_parse_info__910b__hbm_health_and_the_process_on_its_card() -> None:
     table = parse_info(text("info_910b.txt"))
-    assert table.version == "25.2.0"
     assert table.chips[1] == TableChip(
-        npu_id=5, chip_id=0, name="910B4-1", health="Warning", power=140.0, temperature=45.0, bus_id="0000:01:00.0",
+        npu_id=5, chip_id=0, health="Warning", power=140.0, temperature=45.0,
         aicore=0.25, memory_used=21784 * MIB, memory_total=65536 * MIB,
     )  # fmt: skip
     assert table.processes_on(2, 0) == []
@@ -46,9 +51,9 @@ def test_parse_info__910b__hbm_health_and_the_process_on_its_card() -> None:
 
 def test_parse_info__a3__two_dies_and_no_power_for_the_second() -> None:
     table = parse_info(text("info_a3.txt"))
-    assert [(chip.npu_id, chip.chip_id, chip.phy_id, chip.power) for chip in table.chips] == [
-        (1, 0, 2, 166.5),
-        (1, 1, 3, None),
+    assert [(chip.npu_id, chip.chip_id, chip.power) for chip in table.chips] == [
+        (1, 0, 166.5),
+        (1, 1, None),
     ]
     assert table.processes_on(1, 1) == [DeviceProcess(pid=816, name="", memory=55217 * MIB)]
 
@@ -59,7 +64,6 @@ def test_parse_info__310b__memory_of_the_only_pair_and_nothing_known_of_processe
         TableChip(
             npu_id=0,
             chip_id=0,
-            name="310B1",
             health="Alarm",
             power=10.5,
             temperature=66.0,
@@ -72,17 +76,17 @@ def test_parse_info__310b__memory_of_the_only_pair_and_nothing_known_of_processe
 
 
 def test_parse_map__mcu_and_phy_id__chips_only() -> None:
-    assert parse_map(text("map_310p.txt")) == [MappedChip(npu_id=4, chip_id=0, logic_id=0, name="Ascend 310P3")]
-    assert [(chip.chip_id, chip.logic_id, chip.phy_id) for chip in parse_map(text("map_a3.txt"))] == [
-        (0, 2, 2),
-        (1, 3, 3),
+    assert parse_map(text("map_310p.txt")) == [MappedChip(npu_id=4, chip_id=0, logic_id=0)]
+    assert [(chip.chip_id, chip.logic_id) for chip in parse_map(text("map_a3.txt"))] == [
+        (0, 2),
+        (1, 3),
     ]
 
 
 def test_parse_map__no_chips_within_cards__the_logic_id_alone() -> None:
     # Ascend 950 counts cards by logic id and has no Chip ID (npu-smi manual, V2).
     found = parse_map("NPU ID  Chip Logic ID  Chip Name\n8       0              Ascend950\n")
-    assert found == [MappedChip(npu_id=8, logic_id=0, name="Ascend950")]
+    assert found == [MappedChip(npu_id=8, logic_id=0)]
 
 
 def test_parse_blocks__mcu_behind_the_chip__does_not_overwrite_it() -> None:
@@ -204,20 +208,20 @@ def test_recorded__processes__golden_values() -> None:
     ("name", "chips", "processes", "last"),
     [
         ("info_310B4_driver-23.0.0_alarm_borders-stripped.txt", 1, None,
-         TableChip(npu_id=0, chip_id=0, name="310B4", health="Alarm", power=0.0, temperature=65.0, aicore=0.0,
+         TableChip(npu_id=0, chip_id=0, health="Alarm", power=0.0, temperature=65.0, aicore=0.0,
                    memory_used=3628 * MIB, memory_total=15609 * MIB)),
         ("info_310P3_driver-24.1.0.1_borders-stripped.txt", 4, 4,
-         TableChip(npu_id=2, chip_id=1, name="310P3", health="OK", temperature=61.0, bus_id="0000:02:00.0", aicore=0.0,
+         TableChip(npu_id=2, chip_id=1, health="OK", temperature=61.0, aicore=0.0,
                    memory_used=35204 * MIB, memory_total=43693 * MIB)),
         ("info_910-32GB_driver-25.5.2_cann-9.0.0_ddr-and-hbm.txt", 8, 0,
-         TableChip(npu_id=7, chip_id=0, name="910B", health="OK", power=68.5, temperature=36.0, bus_id="0000:02:00.0",
+         TableChip(npu_id=7, chip_id=0, health="OK", power=68.5, temperature=36.0,
                    aicore=0.0, memory_used=0, memory_total=32768 * MIB)),
         ("info_910B3_driver-25.2.0_cann-8.5.0_one-busy.txt", 8, 1,
-         TableChip(npu_id=7, chip_id=0, name="910B3", health="OK", power=90.8, temperature=39.0, bus_id="0000:42:00.0",
+         TableChip(npu_id=7, chip_id=0, health="OK", power=90.8, temperature=39.0,
                    aicore=0.0, memory_used=3413 * MIB, memory_total=65536 * MIB)),
         ("info_A3-Ascend910_driver-25.3.rc1_cann-8.2.RC1_two-dies-per-npu.txt", 16, 10,
-         TableChip(npu_id=7, chip_id=1, phy_id=15, name="Ascend910", health="OK", temperature=39.0,
-                   bus_id="0000:83:00.0", aicore=0.0, memory_used=57132 * MIB, memory_total=65536 * MIB)),
+         TableChip(npu_id=7, chip_id=1, health="OK", temperature=39.0, aicore=0.0,
+                   memory_used=57132 * MIB, memory_total=65536 * MIB)),
     ],
 )  # fmt: skip
 def test_recorded__info__golden_values(name: str, chips: int, processes: int, last: TableChip) -> None:

@@ -9,15 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.ascend.compatibility import (
-    PAIRS,
+from perfgate.measuring.devices.ascend.environment import check_environment, check_nodes, refuse_blocking
+from perfgate.measuring.devices.ascend.software import (
+    LISTED,
+    NEEDED,
     cann_for,
     check_cann,
-    check_compatibility,
     check_torch,
+    missing_libraries,
+    read_software,
+    set_env,
 )
-from perfgate.measuring.devices.ascend.environment import check_environment, check_nodes, refuse_blocking
-from perfgate.measuring.devices.ascend.software import NEEDED, missing_libraries, read_software, set_env
 from perfgate.measuring.devices.host import Host
 
 # The file of CANN 8.5.0 as users print it (`cat ascend_toolkit_install.info`): the version is not the first line.
@@ -143,24 +145,16 @@ def test_check_cann__published_or_not__unknown_is_no_mismatch(
     assert (found.match, found.remedy) == (match, words)
 
 
-def test_check_compatibility__a_part_missing__said_so() -> None:
-    assert [(found.match, found.detail) for found in check_compatibility("2.7.1", "2.7.1", None)] == [
-        ("good", "torch 2.7.1, torch_npu 2.7.1"),
-        ("unknown", "torch_npu 2.7.1, and no CANN whose version can be read"),
-    ]
-    assert [found.match for found in check_compatibility(None, None, "8.5.0")] == ["unknown", "unknown"]
-    assert [found.match for found in check_compatibility(None, "2.7.1", "8.3.RC1")] == ["unknown", "good"]
-
-
-def test_pairs__table__no_version_twice_and_each_good_with_its_own() -> None:
-    assert len({torch_npu for torch_npu, _ in PAIRS}) == len(PAIRS)
-    assert [cann_for(torch_npu) for torch_npu, _ in PAIRS] == [cann for _, cann in PAIRS]
+def test_listed__table__no_version_twice_and_each_good_with_its_own() -> None:
+    pairs = [(torch_npu, cann) for cann, versions in LISTED.items() for torch_npu in versions]
+    assert len(dict(pairs)) == len(pairs)
+    assert [cann_for(torch_npu) for torch_npu, _ in pairs] == [cann for _, cann in pairs]
     assert cann_for("2.13.0") is None
 
 
 @settings(deadline=1000)
 @given(st.text(max_size=60), st.text(max_size=60))
-def test_check_compatibility__any_words__never_a_crash_nor_a_mismatch(first: str, second: str) -> None:
+def test_check__any_words__never_a_crash_nor_a_mismatch(first: str, second: str) -> None:
     assert check_cann(first, second).match == "unknown"
     assert check_torch(first, second).match in ("unknown", "good", "mismatch")
 

@@ -9,8 +9,8 @@ import pytest
 
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.host import Host
-from perfgate.measuring.devices.registry import device_kinds, open_sensor, sensor_kinds
-from perfgate.measuring.devices.sensors import cpu
+from perfgate.measuring.devices.monitors import cpu
+from perfgate.measuring.devices.registry import device_kinds, monitored_kinds, open_sensor
 
 CPU = min(os.sched_getaffinity(0))
 
@@ -24,8 +24,8 @@ def written(root: Path, files: dict[str, str]) -> Host:
     return Host(environ={}, root=root)
 
 
-def test_sensor_kinds__are_kinds_of_devices() -> None:
-    assert set(sensor_kinds()) <= set(device_kinds())
+def test_monitored_kinds__are_kinds_of_devices() -> None:
+    assert set(monitored_kinds()) <= set(device_kinds())
 
 
 def test_open_sensor__kind_without_one__says_which_have() -> None:
@@ -62,7 +62,7 @@ def test_cpu__energy_counters__power_of_all_packages_without_their_parts(tmp_pat
         }
 
     times = iter([10.0, 12.0, 13.0, 14.0])
-    sensor = cpu._CpuSensor(written(tmp_path, files(1_000_000, 0)), clock=lambda: next(times))
+    sensor = cpu.CpuSensor(written(tmp_path, files(1_000_000, 0)), clock=lambda: next(times))
     written(tmp_path, files(101_000_000, 20_000_000))
     first = sensor().power
     written(tmp_path, files(500, 30_000_000))  # a counter that began anew

@@ -15,8 +15,8 @@ from perfgate.measuring.checklist.step import Limits, RecordingContext, StepCont
 from perfgate.measuring.checklist.traces import steady_calls
 from perfgate.measuring.checklist.values import missing, several
 from perfgate.measuring.counting.collect import calls_within
+from perfgate.measuring.devices.card import read_under_load
 from perfgate.measuring.devices.device import Device
-from perfgate.measuring.devices.load import read_under_load
 from perfgate.measuring.timing.calls import find_steady_state
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.trace.analysis import union_length

@@ -22,7 +22,7 @@ from perfgate.measuring.checklist.step import Limits, RecordingContext, StepCont
 from perfgate.measuring.checklist.values import missing, several, with_interval
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.host import run_times
-from perfgate.measuring.devices.registry import sensor_kinds
+from perfgate.measuring.devices.registry import monitored_kinds
 from perfgate.measuring.timing.calls import find_steady_state, measure_throughput
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.sampling import sampling
@@ -153,7 +153,7 @@ def _soak_and_sense(context: StepContext, shape: str, effort: Effort) -> tuple[S
     device, call = context.device, context.workload.caller(shape)
     with ExitStack() as stack:
         sampler, reason = None, Message("system.nothing-tells", {"kind": device.kind})
-        if device.kind in sensor_kinds():
+        if device.kind in monitored_kinds():
             try:
                 sampler = stack.enter_context(sampling(f"{device.kind}:{device.index}", folder=context.artifacts))
             except MeasuringError as error:

@@ -1,11 +1,18 @@
-"""The versions of driver, firmware, CANN, torch and torch_npu, and the libraries they need; nothing is imported."""
+"""The versions of driver, firmware, CANN, torch and torch_npu, whether they go together, and the libraries they need.
+
+Nothing is imported. Which versions go together is published: COMPATIBILITY.md of github.com/Ascend/pytorch at b48e6481 (2026),
+torch_npu 2.1.0 and later. What the table does not know is unknown, which is not a mismatch: pre-releases, patches of CANN, and
+what came out later.
+"""
 
 from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -18,6 +25,92 @@ _INSTALL_INFO = "ascend_*_install.info"
 # Where the toolkit's version stands when its ascend_toolkit_install.info is missing (a runtime-only installation).
 _VERSION_FILES = ("compiler/version.info", "runtime/version.info", "version.info", "version.cfg")
 _MOST_BYTES = 64 * 1024
+# CANN, and the torch_npu listed with it. The torch of a torch_npu is its own version without what follows the third number.
+LISTED: Mapping[str, tuple[str, ...]] = {
+    "9.1.0": ("2.12.0", "2.11.0", "2.10.0.post4", "2.9.0.post6", "2.7.1.post8"),
+    "9.0.0": ("2.9.0.post2", "2.8.0.post4", "2.7.1.post4"),
+    "8.5.0": ("2.9.0", "2.8.0.post2", "2.7.1.post2", "2.6.0.post5"),
+    "8.3.RC1": ("2.8.0", "2.7.1", "2.6.0.post3", "2.1.0.post17"),
+    "8.2.RC1": ("2.6.0", "2.5.1.post1", "2.1.0.post13"),
+    "8.1.RC1": ("2.5.1", "2.4.0.post4", "2.3.1.post6", "2.1.0.post12"),
+    "8.0.0": ("2.4.0.post2", "2.3.1.post4", "2.1.0.post10"),
+    "8.0.RC3": ("2.4.0", "2.3.1.post2", "2.1.0.post8"),
+    "8.0.RC2": ("2.3.1", "2.2.0.post2", "2.1.0.post6"),
+    "8.0.RC1": ("2.2.0", "2.1.0.post4"),
+    "7.0.0": ("2.1.0",),
+}
+_RELEASE = re.compile(r"([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4})(.{0,80})", re.DOTALL)
+# 2.7.1.post2, 2.7.1.post2+git1a2b3c, 2.7.1rc1, 2.7.1.dev20250901
+_TAIL = re.compile(r"(\.post[0-9]{1,4})?(\+.{0,60})?", re.DOTALL)
+# What libtorch_npu.so of torch_npu 2.13.0 is linked to (readelf); without one of them `import torch` fails where torch
+# loads its backends itself, and `import torch_npu` everywhere.
+NEEDED = ("libascendcl.so", "libhccl.so", "libacl_op_compiler.so", "libge_runner.so", "libgraph.so")
+# The driver's, which CANN opens when it opens a card.
+DRIVER = "libascend_hal.so"
+_DEFAULT = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib")
+_MOST_FILES = 200
+
+
+class Compatibility(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether two packages go together; ``remedy`` is None unless they are known not to."""
+
+    match: Literal["good", "mismatch", "unknown"]
+    detail: str
+    remedy: str | None = None
+
+
+def check_torch(torch: str, torch_npu: str) -> Compatibility:
+    """Judge torch against torch_npu: each torch_npu is built for one release of torch."""
+    own, needed = release_of(torch), release_of(torch_npu)
+    detail = f"torch {torch}, torch_npu {torch_npu}"
+    if own is None or needed is None:
+        return Compatibility(match="unknown", detail=f"{detail}: no release numbers to compare")
+    if own == needed:
+        return Compatibility(match="good", detail=detail)
+    return Compatibility(
+        match="mismatch",
+        detail=f"{detail}, which is built for torch {needed}",
+        remedy=f"pip install torch=={needed}, or the torch_npu whose version begins with {own}",
+    )
+
+
+def check_cann(torch_npu: str, cann: str) -> Compatibility:
+    """Judge torch_npu against CANN by the published table."""
+    detail = f"torch_npu {torch_npu}, CANN {cann}"
+    published, needed = _published(torch_npu), cann_for(torch_npu)
+    if needed is not None and needed.upper() == cann.upper():
+        return Compatibility(match="good", detail=detail)
+    listed = LISTED.get(cann.upper())
+    if needed is None:
+        return Compatibility(match="unknown", detail=f"{detail}: torch_npu {torch_npu} is not in the published table")
+    if not listed:
+        other = f"torch_npu {published} is listed with CANN {needed}"
+        return Compatibility(match="unknown", detail=f"{detail}: CANN {cann} is not in the published table; {other}")
+    same = next((name for name in listed if release_of(name) == release_of(torch_npu)), None)
+    return Compatibility(
+        match="mismatch",
+        detail=f"{detail}; the published table lists torch_npu {published} with CANN {needed}",
+        remedy=f"install CANN {needed}" + (f", or torch_npu {same} for CANN {cann}" if same else ""),
+    )
+
+
+def cann_for(torch_npu: str) -> str | None:
+    """The CANN that the published table lists with a torch_npu."""
+    published = _published(torch_npu)
+    return next((cann for cann, versions in LISTED.items() if published in versions), None)
+
+
+def release_of(version: str) -> str | None:
+    """The first three numbers: 2.7.1 of 2.7.1.post2+cpu."""
+    match = _RELEASE.match(version.strip())
+    return match[1] if match else None
+
+
+def _published(torch_npu: str) -> str | None:
+    """The version as the table writes it, None for a pre-release, which the table does not know."""
+    match = _RELEASE.match(torch_npu.strip())
+    tail = _TAIL.fullmatch(match[2]) if match else None
+    return match[1] + (tail[1] or "") if match and tail else None
 
 
 class Software(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,15 +195,6 @@ def _glob(folder: Path, pattern: str) -> list[Path]:
         return sorted(folder.glob(pattern))
     except (OSError, ValueError):
         return []
-
-
-# What libtorch_npu.so of torch_npu 2.13.0 is linked to (readelf); without one of them `import torch` fails where torch
-# loads its backends itself, and `import torch_npu` everywhere.
-NEEDED = ("libascendcl.so", "libhccl.so", "libacl_op_compiler.so", "libge_runner.so", "libgraph.so")
-# The driver's, which CANN opens when it opens a card.
-DRIVER = "libascend_hal.so"
-_DEFAULT = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib")
-_MOST_FILES = 200
 
 
 def missing_libraries(host: Host, names: tuple[str, ...] = NEEDED) -> list[str]:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from perfgate.errors import MeasuringError
+from perfgate.document.message import Message, UnmeasuredError
 from perfgate.trace.events import CALL
 
 # An analysis takes 1.5 s (a few hundred kernels, two busy cores), and msprof is known for minutes over long recordings.
@@ -42,7 +42,7 @@ def record(call: Callable[[], Any], *, calls: int, folder: Path, synchronize: Ca
     Each call is waited for within its mark ``perfgate.call``, so that nothing of it ends after the profiler. What a torch_npu
     does not know of the arguments is left out: one that analyses at once (no ``analyse_flag``) costs time, no more.
     Python stacks are not recorded: they made calls two to three times as long (three transformer layers, torch_npu 2.13), and
-    lines come from the order of operators (``trace.lines``). Raises MeasuringError where nothing was written.
+    lines come from the order of operators (``counting.lines``). Raises UnmeasuredError where nothing was written.
     """
     import torch
     from torch_npu import profiler
@@ -71,10 +71,7 @@ def record(call: Callable[[], Any], *, calls: int, folder: Path, synchronize: Ca
                 synchronize()
     written = [path for path in folder.glob("*_ascend_pt") if path not in before]
     if len(written) != 1:
-        raise MeasuringError(
-            f"torch_npu's profiler wrote {len(written)} recordings where one was asked for; it prints why into the worker's "
-            "log. Another profiler of this process or machine (msprof, dynamic profiling, PROFILING_MODE) must be off"
-        )
+        raise UnmeasuredError(Message("device.recordings-written", {"count": len(written)}))
     return written[0]
 
 
@@ -84,19 +81,16 @@ def accepted(function: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
 
 
 def require_msprof() -> None:
-    """Raise MeasuringError where torch_npu would look for CANN's ``msprof`` in vain: without it there is no kernel."""
+    """Raise UnmeasuredError where torch_npu would look for CANN's ``msprof`` in vain: without it there is no kernel."""
     if shutil.which("msprof") is None:
-        raise MeasuringError(
-            "msprof is not on PATH, and torch_npu's profiler cannot read the device's data without it; source set_env.sh of "
-            "the CANN toolkit before perfgate (the runtime package alone has no msprof)"
-        )
+        raise UnmeasuredError(Message("device.no-msprof"))
 
 
 def analyse(folder: Path, recordings: Sequence[Path], *, seconds: float | None = None) -> list[Path]:
     """Have the recordings in ``folder`` analysed and return those that are complete, in the order given.
 
     A process that imports torch_npu anew does it for all of them: it forks, and a fork of a process whose threads hold locks
-    may never end. Raises MeasuringError where it takes too long; what it printed stands in ``analysis.log`` in the folder.
+    may never end. Raises UnmeasuredError where it takes too long; what it printed stands in ``analysis.log`` in the folder.
     """
     limit = ANALYSIS_SECONDS + SECONDS_PER_RECORDING * len(recordings) if seconds is None else seconds
     paths = [folder]
@@ -108,18 +102,15 @@ def analyse(folder: Path, recordings: Sequence[Path], *, seconds: float | None =
     return [recording for recording in recordings if recording not in paths]
 
 
-def why_incomplete(folder: Path, recording: Path) -> MeasuringError:
-    printed = _tail(folder / "analysis.log")
-    return MeasuringError(
-        f"torch_npu's analysis of the profile is not complete, it left no {', '.join(missing_from(recording))}; did the calls "
-        f"run anything on the device, and does msprof run by hand? The analysis printed: {printed or 'nothing'}"
-    )
+def why_incomplete(folder: Path, recording: Path) -> UnmeasuredError:
+    values = {"missing": ", ".join(missing_from(recording)), "printed": _tail(folder / "analysis.log")}
+    return UnmeasuredError(Message("device.analysis-incomplete", values))
 
 
 def missing_from(recording: Path) -> list[str]:
     """The files that an analysed recording should have and has not, or has not to their end."""
     results = recording / RESULTS
-    missing = [name for name in _TABLES if not _has_text(results / name)]
+    missing = [name for name in _TABLES if not (results / name).is_file() or not (results / name).stat().st_size]
     return missing if _ends_with(results / _TIMELINE, b"]") else [*missing, _TIMELINE]
 
 
@@ -138,25 +129,14 @@ def _run_analysis(folder: Path, paths: Sequence[Path], seconds: float) -> None:
         try:
             process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise MeasuringError(
-                f"torch_npu's analysis of the profile took longer than {seconds:.0f} s and was ended; profile fewer calls, "
-                f"e.g. with --quick. It printed: {_tail(folder / 'analysis.log') or 'nothing'}"
+            printed = _tail(folder / "analysis.log")
+            raise UnmeasuredError(
+                Message("device.analysis-too-slow", {"seconds": seconds, "printed": printed})
             ) from None
         finally:
-            _end_group(process)
-
-
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _has_text(file: Path) -> bool:
-    try:
-        return file.stat().st_size > 0
-    except OSError:
-        return False
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def _ends_with(file: Path, end: bytes) -> bool:
@@ -172,9 +152,9 @@ def _tail(file: Path) -> str:
     try:
         text = file.read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
     except OSError:
-        return ""
+        text = ""
     lines = [line.strip() for line in text.replace("\r", "\n").splitlines()]
-    return " | ".join(line for line in lines if len(line) > 1)
+    return " | ".join(line for line in lines if len(line) > 1) or "nothing"
 
 
 def main(paths: list[str]) -> None:

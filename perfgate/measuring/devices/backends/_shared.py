@@ -1,30 +1,46 @@
-"""What the backends share: the host's clocks and memory, a sweep of the caches, a recording with torch.profiler."""
+"""What the backends share: a device of torch, and one behind a torch module of its own (``torch.npu``, ``torch.cuda``)."""
 
 from __future__ import annotations
 
+import gc
 import gzip
 import os
 import resource
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 # The functions themselves, taken before user code runs: it may put others into the module.
 from time import perf_counter_ns, process_time_ns, sleep, thread_time_ns
 from typing import Any
 
+from perfgate.document.message import Message, UnmeasuredError
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.device import HostMemory
+from perfgate.measuring.devices.batches import bytes_of, each_tensor, tensors
+from perfgate.measuring.devices.device import Condition, Event, HostMemory, HostWait, MemoryCount, MemoryStatistics
 from perfgate.system.processes import run_delay_ns
 from perfgate.trace.events import CALL
 
+GIB = 1 << 30
 # A sleeper wakes up to a few hundred microseconds late; so much of a wait is spent awake.
 _WATCHED_NS = 500_000
+_STATM = Path("/proc/self/statm")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+# elapsed_time gives milliseconds as float32: a quarter of a second apart a step is 15 ns, ten seconds apart 1 us. So no
+# event's time is taken over a longer way than this where it can be helped.
+ANCHOR_SECONDS = 0.05
+# What one call took, from the allocator's statistics. Bytes as asked for where the allocator keeps them (not in torch_npu
+# 2.1), else rounded up to its blocks of 512 B.
+_ALLOCATIONS = "allocation.all.allocated"
+_BYTES = ("requested_bytes.all", "allocated_bytes.all")
 
 
-class HostReadings:
-    """The part of ``Device`` that reads the host: its clocks in integer nanoseconds, and the memory of the process."""
+class TorchDevice:
+    """The part of ``Device`` that every device of torch does alike, and the answers of one that can tell nothing of itself."""
+
+    kind: str
 
     def clock_ns(self) -> int:
         return perf_counter_ns()
@@ -36,7 +52,6 @@ class HostReadings:
         return process_time_ns()
 
     def run_delay_ns(self) -> int | None:
-        """How long the main thread has been ready to run without a CPU; None where the kernel does not say."""
         return run_delay_ns(os.getpid())
 
     def idle_until(self, time_ns: int) -> None:
@@ -49,9 +64,260 @@ class HostReadings:
         resident = int(_STATM.read_text().split()[1]) * _PAGE
         return HostMemory(resident=resident, minor_faults=resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
 
+    def identity(self) -> str:
+        return ""
 
-_STATM = Path("/proc/self/statm")
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+    def bytes_of(self, batch: Any) -> int:
+        return bytes_of(batch)
+
+    def inference_mode(self) -> AbstractContextManager[Any]:
+        import torch
+
+        return torch.inference_mode()
+
+    def record_raw(self, call: Callable[[], Any], *, calls: int, folder: Path) -> Path:  # noqa: ARG002
+        """Refuse: a trace of torch's own profiler is complete when it is recorded."""
+        raise MeasuringError(f"a trace of a device of kind {self.kind} needs no analysis; record_trace writes it")
+
+    def analyse_raw(self, folder: Path, recordings: Sequence[Path]) -> list[Path]:  # noqa: ARG002
+        return list(recordings)
+
+    def fallbacks(self) -> frozenset[str] | None:
+        return None
+
+    def condition(self) -> Condition:
+        """Nothing: a vendor's tool is too slow to be asked between blocks; the conductor asks it beside them."""
+        return Condition()
+
+
+class AcceleratorDevice(TorchDevice):
+    """The part of ``Device`` that ``torch.npu`` and ``torch.cuda`` do alike; ``module`` is one of them.
+
+    Opening takes the device: it becomes the current one of this process.
+    """
+
+    def __init__(self, module: Any, index: int) -> None:
+        module.set_device(index)
+        self.index = index
+        self.module = module
+        self._synchronize: Callable[[], None] = module.synchronize
+        self._timeline = _Timeline(module)
+        self._copies: Any | None = None
+        self._main: Any | None = None
+
+    def handle(self) -> Any:
+        import torch
+
+        return torch.device(self.kind, self.index)
+
+    def visible_devices(self) -> int:
+        return int(self.module.device_count())
+
+    def synchronize(self) -> None:
+        self._synchronize()
+
+    def event(self) -> Event:
+        return AcceleratorEvent(self._timeline)
+
+    def to_device(self, batch: Any, *, non_blocking: bool = False) -> Any:
+        place = self.handle()
+        moved = each_tensor(batch, lambda tensor: tensor.to(place, non_blocking=non_blocking))
+        if self._main is not None:
+            for tensor in tensors(moved):
+                # It was made in the copy stream: told nothing, the allocator would give its memory to the next copy while
+                # the main stream still reads it.
+                tensor.record_stream(self._main)
+        return moved
+
+    def pin(self, batch: Any) -> Any:
+        def pinned(tensor: Any) -> Any:
+            return tensor if tensor.device.type != "cpu" or tensor.is_pinned() else tensor.pin_memory()
+
+        return each_tensor(batch, pinned)
+
+    def to_host(self, output: Any) -> Any:
+        return each_tensor(output, lambda tensor: tensor.cpu())
+
+    @contextmanager
+    def copy_stream(self) -> Iterator[None]:
+        if self._copies is None:
+            self._copies = self.module.Stream()
+        before, self._main = self._main, self.module.current_stream()
+        main = self._main
+        try:
+            with self.module.stream(self._copies):
+                yield
+        finally:
+            self._main = before
+        main.wait_stream(self._copies)
+
+    def count_memory(self, calls: Sequence[Callable[[], Any]]) -> list[MemoryCount] | None:
+        """What each call allocates, from the statistics of the caching allocator.
+
+        ``peak_bytes`` is what it holds at most beyond what was held before it, so memory that the call itself gives back
+        before it takes more is not counted. What an operator takes past torch's allocator does not show: workspaces of
+        torch_npu, the plans of a library.
+        """
+        return [self._memory_of(call) for call in calls]
+
+    def _memory_of(self, call: Callable[[], Any]) -> MemoryCount:
+        self._settle()
+        self.reset_memory_peaks()
+        before = self._memory()
+        output = call()
+        self._settle()
+        peak = _held(self._memory(), "peak")
+        del output
+        self._settle()
+        after = self._memory()
+        return MemoryCount(
+            allocations=after[_ALLOCATIONS] - before[_ALLOCATIONS],
+            peak_bytes=peak - _held(before, "current"),
+            kept_bytes=_held(after, "current") - _held(before, "current"),
+        )
+
+    def _settle(self) -> None:
+        """Let everything end that may still take memory or give it back: garbage, and a queue behind the host's back."""
+        gc.collect()
+        self._synchronize()
+
+    def _memory(self) -> Mapping[str, int]:
+        statistics: Mapping[str, int] = self.module.memory_stats(self.index)
+        return statistics
+
+    def memory_statistics(self) -> MemoryStatistics | None:
+        stats = self._memory()
+        return MemoryStatistics(
+            allocated=stats["allocated_bytes.all.current"],
+            peak_allocated=stats["allocated_bytes.all.peak"],
+            reserved=stats["reserved_bytes.all.current"],
+            peak_reserved=stats["reserved_bytes.all.peak"],
+            inactive_split=stats["inactive_split_bytes.all.current"],
+            segments=stats["segment.all.allocated"],
+            retries=stats["num_alloc_retries"],
+        )
+
+    def reset_memory_peaks(self) -> None:
+        self.module.reset_peak_memory_stats(self.index)
+
+    def cache_bytes(self) -> int | None:
+        return None
+
+    def cache_sweeper(self) -> Callable[[], None] | None:
+        """A function that reads twice the L2 cache; None also where the device's memory is too full for that."""
+        size = self.cache_bytes()
+        try:
+            return None if size is None else sweeper(self.handle(), 2 * size, self.synchronize)
+        except RuntimeError as error:
+            if self.is_out_of_memory(error):
+                return None
+            raise
+
+    def host_waits(self) -> list[HostWait]:
+        import torch
+
+        return [
+            HostWait(self.module, "synchronize", f"torch.{self.kind}.synchronize"),
+            HostWait(self.module.Event, "synchronize", "Event.synchronize"),
+            HostWait(self.module.Stream, "synchronize", "Stream.synchronize"),
+            HostWait(torch.accelerator, "synchronize", "torch.accelerator.synchronize"),
+        ]
+
+    def empty_cache(self) -> None:
+        self.module.empty_cache()
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        import torch
+
+        # Some allocators (torch_npu's of old) raise a plain RuntimeError.
+        oom = f"{self.kind.upper()} out of memory" in str(error)
+        return oom or isinstance(error, (torch.OutOfMemoryError, MemoryError))
+
+
+class AcceleratorEvent:
+    """A mark in the device's queue; fulfils ``Event``."""
+
+    def __init__(self, timeline: _Timeline) -> None:
+        self._timeline = timeline
+        # Made here, so that making it is no part of what is timed.
+        self._event = timeline.event()
+        self._mark: _Mark | None = None
+
+    def record(self) -> None:
+        # One that was recorded may be the anchor of others.
+        event = self._event if self._mark is None else self._timeline.event()
+        self._mark = self._timeline.mark(event)
+
+    def wait(self) -> None:
+        self._recorded.event.synchronize()
+
+    def time_ns(self) -> int:
+        return self._recorded.time_ns()
+
+    @property
+    def _recorded(self) -> _Mark:
+        if self._mark is None:
+            raise RuntimeError("the event was never recorded")
+        return self._mark
+
+
+class _Timeline:
+    """Device time as a chain of anchors: events, each a short while after the one before it.
+
+    An event's time is its anchor's and what elapsed since, in device time throughout: the host clock gives nothing but the
+    origin, so the difference of two events never holds a jump of the host's.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self._anchor: _Mark | None = None
+
+    def event(self) -> Any:
+        return self._module.Event(enable_timing=True)
+
+    def mark(self, event: Any) -> _Mark:
+        """Put an event into the current stream."""
+        now = perf_counter_ns()
+        anchor = self._anchor
+        event.record()
+        mark = _Mark(event, now, anchor, known_ns=now if anchor is None else None)
+        if anchor is None or now - anchor.host_ns > ANCHOR_SECONDS * 1e9:
+            self._anchor = mark
+        return mark
+
+
+@dataclass
+class _Mark:
+    """One recorded event, and the anchor recorded before it; the first of all knows its time from the host."""
+
+    event: Any
+    host_ns: int
+    anchor: _Mark | None
+    known_ns: int | None
+
+    def time_ns(self) -> int:
+        """Its device time; what is not known yet of the chain behind it is worked out on the way."""
+        unknown = []
+        mark: _Mark | None = self
+        while mark is not None and mark.known_ns is None:
+            unknown.append(mark)
+            mark = mark.anchor
+        for mark in reversed(unknown):
+            anchor = mark.anchor
+            assert anchor is not None
+            assert anchor.known_ns is not None
+            for event in (anchor.event, mark.event):
+                event.synchronize()
+            mark.known_ns = anchor.known_ns + round(anchor.event.elapsed_time(mark.event) * 1e6)
+            # What lies behind a known time is not needed any more.
+            mark.anchor = None
+        assert self.known_ns is not None
+        return self.known_ns
+
+
+def _held(stats: Mapping[str, int], kind: str) -> int:
+    name = next((name for name in _BYTES if f"{name}.{kind}" in stats), _BYTES[-1])
+    return stats[f"{name}.{kind}"]
 
 
 def record_kineto(
@@ -59,7 +325,7 @@ def record_kineto(
 ) -> Path:
     """Profile ``calls`` calls with one of torch's profilers into ``name.json.gz``; each is waited for within its mark.
 
-    The file appears under its name only when complete. Raises MeasuringError when the trace cannot be written.
+    The file appears under its name only when complete. Raises UnmeasuredError when the trace cannot be written.
     """
     from torch.autograd.profiler import record_function
 
@@ -69,27 +335,20 @@ def record_kineto(
                 call()
                 synchronize()
     path = folder / f"{name}.json.gz"
-    with _written_aside(path) as (plain, packed):
+    plain, packed = (path.with_name(f".{path.name}.{os.getpid()}.{word}") for word in ("json", "gz"))
+    try:
         profiler.export_chrome_trace(str(plain))
         if not plain.is_file() or not plain.stat().st_size:
-            raise MeasuringError(f"{path}: the profiler wrote no trace; check that the disk has space and is writable")
+            raise UnmeasuredError(Message("device.no-trace-written", {"path": str(path)}))
         with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=6) as target:
             shutil.copyfileobj(source, target, 1 << 20)
         packed.replace(path)
-    return path
-
-
-@contextmanager
-def _written_aside(path: Path) -> Iterator[tuple[Path, Path]]:
-    """Give two temporary names beside ``path`` and leave neither behind."""
-    plain, packed = (path.with_name(f".{path.name}.{os.getpid()}.{word}") for word in ("json", "gz"))
-    try:
-        yield plain, packed
     except OSError as error:
-        raise MeasuringError(f"{path} cannot be written: {error}; choose an --out folder with space") from error
+        raise UnmeasuredError(Message("device.trace-not-writable", {"path": str(path), "error": str(error)})) from error
     finally:
         for part in (plain, packed):
             part.unlink(missing_ok=True)
+    return path
 
 
 def sweeper(place: Any, size: int, synchronize: Callable[[], None]) -> Callable[[], None]:

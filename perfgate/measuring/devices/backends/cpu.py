@@ -18,13 +18,11 @@ from typing import Any
 
 from perfgate.document.telemetry import Telemetry
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.backends._shared import HostReadings, record_kineto, sweeper
-from perfgate.measuring.devices.batches import bytes_of
+from perfgate.measuring.devices.backends._shared import GIB, TorchDevice, record_kineto, sweeper
 from perfgate.measuring.devices.device import Capability, Condition, Event, HostWait, MemoryCount, MemoryStatistics
 from perfgate.trace.events import CALL
 
 KIND = "cpu"
-_GIB = 1 << 30
 # How /sys writes the size of a cache: 491520K.
 _SIZE = re.compile(r"(\d+)([KMG]?)")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -43,7 +41,7 @@ def open_device(index: int = 0) -> CpuDevice:
     return CpuDevice()
 
 
-class CpuDevice(HostReadings):
+class CpuDevice(TorchDevice):
     """The CPU; fulfils ``Device``. Importing this module or opening the device imports no torch."""
 
     kind = KIND
@@ -55,13 +53,9 @@ class CpuDevice(HostReadings):
         self._throttles = _throttle_count()
 
     def handle(self) -> Any:
-        """``torch.device("cpu")``."""
         import torch
 
         return torch.device("cpu")
-
-    def identity(self) -> str:
-        return ""
 
     def visible_devices(self) -> int:
         return 1
@@ -73,7 +67,7 @@ class CpuDevice(HostReadings):
             "model": self.name,
             "cores": str(os.cpu_count() or 1),
             "architecture": platform.machine(),
-            "memory": f"{round(os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / _GIB)} GiB",
+            "memory": f"{round(os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / GIB)} GiB",
             "instructions": str(torch.backends.cpu.get_cpu_capability()),
         }
 
@@ -83,7 +77,7 @@ class CpuDevice(HostReadings):
     def event(self) -> Event:
         return HostEvent()
 
-    def to_device(self, batch: Any, *, pinned: bool = False, non_blocking: bool = False) -> Any:  # noqa: ARG002
+    def to_device(self, batch: Any, *, non_blocking: bool = False) -> Any:  # noqa: ARG002
         return batch
 
     def pin(self, batch: Any) -> Any:
@@ -94,9 +88,6 @@ class CpuDevice(HostReadings):
 
     def copy_stream(self) -> AbstractContextManager[None]:
         return nullcontext()
-
-    def bytes_of(self, batch: Any) -> int:
-        return bytes_of(batch)
 
     def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
         # torch.profiler.profile imports hundreds of modules when it starts, seconds in a forked worker (torch 2.13: 822
@@ -111,13 +102,6 @@ class CpuDevice(HostReadings):
             profiler=profile(use_cpu=True, record_shapes=True, with_stack=True),
             synchronize=self.synchronize,
         )
-
-    def record_raw(self, call: Callable[[], Any], *, calls: int, folder: Path) -> Path:  # noqa: ARG002
-        """Refuse: a trace of the CPU is complete when it is recorded."""
-        raise MeasuringError("a trace of the CPU needs no analysis; record_trace writes it")
-
-    def analyse_raw(self, folder: Path, recordings: Sequence[Path]) -> list[Path]:  # noqa: ARG002
-        return list(recordings)
 
     def count_memory(self, calls: Sequence[Callable[[], Any]]) -> list[MemoryCount] | None:
         """The allocations of each call, counted at torch's CPU allocator.
@@ -157,9 +141,6 @@ class CpuDevice(HostReadings):
             return None
         return sweeper(self.handle(), 2 * size, self.synchronize)
 
-    def fallbacks(self) -> frozenset[str] | None:
-        return None
-
     def host_waits(self) -> list[HostWait]:
         import torch
 
@@ -181,11 +162,6 @@ class CpuDevice(HostReadings):
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         return isinstance(error, MemoryError) or any(text in str(error) for text in _OUT_OF_MEMORY)
-
-    def inference_mode(self) -> AbstractContextManager[Any]:
-        import torch
-
-        return torch.inference_mode()
 
 
 class HostEvent:
@@ -256,6 +232,7 @@ def last_cache_bytes(folder: Path) -> int | None:
 
 
 def _allocations(roots: Iterable[Any]) -> list[list[tuple[int, int]]]:
+    """The ``(address, bytes)`` events of each call, in order of time."""
     from torch._C._profiler import _EventType
 
     blocks, starts = [], []
@@ -265,13 +242,12 @@ def _allocations(roots: Iterable[Any]) -> list[list[tuple[int, int]]]:
         pending.extend(event.children)
         if event.tag == _EventType.Allocation:
             fields = event.extra_fields
-            blocks.append((event.start_time_ns, fields.id, fields.ptr, fields.alloc_size))
+            blocks.append((event.start_time_ns, fields.ptr, fields.alloc_size))
         elif event.name == CALL:
             starts.append(event.start_time_ns)
     starts.sort()
-    blocks.sort(key=lambda entry: entry[0])
     calls: list[list[tuple[int, int]]] = [[] for _ in starts]
-    for time_ns, _, address, size in blocks:
+    for time_ns, address, size in sorted(blocks, key=lambda block: block[0]):
         calls[max(0, bisect_right(starts, time_ns) - 1)].append((address, size))
     return calls
 

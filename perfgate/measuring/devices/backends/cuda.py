@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from perfgate.document.telemetry import Telemetry
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.backends._accelerator import AcceleratorDevice
-from perfgate.measuring.devices.backends._shared import record_kineto
-from perfgate.measuring.devices.device import Capability, Condition
+from perfgate.measuring.devices.backends._shared import GIB, AcceleratorDevice, record_kineto
+from perfgate.measuring.devices.device import Capability
 from perfgate.measuring.devices.nvidia_smi import read_gpu
 
 KIND = "cuda"
-_GIB = 1 << 30
 
 
 def open_device(index: int = 0) -> CudaDevice:
@@ -74,7 +72,7 @@ class CudaDevice(AcceleratorDevice):
             "model": self.name,
             "compute capability": f"{self._properties.major}.{self._properties.minor}",
             "multiprocessors": self._properties.multi_processor_count,
-            "memory": f"{round(self._properties.total_memory / _GIB)} GiB",
+            "memory": f"{round(self._properties.total_memory / GIB)} GiB",
             "cuda": torch.version.cuda,
             "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
             "cudnn benchmark": torch.backends.cudnn.benchmark,
@@ -100,21 +98,6 @@ class CudaDevice(AcceleratorDevice):
             profiler=profile(activities=activities, record_shapes=True, with_stack=True),
             synchronize=self.synchronize,
         )
-
-    def record_raw(self, call: Callable[[], Any], *, calls: int, folder: Path) -> Path:  # noqa: ARG002
-        """Refuse: a trace of Kineto is complete when it is recorded."""
-        raise MeasuringError("a trace of a GPU needs no analysis; record_trace writes it")
-
-    def analyse_raw(self, folder: Path, recordings: Sequence[Path]) -> list[Path]:  # noqa: ARG002
-        return list(recordings)
-
-    def fallbacks(self) -> frozenset[str] | None:
-        """Nothing: torch refuses what it has no CUDA kernel for."""
-        return None
-
-    def condition(self) -> Condition:
-        """Nothing: nvidia-smi is too slow to be asked between blocks; the conductor asks it beside them."""
-        return Condition()
 
     def telemetry(self) -> Telemetry | None:
         """What nvidia-smi says; None where it is not there or does not answer."""

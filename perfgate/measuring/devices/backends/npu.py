@@ -1,4 +1,4 @@
-"""An Ascend NPU through torch_npu, the package as Huawei publishes it: 2.1 to 2.13.
+"""An Ascend NPU through torch_npu, the package as Huawei publishes it, with torch 2.7 and later.
 
 What runs on it is seen through its own profiler, whose recordings are analysed afterwards by other processes.
 """
@@ -21,17 +21,18 @@ from perfgate.measuring.devices.ascend.environment import refuse_blocking
 from perfgate.measuring.devices.ascend.reading import read_telemetry
 from perfgate.measuring.devices.ascend.software import installed_cann, missing_libraries, read_software, set_env
 from perfgate.measuring.devices.backends import _npu_profiler
-from perfgate.measuring.devices.backends._accelerator import AcceleratorDevice
-from perfgate.measuring.devices.device import Capability, Condition
+from perfgate.measuring.devices.backends._shared import GIB, AcceleratorDevice
+from perfgate.measuring.devices.device import Capability
 from perfgate.measuring.devices.host import Host
 from perfgate.trace.ascend.archive import pack
 
 KIND = "npu"
-_GIB = 1 << 30
 # torch_npu says this once a process and operator, from C++ to the standard error (csrc/aten/common VariableFallbackKernel):
 # "CAUTION: The operator 'aten::lgamma.out' is not currently supported on the NPU backend and will fall back to run on the CPU."
 _FALLBACK = re.compile(rb"The operator '(aten::\w+)(?:\.\w+)?' is not currently supported on the NPU backend")
 
+# Of the standard error, to look for those warnings in.
+_MOST_BYTES = 32 << 20
 # For versions of torch_npu whose properties do not tell (hicann/catlass, include/acot/arch/arch.hpp: L2CacheByte).
 _L2_BYTES = {"Ascend910B3": 192 << 20}
 
@@ -86,8 +87,7 @@ class NpuDevice(AcceleratorDevice):
         software = read_software(Host())
         properties = {
             "model": self.name,
-            "memory": f"{round(self._properties.total_memory / _GIB)} GiB",
-            # Not in torch_npu 2.1.
+            "memory": f"{round(self._properties.total_memory / GIB)} GiB",
             "cube cores": getattr(self._properties, "cube_core_num", None),
             "vector cores": getattr(self._properties, "vector_core_num", None),
             "soc": _asked(self.module.utils, "get_soc_version"),
@@ -119,7 +119,6 @@ class NpuDevice(AcceleratorDevice):
         }
 
     def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
-
         path = folder / f"{name}.zip"
         raw = Path(tempfile.mkdtemp(prefix="npu_profile_")).resolve()
         try:
@@ -135,7 +134,6 @@ class NpuDevice(AcceleratorDevice):
         return _npu_profiler.record(call, calls=calls, folder=folder.resolve(), synchronize=self.synchronize)
 
     def analyse_raw(self, folder: Path, recordings: Sequence[Path]) -> list[Path]:
-
         complete = _npu_profiler.analyse(folder.resolve(), recordings)
         if recordings and not complete:
             raise _npu_profiler.why_incomplete(folder.resolve(), recordings[0])
@@ -149,10 +147,6 @@ class NpuDevice(AcceleratorDevice):
         printed = self._errors.read()
         return None if printed is None else frozenset(name.decode() for name in _FALLBACK.findall(printed))
 
-    def condition(self) -> Condition:
-        """Nothing: npu-smi is too slow to be asked between blocks; the conductor asks it beside them."""
-        return Condition()
-
     def telemetry(self) -> Telemetry | None:
         """What npu-smi says; None where it is not there or does not answer."""
         try:
@@ -162,24 +156,19 @@ class NpuDevice(AcceleratorDevice):
 
 
 def _import_npu() -> Any:
-    """``torch.npu``. torch loads torch_npu by itself since 2.5, before it must be imported by name."""
+    """``torch.npu``. Raises MeasuringError, with what is missing, where torch and torch_npu cannot be imported."""
     try:
         import torch
         import torch_npu  # noqa: F401
     except (ImportError, OSError, RuntimeError) as error:
-        raise MeasuringError(f"torch_npu cannot be imported: {_first_line(error)}; {_remedy()}") from error
+        remedy = "are torch and torch-npu of one version, and does that torch-npu fit the CANN that is installed?"
+        host = Host()
+        if missing := missing_libraries(host):
+            home = next(iter(installed_cann(host)), None)
+            command = set_env(str(home)) if home else "install the CANN toolkit and source its set_env.sh"
+            remedy = f"CANN's {', '.join(missing)} is not where the linker looks: {command}"
+        raise MeasuringError(f"torch_npu cannot be imported: {_first_line(error)}; {remedy}") from error
     return torch.npu  # type: ignore[attr-defined]
-
-
-def _remedy() -> str:
-    host = Host()
-    if not (missing := missing_libraries(host)):
-        return "are torch and torch-npu of one version, and does that torch-npu fit the CANN that is installed?"
-    where = next(iter(installed_cann(host)), None)
-    command = (
-        set_env(f"/{where.relative_to(host.root)}") if where else "install the CANN toolkit and source its set_env.sh"
-    )
-    return f"CANN's {', '.join(missing)} is not where the linker looks: {command}"
 
 
 def _asked(owner: Any, name: str, *arguments: str) -> Any:
@@ -195,9 +184,6 @@ def _asked(owner: Any, name: str, *arguments: str) -> Any:
 
 def _first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0][:300] or type(error).__name__
-
-
-_MOST_BYTES = 32 << 20
 
 
 class OwnErrors:

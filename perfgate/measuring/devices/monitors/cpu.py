@@ -11,11 +11,10 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
+from perfgate.document.doctor import FitnessCheck
 from perfgate.document.message import Message, UnmeasuredError
-from perfgate.document.telemetry import Sensor, Telemetry
-from perfgate.errors import MeasuringError
+from perfgate.document.telemetry import Sensor, Telemetry, Watch
 from perfgate.measuring.devices.host import Host
 
 KIND = "cpu"
@@ -27,32 +26,39 @@ _PACKAGE = re.compile(r"intel-rapl:\d+")
 _KILOHERTZ = 1000.0
 
 
+def examine(host: Host, index: int = 0) -> list[FitnessCheck]:  # noqa: ARG001 - a CPU has nothing to examine
+    return []
+
+
+def open_watch(host: Host, index: int, identity: str) -> Watch:  # noqa: ARG001 - no tool tells a CPU's processes and clock
+    raise UnmeasuredError(Message("device.not-watched", {"device": KIND}))
+
+
 def open_sensor(host: Host, index: int) -> Sensor:
-    """What reads the CPU, the only one of its kind. Raises MeasuringError where the kernel shows nothing of it."""
+    """What reads the CPU, the only one of its kind. Raises UnmeasuredError where the kernel shows nothing of it."""
     if index != 0:
-        raise MeasuringError(f"cpu:{index} does not exist, the CPU is one device")
-    sensor = _CpuSensor(host)
+        raise UnmeasuredError(Message("device.no-such-cpu", {"index": index}))
+    sensor = CpuSensor(host)
     if not sensor.shows_anything():
         raise UnmeasuredError(Message("system.no-sensor"))
     return sensor
 
 
-class _Energy(NamedTuple):
-    """What the counters of all packages stood at, in J, and when."""
-
-    seconds: float
-    joules: tuple[float, ...]
-
-
-class _CpuSensor:
+class CpuSensor:
     """Reads the CPUs this process may use; power is the energy since the reading before."""
 
     def __init__(self, host: Host, clock: Callable[[], float] = time.monotonic) -> None:
         cpus = sorted(os.sched_getaffinity(0))
+        zones = sorted(host.below("/sys/class/thermal").glob("thermal_zone*"))
+        packages = sorted(host.below("/sys/class/powercap").glob("intel-rapl:*"))
         self._clock = clock
-        self._zones = _processor_zones(host.below("/sys/class/thermal"))
+        self._zones = [zone for zone in zones if _PROCESSOR.search(_text(zone / "type"))]
         self._clocks = [host.below(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq") for cpu in cpus]
-        self._packages = _packages(host.below("/sys/class/powercap"))
+        self._packages = [
+            package
+            for package in packages
+            if _PACKAGE.fullmatch(package.name) and _number(package / "energy_uj") is not None
+        ]
         self._before = self._energy()
 
     def shows_anything(self) -> bool:
@@ -76,27 +82,17 @@ class _CpuSensor:
         )
 
     def _power(self) -> float | None:
-        before, after = self._before, self._energy()
-        self._before = after
-        if before is None or after is None or after.seconds <= before.seconds:
+        before, self._before = self._before, self._energy()
+        if before is None or self._before is None or self._before[0] <= before[0]:
             return None
         # A counter that began anew (every minutes to hours) tells nothing of this span.
-        steps = [late - early for early, late in zip(before.joules, after.joules)]
-        return sum(steps) / (after.seconds - before.seconds) if min(steps) >= 0 else None
+        steps = [late - early for early, late in zip(before[1], self._before[1])]
+        return sum(steps) / (self._before[0] - before[0]) if min(steps) >= 0 else None
 
-    def _energy(self) -> _Energy | None:
-        joules = [_number(package / "energy_uj") for package in self._packages]
-        values = tuple(value / 1e6 for value in joules if value is not None)
-        return _Energy(self._clock(), values) if values and len(values) == len(joules) else None
-
-
-def _processor_zones(folder: Path) -> list[Path]:
-    return [zone for zone in sorted(folder.glob("thermal_zone*")) if _PROCESSOR.search(_text(zone / "type"))]
-
-
-def _packages(folder: Path) -> list[Path]:
-    packages = [package for package in sorted(folder.glob("intel-rapl:*")) if _PACKAGE.fullmatch(package.name)]
-    return [package for package in packages if _number(package / "energy_uj") is not None]
+    def _energy(self) -> tuple[float, list[float]] | None:
+        """When the counters of all packages were read, in s, and what they stood at, in J."""
+        joules = [value / 1e6 for package in self._packages if (value := _number(package / "energy_uj")) is not None]
+        return (self._clock(), joules) if joules and len(joules) == len(self._packages) else None
 
 
 def _number(path: Path) -> float | None:

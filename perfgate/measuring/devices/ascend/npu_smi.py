@@ -1,0 +1,322 @@
+"""What ``npu-smi`` prints, one record a chip: its table, and the key and value lines of ``-t …`` and ``-m``. Pure text in.
+
+Shapes, all met by what stands where and never by line number: a block may start with its ``Chip ID`` (``-t common``; ``-t
+usages`` of 310B) or end with it (``-t usages`` of 910 and 310P, ``-t proc-mem``), or have none (with ``-c``, ``-t health``,
+Ascend 950). Behind the chips may follow the ``mcu``, whose temperature and power are those of the board. Cells of the table
+are told by the names above them, so a chip with another set of columns (HBM, Phy-ID, Device) is read as well.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from perfgate.document.message import Message, UnmeasuredError
+from perfgate.document.telemetry import DeviceProcess
+from perfgate.measuring.devices.cells import MIB, MOST_TEXT, number, quoted, scaled, share, whole, word
+
+_COLUMNS = re.compile(r"\t+|\s{2,}")
+_PROCESS = re.compile(r"Process id:\s*([0-9]{1,10})\s+Process name:(.*?)\s*Process memory\(MB\):\s*([0-9]{1,12})\s*")
+_NO_PROCESS = "no process in device"
+# What a chip is told by: a quantity with its unit, or one of the words of -t health and -t board. Any text has colons.
+_TOLD = re.compile(
+    r".{1,60}\((?:%|mb|c|w|mhz|page)\)|healthstatus|softwareversion|firmwareversion|chiptype|chipphysicalid"
+)
+_CHIP, _NAME, _NPU = "chipid", "chipname", "npuid"
+_SKIPPED = frozenset({"chipcount", "totalcount"})
+# "21784/ 65536" is one cell, "0000:C1:00.0" too.
+_CELL = re.compile(r"[0-9]+\s*/\s*[0-9]+|\S+")
+_TITLES = re.compile(r"\s{2,}")
+# The recorded outputs have it with and without the first space.
+_USED_OF_TOTAL = re.compile(r"([0-9]{1,12})\s*/\s*([0-9]{1,12})")
+# The text as printed, in lower case, and the message that says what it means. Sources: error_container_-8005 and
+# usage_text_on_wrong_type of the recorded outputs, the return values of the DCMI manual (-8005 not ready, -8020 in use), the
+# dynamic linker of glibc.
+_REFUSALS = (
+    ("ret is -8005", "device.npu-hidden"),
+    ("ret is -8020", "device.npu-in-use"),
+    ("dcmi module initialize failed", "device.npu-driver-stopped"),
+    ("error while loading shared libraries", "device.npu-driver-not-found"),
+    ("command not found", "device.npu-smi-not-installed"),
+    ("error parameter of", "device.npu-smi-other-version"),
+    ("usage:", "device.npu-smi-help"),
+    ("usage: npu-smi", "device.npu-smi-help"),
+)
+
+
+class ChipBlock(msgspec.Struct, frozen=True, kw_only=True):
+    """What one ``-t`` says of one chip; keys as printed, in lower case and without spaces.
+
+    ``processes`` is None where the output does not speak of processes.
+    """
+
+    npu_id: int | None = None
+    chip_id: int | None = None
+    mcu: bool = False
+    values: dict[str, str] = {}
+    processes: list[DeviceProcess] | None = None
+
+    def get(self, *keys: str) -> str | None:
+        """The value of the first key that is there, None where it says that there is none."""
+        return next((value for key in keys if (value := word(self.values.get(_plain(key)))) is not None), None)
+
+    def number(self, *keys: str) -> float | None:
+        """The first of these keys that has a number."""
+        return next((value for key in keys if (value := number(self.values.get(_plain(key)))) is not None), None)
+
+
+class MappedChip(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of ``npu-smi info -m``: how a chip is called by npu-smi, and by the runtime.
+
+    ``logic_id`` is what the runtime counts by. ``chip_id`` is None where npu-smi has no chips within a card (Ascend 950).
+    """
+
+    npu_id: int
+    logic_id: int
+    chip_id: int | None = None
+
+
+class TableChip(msgspec.Struct, frozen=True, kw_only=True):
+    """Two lines of the table: one chip. ``aicore`` is a share, memory in bytes, of the HBM where the chip has one."""
+
+    npu_id: int
+    chip_id: int | None = None
+    health: str | None = None
+    power: float | None = None
+    temperature: float | None = None
+    aicore: float | None = None
+    memory_used: int | None = None
+    memory_total: int | None = None
+
+
+class TableProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the lower table: a process on a chip."""
+
+    npu_id: int
+    chip_id: int | None
+    process: DeviceProcess
+
+
+class InfoTable(msgspec.Struct, frozen=True, kw_only=True):
+    """All of ``npu-smi info``. ``processes`` is None where the lower table is missing, which is not the same as empty."""
+
+    chips: list[TableChip] = []
+    processes: list[TableProcess] | None = None
+
+    def chip(self, npu_id: int, chip_id: int | None) -> TableChip | None:
+        rows = (row for row in self.chips if row.npu_id == npu_id)
+        return next((row for row in rows if chip_id is None or row.chip_id == chip_id), None)
+
+    def processes_on(self, npu_id: int, chip_id: int | None) -> list[DeviceProcess] | None:
+        """The processes on a chip, None where the table does not speak of processes."""
+        if self.processes is None:
+            return None
+        rows = (row for row in self.processes if row.npu_id == npu_id)
+        return [row.process for row in rows if chip_id is None or row.chip_id is None or row.chip_id == chip_id]
+
+
+def parse_blocks(text: str, command: str) -> list[ChipBlock]:
+    """The blocks of an ``npu-smi info -t …`` answer, in order, those of the mcu marked.
+
+    Raises UnmeasuredError for a failure, the help, and a text without one key that has a value.
+    """
+    _refuse(text, command)
+    blocks: list[ChipBlock] = []
+    npu_id: int | None = None
+    entries: list[tuple[str, str]] = []
+    for key, value in _entries(text):
+        if key == _NPU:
+            blocks += _cut(entries, npu_id)
+            npu_id, entries = whole(value), []
+        elif key not in _SKIPPED:
+            entries.append((key, value))
+    blocks += _cut(entries, npu_id)
+    if not any(block.processes is not None or any(map(_TOLD.fullmatch, block.values)) for block in blocks):
+        raise UnmeasuredError(Message("device.npu-smi-no-values", {"command": command, "printed": quoted(text)}))
+    return blocks
+
+
+def find_block(blocks: list[ChipBlock], chip_id: int | None) -> ChipBlock | None:
+    """The block of a chip, never that of the mcu; one without an id where that is the only one."""
+    chips = [block for block in blocks if not block.mcu]
+    matches = [block for block in chips if block.chip_id == chip_id and chip_id is not None]
+    if matches:
+        return matches[0]
+    nameless = [block for block in chips if block.chip_id is None or chip_id is None]
+    return nameless[0] if len(nameless) == 1 else None
+
+
+def parse_map(text: str, command: str = "npu-smi info -m") -> list[MappedChip]:
+    """The chips of ``npu-smi info -m``; without the mcu, and those that npu-smi calls unusable (NPU ID -1).
+
+    Raises UnmeasuredError for a failure, the help, and a text without a chip.
+    """
+    _refuse(text, command)
+    chips: list[MappedChip] = []
+    titles: list[str] = []
+    for line in text[:MOST_TEXT].splitlines():
+        cells = [cell.strip() for cell in _COLUMNS.split(line.strip())]
+        if any(_plain(cell) == _NPU for cell in cells):
+            titles = [_plain(cell) for cell in cells]
+            continue
+        row = dict(zip(titles, cells))
+        npu_id = whole(row.get(_NPU))
+        logic_id = whole(row.get("chiplogicid", row.get("logicid", row.get("npulogicid"))))
+        if npu_id is not None and logic_id is not None:
+            chips.append(MappedChip(npu_id=npu_id, logic_id=logic_id, chip_id=whole(row.get(_CHIP))))
+    if not chips:
+        raise UnmeasuredError(Message("device.npu-smi-no-map", {"command": command, "printed": quoted(text)}))
+    return chips
+
+
+def parse_info(text: str, command: str = "npu-smi info") -> InfoTable:
+    """The table. Raises UnmeasuredError for a failure, the help, and a text without a chip."""
+    _refuse(text, command)
+    reader = _TableReader()
+    for line in text[:MOST_TEXT].splitlines():
+        if line.lstrip().startswith("|"):
+            reader.row([cell.strip() for cell in line.strip().strip("|").split("|")])
+    if not reader.chips:
+        raise UnmeasuredError(Message("device.npu-smi-no-row", {"command": command, "printed": quoted(text)}))
+    return InfoTable(chips=reader.chips, processes=reader.processes)
+
+
+def _plain(key: str) -> str:
+    """A key without spaces and case: drivers differ in both (``NPU Temperature (C)``)."""
+    return "".join(key.split()).lower()
+
+
+def _refuse(text: str, command: str) -> None:
+    """Raise UnmeasuredError where ``text`` is no answer to ``command`` but a failure or the help."""
+    lower = text[:MOST_TEXT].lower()
+    if not lower.strip():
+        raise UnmeasuredError(Message("device.tool-silent", {"command": command}))
+    for sign, meaning in _REFUSALS:
+        if sign in lower:
+            printed = quoted(text, sign)
+            raise UnmeasuredError(
+                Message("device.npu-smi-refuses", {"command": command, "meaning": Message(meaning), "printed": printed})
+            )
+
+
+def _entries(text: str) -> list[tuple[str, str]]:
+    entries = []
+    for line in map(str.strip, text[:MOST_TEXT].splitlines()):
+        key, colon, value = line.partition(":")
+        if line.startswith("Process id:") or line.lower().startswith(_NO_PROCESS):
+            entries.append(("process", line))
+        elif colon and key.strip():
+            entries.append((_plain(key), value.strip()))
+    return entries
+
+
+def _cut(entries: list[tuple[str, str]], npu_id: int | None) -> list[ChipBlock]:
+    """The blocks of one NPU: the name of a chip begins its block where the first entry is one, else it ends it."""
+    groups: list[list[tuple[str, str]]] = [[]]
+    leading = bool(entries) and _names_chip(*entries[0])
+    for entry in entries:
+        names_chip = _names_chip(*entry)
+        if leading and names_chip:
+            groups.append([])
+        groups[-1].append(entry)
+        if not leading and names_chip:
+            groups.append([])
+    return [_block(group, npu_id) for group in groups if group]
+
+
+def _names_chip(key: str, value: str) -> bool:
+    # "Chip Name : 910A" stands inside a block of -t board; only the mcu is known by nothing but its name.
+    return key == _CHIP or (key == _NAME and value.lower() == "mcu")
+
+
+def _block(entries: list[tuple[str, str]], npu_id: int | None) -> ChipBlock:
+    values: dict[str, str] = {}
+    processes: list[DeviceProcess] | None = None
+    for key, value in entries:
+        if key != "process":
+            values.setdefault(key, value)
+            continue
+        processes = processes or []
+        if match := _PROCESS.match(value):
+            processes.append(DeviceProcess(pid=int(match[1]), name=match[2].strip(), memory=scaled(match[3], MIB)))
+    chip_id = whole(values.pop(_CHIP, None))
+    mcu = values.get(_NAME, "").lower() == "mcu"
+    return ChipBlock(npu_id=npu_id, chip_id=chip_id, mcu=mcu, values=values, processes=processes)
+
+
+class _TableReader:
+    """Reads the rows one by one: two rows of titles, two rows a chip, then the table of processes."""
+
+    def __init__(self) -> None:
+        self.chips: list[TableChip] = []
+        self.processes: list[TableProcess] | None = None
+        self._titles: list[list[list[str]]] = []
+        self._first: dict[str, str] | None = None
+
+    def row(self, cells: list[str]) -> None:
+        plain = [_plain(cell) for cell in cells]
+        if "processid" in plain:
+            self._titles, self._first, self.processes = [_titles(cells)], None, []
+        elif "health" in plain or "bus-id" in plain:
+            # The first row of titles begins a table; the second belongs to it.
+            self._titles = [_titles(cells)] if "health" in plain else [*self._titles[:1], _titles(cells)]
+            self._first = None
+        elif self.processes is not None:
+            self._process(_named(self._titles[0], cells))
+        elif len(self._titles) == 2:
+            self._chip(cells)
+
+    def _chip(self, cells: list[str]) -> None:
+        if self._first is None:
+            first = _named(self._titles[0], cells)
+            # The version line and rulers stand between the rows of chips.
+            self._first = None if whole(first.get("npu")) is None else first
+            return
+        self.chips.append(_table_chip({**_named(self._titles[1], cells), **self._first}))
+        self._first = None
+
+    def _process(self, row: dict[str, str]) -> None:
+        npu_id, pid = whole(row.get("npu")), whole(row.get("processid"))
+        if npu_id is None or pid is None or self.processes is None:
+            return  # "No running processes found in NPU 0"
+        memory = scaled(row.get("processmemory(mb)"), MIB)
+        process = DeviceProcess(pid=pid, name=word(row.get("processname")) or "", memory=memory)
+        self.processes.append(TableProcess(npu_id=npu_id, chip_id=whole(row.get("chip")), process=process))
+
+
+def _titles(cells: list[str]) -> list[list[str]]:
+    """The titles of each cell: ``Process id`` is one title, ``NPU   Name`` are two."""
+    return [[_plain(title) for title in _TITLES.split(cell)] for cell in cells]
+
+
+def _named(titles: list[list[str]], cells: list[str]) -> dict[str, str]:
+    row: dict[str, str] = {}
+    for place, (names, cell) in enumerate(zip(titles, cells)):
+        if len(names) == 1:
+            row[names[0]] = cell
+            continue
+        # A name may have spaces ("Ascend 910B4-1"): the last title takes what is left, if it is no number.
+        values = _CELL.findall(cell)
+        if len(values) > len(names) and names[-1] == "name":
+            values = [*values[: len(names) - 1], " ".join(values[len(names) - 1 :])]
+        if len(values) == len(names):
+            row.update(zip(names, values))
+        elif values and place == 0:
+            row[names[0]] = values[0]
+    return row
+
+
+def _table_chip(row: dict[str, str]) -> TableChip:
+    memory = (_USED_OF_TOTAL.fullmatch(row.get(name, "")) for name in ("hbm-usage(mb)", "memory-usage(mb)"))
+    pair = next((pair for pair in memory if pair and int(pair[2])), None)
+    return TableChip(
+        npu_id=whole(row.get("npu")) or 0,
+        chip_id=whole(row.get("chip")),
+        health=word(row.get("health")),
+        power=number(row.get("power(w)")),
+        temperature=number(row.get("temp(c)")),
+        aicore=share(row.get("aicore(%)")),
+        memory_used=int(pair[1]) * MIB if pair else None,
+        memory_total=int(pair[2]) * MIB if pair else None,
+    )

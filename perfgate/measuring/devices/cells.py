@@ -1,0 +1,49 @@
+"""Cells of what a vendor's tool printed, as words and numbers; None for one that says that there is nothing."""
+
+from __future__ import annotations
+
+import re
+
+# "N/A", "NA" and "-" stand in the recorded outputs of 310P3 (power), A3 (power of the second die) and 310B4 (Bus-Id).
+_ABSENT = frozenset({"", "-", "--", "na", "n/a", "null", "none"})
+_NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
+_QUOTED = 160
+MOST_TEXT = 1 << 20
+# npu-smi calls 65536 MB what is 64 GiB.
+MIB = 1 << 20
+MHZ = 1_000_000
+
+
+def word(cell: str | None) -> str | None:
+    text = (cell or "").strip()
+    return None if text.lower() in _ABSENT else text
+
+
+def number(cell: str | None) -> float | None:
+    text = (cell or "").strip()
+    return float(text) if _NUMBER.fullmatch(text) else None
+
+
+def whole(cell: str | None) -> int | None:
+    """A whole number that is not negative, such as an id or a count."""
+    value = number(cell)
+    return int(value) if value is not None and value >= 0 and value.is_integer() else None
+
+
+def share(cell: str | None) -> float | None:
+    """Percent as a share; None for what is below 0 or above 100."""
+    value = number(cell)
+    return value / 100 if value is not None and 0 <= value <= 100 else None
+
+
+def scaled(cell: str | None, unit: int) -> int | None:
+    """What is counted in ``unit``, such as MB as bytes; None for a negative number."""
+    value = number(cell)
+    return None if value is None or value < 0 else int(value * unit)
+
+
+def quoted(text: str, sign: str = "") -> str:
+    """The line with the sign, or the first that says something, short enough for a message."""
+    lines = [line.strip() for line in text[:MOST_TEXT].splitlines() if line.strip()]
+    line = next((line for line in lines if sign in line.lower()), lines[0] if lines else "nothing")
+    return line if len(line) <= _QUOTED else f"{line[:_QUOTED]}…"
