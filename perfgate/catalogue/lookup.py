@@ -16,7 +16,16 @@ RULES: dict[str, Rule] = {rule.name: rule for card in CARDS.values() for rule in
 RULE_ADVICE = {rule.name: rule.advice for rule in RULES.values() if isinstance(rule.advice, Advice)}
 CHANGE_ADVICE: dict[str, Advice] = load_changes()
 FAMILIES: dict[str, Family] = load_families(METRICS.values())
-MESSAGES: dict[str, Sentence] = load_messages()
+# Advice is told by ``advice.RULE``, and by ``advice.RULE.instead`` where the remedy was tried in vain.
+MESSAGES: dict[str, Sentence] = {
+    **load_messages(),
+    **{f"advice.{rule}": Sentence(other=advice.message) for rule, advice in (RULE_ADVICE | CHANGE_ADVICE).items()},
+    **{
+        f"advice.{rule}.instead": Sentence(other=advice.instead)
+        for rule, advice in RULE_ADVICE.items()
+        if advice.instead
+    },
+}
 FAST_PATHS = FAMILIES["fast_path"].metrics
 _PARTS: dict[str, Metric] = {part.name: part for card in CARDS.values() for part in card.parts}
 _COUNTING_STEP = 4
@@ -63,10 +72,6 @@ def sentences() -> Iterator[str]:
             yield from (metric.title, metric.explanation, *metric.clock_titles.values())
         yield from (limit.source for limit in step.limits)
         yield from (rule.message for rule in step.rules)
-    for advice in (*RULE_ADVICE.values(), *CHANGE_ADVICE.values()):
-        yield advice.message
-        if advice.instead is not None:
-            yield advice.instead
     for sentence in MESSAGES.values():
         yield sentence.other
         if sentence.one is not None:

@@ -383,7 +383,7 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
 
     rule: str
     workload: str
-    message: str
+    message: Message
     shape: str = ""
     step: int | None = None
     severity: Severity = "info"

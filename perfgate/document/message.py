@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from string import Formatter
 from typing import Union
 
 import msgspec
@@ -25,6 +26,12 @@ class Message(msgspec.Struct, frozen=True):
 
 def quote(text: str) -> Message:
     return Message(QUOTE, {"text": text})
+
+
+def message_from(code: str, evidence: Mapping[str, MessageValue]) -> Message:
+    """A message with as much of the evidence as its sentence names. Raises KeyError where that is not all there."""
+    places = [name for _, name, _, _ in Formatter().parse(MESSAGES[code].other) if name]
+    return Message(code, {name: evidence[name] for name in places})
 
 
 def as_message(text: Message | str) -> Message:

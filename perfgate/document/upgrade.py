@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from string import Formatter
 from typing import Any
 
+import msgspec
+
 from perfgate.catalogue.lookup import MESSAGES, RULES
 from perfgate.document.decision import DECISION_SCHEMA, DECISION_SCHEMA_VERSION
-from perfgate.document.message import QUOTE
+from perfgate.document.message import QUOTE, english, message_from
 from perfgate.document.run import RUN_SCHEMA, RUN_SCHEMA_VERSION
 from perfgate.document.strict_json import DAMAGED, refuse
 
@@ -51,6 +54,16 @@ def _reason_2(reason: str) -> dict[str, Any]:
     return {"code": code, "values": {"name": name}} if name and code in MESSAGES else _quoted(reason)
 
 
+def _suggestion_2(suggestion: dict[str, Any]) -> dict[str, Any]:
+    """Advice in the words of its rule gets the rule's code; what another tool said, or older words, are quoted."""
+    for code in (f"advice.{suggestion['rule']}", f"advice.{suggestion['rule']}.instead"):
+        with contextlib.suppress(KeyError, ValueError, TypeError):
+            message = message_from(code, suggestion.get("evidence", {}))
+            if english(message) == suggestion["message"]:
+                return {**suggestion, "message": msgspec.to_builtins(message)}
+    return _with_quotes(suggestion, "message")
+
+
 def run_2(run: dict[str, Any]) -> dict[str, Any]:
     """Sentences become messages."""
     upgraded = {**run, "warnings": [_quoted(warning) for warning in run.get("warnings", [])]}
@@ -67,6 +80,8 @@ def decision_2(decision: dict[str, Any]) -> dict[str, Any]:
     upgraded["head"] = _with_quotes(decision["head"], "chosen_because")
     upgraded["warnings"] = [_quoted(warning) for warning in decision.get("warnings", [])]
     upgraded["steps"] = [_step_2(step) for step in decision.get("steps", [])]
+    if "suggestions" in decision:
+        upgraded["suggestions"] = [_suggestion_2(suggestion) for suggestion in decision["suggestions"]]
     for records, field in (("comparisons", "reason"), ("invalid", "message"), ("harness_changes", "message")):
         if records in decision:
             upgraded[records] = [_with_quotes(record, field) for record in decision[records]]

@@ -250,7 +250,7 @@ def suggestions() -> list[Suggestion]:
         Suggestion(
             rule="small-ops",
             workload="encoder",
-            message="Replace the loop of 24 aten::add by one batched call: each op costs a launch.",
+            message=quote("Replace the loop of 24 aten::add by one batched call: each op costs a launch."),
             shape="long",
             line="model.py:88",
             evidence={"op": "aten::add", "more seconds a call": 0.0019},

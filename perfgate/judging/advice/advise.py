@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from perfgate.document.decision import DecisionDocument, Suggestion
+from perfgate.document.message import english
 from perfgate.document.run import RunDocument
 from perfgate.judging.advice.advisor import on_advisories
 from perfgate.judging.advice.changes import on_changes
@@ -27,14 +28,14 @@ def advised(decision: DecisionDocument, base: RunDocument, head: RunDocument) ->
     """
     comparable = not decision.testbed_differences or decision.comparing == "stack"
     of_base = {(advisory.workload, advisory.category) for advisory in base.advisories}
-    found = on_changes(decision)
+    advice = on_changes(decision)
     for suggestion in suggestions(head):
         if suggestion.step is None:
             new = bool(of_base) and (suggestion.workload, suggestion.rule) not in of_base
         else:
             new = is_new(suggestion, base)
-        found.append(msgspec.structs.replace(suggestion, introduced=comparable and new))
-    return msgspec.structs.replace(decision, suggestions=_ranked(found))
+        advice.append(msgspec.structs.replace(suggestion, introduced=comparable and new))
+    return msgspec.structs.replace(decision, suggestions=_ranked(advice))
 
 
 def _ranked(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
@@ -45,7 +46,9 @@ def _ranked(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
     ordered = sorted(suggestions, key=_rank)
     once: dict[tuple[object, ...], Suggestion] = {}
     for suggestion in ordered:
-        once.setdefault((suggestion.workload, suggestion.rule, suggestion.message, suggestion.line), suggestion)
+        once.setdefault(
+            (suggestion.workload, suggestion.rule, english(suggestion.message), suggestion.line), suggestion
+        )
     return list(once.values())
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from perfgate.document.decision import Suggestion
+from perfgate.document.message import quote
 from perfgate.document.run import Advisory, Evidence, RunDocument
 
 Row = Sequence[object]
@@ -72,7 +73,7 @@ def on_advisories(run: RunDocument) -> Iterator[Suggestion]:
         yield Suggestion(
             rule=advisory.category,
             workload=advisory.workload,
-            message=f"{advisory.category}: {advisory.description} {advisory.suggestion}".strip(),
+            message=quote(f"{advisory.category}: {advisory.description} {advisory.suggestion}".strip()),
             evidence=advisory.evidence,
             source=advisory.source,
         )

@@ -16,13 +16,13 @@ from perfgate.catalogue.names import (
     SYNCS,
 )
 from perfgate.document.decision import Comparison, Contribution, DecisionDocument, Explanation, Gain, Part, Suggestion
+from perfgate.document.message import Message, message_from
 from perfgate.document.run import Evidence
-from perfgate.judging.advice.gains import at_most
+from perfgate.judging.advice.findings import at_most
 
 # Of what a call takes longer; a smaller part is not worth advice.
 _TELLS = 0.1
 _OTHER_INPUTS = {"shape": "larger-inputs", "dtype": "other-dtype", "layout": "other-layout"}
-_PREPROCESSING = (PREPROCESSING, PREPROCESSING_STAGES)
 # These rules see in counters what the explanation sees in the inputs of operators.
 _SAME = {"other-dtype": {"dropped-precision", "dtype-round-trip"}, "other-layout": {"layout-copy"}}
 
@@ -57,11 +57,8 @@ def _on_comparisons(comparisons: Sequence[Comparison]) -> Iterator[_Advised]:
         # Operators that dropped out of a lower precision are counted too, and compared beside the check of the output.
         if comparison.method == "exact" or comparison.metric == LOW_PRECISION_OPS:
             yield from _on_counter(comparison)
-        elif (
-            comparison.metric in (PREPROCESSING, PREPROCESSING_STAGES)
-            and (stage := _most_risen(comparison.parts)) is not None
-        ):
-            yield _of(comparison, "slower-stage", stage)
+        elif comparison.metric in (PREPROCESSING, PREPROCESSING_STAGES) and (rises := _rises(comparison)):
+            yield _of(comparison, "slower-stage", max(rises, key=_rise))
 
 
 def _on_counter(comparison: Comparison) -> Iterator[_Advised]:
@@ -81,13 +78,14 @@ def _on_counter(comparison: Comparison) -> Iterator[_Advised]:
 
 def _small_ops(comparison: Comparison) -> Iterator[_Advised]:
     """Attention that fell apart, or else the operator that runs the most times more."""
-    rises = {part.name: part for part in _rises(comparison) if not _is_format_cast(part.name)}
+    # A cast of torch_npu's only changes a format (``npu::npu_format_cast``, its in-place form).
+    rises = {part.name: part for part in _rises(comparison) if "format_cast" not in part.name}
     fused = any("attention" in part.name and part.head < part.base for part in comparison.parts)
     if "aten::bmm" in rises and fused:
         yield _of(comparison, "unfused-attention", rises["aten::bmm"])
         return
-    most = _most_risen(list(rises.values()))
-    if most is not None and most.head - most.base >= 2:
+    most = max(rises.values(), key=_rise, default=None)
+    if most is not None and _rise(most) >= 2:
         yield _of(comparison, "small-ops", most)
 
 
@@ -128,18 +126,12 @@ def _rule_of_wait(op: str) -> str:
     return "copy-that-waits" if "copy" in op else "value-for-python"
 
 
-def _is_format_cast(name: str) -> bool:
-    """Whether an operator of torch_npu only changes a format (``npu::npu_format_cast``, its in-place form)."""
-    return "format_cast" in name
-
-
 def _rises(comparison: Comparison) -> list[Part]:
     return [part for part in comparison.parts if part.head > part.base]
 
 
-def _most_risen(parts: Sequence[Part]) -> Part | None:
-    rises = [part for part in parts if part.head > part.base]
-    return max(rises, key=lambda part: part.head - part.base, default=None)
+def _rise(part: Part) -> float:
+    return part.head - part.base
 
 
 def _located(rises: Sequence[Part]) -> Part | None:
@@ -157,7 +149,10 @@ def _of(comparison: Comparison, rule: str, part: Part | None) -> _Advised:
 def _suggestion(advised: _Advised, decision: DecisionDocument) -> Suggestion:
     advice = CHANGE_ADVICE[advised.rule]
     seconds, gain = _share_of_call(advised, decision)
-    evidence: dict[str, Evidence] = {"base": _plain(advised.base), "head": _plain(advised.head)}
+    counts = {"base": advised.base, "head": advised.head}
+    evidence: dict[str, Evidence] = {
+        side: int(count) if float(count).is_integer() else count for side, count in counts.items()
+    }
     if advised.op:
         evidence["op"] = advised.op
     if advised.before or advised.after:
@@ -168,7 +163,7 @@ def _suggestion(advised: _Advised, decision: DecisionDocument) -> Suggestion:
         rule=advised.rule,
         workload=advised.workload,
         shape=advised.shape,
-        message=advice.message.format_map({"op": "an operator", **evidence}),
+        message=message_from(f"advice.{advised.rule}", {"op": Message("advice.an-operator"), **evidence}),
         severity="warning",
         line=advised.line,
         evidence=evidence,
@@ -179,32 +174,26 @@ def _suggestion(advised: _Advised, decision: DecisionDocument) -> Suggestion:
     )
 
 
-def _plain(count: float) -> Evidence:
-    return int(count) if float(count).is_integer() else count
-
-
 def _share_of_call(advised: _Advised, decision: DecisionDocument) -> tuple[float, Gain | None]:
     """The seconds that the operator, or everything on its line, adds to a slower call, and what undoing it gains."""
     for explained in decision.explanations:
         if (explained.workload, explained.shape) != (advised.workload, advised.shape) or not explained.metric:
             continue
-        seconds = _seconds(advised, explained.contributions)
-        call = next(
-            (
-                c.head
-                for c in decision.comparisons
-                if (c.workload, c.shape, c.metric, c.method)
-                == (explained.workload, explained.shape, explained.metric, "paired")
-            ),
-            None,
-        )
-        if call:
-            return seconds, at_most(seconds / call)
+        key = (explained.workload, explained.shape, explained.metric, "paired")
+        paired = (c for c in decision.comparisons if (c.workload, c.shape, c.metric, c.method) == key)
+        if (call := next(paired, None)) and call.head:
+            seconds = _seconds(advised, explained.contributions)
+            return seconds, at_most(seconds / call.head)
     return 0.0, None
 
 
 def _seconds(advised: _Advised, contributions: Sequence[Contribution]) -> float:
-    own = [part for part in contributions if part.seconds > 0 and _is_of(part, advised)]
+    def is_of(part: Contribution) -> bool:
+        if advised.line is not None and part.line is not None:
+            return part.line == advised.line
+        return advised.op in (part.op, part.function)
+
+    own = [part for part in contributions if part.seconds > 0 and is_of(part)]
     seconds = sum(part.seconds for part in own)
     more = sum(max(0.0, _more(part)) for part in own)
     for part in contributions:
@@ -215,9 +204,3 @@ def _seconds(advised: _Advised, contributions: Sequence[Contribution]) -> float:
 
 def _more(part: Contribution) -> float:
     return (part.head_count or 0.0) - (part.base_count or 0.0)
-
-
-def _is_of(part: Contribution, advised: _Advised) -> bool:
-    if advised.line is not None and part.line is not None:
-        return part.line == advised.line
-    return advised.op in (part.op, part.function)

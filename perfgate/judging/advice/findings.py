@@ -1,21 +1,22 @@
-"""Advice on what the steps of a run noticed."""
+"""Advice on what the steps of a run noticed, and what following it gains: as a step measured it, or at most by Amdahl's law."""
 
 from __future__ import annotations
 
+import math
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from perfgate.catalogue.lookup import RULE_ADVICE
-from perfgate.catalogue.records import Advice
+from perfgate.catalogue.names import P50
+from perfgate.catalogue.records import Advice, EstimatedGain, MeasuredGain
 from perfgate.document.decision import Gain, Suggestion
-from perfgate.document.run import FROM_PROFILE, Finding, RunDocument, StepResult
-from perfgate.judging.advice.gains import gain_of
+from perfgate.document.message import message_from
+from perfgate.document.run import FROM_PROFILE, Evidence, Finding, RunDocument, StepResult, Value
 
 _COMPARED = ("ok", "attention")
 
 
 def on_findings(run: RunDocument) -> Iterator[Suggestion]:
-    """Yield what to try about every finding that advice knows of."""
     for step in run.steps:
         for finding in step.findings:
             advice = RULE_ADVICE.get(finding.rule)
@@ -41,17 +42,21 @@ def is_new(suggestion: Suggestion, base: RunDocument) -> bool:
 
 
 def _suggestion(run: RunDocument, step: StepResult, finding: Finding, advice: Advice) -> Suggestion | None:
-    tried = gain_of(advice.tried, run, step.workload, finding.evidence)
-    in_vain = tried is not None and not _gains(tried)
-    words = advice.instead if in_vain else advice.message
-    if words is None:
+    evidence = finding.evidence
+    tried = _gain(advice.tried, run, step.workload, evidence)
+    in_vain = tried is not None and (tried.interval[0] if tried.interval else tried.speedup) <= 1
+    if in_vain and advice.instead is None:
         return None
     try:
-        message, code = (text.format_map(finding.evidence) for text in (words, "" if in_vain else advice.code))
+        message = message_from(f"advice.{finding.rule}.instead" if in_vain else f"advice.{finding.rule}", evidence)
+        code = "" if in_vain else advice.code.format_map(evidence)
     except KeyError:  # a document of another version, whose evidence has other names
         return None
-    measured = None if in_vain else tried
-    line = finding.evidence.get("line")
+    line = evidence.get("line")
+    command = None
+    if run.session.command != FROM_PROFILE:
+        steps = ",".join(map(str, advice.steps or (step.number,)))
+        command = f"perfgate run --steps {steps} --workload {shlex.quote(step.workload)}"
     return Suggestion(
         rule=finding.rule,
         workload=step.workload,
@@ -60,22 +65,83 @@ def _suggestion(run: RunDocument, step: StepResult, finding: Finding, advice: Ad
         step=step.number,
         severity=finding.severity,
         line=None if line is None else str(line),
-        evidence=finding.evidence,
-        gain=measured or gain_of(advice.gain, run, step.workload, finding.evidence),
+        evidence=evidence,
+        gain=(None if in_vain else tried) or _gain(advice.gain, run, step.workload, evidence),
         code=code or None,
-        command=_command(run, step.workload, advice.steps or (step.number,)),
+        command=command,
     )
-
-
-def _gains(measured: Gain) -> bool:
-    return (measured.interval[0] if measured.interval else measured.speedup) > 1
 
 
 def _shape(finding: Finding) -> str:
     return str(finding.evidence.get("shape", ""))
 
 
-def _command(run: RunDocument, workload: str, steps: tuple[int, ...]) -> str | None:
-    if run.session.command == FROM_PROFILE:
+# --- gains
+
+
+def at_most(share: float) -> Gain | None:
+    """What a call gains at most where ``share`` of its time goes (Amdahl, 1967); None for what is no part of it."""
+    if not 0 < share < 1:
         return None
-    return f"perfgate run --steps {','.join(map(str, steps))} --workload {shlex.quote(workload)}"
+    return Gain(kind="estimated", speedup=1 / (1 - share), share=share)
+
+
+def _gain(
+    source: MeasuredGain | EstimatedGain | None, run: RunDocument, workload: str, evidence: Mapping[str, Evidence]
+) -> Gain | None:
+    """The gain that advice promises on a finding with this evidence; None where the run has no number for it."""
+    if isinstance(source, MeasuredGain):
+        return _measured(source, _value(run, source.metric, workload, evidence))
+    if isinstance(source, EstimatedGain):
+        return _estimated(source, run, workload, evidence)
+    return None
+
+
+def _measured(source: MeasuredGain, value: Value | None) -> Gain | None:
+    speedup = _speedup(source, value.value if value else None)
+    if speedup is None or value is None:
+        return None
+    low, high = (_speedup(source, end) for end in value.interval or (None, None))
+    interval = None if low is None or high is None else (min(low, high), max(low, high))
+    return Gain(kind="measured", speedup=speedup, of=source.of, interval=interval)
+
+
+def _speedup(source: MeasuredGain, number: float | None) -> float | None:
+    """A number of a metric as the speed-up that it means; None for what means none."""
+    if number is None:
+        return None
+    ratio = 1 - number if source.loss else number
+    if not (math.isfinite(ratio) and ratio > 0):
+        return None
+    return 1 / ratio if source.loss or source.inverse else ratio
+
+
+def _estimated(source: EstimatedGain, run: RunDocument, workload: str, evidence: Mapping[str, Evidence]) -> Gain | None:
+    share = _number(evidence, source.share)
+    if share is None:
+        return None
+    if source.seconds:
+        call = _value(run, P50, workload, evidence)
+        return at_most(share / call.value) if call is not None and call.value else None
+    if source.rest:
+        share = 1 - share
+    if source.stays:
+        share *= 1 - (_number(evidence, source.stays) or 0.0)
+    if source.of_busy:
+        # Without the device's own word the share of its busy time stands for that of the call, which is not larger.
+        busy = _value(run, "utilization.busy", workload, evidence)
+        share *= busy.value if busy is not None and busy.value is not None else 1.0
+    return at_most(share)
+
+
+def _number(evidence: Mapping[str, Evidence], name: str) -> float | None:
+    number = evidence.get(name)
+    return float(number) if isinstance(number, (int, float)) and math.isfinite(number) else None
+
+
+def _value(run: RunDocument, metric: str, workload: str, evidence: Mapping[str, Evidence]) -> Value | None:
+    for value in (value for step in run.steps if step.workload == workload for value in step.values):
+        of_finding = all(str(evidence.get(label, text)) == text for label, text in value.labels.items())
+        if value.metric == metric and value.value is not None and of_finding:
+            return value
+    return None

@@ -1,12 +1,11 @@
-"""Messages, findings and suggestions of documents as sentences in the reader's language."""
+"""Messages and findings of documents as sentences in the reader's language."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from string import Formatter
 
-from perfgate.catalogue.lookup import CHANGE_ADVICE, MESSAGES, METRICS, RULE_ADVICE, RULES
-from perfgate.document.decision import Suggestion
+from perfgate.catalogue.lookup import MESSAGES, METRICS, RULES
 from perfgate.document.message import QUOTE, Message, MessageValue
 from perfgate.document.run import Finding
 from perfgate.judging.report import format as formats
@@ -59,18 +58,6 @@ def word_finding(finding: Finding) -> str:
     except (KeyError, ValueError, TypeError, AttributeError):
         pass
     return word(finding.message or Message(finding.rule, finding.evidence))
-
-
-def word_suggestion(suggestion: Suggestion) -> str:
-    """What to try, in the words of its advice; what another tool says, and unknown evidence, stays as it is."""
-    advice = RULE_ADVICE.get(suggestion.rule) or CHANGE_ADVICE.get(suggestion.rule)
-    if current_language() == "en" or advice is None:
-        return suggestion.message
-    words = advice.instead if advice.instead and suggestion.message == advice.instead else advice.message
-    try:
-        return _fill(translated(words), suggestion.evidence)
-    except (KeyError, ValueError, AttributeError):
-        return suggestion.message
 
 
 def _fill(sentence: str, values: Mapping[str, MessageValue]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from perfgate.document.decision import Gain, Suggestion
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.escape import MAX_PROSE, clean
-from perfgate.judging.report.messages import word_suggestion
+from perfgate.judging.report.messages import word
 from perfgate.judging.report.text import line
 from perfgate.judging.report.view import GainView, SuggestionView
 from perfgate.judging.report.words import Words, phrase, say
@@ -26,7 +26,7 @@ _OF = {
 def worded_suggestion(suggestion: Suggestion) -> SuggestionView:
     """The values of ``shared/suggestion.j2``."""
     op = suggestion.evidence.get("op")
-    message = word_suggestion(suggestion)
+    message = word(suggestion.message)
     return SuggestionView(
         message=message,
         line=suggestion.line,
@@ -49,7 +49,7 @@ def introduced(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
     distinct: dict[tuple[str, str, object], Suggestion] = {}
     for suggestion in suggestions:
         if suggestion.introduced:
-            distinct.setdefault((suggestion.rule, suggestion.message, suggestion.line), suggestion)
+            distinct.setdefault((suggestion.rule, word(suggestion.message), suggestion.line), suggestion)
     return list(distinct.values())
 
 

@@ -10,7 +10,7 @@ from perfgate.document.decision import Gain
 from perfgate.document.message import quote
 from perfgate.document.run import FROM_PROFILE, Finding, Session, StepResult, Value
 from perfgate.judging.advice.advise import advised, suggestions
-from perfgate.judging.report.messages import word_suggestion
+from perfgate.judging.report.messages import word
 from perfgate.locale import speaking
 from tests.fakes.documents import make_decision, make_difference, make_run
 
@@ -103,7 +103,7 @@ def test_suggestions__throughput_that_is_lost__gain_an_item() -> None:
     lost = step(5, finding("batch.loss", batch=2, best=16), values=(Value(metric="batch.loss", value=0.2),))
     (found,) = suggestions(make_run(steps=[lost]))
     assert found.gain == Gain(kind="measured", of="item", speedup=1.25)
-    assert found.message.startswith("use a batch size of 16 instead of 2")
+    assert word(found.message).startswith("use a batch size of 16 instead of 2")
 
 
 def test_suggestions__low_precision_that_is_slower__gain_of_going_back() -> None:
@@ -230,11 +230,11 @@ COVERAGE = step(4, finding("ops.coverage", **{"ops.coverage": 0.2}))
 @pytest.mark.parametrize("noticed", [SHORT, COVERAGE], ids=["short operators", "coverage"])
 def test_suggestions__compiling_is_no_faster__the_other_remedy_without_it(noticed: StepResult) -> None:
     (found,) = suggestions(make_run(steps=[noticed, compiled(1.21, 0.97, 1.4)]))
-    assert "compiling the model was measured and is not faster" in found.message
+    assert "compiling the model was measured and is not faster" in word(found.message)
     assert found.code is None
     assert found.gain is None or found.gain.kind == "estimated"
     with speaking("zh"):
-        assert "已实测编译模型" in word_suggestion(found)
+        assert "已实测编译模型" in word(found.message)
 
 
 @pytest.mark.parametrize("noticed", [SHORT, COVERAGE], ids=["short operators", "coverage"])

@@ -79,7 +79,7 @@ def test_suggestions__problem_that_no_step_of_ours_noticed__merged_with_its_sour
         ("OPERATOR SEQUENCE ANALYSIS BASED ON MTE BOUND", SOURCE, None),
         ("Operator Dynamic Shape Issues", SOURCE, None),
     ]
-    assert merged[0].message == "Byte Alignment Analysis: 2 collectives are not aligned. 1. Align them."
+    assert merged[0].message == quote("Byte Alignment Analysis: 2 collectives are not aligned. 1. Align them.")
 
 
 def test_suggestions__problem_that_a_step_of_ours_noticed_too__said_once_by_us() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from perfgate.document.decision import Comparison, Contribution, Explanation, Part, Suggestion
 from perfgate.judging.advice.changes import on_changes
+from perfgate.judging.report.messages import word
 from tests.fakes.documents import make_comparison, make_decision
 
 LINE = "model.py:9"
@@ -48,14 +49,14 @@ def test_on_changes__format_casts__keep_one_format_and_no_word_of_loops() -> Non
 def test_on_changes__operator_that_falls_back__is_named_with_its_line() -> None:
     found = _advice(_regressed("counters.fallbacks", Part(name="aten::i0", base=0, head=1, line="model.py:7")))
     assert _rules(found) == [("host-fallback", "model.py:7")]
-    assert found[0].message.startswith("aten::i0 has no kernel on this device")
+    assert word(found[0].message).startswith("aten::i0 has no kernel on this device")
 
 
 def test_on_changes__operators_in_a_loop__said_with_counts_and_command() -> None:
     add = Part(name="aten::add", base=1, head=7, line=LINE)
     (found,) = _advice(_regressed("counters.framework_ops", add))
     assert (found.rule, found.line, found.introduced) == ("small-ops", LINE, True)
-    assert found.message.startswith("aten::add runs 7 times a call instead of 1; do it once on the whole tensor")
+    assert word(found.message).startswith("aten::add runs 7 times a call instead of 1; do it once on the whole tensor")
     assert found.evidence == {"op": "aten::add", "base": 1, "head": 7}
     assert (found.gain, found.command) == (None, "perfgate local --workload encoder")
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from perfgate.catalogue.lookup import MESSAGES
 from perfgate.document.files import read_decision, read_run
 from perfgate.document.message import Message, quote
 from perfgate.document.upgrade import UPGRADES
@@ -48,6 +51,48 @@ def test_decision__version_1__reasons_get_their_codes() -> None:
     assert {reason.code for reason in decision.reasons} == {"verdict.testbed"}
     assert [word(warning) for warning in decision.warnings] == old["warnings"]
     assert [word(c.reason or "") for c in decision.comparisons] == [c.get("reason") or "" for c in old["comparisons"]]
+
+
+def test_decision__version_1__advice_gets_its_code_and_reads_as_it_was_written() -> None:
+    old = json.loads((V1 / "decision.json").read_text(encoding="utf-8"))
+    suggestions = read_decision(V1 / "decision.json").suggestions
+
+    assert [word(suggestion.message) for suggestion in suggestions] == [
+        entry["message"] for entry in old["suggestions"]
+    ]
+    assert [suggestion.message.code for suggestion in suggestions] == [
+        f"advice.{entry['rule']}" for entry in old["suggestions"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("suggestion", "message"),
+    [
+        (
+            {"rule": "batch.better", "message": "use a batch size of 16 instead of 2 (8.0 s)", "evidence": {}},
+            quote("use a batch size of 16 instead of 2 (8.0 s)"),
+        ),
+        ({"rule": "Byte Alignment", "message": "align {them}"}, quote("align {them}")),
+        (
+            {"rule": "layout-copy", "message": "older words"},
+            quote("older words"),
+        ),
+    ],
+    ids=["evidence is lacking", "another tool", "other words"],
+)  # fmt: skip
+def test_decision__advice_that_is_not_in_the_words_of_its_rule__a_quote(
+    suggestion: dict[str, Any], message: Message
+) -> None:
+    old = {"reasons": [], "base": {}, "head": {}, "suggestions": [suggestion]}
+    (upgraded,) = UPGRADES["perfgate/decision"][1](old)["suggestions"]
+    assert upgraded["message"] == msgspec.to_builtins(message)
+
+
+def test_decision__advice_on_what_was_tried_in_vain__has_a_code_of_its_own() -> None:
+    words = MESSAGES["advice.ops.coverage.instead"].other
+    old = {"reasons": [], "base": {}, "head": {}, "suggestions": [{"rule": "ops.coverage", "message": words}]}
+    (upgraded,) = UPGRADES["perfgate/decision"][1](old)["suggestions"]
+    assert upgraded["message"]["code"] == "advice.ops.coverage.instead"
 
 
 @pytest.mark.parametrize("reason", ["no colon", "unheard of: x", "regressed: "])

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from perfgate.document.decision import Gain, Suggestion
+from perfgate.document.message import Message, as_message
 from perfgate.judging.report.comment import render_comment
 from perfgate.judging.report.html import render_html
 from perfgate.judging.report.summary import CommentContext
@@ -19,8 +20,10 @@ CONTEXT = CommentContext(marker="<!-- m -->")
 MEASURED = Gain(kind="measured", speedup=1.392, interval=(1.371, 1.414))
 
 
-def suggestion(message: str = "compile the model", **fields: Any) -> Suggestion:
-    return Suggestion(**{"rule": "any", "workload": "encoder", "message": message, "introduced": True, **fields})
+def suggestion(message: Message | str = "compile the model", **fields: Any) -> Suggestion:
+    return Suggestion(
+        **{"rule": "any", "workload": "encoder", "message": as_message(message), "introduced": True, **fields}
+    )
 
 
 def bullets(*suggestions: Suggestion, verdict: Any = "FAIL", language: Any = "en") -> list[str]:
@@ -65,7 +68,7 @@ def test_comment__suggestion__its_evidence_gain_code_command_and_source(fields: 
 
 
 def test_comment__chinese__words_of_the_advice_and_of_the_gain() -> None:
-    one = suggestion(rule="graph.gain", gain=MEASURED, step=9)
+    one = suggestion(message=Message("advice.graph.gain"), gain=MEASURED, step=9)
     assert bullets(one, language="zh") == [
         "请编译模型：同样的调用更快，且输出一致 (第 9 步)；实测：一次调用快至 1.39 倍（1.37 到 1.41）"
     ]
