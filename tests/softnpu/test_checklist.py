@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.fakes.wording import worded
 from tests.softnpu.checkout import Project
 
 pytestmark = pytest.mark.softnpu
@@ -76,10 +77,14 @@ def test_run__no_step__takes_long(measured: Measured) -> None:
 
 
 def test_run__values_that_are_missing__each_says_why(measured: Measured) -> None:
-    missing = [value for step in measured.run["steps"] for value in step["values"] if value["value"] is None]
-    assert all(len(value["reason"]) > 20 for value in missing)
-    (compiler,) = {value["reason"] for value in missing if value["metric"] == "graph.speedup"}
-    assert "pip install protobuf attrs packaging" in compiler
+    missing = [
+        (value["metric"], worded(value["reason"]))
+        for step in measured.run["steps"]
+        for value in step["values"]
+        if value["value"] is None
+    ]
+    assert all(len(reason) > 20 for _, reason in missing)
+    assert "pip install protobuf attrs packaging" in dict(missing)["graph.speedup"]
 
 
 def test_run__utilization__busy_share_and_gap(measured: Measured) -> None:
@@ -157,7 +162,7 @@ def test_trace_top__kept_trace__the_kernels(measured: Measured) -> None:
 def test_run__plain_workload__what_does_not_apply_says_what_to_add(project: Project) -> None:
     done, run = project.run("--steps", "10,11,16,19")
     assert done.returncode == 0, done.stdout + done.stderr
-    reasons = {step["slug"]: (step["status"], step["reason"]) for step in run["steps"]}
+    reasons = {step["slug"]: (step["status"], worded(step["reason"] or "")) for step in run["steps"]}
     assert reasons["batching"][0] == reasons["preprocess"][0] == reasons["communication"][0] == "not_applicable"
     assert "traffic=Traffic(" in reasons["batching"][1]
     assert "give it preprocess=" in reasons["preprocess"][1]
