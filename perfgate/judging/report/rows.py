@@ -7,10 +7,13 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from perfgate.catalogue.lookup import MESSAGES
 from perfgate.document.decision import RULE_METHODS, Comparison, PartSite
+from perfgate.document.message import Message
 from perfgate.judging.report import format as formats
 from perfgate.judging.report.causes import Cause, cause_of, causes, parted
 from perfgate.judging.report.headline import named_change
+from perfgate.judging.report.messages import word
 from perfgate.judging.report.summary import Summary, place
 from perfgate.judging.report.view import CauseView, Line, Row
 from perfgate.judging.report.words import Words, phrase, say
@@ -92,7 +95,8 @@ def worded_cause(cause: Cause) -> CauseView:
         lines=_worded_lines(cause.sites, unit),
         more_lines=max(0, len(cause.sites) - _NAMED_LINES),
         tensor=first.tensor if first else None,
-        op=op,
+        # Why something was compiled again is a code where torch names no guard.
+        op=word(Message(op)) if cause.compiling and op in MESSAGES else op,
         familiar=_FAMILIAR.get(op),
         aspect=parted(cause.also)[1] if cause.also else own_aspect,
         compiling=cause.compiling,

@@ -104,7 +104,7 @@ def audit_call(context: StepContext, call: Callable[[], Any]) -> list[AuditedOp]
     """Make one call and return the operators of the framework that it dispatches, in order."""
     # torch is imported here, so that a step that audits can be listed without it.
     from perfgate.measuring.counting.dispatch import WatchingMode
-    from perfgate.measuring.counting.source_lines import SourceLines
+    from perfgate.measuring.counting.tally import SourceLines
 
     ops: list[AuditedOp] = []
     lines = SourceLines(context.root)

@@ -6,20 +6,22 @@ call whose operators were dispatched one by one (``counters.count_in_order``). B
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from perfgate.document.message import Message
-from perfgate.document.run import CallAccount, CallPart, CallRow, Roof
+from perfgate.document.run import CallAccount, CallPart, CallRow, Roof, Work
 from perfgate.document.trace import GapCause
 from perfgate.measuring.counting.collect import CallTrace
 from perfgate.measuring.counting.counters import code_at
 from perfgate.measuring.counting.lines import CallLines, RowKey
-from perfgate.measuring.counting.roofline import work_of
 from perfgate.measuring.counting.tally import Dispatched
+from perfgate.measuring.devices.device import Device
 from perfgate.trace.analysis import Intervals, intersection, joined, union
 from perfgate.trace.gaps import device_gaps
 from perfgate.trace.spans import span_of
@@ -49,35 +51,14 @@ class AccountOf:
     roof: Roof | None = None
 
 
-class _Sum:
-    """What the events of one row add up to, over all counted calls."""
-
-    def __init__(self) -> None:
-        self.time_ns = 0
-        self.count = 0
-        self.flops: int | None = None
-        self.moved_bytes: int | None = None
-
-    def add(self, time_ns: int, runs: int, operator: Dispatched | None) -> None:
-        self.time_ns += time_ns
-        self.count += runs
-        if operator is not None:
-            self.moved_bytes = (self.moved_bytes or 0) + operator.moved_bytes
-            if operator.flops is not None:
-                self.flops = (self.flops or 0) + operator.flops
-
-
 def account_for(trace: CallTrace, of: AccountOf) -> CallAccount:
-    """Of the faster half of the traced calls: what disturbs a call adds time and never takes any."""
-    calls = trace.spans()
+    """Of the faster half of the traced calls."""
+    calls, (chosen, _) = trace.spans(), trace.by_length()
     stacks = stacks_of(trace.events)
     lines = CallLines(stacks, calls, of.order, of.root)
-    chosen = _faster_half(calls)
     on_device = bool(stacks.on_device.any())
     parts = _device_parts(trace, calls, chosen) if on_device else _host_parts(stacks, calls, chosen)
-    sums = _sums(stacks, calls, chosen, lines, on_device=on_device)
-    rows = [_row(key, total, len(chosen), of.root) for key, total in sums.items()]
-    rows.sort(key=lambda row: (-row.self_time, row.op, row.line or "", row.inputs or ""))
+    rows = _rows(stacks, calls, chosen, lines, of.root, on_device=on_device)
     more = rows[MAX_ROWS:]
     return CallAccount(
         workload=of.workload,
@@ -94,40 +75,38 @@ def account_for(trace: CallTrace, of: AccountOf) -> CallAccount:
     )
 
 
-def _faster_half(spans: Intervals) -> list[int]:
-    order = np.argsort(spans.end - spans.start, kind="stable")
-    return sorted(order[: (order.size + 1) // 2].tolist())
-
-
-def _row(key: RowKey, total: _Sum, calls: int, root: Path) -> CallRow:
-    return CallRow(
-        op=key.op,
-        kind=key.kind,
-        self_time=total.time_ns / calls / 1e9,
-        count=total.count / calls,
-        inputs=key.inputs,
-        line=key.line,
-        code=code_at(root, key.line),
-        flops=None if total.flops is None else total.flops / calls,
-        moved_bytes=None if total.moved_bytes is None else total.moved_bytes / calls,
-    )
-
-
-def _sums(
-    stacks: Stacks, calls: Intervals, chosen: Sequence[int], lines: CallLines, *, on_device: bool
-) -> dict[RowKey, _Sum]:
+def _rows(
+    stacks: Stacks, calls: Intervals, chosen: Sequence[int], lines: CallLines, root: Path, *, on_device: bool
+) -> list[CallRow]:
     """What the events of each row add up to: on a device what ran there, and the project's functions in any case.
 
     The self times of what lies inside each other on one thread add up to what it covers. So where one thread runs them, the
     rows of operators add up to their part, and those of functions to no more than what is outside.
     """
     owners = span_of(stacks.events, calls, launches=stacks.events.of_kind("runtime"))
-    sums: dict[RowKey, _Sum] = {}
+    events: dict[RowKey, list[int]] = {}
     for event in np.flatnonzero(np.isin(owners, chosen)).tolist():
         key = lines.row(event)
         if key is not None and not (on_device and key.kind == "host"):
-            sums.setdefault(key, _Sum()).add(int(stacks.own[event]), lines.runs(event), lines.operator(event))
-    return sums
+            events.setdefault(key, []).append(event)
+    rows = []
+    for key, members in events.items():
+        operators = [operator for event in members if (operator := lines.operator(event)) is not None]
+        flops = [operator.flops for operator in operators if operator.flops is not None]
+        rows.append(
+            CallRow(
+                op=key.op,
+                kind=key.kind,
+                self_time=int(stacks.own[members].sum()) / len(chosen) / 1e9,
+                count=sum(map(lines.runs, members)) / len(chosen),
+                inputs=key.inputs,
+                line=key.line,
+                code=code_at(root, key.line),
+                flops=sum(flops) / len(chosen) if flops else None,
+                moved_bytes=sum(operator.moved_bytes for operator in operators) / len(chosen) if operators else None,
+            )
+        )
+    return sorted(rows, key=lambda row: (-row.self_time, row.op, row.line or "", row.inputs or ""))
 
 
 def _host_parts(stacks: Stacks, calls: Intervals, chosen: Iterable[int]) -> dict[CallPart, int]:
@@ -171,3 +150,59 @@ def _device_parts(trace: CallTrace, spans: Intervals, chosen: Iterable[int]) -> 
 
 def _window(spans: Intervals, call: int) -> Intervals:
     return Intervals(spans.start[call : call + 1], spans.end[call : call + 1])
+
+
+# A product of this size is far beyond every balance of a machine: 85 operations a byte.
+_MATRIX = 512
+# 32 MiB of float32 and as much for its copy: more than the caches of common hosts hold for one core.
+_COPIED = 1 << 23
+# Kinds of work kept per shape.
+MAX_WORK = 200
+_SECONDS_EACH = 0.1
+_MOST_TIMES = 50
+# Devices whose tensors are torch's. One of the tests has none, and no roof.
+_KINDS = frozenset({"cpu", "cuda", "npu"})
+
+
+def measure_roof(device: Device) -> Roof | None:
+    """The device's roof, None where nothing can be measured. Takes 0.3 s."""
+    if device.kind not in _KINDS:
+        return None
+    import torch
+
+    place = device.handle()
+    with torch.inference_mode():
+        matrix = torch.ones(_MATRIX, _MATRIX, device=place)
+        product = torch.empty_like(matrix)
+        product_seconds = _fastest(lambda: torch.mm(matrix, matrix, out=product), device)
+        source = torch.ones(_COPIED, device=place)
+        copy = torch.ones_like(source)
+        copy_seconds = _fastest(lambda: copy.copy_(source), device)
+    return Roof(
+        flops_per_second=2 * _MATRIX**3 / product_seconds,
+        bytes_per_second=2 * source.numel() * source.element_size() / copy_seconds,
+    )
+
+
+def work_of(order: Iterable[Dispatched]) -> list[Work]:
+    """The work of a call's operators, equal ones together, the heaviest first; views do none."""
+    counts = Counter((did.flops or 0, did.moved_bytes) for did in order if did.moved_bytes or did.flops)
+    heaviest = sorted(counts.items(), key=lambda item: (-item[0][0] * item[1], -item[0][1] * item[1], item[0]))
+    return [Work(flops=flops, moved_bytes=moved, count=count) for (flops, moved), count in heaviest[:MAX_WORK]]
+
+
+def _fastest(work: Callable[[], Any], device: Device) -> float:
+    """The seconds of the fastest of several times, after one that pays for the first use."""
+    work()
+    device.synchronize()
+    until = device.clock_ns() + _SECONDS_EACH * 1e9
+    fastest = float("inf")
+    for _ in range(_MOST_TIMES):
+        began = device.clock_ns()
+        work()
+        device.synchronize()
+        ended = device.clock_ns()
+        fastest = min(fastest, ended - began)
+        if ended > until:
+            break
+    return max(fastest, 1.0) / 1e9

@@ -37,8 +37,7 @@ class CallTrace:
         """Of all threads, those that began while calls were made."""
         spans = self.events.named(CALL)
         ops = self.events.of_kind("host_op")
-        inside = (ops.start >= spans.start.min()) & (ops.start < spans.end.max())
-        return ops.select(inside)
+        return ops.select((ops.start >= spans.start.min()) & (ops.start < spans.end.max()))
 
     def spans(self) -> Intervals:
         """The calls, in order."""
@@ -46,16 +45,20 @@ class CallTrace:
         order = np.argsort(calls.start, kind="stable")
         return Intervals(calls.start[order], calls.end[order])
 
+    def by_length(self) -> tuple[list[int], list[int]]:
+        """The numbers of the faster half of the calls and of the slower one: what disturbs a call adds time to it."""
+        spans = self.spans()
+        order = np.argsort(spans.end - spans.start, kind="stable")
+        half = (order.size + 1) // 2
+        return sorted(order[:half].tolist()), sorted(order[half:].tolist())
+
     def of_faster_half(self) -> EventTable:
-        """The events without the marks of the slower half of the calls: what disturbs a call adds time to it."""
-        calls = self.spans()
-        by_length = np.argsort(calls.end - calls.start, kind="stable")
-        slower = by_length[(by_length.size + 1) // 2 :]
-        events = self.events
+        """The events without the marks of the slower half of the calls."""
+        calls, (_, slower), events = self.spans(), self.by_length(), self.events
         middle = events.start + events.duration // 2
         dropped = np.zeros(len(events), dtype=bool)
-        for start, end in zip(calls.start[slower].tolist(), calls.end[slower].tolist()):
-            dropped |= (middle >= start) & (middle < end)
+        for call in slower:
+            dropped |= (middle >= calls.start[call]) & (middle < calls.end[call])
         marks = np.isin(events.name, [code for code, name in enumerate(events.names) if name == CALL])
         return events.select(~(dropped & marks))
 

@@ -16,8 +16,7 @@ import msgspec
 
 from perfgate.document.run import CounterSet
 from perfgate.measuring.counting.counters import WARM_UP_CALLS, counter_sites
-from perfgate.measuring.counting.source_lines import SourceLines
-from perfgate.measuring.counting.tally import Site
+from perfgate.measuring.counting.tally import Site, SourceLines
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 
 GRAPH_BREAKS = "counters.graph_breaks"
@@ -28,9 +27,8 @@ ROUNDS = 3
 # through with that before the steady calls begin.
 RECOMPILE_LIMIT = 1000
 _MAX_REASON = 160
-# The reason of a compilation for which torch names no failed guard: the function was not compiled before.
-_NEW = "called with something new"
-_UNEXPLAINED = "compiled again"
+# Codes of the reasons for which torch names no failed guard: the function was not compiled before, and one it says nothing of.
+NEW_INPUT, COMPILED_AGAIN = "graph.new-input", "graph.compiled-again"
 # A failed guard as torch words it: "0/5: x.n == 33    # x.n += 1  # ath/model.py:12 in forward (HINT: ...)".
 _GUARD = re.compile(r"^(?:\d+/\d+: )?(?P<guard>.*?)(?:\s+#.*# (?P<file>\S+):(?P<line>\d+) in .*)?$", re.DOTALL)
 
@@ -52,9 +50,13 @@ def with_compilations(workload: BoundWorkload, counters: list[CounterSet], *, ro
     if not has_compiled():
         return [msgspec.structs.replace(counted, not_applicable=[GRAPH_BREAKS, RECOMPILES]) for counted in counters]
     result = compilations(workload, [counted.shape for counted in counters], root=root)
-    return [
-        _with_sites(counted, result.breaks[counted.shape], result.steady[counted.shape], root) for counted in counters
-    ]
+    completed = []
+    for counted in counters:
+        breaks, recompiles = result.breaks[counted.shape], result.steady[counted.shape]
+        sites = counter_sites([*((site, 1) for site in breaks), *recompiles.items()], root)
+        values = {**counted.values, GRAPH_BREAKS: len(breaks), RECOMPILES: recompiles.total()}
+        completed.append(msgspec.structs.replace(counted, values=values, sites=[*counted.sites, *sites]))
+    return completed
 
 
 def has_compiled() -> bool:
@@ -78,7 +80,7 @@ def compilations(workload: BoundWorkload, shapes: Sequence[str], *, root: Path) 
     with config.patch(recompile_limit=RECOMPILE_LIMIT, accumulated_recompile_limit=RECOMPILE_LIMIT):
         for shape in shapes:
             compiled = _compiled_during(workload, shape, range(WARM_UP_CALLS), lines)
-            again = {site: count for site, count in compiled.items() if site.name not in (_NEW, _UNEXPLAINED)}
+            again = {site: count for site, count in compiled.items() if site.name not in (NEW_INPUT, COMPILED_AGAIN)}
             result.adapting[shape] = Counter(again)
             # A later shape passes through what was compiled for an earlier one.
             result.breaks[shape] = _graph_breaks(lines)
@@ -96,17 +98,11 @@ def _graph_breaks(lines: SourceLines) -> set[Site]:
     """
     from torch._dynamo.utils import graph_break_reasons
 
-    return {
-        Site(
-            GRAPH_BREAKS,
-            _first_line(graph_break.reason),
-            next(
-                filter(None, (lines.at(frame.filename, frame.lineno) for frame in reversed(graph_break.user_stack))),
-                None,
-            ),
-        )
-        for graph_break in graph_break_reasons
-    }
+    sites = set()
+    for graph_break in graph_break_reasons:
+        frames = (lines.at(frame.filename, frame.lineno) for frame in reversed(graph_break.user_stack))
+        sites.add(Site(GRAPH_BREAKS, _first_line(graph_break.reason), next(filter(None, frames), None)))
+    return sites
 
 
 def _compiled_during(workload: BoundWorkload, shape: str, indices: range, lines: SourceLines) -> Counter[Site]:
@@ -120,32 +116,24 @@ def _compiled_during(workload: BoundWorkload, shape: str, indices: range, lines:
     for index in indices:
         workload.invoke(pool[index % POOL_SIZE])
     sites = Counter(_recompile_site(compiled, lines) for compiled in get_compilation_metrics())
-    unexplained = counters["frames"]["total"] - before - sum(sites.values())
+    unexplained = counters["frames"]["total"] - before - sites.total()
     if unexplained > 0:
-        sites[Site(RECOMPILES, _UNEXPLAINED, None)] += unexplained
+        sites[Site(RECOMPILES, COMPILED_AGAIN, None)] += unexplained
     return sites
 
 
 def _recompile_site(compiled: Any, lines: SourceLines) -> Site:
     """The guard that failed, at its own line where torch names it, else at that of the compiled function."""
     file, number = compiled.co_filename or "", compiled.co_firstlineno
-    guard = _GUARD.match(_first_line(compiled.recompile_reason or _NEW))
+    if not compiled.recompile_reason:
+        return Site(RECOMPILES, NEW_INPUT, lines.at(file, number))
+    guard = _GUARD.match(_first_line(compiled.recompile_reason))
     # torch shows the end of the path only.
     if guard and guard["file"] and file.endswith(guard["file"]):
         number = int(guard["line"])
-    reason = guard["guard"] if guard else ""
     # Numbers change from call to call; the guard is the same.
-    return Site(RECOMPILES, re.sub(r"\d+", "N", reason)[:_MAX_REASON], lines.at(file, number))
+    return Site(RECOMPILES, re.sub(r"\d+", "N", guard["guard"] if guard else "")[:_MAX_REASON], lines.at(file, number))
 
 
 def _first_line(text: str) -> str:
     return text.strip().partition("\n")[0]
-
-
-def _with_sites(counted: CounterSet, breaks: set[Site], recompiles: Counter[Site], root: Path) -> CounterSet:
-    sites = counter_sites([*((site, 1) for site in breaks), *recompiles.items()], root)
-    return msgspec.structs.replace(
-        counted,
-        values={**counted.values, GRAPH_BREAKS: len(breaks), RECOMPILES: sum(recompiles.values())},
-        sites=[*counted.sites, *sites],
-    )

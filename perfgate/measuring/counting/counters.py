@@ -83,10 +83,8 @@ def counter_sites(sites: Iterable[tuple[Site, int]], root: Path) -> list[Counter
 
 def code_at(root: Path, line: str | None) -> str | None:
     """The text of a line of the project (``model.py:88``), None where it cannot be read."""
-    if line is None:
-        return None
-    file, _, number = line.rpartition(":")
-    return linecache.getline(str(root / file), int(number)).strip()[:MAX_CODE] or None
+    file, _, number = (line or "").rpartition(":")
+    return linecache.getline(str(root / file), int(number)).strip()[:MAX_CODE] or None if number else None
 
 
 def _counter_set(
@@ -141,12 +139,8 @@ def _count_memory(workload: BoundWorkload, device: Device, pool: list[Any], tall
         return
     # What every one of the calls left behind.
     kept = max(0, min(count.kept_bytes for count in counts[1:]))
-    for tally, count in zip(tallies, counts[1:]):
-        tally.memory = {
-            "counters.allocations": count.allocations,
-            "memory.peak": count.peak_bytes,
-            "memory.kept": kept,
-        }
+    for tally, (allocations, peak, _) in zip(tallies, counts[1:]):
+        tally.memory = {"counters.allocations": allocations, "memory.peak": peak, "memory.kept": kept}
 
 
 def _at_peak(tally: CallTally, root: Path) -> list[CounterSite]:

@@ -14,7 +14,6 @@ from torch._C import DispatchKey
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from perfgate.measuring.counting.source_lines import SourceLines
 from perfgate.measuring.counting.tally import (
     COPIES,
     COPY_BYTES,
@@ -27,6 +26,7 @@ from perfgate.measuring.counting.tally import (
     CallTally,
     Dispatched,
     OpTally,
+    SourceLines,
 )
 from perfgate.measuring.devices.batches import tensors
 from perfgate.measuring.devices.device import HostWait

@@ -42,12 +42,13 @@ def with_kernels(counted: CounterSet, works: list[Work], *, absent: Collection[s
     their lines.
     """
     absent = {*absent, COLLECTIVES} if counted.values.get(COLLECTIVES) else absent
-    counts = [_counts(work) for work in works]
-    repeats = [
-        {**kernel_counters(work), **{f"ops.count:{name}": count for name, count in ops.items()}}
-        for work, ops in zip(works, counts)
-    ]
-    ops = [OpCount(op=name, count=count) for name, count in counts[-1].items()]
+    repeats = []
+    for work in works:
+        counts: Counter[str] = Counter()
+        for item, count in work.items():
+            counts[item.name] += count
+        repeats.append({**kernel_counters(work), **{f"ops.count:{name}": count for name, count in counts.items()}})
+    ops = [OpCount(op=name, count=count) for name, count in counts.items()]
     sites = [
         CounterSite(metric=metric, name=item.name, count=count)
         for item, count in works[-1].items()
@@ -78,13 +79,6 @@ def with_kernel_lines(counted: CounterSet, rows: Iterable[CallRow]) -> CounterSe
         ops=[_op_at_line(op, by_name.get(op.op, [])) for op in counted.ops],
         sites=[at_line for site in counted.sites for at_line in _at_lines(site, by_name.get(site.name, []))],
     )
-
-
-def _counts(work: Work) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for item, count in work.items():
-        counts[item.name] += count
-    return counts
 
 
 def _metrics_of(item: WorkItem) -> tuple[str, ...]:
@@ -130,8 +124,3 @@ def with_fallbacks(counted: CounterSet, fallbacks: Collection[str]) -> CounterSe
         unstable=sorted({*counted.unstable, FALLBACKS}) if wavering else counted.unstable,
         sites=[*counted.sites, *sites],
     )
-
-
-def fallback_sites(counted: CounterSet) -> list[CounterSite]:
-    """Where a call runs an operator on the host."""
-    return [site for site in counted.sites if site.metric == FALLBACKS]

@@ -16,8 +16,7 @@ import numpy as np
 
 from perfgate.document.message import Message
 from perfgate.document.run import RowKind
-from perfgate.measuring.counting.source_lines import SourceLines
-from perfgate.measuring.counting.tally import Dispatched
+from perfgate.measuring.counting.tally import Dispatched, SourceLines
 from perfgate.trace.analysis import NOTHING_AROUND, IntColumn, Intervals
 from perfgate.trace.events import KIND_CODES, NO_TEXT, EventTable
 from perfgate.trace.stacks import Stacks

@@ -17,8 +17,7 @@ import msgspec
 
 from perfgate.document.run import CounterSet
 from perfgate.measuring.counting.counters import counter_sites, garbage_collection_paused
-from perfgate.measuring.counting.source_lines import SourceLines
-from perfgate.measuring.counting.tally import Site, differing
+from perfgate.measuring.counting.tally import Site, SourceLines, differing
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.system.package import PACKAGE
 

@@ -1,12 +1,15 @@
-"""What was counted while one call ran."""
+"""What is counted while one call runs, and the lines of the project that it comes from."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
+from perfgate.system.package import PACKAGE
 from perfgate.trace.spans import COLLECTIVES
 
 FRAMEWORK_OPS = "counters.framework_ops"
@@ -42,7 +45,6 @@ class OpTally:
     amounts: Counter[tuple[str, str | None]] = field(default_factory=Counter)
 
     def add(self, metric: str, line: str | None, amount: int = 1) -> None:
-        """Add to a counter, from a line."""
         if amount:
             self.amounts[metric, line] += amount
 
@@ -137,7 +139,6 @@ class CallTally:
         return {f"ops.count:{name}": op.count for name, op in self.ops.items()}
 
     def sites(self) -> Iterator[tuple[Site, int]]:
-        """Yield every place that adds to a counter, and how much."""
         for name, op in self.ops.items():
             for (metric, line), amount in op.amounts.items():
                 yield Site(metric, name, line), amount
@@ -147,3 +148,34 @@ def differing(repeats: Sequence[Mapping[str, int]]) -> list[str]:
     """The names whose counts are not the same in every repeat, sorted."""
     names = sorted({name for counts in repeats for name in counts})
     return [name for name in names if len({counts.get(name) for counts in repeats}) > 1]
+
+
+class SourceLines:
+    """Find the innermost line of the project on the Python stack.
+
+    The project is what lies below ``root`` and belongs neither to an installed package nor to perfgate itself. An
+    operator of the backward pass has no line of its own: it is charged to the line that started the pass.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.resolve()
+        self._files: dict[str, str | None] = {}
+
+    def of(self, frame: FrameType | None) -> str | None:
+        """``file:line`` relative to the root, None where no frame is the project's."""
+        while frame is not None:
+            line = self.at(frame.f_code.co_filename, frame.f_lineno)
+            if line is not None:
+                return line
+            frame = frame.f_back
+        return None
+
+    def at(self, name: str, number: int | None) -> str | None:
+        """``file:line`` of a line of a file, None where the file is not the project's."""
+        if name not in self._files:
+            path = Path(name).resolve()
+            foreign = {"site-packages", "dist-packages"} & set(path.parts) or PACKAGE in path.parents
+            ours = not name.startswith("<") and not foreign and self._root in path.parents
+            self._files[name] = path.relative_to(self._root).as_posix() if ours else None
+        file = self._files[name]
+        return None if file is None else f"{file}:{number}"

@@ -19,8 +19,7 @@ from perfgate.errors import MeasuringError, PerfgateError, WorkloadError
 from perfgate.measuring.checklist.runner import find_steps, run_step
 from perfgate.measuring.checklist.step import StepContext, StepOutcome
 from perfgate.measuring.counting.collect import keep_recording
-from perfgate.measuring.counting.profile import OperatorProfile, recorded_times
-from perfgate.measuring.counting.subroutines import SubroutineTimes
+from perfgate.measuring.counting.profile import OperatorProfile, SubroutineTimes, recorded_times
 from perfgate.measuring.devices.card import watch_device
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.registry import open_device

@@ -11,10 +11,9 @@ import torch
 
 from perfgate.document.message import Message
 from perfgate.document.run import CallAccount, CallRow
-from perfgate.measuring.counting.account import AccountOf, account_for
+from perfgate.measuring.counting.account import AccountOf, account_for, measure_roof
 from perfgate.measuring.counting.collect import CallTrace, record_calls
 from perfgate.measuring.counting.counters import count_in_order
-from perfgate.measuring.counting.roofline import measure_roof
 from perfgate.measuring.counting.tally import Dispatched
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.registry import open_device

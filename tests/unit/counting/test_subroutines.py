@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from perfgate.measuring.counting.subroutines import SubroutineTimes
+from perfgate.measuring.counting.profile import SubroutineTimes
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 from tests.fakes.device import FakeDevice

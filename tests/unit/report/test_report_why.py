@@ -168,6 +168,11 @@ def test_why__graph_breaks__come_before_the_operators_that_changed_with_them() -
     assert cell(made) == "1 more graph break at `model.py:12`: `data-dependent branch`"
 
 
+def test_why__compiled_again_without_a_guard__the_words_of_its_code() -> None:
+    again = counting("counters.recompiles", Part(name="graph.new-input", base=0, head=1, line="model.py:12"))
+    assert cell(decision(explained(), again)) == "1 more recompilation at `model.py:12`: `called with something new`"
+
+
 @pytest.mark.parametrize(
     ("metric", "counted", "said", "entries"),
     [

@@ -16,13 +16,12 @@ from perfgate.measuring.checklist.recorded import or_absent
 from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome
 from perfgate.measuring.checklist.traces import steady_calls
 from perfgate.measuring.checklist.values import missing
-from perfgate.measuring.counting.account import AccountOf, account_for
+from perfgate.measuring.counting.account import AccountOf, account_for, measure_roof
 from perfgate.measuring.counting.collect import CallTrace
 from perfgate.measuring.counting.compiled import with_compilations
 from perfgate.measuring.counting.counters import count_in_order, with_steady
-from perfgate.measuring.counting.kernels import fallback_sites, with_fallbacks, with_kernel_lines, with_kernels
+from perfgate.measuring.counting.kernels import FALLBACKS, with_fallbacks, with_kernel_lines, with_kernels
 from perfgate.measuring.counting.python_work import with_python_work
-from perfgate.measuring.counting.roofline import measure_roof
 from perfgate.trace.analysis import IntColumn, self_times
 from perfgate.trace.events import KIND_CODES, EventKind, EventTable
 from perfgate.trace.operators import OpClass, OperatorTotal, class_totals, op_class, operator_totals
@@ -186,7 +185,8 @@ def _judge_fallbacks(counters: CounterSet) -> list[Finding]:
             "warning",
             {"op": site.name, "calls": site.count, "shape": counters.shape, "line": site.line},
         )
-        for site in fallback_sites(counters)
+        for site in counters.sites
+        if site.metric == FALLBACKS
     ]
 
 

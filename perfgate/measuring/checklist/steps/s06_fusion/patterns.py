@@ -69,7 +69,7 @@ def variant_of(name: str) -> str:
 def record_dataflow(call: Callable[[], Any], *, root: Path) -> tuple[Node, ...]:
     """Make one call and return its operators in order of dispatch, with source lines relative to ``root``."""
     from perfgate.measuring.counting.dispatch import WatchingMode, is_view, weak_storage
-    from perfgate.measuring.counting.source_lines import SourceLines
+    from perfgate.measuring.counting.tally import SourceLines
 
     nodes: list[Node] = []
     lines = SourceLines(root)

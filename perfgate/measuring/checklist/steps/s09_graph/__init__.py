@@ -30,7 +30,13 @@ from perfgate.measuring.checklist.steps.s09_graph.compilation import (
 )
 from perfgate.measuring.checklist.values import missing
 from perfgate.measuring.counting.collect import record_calls
-from perfgate.measuring.counting.compiled import Compilations, compilations, has_compiled
+from perfgate.measuring.counting.compiled import (
+    COMPILED_AGAIN,
+    NEW_INPUT,
+    Compilations,
+    compilations,
+    has_compiled,
+)
 from perfgate.measuring.counting.counters import WARM_UP_CALLS
 from perfgate.measuring.counting.tally import Site
 from perfgate.measuring.timing.quiet import quiet
@@ -169,7 +175,8 @@ def _judge_graphs(graphs: Compilations | Message, limits: Limits) -> StepOutcome
     for line, reasons in reasons_by_line.items():
         (reason, _), *_ = reasons.most_common(1)
         times = float(sum(reasons.values()))
-        findings += above("graph.recompiles", times, limits, {"reason": reason, "line": line})
+        words = Message(reason) if reason in (NEW_INPUT, COMPILED_AGAIN) else reason
+        findings += above("graph.recompiles", times, limits, {"reason": words, "line": line})
     return StepOutcome(
         [
             Value(metric="graph.breaks", value=float(len(breaks))),

@@ -99,7 +99,7 @@ def record_products(call: Callable[[], Any], *, root: Path) -> list[Product]:
     Left out are grouped and transposed convolutions, and operands that are no dense floating point numbers.
     """
     from perfgate.measuring.counting.dispatch import WatchingMode
-    from perfgate.measuring.counting.source_lines import SourceLines
+    from perfgate.measuring.counting.tally import SourceLines
 
     lines = SourceLines(root)
     counts: Counter[Product] = Counter()
