@@ -45,12 +45,10 @@ _WAITING_TAGS = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_ou
 _INDEXING = frozenset({"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"})
 _MASKS = frozenset({torch.bool, torch.uint8})
 LOW_PRECISION = frozenset(
-    dtype
-    for name in (
-        *("float16", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
-        *("qint8", "quint8", "qint32"),
-    )
-    if (dtype := getattr(torch, name, None)) is not None
+    {
+        *(torch.float16, torch.bfloat16, torch.qint8, torch.quint8, torch.qint32),
+        *(torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz),
+    }
 )
 # What rounds its float32 inputs where torch.set_float32_matmul_precision allows it.
 _MATRIX_PRODUCTS = frozenset(
@@ -91,7 +89,6 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        """Run one operator and see it."""
         keywords = kwargs or {}
         if _is_composite(func):
             # Whoever comes here runs without ADInplaceOrView, which under inference mode makes the views of a weight;
@@ -107,7 +104,6 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def run(self, func: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """Run one operator and return its result; a subclass may time it."""
         return func(*args, **keywords)
 
     def saw(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
@@ -145,7 +141,6 @@ class CountingMode(WatchingMode):
                 call()
 
     def saw(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
-        """Count one operator."""
         view = is_view(func)
         op = self._tally.ops.setdefault(name, OpTally(view=view))
         op.count += 1
@@ -158,7 +153,7 @@ class CountingMode(WatchingMode):
         op.add(FLOPS, line, flops or 0)
         if not view:
             op.add(FRAMEWORK_OPS, line)
-            op.add(COLLECTIVES, line, _is_collective(name))
+            op.add(COLLECTIVES, line, name.startswith(_COLLECTIVES) and name not in _AROUND_COLLECTIVES)
             # A region of autocast is the reason, whatever runs in it.
             op.add(LOW_PRECISION_OPS, self._autocast.current or line, self._is_low_precision(name, result))
             self._remember(name, line, result, older=(args, keywords))
@@ -238,10 +233,6 @@ def weak_storage(tensor: Any) -> Any | None:
         return None
 
 
-def _is_collective(name: str) -> bool:
-    return name.startswith(_COLLECTIVES) and name not in _AROUND_COLLECTIVES
-
-
 def _reads_data(func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
     """Whether an operator must read data before the host can go on."""
     if name in _INDEXING:
@@ -250,7 +241,7 @@ def _reads_data(func: Any, name: str, args: tuple[Any, ...], keywords: dict[str,
         return not fills and any(index is not None and index.dtype in _MASKS for index in args[1])
     if name == "aten::repeat_interleave" and keywords.get("output_size") is not None:
         return False
-    return _has_waiting_tag(func)
+    return _waits_for_data(func)
 
 
 def _waits_for_copy(target: torch.Tensor, source: torch.Tensor, *, non_blocking: bool) -> bool:
@@ -271,7 +262,7 @@ def _asked_not_to_wait(name: str, args: tuple[Any, ...], keywords: dict[str, Any
 
 
 @lru_cache(maxsize=4096)
-def _has_waiting_tag(func: Any) -> bool:
+def _waits_for_data(func: Any) -> bool:
     return not _WAITING_TAGS.isdisjoint(func.tags)
 
 
@@ -298,7 +289,6 @@ class AutocastLines:
         return self._entered[-1] if self._entered else None
 
     def __enter__(self) -> AutocastLines:
-        """Begin to watch."""
         region_kind: Any = torch.autocast
         enter, leave = region_kind.__enter__, region_kind.__exit__
 
@@ -315,7 +305,6 @@ class AutocastLines:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Leave ``torch.autocast`` as it was."""
         self._stack.close()
 
 
@@ -374,12 +363,13 @@ def describe(
     view: bool,
 ) -> Dispatched:
     read = list(tensors((args, keywords)))
+    touched = [] if view else [tensor for tensor in (*read, *tensors(result)) if not tensor.is_nested]
     return Dispatched(
         op=func._schema.name,
         line=line,
         inputs=", ".join(form_of(tensor) for tensor in read)[:MAX_INPUTS],
         flops=flops,
-        moved_bytes=0 if view else sum(map(_bytes, (*read, *tensors(result)))),
+        moved_bytes=sum(tensor.numel() * tensor.element_size() for tensor in touched),
         view=view,
     )
 
@@ -403,7 +393,3 @@ def flops_of(func: Any, args: tuple[Any, ...], keywords: dict[str, Any], result:
 
     formula: Callable[..., int] | None = flop_registry.get(getattr(func, "overloadpacket", None))
     return None if formula is None else int(formula(*args, **keywords, out_val=result))
-
-
-def _bytes(tensor: torch.Tensor) -> int:
-    return 0 if tensor.is_nested else tensor.numel() * tensor.element_size()

@@ -44,11 +44,6 @@ class RowKey(NamedTuple):
     line: str | None
 
 
-class _Function(NamedTuple):
-    name: str
-    line: str
-
-
 class CallLines:
     """What is known of each event of some calls: the row it belongs to, and the work that it stands for.
 
@@ -61,7 +56,9 @@ class CallLines:
         self._kind: list[int] = stacks.events.kind.tolist()
         self._around: list[int] = stacks.around.tolist()
         self._called_by: list[int] = stacks.called_by.tolist()
-        self._functions = _Functions(root)
+        self._folders = [str(root), *sys.path]
+        self._project = SourceLines(root)
+        self._functions: dict[str, RowKey | None] = {}
         self._operators: dict[int, Dispatched] = {}
         self._lines: dict[int, str] = {}
         self._join(calls, order)
@@ -73,14 +70,14 @@ class CallLines:
             op = self._events.names[int(self._events.group[event])]
             return RowKey(op, kind, self._inputs(event), self._line(event))
         while event != NOTHING_AROUND:
-            if self._kind[event] == _PYTHON and (function := self._functions.of(self._name(event))) is not None:
-                return RowKey(function.name, "python", None, function.line)
+            if self._kind[event] == _PYTHON and (row := self._function(event)) is not None:
+                return row
             event = self._around[event]
         return None
 
     def runs(self, event: int) -> int:
         """1 for what runs its row once, and 0 for what a function of the project only has done for it."""
-        return int(self._kind[event] in _ROW_KINDS or self._functions.of(self._name(event)) is not None)
+        return int(self._kind[event] in _ROW_KINDS or self._function(event) is not None)
 
     def operator(self, event: int) -> Dispatched | None:
         """What was dispatched at an event; None for what other operators and Python ran."""
@@ -128,33 +125,17 @@ class CallLines:
             yield event
             event = self._called_by[event]
 
-    def _name(self, event: int) -> str:
-        return self._events.names[int(self._events.name[event])]
-
-
-class _Functions:
-    """Tells which of the Python functions that the profiler names are the project's."""
-
-    def __init__(self, root: Path) -> None:
-        self._folders = [str(root), *sys.path]
-        self._lines = SourceLines(root)
-        self._functions: dict[str, _Function | None] = {}
-
-    def of(self, name: str) -> _Function | None:
-        """The project's function of this name, None for all others."""
+    def _function(self, event: int) -> RowKey | None:
+        """The row of a Python function of the project, None for all others."""
+        name = self._events.names[int(self._events.name[event])]
         if name not in self._functions:
-            self._functions[name] = self._find(name)
+            match = _FUNCTION.fullmatch(name)
+            # The profiler takes off the folder of sys.path in which a file was found.
+            files = (Path(folder) / match["file"] for folder in self._folders) if match else ()
+            file = next((file for file in files if file.is_file()), None)
+            line = self._project.at(str(file), int(match["line"])) if match and file else None
+            self._functions[name] = RowKey(match["name"], "python", None, line) if match and line else None
         return self._functions[name]
-
-    def _find(self, name: str) -> _Function | None:
-        match = _FUNCTION.fullmatch(name)
-        if match is None:
-            return None
-        # The profiler takes off the folder of sys.path in which a file was found.
-        files = (Path(folder) / match["file"] for folder in self._folders)
-        file = next((file for file in files if file.is_file()), None)
-        line = None if file is None else self._lines.at(str(file), int(match["line"]))
-        return None if line is None else _Function(match["name"], line)
 
 
 class _TracedCall:

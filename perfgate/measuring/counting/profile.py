@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -57,8 +58,13 @@ class OperatorProfile:
 
     def run(self, shape: str, *, calls: int) -> None:
         """Profile some calls of a shape. Raises KeyError for an unknown shape, MeasuringError without a profiler."""
-        profiled = _device_profile if "kernel_timeline" in self._device.capabilities else _host_profile
-        self._profiles[shape].append(profiled(self._callers[shape], self._device, calls))
+        call, device = self._callers[shape], self._device
+        if "kernel_timeline" in device.capabilities:
+            with tempfile.TemporaryDirectory() as folder:
+                trace = record_calls(device, call, calls=calls, folder=Path(folder), name="turn")
+            self._profiles[shape].append(partial(_device_calls, trace))
+        else:
+            self._profiles[shape].append(partial(_host_calls, _host_profile(call, device, calls)))
 
     def leave(self, shape: str, *, calls: int, folder: Path) -> Path:
         """Profile some calls of a shape and leave the recording in ``folder``, to be analysed by whoever has the time."""
@@ -84,15 +90,13 @@ def typical_times(calls: list[CallTimes]) -> dict[str, float]:
 
     Where calls have different numbers of them it is the lower quartile of the sums.
     """
-    return {
-        op: _typical([call.get(op, []) for call in calls]) / 1e9 for op in sorted({op for call in calls for op in call})
-    }
-
-
-def _typical(calls: list[list[float]]) -> float:
-    if len({len(events) for events in calls}) > 1:
-        return float(np.quantile([sum(events) for events in calls], LOW_QUANTILE))
-    return float(np.quantile(np.array(calls), LOW_QUANTILE, axis=0).sum())
+    typical = {}
+    for op in sorted({op for call in calls for op in call}):
+        times = [call.get(op, []) for call in calls]
+        if len({len(events) for events in times}) > 1:
+            times = [[sum(events)] for events in times]
+        typical[op] = float(np.quantile(np.array(times), LOW_QUANTILE, axis=0).sum()) / 1e9
+    return typical
 
 
 def _device_calls(trace: CallTrace) -> list[CallTimes]:
@@ -111,14 +115,7 @@ def _device_calls(trace: CallTrace) -> list[CallTimes]:
     return calls
 
 
-def _device_profile(call: Callable[[], Any], device: Device, calls: int) -> Callable[[], list[CallTimes]]:
-    """Trace the calls, and keep what ran on the device."""
-    with tempfile.TemporaryDirectory() as folder:
-        trace = record_calls(device, call, calls=calls, folder=Path(folder), name="turn")
-    return lambda: _device_calls(trace)
-
-
-def _host_profile(call: Callable[[], Any], device: Device, calls: int) -> Callable[[], list[CallTimes]]:
+def _host_profile(call: Callable[[], Any], device: Device, calls: int) -> Any:
     """Profile the calls in memory, without shapes and stacks: those cost time, and the more the more operators there are.
 
     The profiler is torch's inner one: starting torch.profiler.profile for the first time imports hundreds of modules,
@@ -131,20 +128,19 @@ def _host_profile(call: Callable[[], Any], device: Device, calls: int) -> Callab
             with record_function(CALL):
                 call()
                 device.synchronize()
-    results = profiler.kineto_results
-    if results is None:
+    if profiler.kineto_results is None:
         raise UnmeasuredError(Message("operators.no-events"))
-    return lambda: _host_calls(results.experimental_event_tree())
+    return profiler.kineto_results
 
 
-def _host_calls(roots: list[Any]) -> list[CallTimes]:
+def _host_calls(results: Any) -> list[CallTimes]:
     """The operators of each call, those of other threads with the call in which they began."""
     from torch._C._profiler import RecordScope, _EventType
 
     tags = _Tags(operator=_EventType.TorchOp, named_by_user=RecordScope.USER_SCOPE)
     calls: list[CallTimes] = []
     outside: list[int] = []
-    for root in sorted(roots, key=lambda root: int(root.start_time_ns)):
+    for root in sorted(results.experimental_event_tree(), key=lambda root: int(root.start_time_ns)):
         if root.name == CALL:
             calls.append({})
             outside.append(int(root.duration_time_ns))
@@ -220,13 +216,11 @@ class _Names:
         if code is self._entry:
             return self._module(frame.f_locals["self"])
         if code not in self._functions:
-            self._functions[code] = self._function(code)
+            line = self._lines.at(code.co_filename, code.co_firstlineno)
+            # Python 3.10 knows no qualified names.
+            name = getattr(code, "co_qualname", code.co_name)
+            self._functions[code] = f"{FUNCTION_TIME}{line.rpartition(':')[0]}:{name}" if line else None
         return self._functions[code]
-
-    def _function(self, code: CodeType) -> str | None:
-        line = self._lines.at(code.co_filename, code.co_firstlineno)
-        # Python 3.10 knows no qualified names.
-        return line and f"{FUNCTION_TIME}{line.rpartition(':')[0]}:{getattr(code, 'co_qualname', code.co_name)}"
 
     def _module(self, module: Any) -> str:
         if id(module) not in self._modules:

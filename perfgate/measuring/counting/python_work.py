@@ -81,7 +81,7 @@ class _Counting:
         self._others: Counter[tuple[str, str | None]] = Counter()
         self._tracers: dict[tuple[str, str | None], _Tracer] = {}
         self._executed = 0
-        self._trace_own: _Tracer = self._own_code
+        self._own_tracer: _Tracer = self._trace_own  # bound once, not for every bytecode
 
     def enter(self, frame: FrameType, _event: str, _argument: Any) -> _Tracer | None:
         """Count a function that is called, and say who is told of its bytecodes."""
@@ -94,7 +94,7 @@ class _Counting:
             return None
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
         if self._lines.at(code.co_filename, 1) is not None:
-            return self._trace_own
+            return self._own_tracer
         where = entry, caller
         if where not in self._tracers:
             self._tracers[where] = self._tracer_of(where)
@@ -123,11 +123,11 @@ class _Counting:
             entry, back = back.f_code.co_name, back.f_back
         return frame.f_code.co_name, None
 
-    def _own_code(self, frame: FrameType, event: str, _argument: Any) -> _Tracer | None:
+    def _trace_own(self, frame: FrameType, event: str, _argument: Any) -> _Tracer | None:
         if event == "opcode":
             self._own[frame.f_code, frame.f_lasti] += 1
             self._add(frame)
-        return self._trace_own
+        return self._own_tracer
 
     def _tracer_of(self, where: tuple[str, str | None]) -> _Tracer:
         def trace(frame: FrameType, event: str, _argument: Any) -> _Tracer:
