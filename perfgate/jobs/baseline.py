@@ -27,8 +27,7 @@ from perfgate.jobs.shared.options import exit_code
 from perfgate.jobs.shared.store import open_project_store, open_store_at, stored_history
 from perfgate.jobs.trust.acceptance import store_acceptance
 from perfgate.jobs.trust.main_only import refuse_change_request, refuse_foreign, refuse_off_main, trusted_event
-from perfgate.judging.forge.forge import CiEvent, Forge, connect, find_token, token_variables
-from perfgate.judging.forge.limits import Clock, Sleep
+from perfgate.judging.forge.forge import CiEvent, Clock, Forge, Sleep, connect, find_token, token_variables
 from perfgate.judging.gate.stored import compare_stored
 from perfgate.judging.report.escape import clean
 from perfgate.judging.report.format import percent

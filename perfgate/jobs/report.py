@@ -15,7 +15,7 @@ from perfgate.git.commands import run_git
 from perfgate.jobs.shared.decision import comment_context
 from perfgate.jobs.shared.options import DEFAULT_HEAD_STEPS
 from perfgate.jobs.shared.options import exit_code as exit_code_of_run
-from perfgate.judging.forge.detect import detect, log_lines
+from perfgate.judging.forge.detect import detect
 from perfgate.judging.forge.forge import CiEvent
 from perfgate.judging.forge.runner import (
     MAX_ANNOTATIONS,
@@ -24,6 +24,7 @@ from perfgate.judging.forge.runner import (
     SUMMARY_VARIABLE,
     annotation_command,
     append_to,
+    log_lines,
     output_lines,
     outputs_path,
     summary_path,

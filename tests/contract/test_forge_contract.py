@@ -11,9 +11,8 @@ import pytest
 
 from perfgate.errors import ForgeError, ForgeGoneError, ForgeSettingError, ForgeUnansweredError
 from perfgate.judging.forge import hosts
-from perfgate.judging.forge.comment import CommentState, marker
+from perfgate.judging.forge.comment import CommentState, Post, PostTexts, marker, post
 from perfgate.judging.forge.forge import CiEvent, CommitStatus, Forge, connect, find_token
-from perfgate.judging.forge.sticky import Post, PostTexts, post
 from perfgate.plugins import member_names
 from tests.fakes.forge import (
     BOT,

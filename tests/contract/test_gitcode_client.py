@@ -8,9 +8,8 @@ import httpx
 import pytest
 from gitcode_api import GitCode
 
-from perfgate.judging.forge.comment import CommentState, marker, read_state
+from perfgate.judging.forge.comment import CommentState, Post, PostTexts, marker, post, read_state
 from perfgate.judging.forge.forge import CiEvent, Forge, connect
-from perfgate.judging.forge.sticky import Post, PostTexts, post
 from tests.fakes.forge import BOT_TOKEN, PERSON, PERSON_TOKEN, FakeForge, StoredChange
 from tests.fakes.forge_similar import GitCodeDialect
 

@@ -13,7 +13,7 @@ from perfgate.jobs.publish.job import PublishRequest, publish
 from perfgate.jobs.shared.doors import Doors
 from perfgate.jobs.trust.acceptance import UnknownMetricError, refuse_unknown_metric, store_acceptance
 from perfgate.judging.forge.comment import CommentState, find_own, marker, read_state
-from perfgate.judging.forge.detect import detect, log_lines, read_comment
+from perfgate.judging.forge.detect import detect, read_comment
 from perfgate.judging.forge.forge import CiEvent, Forge, connect, find_token, token_variables
 from perfgate.judging.forge.orders import (
     AcceptOrder,
@@ -24,7 +24,7 @@ from perfgate.judging.forge.orders import (
     read_order,
     takes_orders,
 )
-from perfgate.judging.forge.runner import OUTPUT_VARIABLE, append_to, output_lines, outputs_path
+from perfgate.judging.forge.runner import OUTPUT_VARIABLE, append_to, log_lines, output_lines, outputs_path
 from perfgate.judging.report.order import Answer, render_answer
 from perfgate.locale import Language
 

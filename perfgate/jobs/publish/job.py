@@ -21,8 +21,8 @@ from perfgate.jobs.shared.doors import Doors
 from perfgate.jobs.shared.store import git_access
 from perfgate.jobs.trust.grounds import Grounds, grounds_at_hand, grounds_of_base, history_of, required_of
 from perfgate.jobs.trust.provenance import base_is_proven, refuse_foreign_artifact
-from perfgate.judging.forge.comment import TEXT_BUDGET, Decided, marker, state_of
-from perfgate.judging.forge.detect import detect, log_lines
+from perfgate.judging.forge.comment import TEXT_BUDGET, Decided, PostTexts, marker, post, state_of
+from perfgate.judging.forge.detect import detect
 from perfgate.judging.forge.forge import (
     ChangeRequest,
     CiEvent,
@@ -37,11 +37,11 @@ from perfgate.judging.forge.runner import (
     OUTPUT_VARIABLE,
     SUMMARY_VARIABLE,
     append_to,
+    log_lines,
     output_lines,
     outputs_path,
     summary_path,
 )
-from perfgate.judging.forge.sticky import PostTexts, post
 from perfgate.judging.gate.verdict import exit_code
 from perfgate.judging.report.comment import CommentContext, render_comment, render_double, render_turn
 from perfgate.judging.report.html import render_html

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from perfgate.judging.forge.limits import Clock, Sleep
+from perfgate.judging.forge.forge import Clock, Sleep
 
 
 @dataclass(frozen=True)

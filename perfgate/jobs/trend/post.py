@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from perfgate.document.trend import TrendDocument, TrendState
 from perfgate.jobs.shared.doors import Doors
-from perfgate.judging.forge.detect import detect, log_lines
+from perfgate.judging.forge.detect import detect
 from perfgate.judging.forge.forge import CiEvent, connect, find_token, token_variables
 from perfgate.judging.forge.issues import (
     FoundIssue,
@@ -18,7 +18,7 @@ from perfgate.judging.forge.issues import (
     post_issue,
     text_budget,
 )
-from perfgate.judging.forge.runner import SUMMARY_VARIABLE, append_to, summary_path
+from perfgate.judging.forge.runner import SUMMARY_VARIABLE, append_to, log_lines, summary_path
 from perfgate.judging.report.trend import TrendContext, issue_title, render_issue, render_news
 from perfgate.judging.trend.standing import state_of
 from perfgate.locale import Language

@@ -12,9 +12,8 @@ from perfgate.document.fingerprint import fingerprint
 from perfgate.document.run import RunDocument
 from perfgate.errors import ForgeGoneError, InconclusiveError, RepositoryError, UsageError
 from perfgate.git.repository import Repository
-from perfgate.judging.forge.detect import detect
+from perfgate.judging.forge.detect import BRANCH_VARIABLE, Trigger, detect, read_trigger
 from perfgate.judging.forge.forge import CiEvent, Forge
-from perfgate.judging.forge.trigger import BRANCH_VARIABLE, Trigger, read_trigger
 
 KINDS = ("push", "schedule")
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -23,6 +22,7 @@ MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
 ARTIFACT_URL_VARIABLE = "PERFGATE_ARTIFACT_URL"
 # How the measuring job ended, in GitHub's words: success, failure, cancelled, timed_out.
 MEASURED_VARIABLE = "PERFGATE_MEASURED"
+BRANCH_VARIABLE = "PERFGATE_BRANCH"
 # What a job is told of itself on a CI whose variables perfgate does not know (Jenkins, say), each with publish's option.
 # The first turns it on, and then the first four are needed.
 GIVEN = {
@@ -78,7 +78,7 @@ def read_comment(environ: Mapping[str, str]) -> CommentEvent | None:
     """The new comment on a change request that this process runs for; None for any other event."""
     if environ.get("GITHUB_ACTIONS") != "true" or environ.get("GITHUB_EVENT_NAME") != "issue_comment":
         return None
-    payload = read_payload(environ, _CommentPayload)
+    payload = _read_payload(environ, _CommentPayload)
     comment = payload.comment
     if payload.action != "created" or payload.issue.pull_request is None:
         return None
@@ -92,7 +92,7 @@ def read_comment(environ: Mapping[str, str]) -> CommentEvent | None:
     )
 
 
-def read_payload(environ: Mapping[str, str], kind: type[P]) -> P:
+def _read_payload(environ: Mapping[str, str], kind: type[P]) -> P:
     """What the event of GitHub Actions says of what ``kind`` asks. Raises UsageError where it is none."""
     path = Path(_need(environ, "GITHUB_EVENT_PATH"))
     try:
@@ -103,25 +103,45 @@ def read_payload(environ: Mapping[str, str], kind: type[P]) -> P:
         raise UsageError(f"{path} (GITHUB_EVENT_PATH) is not an event of GitHub Actions: {error}") from error
 
 
-def log_lines(text: str, environ: Mapping[str, str]) -> str:
-    """A text that may hold outside words, so that printing it commands nothing.
+@dataclass(frozen=True)
+class Trigger:
+    """``kind`` is in the forge's own word, e.g. push; ``branch`` None where it was none (a tag, a change request).
 
-    GitHub's runner executes lines that begin with ``::``, and ``##[`` anywhere (actions/runner, ActionCommand.cs), until it is
-    told to stop (docs.github.com, "Workflow commands for GitHub Actions", stop-commands); the word that starts it again must
-    not be known to who wrote the text.
+    ``own`` says that the commit came from the repository itself, not from a fork. In a job that runs when the pipeline has
+    ended ``tip`` is the newest commit of the default branch, and ``branch`` may also be the name of a tag.
     """
-    if environ.get("GITHUB_ACTIONS") != "true":
-        return text
-    word = secrets.token_hex(16)
-    return f"::stop-commands::{word}\n{text.rstrip()}\n::{word}::\n"
+
+    kind: str
+    branch: str | None = None
+    default_branch: str | None = None
+    own: bool = True
+    tip: str | None = None
 
 
-class _Owner(msgspec.Struct):
+def read_trigger(environ: Mapping[str, str]) -> Trigger | None:
+    """What started the pipeline this job belongs to, or the one it follows; None outside CI.
+
+    Where perfgate was told of the event in so many words, PERFGATE_BRANCH names the branch.
+    """
+    if environ.get("PERFGATE_FORGE"):
+        kind = "change request" if environ.get("PERFGATE_CHANGE_REQUEST") else "push"
+        return Trigger(kind, environ.get(BRANCH_VARIABLE) or None)
+    if environ.get("GITHUB_ACTIONS") == "true":
+        return _github_trigger(environ)
+    if environ.get("GITLAB_CI") == "true":
+        return _gitlab_trigger(environ)
+    return None
+
+
+class _Account(msgspec.Struct):
     login: str
+    type: str = ""
 
 
-class _HeadRepository(msgspec.Struct):
-    owner: _Owner
+class _Repository(msgspec.Struct):
+    full_name: str
+    owner: _Account | None = None
+    default_branch: str | None = None
 
 
 class _Head(msgspec.Struct):
@@ -140,7 +160,8 @@ class _WorkflowRun(msgspec.Struct):
     head_sha: str
     event: str
     head_branch: str | None = None
-    head_repository: _HeadRepository | None = None
+    # Null once the fork is deleted.
+    head_repository: _Repository | None = None
     pull_requests: list[_PullRequest] = []
 
 
@@ -149,18 +170,10 @@ class _MergeGroup(msgspec.Struct):
     base_sha: str
 
 
-class _PullMark(msgspec.Struct):
-    """Where it stands, an issue is a pull request."""
-
-
 class _Issue(msgspec.Struct):
     number: int
-    pull_request: _PullMark | None = None
-
-
-class _Account(msgspec.Struct):
-    login: str
-    type: str
+    # Where it stands, the issue is a pull request.
+    pull_request: dict[str, Any] | None = None
 
 
 class _Comment(msgspec.Struct):
@@ -177,17 +190,20 @@ class _CommentPayload(msgspec.Struct):
 
 
 class _Payload(msgspec.Struct):
+    # A scheduled run's payload may name no repository.
+    repository: _Repository | None = None
     pull_request: _PullRequest | None = None
     workflow_run: _WorkflowRun | None = None
     merge_group: _MergeGroup | None = None
 
 
 def _github(environ: Mapping[str, str]) -> CiEvent:
-    payload = read_payload(environ, _Payload)
+    payload = _read_payload(environ, _Payload)
     event = _github_job(environ)
     if payload.workflow_run is not None:
-        judged_here = _artifact_url(environ, event.server_url, event.repository)
-        return _after_workflow(event, payload.workflow_run, judged_here)
+        return _after_workflow(
+            event, payload.workflow_run, _artifact_url(environ, f"{event.server_url}/{event.repository}")
+        )
     if payload.pull_request is not None:
         pull = payload.pull_request
         # In a pull_request job GITHUB_SHA is the test merge of head into base; in a pull_request_target job the base.
@@ -202,7 +218,8 @@ def _github_job(environ: Mapping[str, str]) -> CiEvent:
     repository = _need(environ, "GITHUB_REPOSITORY")
     server = _need(environ, "GITHUB_SERVER_URL").rstrip("/")
     run_id, attempt = _number(environ, "GITHUB_RUN_ID"), _number(environ, "GITHUB_RUN_ATTEMPT")
-    run_url = f"{server}/{repository}/actions/runs/{run_id}"
+    project_url = f"{server}/{repository}"
+    run_url = f"{project_url}/actions/runs/{run_id}"
     sha = _need(environ, "GITHUB_SHA")
     return CiEvent(
         forge="github",
@@ -215,7 +232,7 @@ def _github_job(environ: Mapping[str, str]) -> CiEvent:
         head_sha=sha,
         built_sha=sha,
         job_url=f"{run_url}/attempts/{attempt}",
-        artifact_url=_artifact_url(environ, server, repository) or f"{run_url}#artifacts",
+        artifact_url=_artifact_url(environ, project_url) or f"{run_url}#artifacts",
     )
 
 
@@ -225,6 +242,8 @@ def _after_workflow(event: CiEvent, run: _WorkflowRun, judged_here: str | None) 
 
     ``pull_requests`` is empty for a run from a fork, and may name one that has moved on since; the head sha decides.
     """
+    run_url = f"{event.server_url}/{event.repository}/actions/runs/{run.id}"
+    owner = run.head_repository.owner if run.head_repository else None
     pulls = [pull.number for pull in run.pull_requests if pull.head.sha == run.head_sha]
     from_pull = run.event in ("pull_request", "pull_request_target")
     return replace(
@@ -234,10 +253,10 @@ def _after_workflow(event: CiEvent, run: _WorkflowRun, judged_here: str | None) 
         head_sha=run.head_sha,
         built_sha=None,
         change_request=pulls[0] if len(pulls) == 1 else None,
-        owner=run.head_repository.owner.login if from_pull and run.head_repository else None,
+        owner=owner.login if from_pull and owner else None,
         branch=run.head_branch if from_pull else None,
-        job_url=f"{event.server_url}/{event.repository}/actions/runs/{run.id}/attempts/{run.run_attempt}",
-        artifact_url=judged_here or f"{event.server_url}/{event.repository}/actions/runs/{run.id}#artifacts",
+        job_url=f"{run_url}/attempts/{run.run_attempt}",
+        artifact_url=judged_here or f"{run_url}#artifacts",
     )
 
 
@@ -245,9 +264,9 @@ def _gitea(environ: Mapping[str, str]) -> CiEvent:
     """Read what Gitea Actions says in GitHub's words; its runs have an address by their number in the repository."""
     event = _github({**environ, "GITHUB_RUN_ATTEMPT": environ.get("GITHUB_RUN_ATTEMPT") or "1"})
     number = environ.get("GITHUB_RUN_NUMBER", "")
-    job_url = f"{event.server_url}/{event.repository}/actions/runs/{number}" if number.isdecimal() else None
-    artifact_url = _artifact_url(environ, event.server_url, event.repository) or job_url
-    return replace(event, forge="gitea", job_url=job_url, artifact_url=artifact_url)
+    project_url = f"{event.server_url}/{event.repository}"
+    job_url = f"{project_url}/actions/runs/{number}" if number.isdecimal() else None
+    return replace(event, forge="gitea", job_url=job_url, artifact_url=_artifact_url(environ, project_url) or job_url)
 
 
 def _given(environ: Mapping[str, str]) -> CiEvent:
@@ -262,7 +281,8 @@ def _given(environ: Mapping[str, str]) -> CiEvent:
         raise UsageError(
             f"every {forge} server has its own address; give {GIVEN['PERFGATE_API_URL']} (PERFGATE_API_URL)"
         )
-    server = environ.get("PERFGATE_SERVER_URL") or (usual_server if api == usual_api else None) or _origin(api)
+    origin = "://".join(urlsplit(api)[:2])
+    server = environ.get("PERFGATE_SERVER_URL") or (usual_server if api == usual_api else None) or origin
     server = server.rstrip("/")
     sha = environ["PERFGATE_HEAD_SHA"]
     if not COMMIT_ID.fullmatch(sha):
@@ -281,7 +301,7 @@ def _given(environ: Mapping[str, str]) -> CiEvent:
         head_sha=sha,
         change_request=_number(environ, "PERFGATE_CHANGE_REQUEST") if environ.get("PERFGATE_CHANGE_REQUEST") else None,
         job_url=job_url,
-        artifact_url=_artifact_url(environ, server, repository) or _beside(job_url, environ) or job_url,
+        artifact_url=_artifact_url(environ, f"{server}/{repository}", job_url) or job_url,
     )
 
 
@@ -295,13 +315,13 @@ def _gitlab(environ: Mapping[str, str]) -> CiEvent:
     built = _need(environ, "CI_COMMIT_SHA")
     server = _need(environ, "CI_SERVER_URL").rstrip("/")
     iid = environ.get("CI_MERGE_REQUEST_IID")
-    project = _need(environ, "CI_MERGE_REQUEST_PROJECT_ID" if iid else "CI_PROJECT_ID")
+    repository = _need(environ, "CI_PROJECT_PATH")
     return CiEvent(
         forge="gitlab",
         api_url=_need(environ, "CI_API_V4_URL"),
         server_url=server,
-        repository=_need(environ, "CI_PROJECT_PATH"),
-        project=project,
+        repository=repository,
+        project=_need(environ, "CI_MERGE_REQUEST_PROJECT_ID" if iid else "CI_PROJECT_ID"),
         run_id=str(_number(environ, "CI_PIPELINE_ID")),
         run_attempt=1,
         head_sha=environ.get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA") or built,
@@ -309,35 +329,52 @@ def _gitlab(environ: Mapping[str, str]) -> CiEvent:
         change_request=_number(environ, "CI_MERGE_REQUEST_IID") if iid else None,
         is_check=True,
         job_url=environ.get("CI_PIPELINE_URL") or environ.get("CI_JOB_URL"),
-        artifact_url=_artifact_url(environ, server, _need(environ, "CI_PROJECT_PATH")),
+        artifact_url=_artifact_url(environ, f"{server}/{repository}"),
         ca_file=environ.get("CI_SERVER_TLS_CA_FILE") or None,
     )
 
 
-def _artifact_url(environ: Mapping[str, str], server: str, repository: str) -> str | None:
+def _github_trigger(environ: Mapping[str, str]) -> Trigger:
+    """Read GitHub's payload and variables (docs.github.com, "Webhook events and payloads", "Variables reference")."""
+    payload = _read_payload(environ, _Payload)
+    default = payload.repository.default_branch if payload.repository else None
+    if (run := payload.workflow_run) is not None:
+        # The head repository is null once the fork is deleted.
+        target, source = payload.repository, run.head_repository
+        own = target is not None and source is not None and source.full_name == target.full_name
+        # "GITHUB_SHA: last commit on default branch" (docs.github.com, "Events that trigger workflows", workflow_run).
+        return Trigger(run.event, run.head_branch, default, own, tip=environ.get("GITHUB_SHA", ""))
+    kind = environ.get("GITHUB_EVENT_NAME", "")
+    prefix, _, branch = environ.get("GITHUB_REF", "").partition("refs/heads/")
+    there = branch if branch and not prefix else None
+    # "Scheduled workflows run on the latest commit on the default branch" (docs.github.com, "Events that trigger workflows").
+    return Trigger(kind, there, default or (there if kind == "schedule" else None), not kind.startswith("pull_request"))
+
+
+def _gitlab_trigger(environ: Mapping[str, str]) -> Trigger:
+    """Read GitLab's variables: CI_COMMIT_BRANCH is there in pipelines of branches only."""
+    return Trigger(
+        environ.get("CI_PIPELINE_SOURCE", ""),
+        environ.get("CI_COMMIT_BRANCH") or None,
+        environ.get("CI_DEFAULT_BRANCH") or None,
+        own=not environ.get("CI_MERGE_REQUEST_IID"),
+    )
+
+
+def _artifact_url(environ: Mapping[str, str], *places: str | None) -> str | None:
+    """The artifact's address that the job passes on, where it lies below the project or the job."""
     url = _link(environ, ARTIFACT_URL_VARIABLE)
-    return url if url and _is_below(url, f"{server}/{repository}/") else None
-
-
-def _beside(job_url: str | None, environ: Mapping[str, str]) -> str | None:
-    url = _link(environ, ARTIFACT_URL_VARIABLE)
-    return url if url and job_url and _is_below(url, job_url.rstrip("/") + "/") else None
-
-
-def _is_below(url: str, place: str) -> bool:
-    rest = url.removeprefix(place)
-    return rest != url and ".." not in rest and "%" not in rest
+    for place in places:
+        below = f"{place.rstrip('/')}/" if place else None
+        if url and below and url.startswith(below) and ".." not in url[len(below) :] and "%" not in url[len(below) :]:
+            return url
+    return None
 
 
 def _link(environ: Mapping[str, str], name: str) -> str | None:
     url = environ.get(name, "")
     clean = url.isascii() and url.isprintable() and not any(c in url for c in " <>()[]\"'`|\\")
     return url if clean and url.startswith(("https://", "http://")) else None
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"
 
 
 def _need(environ: Mapping[str, str], name: str) -> str:

@@ -16,9 +16,8 @@ from urllib.parse import quote
 import msgspec
 
 from perfgate.errors import ForgeError, ForgeSettingError
-from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Comment, CommitStatus, ForgeArtifact
+from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Clock, Comment, CommitStatus, ForgeArtifact, Sleep
 from perfgate.judging.forge.http import ForgeSession
-from perfgate.judging.forge.limits import Clock, Sleep
 
 T = TypeVar("T")
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from perfgate.document.run import CiContext
 from perfgate.errors import UsageError
 from perfgate.judging.forge import hosts
-from perfgate.judging.forge.limits import Clock, Sleep
 from perfgate.plugins import FORGES, load_member, member_names
 
+# Seconds to wait, and seconds since the epoch: doors, so that tests wait for nothing.
+Sleep = Callable[[float], None]
+Clock = Callable[[], float]
 StatusState = Literal["success", "failure", "pending", "error"]
 # The login of the token's account, where the forge does not tell it: of an app of one's own on GitHub.
 ACCOUNT_VARIABLE = "PERFGATE_LOGIN"

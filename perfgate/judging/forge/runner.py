@@ -19,6 +19,19 @@ MAX_SUMMARY_BYTES = 1024 * 1024
 MAX_ANNOTATIONS = 10
 
 
+def log_lines(text: str, environ: Mapping[str, str]) -> str:
+    """A text that may hold outside words, so that printing it commands nothing.
+
+    GitHub's runner executes lines that begin with ``::``, and ``##[`` anywhere (actions/runner, ActionCommand.cs), until it is
+    told to stop (docs.github.com, "Workflow commands for GitHub Actions", stop-commands); the word that starts it again must
+    not be known to who wrote the text.
+    """
+    if environ.get("GITHUB_ACTIONS") != "true":
+        return text
+    word = secrets.token_hex(16)
+    return f"::stop-commands::{word}\n{text.rstrip()}\n::{word}::\n"
+
+
 def summary_path(environ: Mapping[str, str]) -> Path | None:
     """The file whose Markdown GitHub shows on the job's page; None elsewhere."""
     path = environ.get(SUMMARY_VARIABLE, "")

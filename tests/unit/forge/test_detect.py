@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from perfgate.errors import UsageError
-from perfgate.judging.forge.detect import detect, given, log_lines, read_comment
+from perfgate.judging.forge.detect import detect, given, read_comment
 from perfgate.judging.forge.forge import CiEvent
 from perfgate.judging.forge.orders import CommentEvent
+from perfgate.judging.forge.runner import log_lines
 from tests.fakes.openapi import SLICES
 
 DATA = Path(__file__).parents[2] / "data" / "forge"

@@ -13,8 +13,7 @@ from requests.auth import AuthBase
 
 from perfgate.errors import ForgeError
 from perfgate.judging.forge import http
-from perfgate.judging.forge.http import ForgeSession
-from perfgate.judging.forge.limits import Refusal, is_rate_limit, wait_after
+from perfgate.judging.forge.http import ForgeSession, Refusal, is_rate_limit, wait_after
 from perfgate.judging.forge.session import BearerAuth, NoAuth
 from perfgate.judging.forge.url import api_root, check_page_url, is_loopback
 from tests.fakes.forge import BOT_TOKEN, PERSON, FakeForge, Reply, StoredChange

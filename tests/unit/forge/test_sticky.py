@@ -16,9 +16,17 @@ from typing import Any
 import pytest
 
 from perfgate.errors import ForgeError
-from perfgate.judging.forge.comment import CommentState, marker, read_state
+from perfgate.judging.forge.comment import (
+    ROUNDS,
+    SETTLE_SECONDS,
+    CommentState,
+    Post,
+    PostTexts,
+    marker,
+    post,
+    read_state,
+)
 from perfgate.judging.forge.forge import CiEvent, Forge, connect
-from perfgate.judging.forge.sticky import ROUNDS, SETTLE_SECONDS, Post, PostTexts, post
 from tests.fakes.forge import BOT, BOT_TOKEN, PERSON, FakeForge, StoredChange
 from tests.fakes.forge_dialects import GitHubDialect
 from tests.fakes.forge_similar import GitCodeDialect

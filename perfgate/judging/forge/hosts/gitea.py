@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from perfgate.judging.forge import dialects
-from perfgate.judging.forge.forge import CiEvent
-from perfgate.judging.forge.limits import Clock, Sleep
+from perfgate.judging.forge.forge import CiEvent, Clock, Sleep
 
 NAME = "gitea"
 API_URL, SERVER_URL = None, None

@@ -12,13 +12,14 @@ from perfgate.judging.forge.forge import (
     ACCOUNT_VARIABLE,
     ChangeRequest,
     CiEvent,
+    Clock,
     Comment,
     CommitStatus,
     ForgeArtifact,
+    Sleep,
 )
 from perfgate.judging.forge.http import ForgeSession, Query
 from perfgate.judging.forge.issues import Issue
-from perfgate.judging.forge.limits import Clock, Sleep
 from perfgate.judging.forge.orders import OrderedChange
 
 NAME = "github"

@@ -8,10 +8,18 @@ from urllib.parse import quote
 import msgspec
 
 from perfgate.errors import ForgeError
-from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Comment, CommitStatus, ForgeArtifact, StatusState
+from perfgate.judging.forge.forge import (
+    ChangeRequest,
+    CiEvent,
+    Clock,
+    Comment,
+    CommitStatus,
+    ForgeArtifact,
+    Sleep,
+    StatusState,
+)
 from perfgate.judging.forge.http import ForgeSession, Query
 from perfgate.judging.forge.issues import Issue
-from perfgate.judging.forge.limits import Clock, Sleep
 
 NAME = "gitlab"
 API_URL, SERVER_URL = "https://gitlab.com/api/v4", "https://gitlab.com"
