@@ -216,10 +216,6 @@ class _InProcessWorker(Worker):
             raise MeasuringError("the workload cannot be profiled")
         return super()._profile(request)
 
-    def _count_frozen(self) -> int:
-        # All objects of this process, the whole suite's, are counted one by one: a twentieth of a second each time.
-        return 0
-
     def _collect(self, _: CollectRequest) -> Collected:
         # No settings of libraries: both workers share those of this process.
         columns = self._warmed.columns()

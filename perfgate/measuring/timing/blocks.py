@@ -7,9 +7,10 @@ import itertools
 import math
 import resource
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from perfgate.measuring.devices.device import Condition, Device
 from perfgate.measuring.timing.hardware import Counts, HardwareCounters, counted, shared_counters
 from perfgate.measuring.timing.preprocessing import Preprocessing
 from perfgate.measuring.timing.quiet import collector_off
-from perfgate.measuring.workload.bound import BoundWorkload, Stage, line_of
+from perfgate.measuring.workload.bound import BoundWorkload, line_of
 
 # Fastest calls of blocks that lie this close together count as equal; after this time noise alone may keep them apart. The
 # fastest, because a neighbour slows most calls of a block and hardly ever all: on a machine under load, medians never agreed in
@@ -154,17 +155,12 @@ def _as_ns(values: list[int]) -> Ints:
     return np.asarray(values, dtype=np.int64)
 
 
-@dataclass
-class _Columns:
-    quad: list[int] = field(default_factory=list)
-    sequence: list[int] = field(default_factory=list)
-    blocks: list[BlockTimes] = field(default_factory=list)
+class _Recorded(NamedTuple):
+    """A block, its quad and its place in the sequence."""
 
-    def add(self, block: BlockTimes, *, quad: int, sequence: int) -> None:
-        """Keep a block under its quad and its place in the sequence."""
-        self.quad.append(quad)
-        self.sequence.append(sequence)
-        self.blocks.append(block)
+    quad: int
+    sequence: int
+    block: BlockTimes
 
 
 class BlockRecorder:
@@ -177,15 +173,15 @@ class BlockRecorder:
         self._device = device
         self._counters = counters
         self._callers = {shape: workload.caller(shape) for shape in workload.shapes}
-        self._columns = {shape: _Columns() for shape in workload.shapes}
+        self._recorded: dict[str, list[_Recorded]] = {shape: [] for shape in workload.shapes}
         measured = workload.shapes if workload.stages else []
         self.preprocessing = {shape: Preprocessing(workload, device, shape) for shape in measured}
-        self._preprocess_columns = {shape: _Columns() for shape in measured}
+        self._preprocessed: dict[str, list[_Recorded]] = {shape: [] for shape in measured}
 
     def record(self, shape: str, *, calls: int, quad: int, sequence: int) -> BlockTimes:
         """Run one block, keep it under ``quad`` and ``sequence``, return it. Raises KeyError for an unknown shape."""
         block = run_block(self._callers[shape], self._device, calls=calls, counters=self._counters)
-        self._columns[shape].add(block, quad=quad, sequence=sequence)
+        self._recorded[shape].append(_Recorded(quad, sequence, block))
         return block
 
     def record_preprocessing(self, shape: str, *, calls: int, quad: int, sequence: int) -> BlockTimes:
@@ -194,7 +190,7 @@ class BlockRecorder:
         block = run_block(preprocessing, self._device, calls=calls, on_host=True, counters=self._counters)
         stages = preprocessing.taken(calls)
         block = replace(block, wall=stages.sum(axis=1), stages=stages)
-        self._preprocess_columns[shape].add(block, quad=quad, sequence=sequence)
+        self._preprocessed[shape].append(_Recorded(quad, sequence, block))
         return block
 
     @property
@@ -202,39 +198,34 @@ class BlockRecorder:
         """Which hardware counters the blocks lack, and why; None where they lack none, or nobody counts."""
         if self._counters is None or self._counters.absent:
             return self._counters.absent if self._counters else None
-        lanes = [*self._columns.values(), *self._preprocess_columns.values()]
-        return shared_counters([block.counts for columns in lanes for block in columns.blocks if block.counts])
+        lanes = (*self._recorded.values(), *self._preprocessed.values())
+        return shared_counters([block.counts for lane in lanes for *_, block in lane if block.counts])
 
     def columns(self) -> dict[str, BlockColumns]:
         """The blocks of every shape in the order they ran; shapes without a block are left out."""
         source: CpuSource = "device" if "queue" in self._device.capabilities else "thread_cpu"
-        return {shape: _as_columns(columns, source, []) for shape, columns in self._columns.items() if columns.blocks}
+        return {shape: _as_columns(lane, source, []) for shape, lane in self._recorded.items() if lane}
 
     def preprocess_columns(self, root: Path) -> dict[str, BlockColumns]:
         """The blocks of preprocessing of every shape; lines of stages are those below ``root``."""
-        return {
-            shape: _as_columns(
-                columns, "thread_cpu", _stage_times(self.preprocessing[shape].stages, columns.blocks, root)
-            )
-            for shape, columns in self._preprocess_columns.items()
-            if columns.blocks
-        }
+        columns = {}
+        for shape, lane in self._preprocessed.items():
+            if lane:
+                times = np.concatenate([block.stages for *_, block in lane if block.stages is not None]).T
+                stages = [
+                    StageTimes(name=stage.name, wall=pack(wall), line=line_of(stage.run, root))
+                    for stage, wall in zip(self.preprocessing[shape].stages, times)
+                ]
+                columns[shape] = _as_columns(lane, "thread_cpu", stages)
+        return columns
 
 
-def _stage_times(stages: Sequence[Stage], blocks: Sequence[BlockTimes], root: Path) -> list[StageTimes]:
-    stage_times = np.concatenate([block.stages for block in blocks if block.stages is not None])
-    return [
-        StageTimes(name=stage.name, wall=pack(times), line=line_of(stage.run, root))
-        for stage, times in zip(stages, stage_times.T)
-    ]
-
-
-def _as_columns(columns: _Columns, source: CpuSource, stages: list[StageTimes]) -> BlockColumns:
-    blocks = columns.blocks
+def _as_columns(lane: Sequence[_Recorded], source: CpuSource, stages: list[StageTimes]) -> BlockColumns:
+    quads, sequences, blocks = zip(*lane)
     counts = [block.counts or Counts(None, None, None) for block in blocks]
     return BlockColumns(
-        quad=list(columns.quad),
-        sequence=list(columns.sequence),
+        quad=list(quads),
+        sequence=list(sequences),
         calls=[int(block.wall.size) for block in blocks],
         start_ns=[block.start_ns for block in blocks],
         end_ns=[block.end_ns for block in blocks],
@@ -279,24 +270,25 @@ def warm_up(
     """
     _freeze()
     block_ns = int(block_seconds * 1e9)
-    settling_block_ns = block_ns // SETTLING_BLOCKS
     callers = {shape: workload.caller(shape) for shape in workload.shapes}
     preprocessing = preprocessing or {}
     lanes = len(callers) + len(preprocessing)
-    settling_ns, cap_ns = (int(seconds * 1e9 / lanes) for seconds in (SETTLING_SECONDS, cap_seconds))
-
-    def settle(call: Callable[[], Any]) -> _Settled:
-        return _settle(call, device, block_ns=settling_block_ns, settling_ns=settling_ns, cap_ns=cap_ns)
-
+    settle = partial(
+        _settle,
+        device=device,
+        block_ns=block_ns // SETTLING_BLOCKS,
+        settling_ns=int(SETTLING_SECONDS * 1e9 / lanes),
+        cap_ns=int(cap_seconds * 1e9 / lanes),
+    )
     called = {shape: settle(call) for shape, call in callers.items()}
     preprocessed = {shape: settle(call) for shape, call in preprocessing.items()}
     _freeze()
     settled = [*called.values(), *preprocessed.values()]
     return BlockWarmUp(
-        calls=sum(settling.calls for settling in settled),
-        steady=all(settling.steady for settling in settled),
-        block_calls={shape: max(FEWEST_CALLS, settling.filling(block_ns)) for shape, settling in called.items()},
-        preprocess_calls={shape: settling.filling(block_ns) for shape, settling in preprocessed.items()},
+        calls=sum(lane.calls for lane in settled),
+        steady=all(lane.steady for lane in settled),
+        block_calls={shape: max(FEWEST_CALLS, math.ceil(block_ns / lane.call_ns)) for shape, lane in called.items()},
+        preprocess_calls={shape: math.ceil(block_ns / lane.call_ns) for shape, lane in preprocessed.items()},
     )
 
 
@@ -305,17 +297,13 @@ def _freeze() -> None:
     gc.freeze()
 
 
-@dataclass(frozen=True)
-class _Settled:
+class _Settled(NamedTuple):
     calls: int
     steady: bool
     call_ns: float
 
-    def filling(self, block_ns: int) -> int:
-        return math.ceil(block_ns / self.call_ns)
 
-
-def _settle(call: Callable[[], Any], device: Device, *, block_ns: int, settling_ns: int, cap_ns: int) -> _Settled:
+def _settle(call: Callable[[], Any], *, device: Device, block_ns: int, settling_ns: int, cap_ns: int) -> _Settled:
     # The first call may compile for longer than all the rest may take.
     call()
     device.synchronize()
@@ -343,7 +331,5 @@ def _agree(fastest: list[float]) -> bool:
 
 def _stopped_falling(fastest: list[float]) -> bool:
     last = fastest[-IN_A_ROW:]
-    falling = all(later < earlier for earlier, later in itertools.pairwise(last)) and last[-1] < last[0] * (
-        1 - AGREEMENT
-    )
-    return len(last) == IN_A_ROW and not falling
+    falling = all(later < earlier for earlier, later in itertools.pairwise(last))
+    return len(last) == IN_A_ROW and not (falling and last[-1] < last[0] * (1 - AGREEMENT))

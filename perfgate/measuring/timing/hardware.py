@@ -120,18 +120,9 @@ def open_counter(config: int) -> int:
 
 
 def attribute_bytes(config: int) -> bytes:
-    return _ATTRIBUTES.pack(
-        _TYPE_HARDWARE,
-        _ATTRIBUTES.size,
-        config,
-        0,
-        0,
-        _TOTAL_TIME_ENABLED | _TOTAL_TIME_RUNNING,
-        _INHERIT | _EXCLUDE_KERNEL | _EXCLUDE_HV,
-        0,
-        0,
-        0,
-    )
+    times = _TOTAL_TIME_ENABLED | _TOTAL_TIME_RUNNING
+    flags = _INHERIT | _EXCLUDE_KERNEL | _EXCLUDE_HV
+    return _ATTRIBUTES.pack(_TYPE_HARDWARE, _ATTRIBUTES.size, config, 0, 0, times, flags, 0, 0, 0)
 
 
 def _difference(before: Reading | None, after: Reading | None) -> int | None:

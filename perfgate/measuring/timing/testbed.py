@@ -4,97 +4,64 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from perfgate.document.fingerprint import fingerprint
 from perfgate.document.run import IDENTITY, Testbed
+from perfgate.document.telemetry import Telemetry
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.workload.bound import POOL_SIZE
 
 # Environment variables that change speed; their values are part of the fingerprint (facts of the vendors' manuals:
 # glibc malloc tunables, OpenMP, oneDNN/MKL, CUDA, Ascend CANN and torch_npu).
 SPEED_PREFIXES = (
-    "MALLOC_",
-    "OMP_",
-    "KMP_",
-    "GOMP_",
-    "MKL_",
-    "ONEDNN_",
-    "DNNL_",
-    "OPENBLAS_",
-    "PYTORCH_",
-    "TORCH",
-    "CUDA_",
-    "CUBLAS_",
-    "CUBLASLT_",
-    "CUDNN_",
-    "NVIDIA_TF32_OVERRIDE",
-    "NCCL_",
-    "ASCEND_",
-    "HCCL_",
-    "ACL_",
-    "ACLNN_",
-    "NPU_ASD_",
-    "ATB_",
-    "INF_NAN_MODE_",
-    "TASK_QUEUE_ENABLE",
-    "CPU_AFFINITY_CONF",
-    "MULTI_STREAM_MEMORY_REUSE",
-    "COMBINED_ENABLE",
-    "HOST_CACHE_CAPACITY",
-    "STREAMS_PER_DEVICE",
-    "PER_STREAM_QUEUE",
+    *("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD"),
+    *("OMP_", "KMP_", "GOMP_", "MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_"),
+    *("PYTORCH_", "TORCH", "KINETO_USE_DAEMON"),
+    *("CUDA_", "CUBLAS_", "CUBLASLT_", "CUDNN_", "NVIDIA_TF32_OVERRIDE", "NCCL_"),
+    *(
+        "ASCEND_",
+        "HCCL_",
+        "ACL_",
+        "ACLNN_",
+        "NPU_ASD_",
+        "ATB_",
+        "INF_NAN_MODE_",
+        "TASK_QUEUE_ENABLE",
+        "CPU_AFFINITY_CONF",
+    ),
+    *("MULTI_STREAM_MEMORY_REUSE", "COMBINED_ENABLE", "HOST_CACHE_CAPACITY", "STREAMS_PER_DEVICE", "PER_STREAM_QUEUE"),
     "PROF_CONFIG_PATH",
-    "KINETO_USE_DAEMON",
-    "LD_PRELOAD",
-    "GLIBC_TUNABLES",
 )
 # Read-only facts of a job that say where it runs, where its files and logs lie and by which address others reach it, not how
 # fast it is; the version of what lies there is among the device's properties.
 _NOT_SPEED = (
-    "CUDA_VISIBLE_DEVICES",
-    "CUDA_DEVICE_ORDER",
-    "CUDA_HOME",
-    "CUDA_PATH",
-    "CUDA_VERSION",
-    "CUDA_CACHE_PATH",
-    "CUDA_MPS_PIPE_DIRECTORY",
-    "CUDA_MPS_LOG_DIRECTORY",
-    "NCCL_SOCKET_",
-    "NCCL_DEBUG_FILE",
-    "CUBLAS_LOGDEST_DBG",
-    "CUDNN_LOGDEST_DBG",
-    "TORCHELASTIC_",
-    "TORCH_HOME",
-    "TORCH_DEVICE_BACKEND_AUTOLOAD",
-    "TORCHAIR_CACHE_HOME",
-    "TORCHINDUCTOR_CACHE_DIR",
-    "TORCH_EXTENSIONS_DIR",
-    "ASCEND_RT_VISIBLE_DEVICES",
-    "ASCEND_VISIBLE_DEVICES",
-    "ASCEND_DEVICE_ID",
-    "ASCEND_HOME_PATH",
-    "ASCEND_TOOLKIT_HOME",
-    "ASCEND_INSTALL_PATH",
-    "ASCEND_OPP_PATH",
-    "ASCEND_AICPU_PATH",
-    "ASCEND_WORK_PATH",
-    "ASCEND_CACHE_PATH",
-    "ASCEND_PROCESS_LOG_PATH",
-    "ACL_OP_COMPILER_CACHE_DIR",
-    "HCCL_IF_",
-    "HCCL_SOCKET_IFNAME",
-    "HCCL_SOCKET_FAMILY",
-    "HCCL_WHITELIST_FILE",
-    "HCCL_NPU_SOCKET_PORT_RANGE",
-    "HCCL_HOST_SOCKET_PORT_RANGE",
+    *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_PATH", "CUDA_VERSION", "CUDA_CACHE_PATH"),
+    *("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY", "NCCL_SOCKET_", "NCCL_DEBUG_FILE"),
+    *("CUBLAS_LOGDEST_DBG", "CUDNN_LOGDEST_DBG"),
+    *("TORCHELASTIC_", "TORCH_HOME", "TORCH_DEVICE_BACKEND_AUTOLOAD", "TORCHAIR_CACHE_HOME"),
+    *("TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR"),
+    *("ASCEND_RT_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES", "ASCEND_DEVICE_ID"),
+    *("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_INSTALL_PATH", "ASCEND_OPP_PATH", "ASCEND_AICPU_PATH"),
+    *("ASCEND_WORK_PATH", "ASCEND_CACHE_PATH", "ASCEND_PROCESS_LOG_PATH", "ACL_OP_COMPILER_CACHE_DIR"),
+    *("HCCL_IF_", "HCCL_SOCKET_IFNAME", "HCCL_SOCKET_FAMILY", "HCCL_WHITELIST_FILE"),
+    *("HCCL_NPU_SOCKET_PORT_RANGE", "HCCL_HOST_SOCKET_PORT_RANGE"),
 )
+_OBSERVED_FILES = {
+    "governor": Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+    "aslr": Path("/proc/sys/kernel/randomize_va_space"),
+    "pressure.cpu": Path("/proc/pressure/cpu"),
+    "transparent_hugepages": Path("/sys/kernel/mm/transparent_hugepage/enabled"),
+    "cgroup.cpu.max": Path("/sys/fs/cgroup/cpu.max"),
+}
 
 
 def describe_testbed(
     device: Device, *, threads: int, cpus: list[int], environ: Mapping[str, str] = os.environ
 ) -> Testbed:
+    names = [name for name in sorted(environ) if name.startswith(SPEED_PREFIXES) and not name.startswith(_NOT_SPEED)]
     comparable = {
         "device.kind": device.kind,
         "device.name": device.name,
@@ -107,23 +74,22 @@ def describe_testbed(
         "garbage collector": "off while timing",
         **{f"device.{key}": value for key, value in device.properties().items()},
         **_torch_settings(),
-        **{f"env.{name}": value for name, value in sorted(environ.items()) if _changes_speed(name)},
+        **{f"env.{name}": environ[name] for name in names},
+    }
+    observed = {
+        "host": platform.node(),
+        "kernel": platform.release(),
+        "affinity": ",".join(map(str, cpus)),
+        "load": " ".join(f"{value:.2f}" for value in os.getloadavg()),
+        **{name: line for name, file in _OBSERVED_FILES.items() if (line := _first_line(file))},
+        **_device_state(device),
     }
     return Testbed(
-        fingerprint=fingerprint(comparable),
-        device_kind=device.kind,
-        comparable=comparable,
-        observed={**_observed(cpus), **_device_state(device)},
+        fingerprint=fingerprint(comparable), device_kind=device.kind, comparable=comparable, observed=observed
     )
 
 
-def _changes_speed(name: str) -> bool:
-    return name.startswith(SPEED_PREFIXES) and not name.startswith(_NOT_SPEED)
-
-
 def _torch_settings() -> dict[str, str]:
-    import sys
-
     torch = sys.modules.get("torch")
     if torch is None:
         return {}
@@ -136,31 +102,8 @@ def _torch_settings() -> dict[str, str]:
     }
 
 
-def _observed(cpus: list[int]) -> dict[str, str]:
-    observed = {
-        "host": platform.node(),
-        "kernel": platform.release(),
-        "affinity": ",".join(map(str, cpus)),
-        "load": " ".join(f"{value:.2f}" for value in os.getloadavg()),
-    }
-    for name, file in {
-        "governor": "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
-        "aslr": "/proc/sys/kernel/randomize_va_space",
-        "pressure.cpu": "/proc/pressure/cpu",
-        "transparent_hugepages": "/sys/kernel/mm/transparent_hugepage/enabled",
-        "cgroup.cpu.max": "/sys/fs/cgroup/cpu.max",
-    }.items():
-        text = _first_line(Path(file))
-        if text:
-            observed[name] = text
-    return observed
-
-
 def _device_state(device: Device) -> dict[str, str]:
-    identity = {IDENTITY: device.identity()} if device.identity() else {}
-    telemetry = device.telemetry()
-    if telemetry is None:
-        return identity
+    telemetry = device.telemetry() or Telemetry()
     processes = None if telemetry.foreign_processes is None else len(telemetry.foreign_processes)
     numbers = {
         "temperature": (telemetry.temperature, "Cel"),
@@ -171,7 +114,8 @@ def _device_state(device: Device) -> dict[str, str]:
         "foreign_processes": (processes, "processes"),
     }
     state = {f"device.{name}": f"{value:g} {unit}" for name, (value, unit) in numbers.items() if value is not None}
-    return {**identity, **state, **({"device.health": telemetry.health} if telemetry.health else {})}
+    words = {IDENTITY: device.identity(), "device.health": telemetry.health}
+    return {**state, **{name: word for name, word in words.items() if word}}
 
 
 def _first_line(path: Path) -> str:
