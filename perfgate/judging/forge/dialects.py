@@ -1,6 +1,6 @@
-"""The forges whose API resembles GitHub's without being it: one adapter, and how each of them differs as settings.
+"""GitHub and the forges whose API resembles it without being it: one adapter, and how each of them differs as settings.
 
-None of their servers was reached when this was written. Gitee: the command line client of its makers (oschina/gitee-cli,
+None of the other servers was reached when this was written. Gitee: the command line client of its makers (oschina/gitee-cli,
 pkg/gitee: Bearer, paths, pages without links). GitCode: the SDK gitcode-api of PyPI, which the tests let talk to the same
 fake as this adapter. Gitea and Forgejo: their API documentation (/api/swagger).
 """
@@ -21,22 +21,27 @@ from perfgate.judging.forge.http import ForgeSession
 
 T = TypeVar("T")
 
-MAX_DESCRIPTION = 255
 PAGE_SIZE = 100
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a forge differs from the others. ``talk`` is where the comments of a change request are kept in its API."""
+    """How a forge differs from the others. ``talk`` is where the comments of a change request are kept in its API.
+
+    ``max_description`` is what the forge takes as the text of a commit status, in characters.
+    """
 
     name: str
     talk: Literal["issues", "pulls"]
     page_size: Literal["per_page", "limit"]
     scheme: Literal["Bearer", "token"]
     has_statuses: bool
+    max_description: int = 255
 
 
-class _User(msgspec.Struct):
+class User(msgspec.Struct):
+    """An account of the forge."""
+
     login: str
 
 
@@ -44,7 +49,7 @@ class _Comment(msgspec.Struct):
     # GitCode's SDK types it as number or text.
     id: int | str
     body: str | None = None
-    user: _User | None = None
+    user: User | None = None
 
 
 class _Head(msgspec.Struct):
@@ -58,11 +63,11 @@ class _Pull(msgspec.Struct):
     state: str = "open"
 
 
-class _Ignored(msgspec.Struct):
+class Ignored(msgspec.Struct):
     """An answer of which only the status counts."""
 
 
-def connect(event: CiEvent, token: str, dialect: Dialect, *, sleep: Sleep, clock: Clock) -> DialectForge:
+def connect_dialect(event: CiEvent, token: str, dialect: Dialect, *, sleep: Sleep, clock: Clock) -> DialectForge:
     session = ForgeSession(
         event.api_url,
         token,
@@ -127,7 +132,7 @@ class DialectForge:
     def add_comment(self, number: int, body: str) -> None:
         """Write a new comment. The id of the answer is not used: on GitCode it may be that of a discussion."""
         path = f"{self._path}/{self._dialect.talk}/{number}/comments"
-        self._session.send("POST", path, {"body": body}, _Ignored, expect=(201, 200), repeatable=False)
+        self._session.send("POST", path, {"body": body}, Ignored, expect=(201, 200), repeatable=False)
 
     def edit_comment(self, number: int, comment_id: int, body: str) -> None:  # noqa: ARG002 - found by its id alone
         self._session.replace("PATCH", self._one(comment_id), {"body": body})
@@ -140,16 +145,20 @@ class DialectForge:
             raise ForgeError(
                 f"perfgate knows no commit status on {self._dialect.name}; the comment and this job's exit code say the same"
             )
-        body = {"state": status.state, "context": status.name, "description": status.description[:MAX_DESCRIPTION]}
+        body = {
+            "state": status.state,
+            "context": status.name,
+            "description": status.description[: self._dialect.max_description],
+        }
         if status.url:
             body["target_url"] = status.url
         path = f"{self._path}/statuses/{quote(status.sha, safe='')}"
-        self._session.send("POST", path, body, _Ignored, expect=201, repeatable=True)
+        self._session.send("POST", path, body, Ignored, expect=201, repeatable=True)
 
     @cached_property
     def _login(self) -> str:
         """The account of the token, which the comments of ours are told by."""
-        return self._session.get("/user", _User).login
+        return self._session.get("/user", User).login
 
     def _all(self, path: str, kind: type[T], key: Callable[[T], int], **query: str) -> list[T]:
         elements: dict[int, T] = {}
@@ -169,7 +178,7 @@ class DialectForge:
             raise ForgeError(f"{self._dialect.name} numbers a comment {text[:40]!r}; perfgate knows whole numbers only")
         return int(text)
 
-    def _is_own(self, user: _User | None) -> bool:
+    def _is_own(self, user: User | None) -> bool:
         return user is not None and user.login == self._login
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from perfgate.judging.forge import dialects
-from perfgate.judging.forge.forge import CiEvent, Clock, Sleep
+from functools import partial
+
+from perfgate.judging.forge.dialects import Dialect, connect_dialect
 
 NAME = "gitea"
 API_URL, SERVER_URL = None, None
 TOKEN_VARIABLES = ("PERFGATE_TOKEN", "GITEA_TOKEN", "GITHUB_TOKEN")
-DIALECT = dialects.Dialect("Gitea", talk="issues", page_size="limit", scheme="token", has_statuses=True)
-
-
-def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> dialects.DialectForge:
-    return dialects.connect(event, token, DIALECT, sleep=sleep, clock=clock)
+connect = partial(
+    connect_dialect,
+    dialect=Dialect("Gitea", talk="issues", page_size="limit", scheme="token", has_statuses=True),
+)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from perfgate.judging.forge import dialects
-from perfgate.judging.forge.forge import CiEvent, Clock, Sleep
+from functools import partial
+
+from perfgate.judging.forge.dialects import Dialect, connect_dialect
 
 NAME = "gitee"
 API_URL, SERVER_URL = "https://gitee.com/api/v5", "https://gitee.com"
 TOKEN_VARIABLES = ("PERFGATE_TOKEN", "GITEE_TOKEN")
-DIALECT = dialects.Dialect("Gitee", talk="pulls", page_size="per_page", scheme="Bearer", has_statuses=False)
-
-
-def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> dialects.DialectForge:
-    return dialects.connect(event, token, DIALECT, sleep=sleep, clock=clock)
+connect = partial(
+    connect_dialect,
+    dialect=Dialect("Gitee", talk="pulls", page_size="per_page", scheme="Bearer", has_statuses=False),
+)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property
 from itertools import islice
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
-from perfgate.errors import ForgeError, ForgeSettingError
+from perfgate.errors import ForgeError
+from perfgate.judging.forge.dialects import Dialect, DialectForge, Ignored, T, User
 from perfgate.judging.forge.forge import (
     ACCOUNT_VARIABLE,
     ChangeRequest,
     CiEvent,
     Clock,
-    Comment,
-    CommitStatus,
     ForgeArtifact,
     Sleep,
 )
@@ -28,7 +30,9 @@ TOKEN_VARIABLES = ("PERFGATE_TOKEN", "GITHUB_TOKEN")
 # Who writes with GITHUB_TOKEN (docs.github.com, "Use GITHUB_TOKEN for authentication in workflows").
 ACTIONS_ACCOUNT = "github-actions[bot]"
 # Commit statuses, "description": GitHub refuses more than 140 characters.
-MAX_DESCRIPTION = 140
+DIALECT = Dialect(
+    "GitHub", talk="issues", page_size="per_page", scheme="Bearer", has_statuses=True, max_description=140
+)
 # "Responses include a maximum of 3000 files" (docs.github.com, REST API, "List pull requests files").
 MOST_FILES = 3000
 # How many pull requests are looked through for a head that no branch leads to.
@@ -37,33 +41,26 @@ RECENT_PULLS = 300
 
 def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> GitHub:
     session = ForgeSession(event.api_url, token, accept="application/vnd.github+json", sleep=sleep, clock=clock)
-    return GitHub(session, event)
-
-
-class _User(msgspec.Struct):
-    login: str
-
-
-class _Comment(msgspec.Struct):
-    id: int
-    body: str | None = None
-    user: _User | None = None
-
-
-class _PullMark(msgspec.Struct):
-    """Where it stands, an issue of the list is a pull request."""
+    return GitHub(session, event, DIALECT)
 
 
 class _Issue(msgspec.Struct):
     number: int
     state: str
     body: str | None = None
-    user: _User | None = None
-    pull_request: _PullMark | None = None
+    user: User | None = None
+    # Where it stands, an issue of the list is a pull request.
+    pull_request: dict[str, Any] | None = None
+
+
+class _Repository(msgspec.Struct):
+    full_name: str
 
 
 class _Head(msgspec.Struct):
     sha: str
+    # Null once the fork is deleted.
+    repo: _Repository | None = None
 
 
 class _Base(msgspec.Struct):
@@ -72,31 +69,12 @@ class _Base(msgspec.Struct):
 
 
 class _Pull(msgspec.Struct):
-    # ``head.repo`` is not read: it is null once the fork is deleted.
     number: int
     head: _Head
     base: _Base
     state: str
     merge_commit_sha: str | None = None
-
-
-class _Repository(msgspec.Struct):
-    full_name: str
-
-
-class _PlacedHead(msgspec.Struct):
-    sha: str
-    repo: _Repository | None = None
-
-
-class _PlacedPull(msgspec.Struct):
-    """A pull request with its people and places; ``head.repo`` is null once the fork is deleted."""
-
-    number: int
-    head: _PlacedHead
-    base: _Head
-    state: str
-    user: _User | None = None
+    user: User | None = None
 
 
 class _Permission(msgspec.Struct):
@@ -131,27 +109,14 @@ class _Artifacts(msgspec.Struct):
     artifacts: list[_Artifact]
 
 
-class _Ignored(msgspec.Struct):
-    """An answer of which only the status counts."""
-
-
 class _Written(msgspec.Struct):
     """What the forge answers to what we wrote: who we are."""
 
-    user: _User | None = None
+    user: User | None = None
 
 
-class GitHub:
+class GitHub(DialectForge):
     """One repository on GitHub."""
-
-    def __init__(self, session: ForgeSession, event: CiEvent) -> None:
-        owner, slash, name = event.project.partition("/")
-        if not (owner and slash and name) or "/" in name:
-            raise ForgeSettingError(f"a GitHub repository reads OWNER/NAME, found {event.project!r}")
-        self._session = session
-        self._event = event
-        self._path = f"/repos/{quote(owner, safe='')}/{quote(name, safe='')}"
-        self._account: str | None = None
 
     def find_change_request(self, *, prefer: int | None = None) -> ChangeRequest | None:
         """The pull request the event names, or else the one whose head is the event's.
@@ -209,28 +174,12 @@ class GitHub:
     def download(self, artifact: ForgeArtifact) -> bytes:
         return self._session.download(f"{self._path}/actions/artifacts/{artifact.id}/zip")
 
-    def comments(self, number: int) -> list[Comment]:
-        path = f"{self._path}/issues/{number}/comments"
-        return [self._comment(comment) for comment in self._session.pages(path, _Comment, query={"per_page": 100})]
-
     def add_comment(self, number: int, body: str) -> None:
         path = f"{self._path}/issues/{number}/comments"
         written = self._session.send("POST", path, {"body": body}, _Written, expect=201, repeatable=False)
         # So what this account wrote before is found by who looks again, as every publisher does.
-        self._account = written.user.login if written.user else self._account
-
-    def edit_comment(self, number: int, comment_id: int, body: str) -> None:  # noqa: ARG002 - GitHub needs no number
-        self._session.replace("PATCH", f"{self._path}/issues/comments/{comment_id}", {"body": body})
-
-    def delete_comment(self, number: int, comment_id: int) -> None:  # noqa: ARG002 - GitHub needs no number
-        self._session.delete(f"{self._path}/issues/comments/{comment_id}")
-
-    def set_status(self, status: CommitStatus) -> None:
-        body = {"state": status.state, "context": status.name, "description": status.description[:MAX_DESCRIPTION]}
-        if status.url:
-            body["target_url"] = status.url
-        path = f"{self._path}/statuses/{quote(status.sha, safe='')}"
-        self._session.send("POST", path, body, _Ignored, expect=201, repeatable=True)
+        if written.user:
+            self._login = written.user.login
 
     def issues(self, label: str) -> list[Issue]:
         """The issues with a label; GitHub lists pull requests among them."""
@@ -249,17 +198,17 @@ class GitHub:
         if not self._is_own(written.user):
             author = written.user.login if written.user else "nobody"
             raise ForgeError(
-                f"the issue was written by {author[:80]!r}, and looked for among those of {self._login()!r}: set "
+                f"the issue was written by {author[:80]!r}, and looked for among those of {self._login!r}: set "
                 f"{ACCOUNT_VARIABLE} to the login of the token's account, so that it is found again"
             )
 
     def edit_issue(self, number: int, body: str, *, reopen: bool) -> None:
         sent = {"body": body, **({"state": "open"} if reopen else {})}
-        self._session.send("PATCH", f"{self._path}/issues/{number}", sent, _Ignored, expect=200, repeatable=True)
+        self._session.send("PATCH", f"{self._path}/issues/{number}", sent, Ignored, expect=200, repeatable=True)
 
     def close_issue(self, number: int, body: str) -> None:
         sent = {"body": body, "state": "closed"}
-        self._session.send("PATCH", f"{self._path}/issues/{number}", sent, _Ignored, expect=200, repeatable=True)
+        self._session.send("PATCH", f"{self._path}/issues/{number}", sent, Ignored, expect=200, repeatable=True)
 
     def comment_issue(self, number: int, body: str) -> None:
         """Write a comment; GitHub keeps those of issues and of pull requests in one place."""
@@ -267,7 +216,7 @@ class GitHub:
 
     def ordered_change(self, number: int) -> OrderedChange:
         """What an order on a pull request is checked against."""
-        pull = self._session.get(f"{self._path}/pulls/{number}", _PlacedPull)
+        pull = self._session.get(f"{self._path}/pulls/{number}", _Pull)
         ours = pull.head.repo is not None and pull.head.repo.full_name.lower() == self._event.project.lower()
         return OrderedChange(
             number=pull.number,
@@ -284,22 +233,18 @@ class GitHub:
         answer = self._session.get_unless_refused(path, _Permission, refused=404)
         return answer is not None and answer.permission in ("admin", "write")
 
+    @cached_property
     def _login(self) -> str:
         """The account of the token.
 
         That of an app may not ask (403): it is the one that the job was told, or else GITHUB_TOKEN's. Not any bot's: there
         are bots that repeat what people say, our marker too.
         """
-        if self._account is None:
-            answer = self._session.get_unless_refused("/user", _User, refused=403)
-            self._account = answer.login if answer else self._event.account or ACTIONS_ACCOUNT
-        return self._account
+        answer = self._session.get_unless_refused("/user", User, refused=403)
+        return answer.login if answer else self._event.account or ACTIONS_ACCOUNT
 
-    def _comment(self, comment: _Comment) -> Comment:
-        return Comment(id=comment.id, body=comment.body or "", own=self._is_own(comment.user))
-
-    def _is_own(self, user: _User | None) -> bool:
-        return user is not None and user.login == self._login()
+    def _all(self, path: str, kind: type[T], key: Callable[[T], int], **query: str) -> list[T]:  # noqa: ARG002 - pages are linked
+        return list(self._session.pages(path, kind, query={**query, "per_page": 100}))
 
 
 def _change_request(pull: _Pull) -> ChangeRequest:
