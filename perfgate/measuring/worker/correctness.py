@@ -6,14 +6,25 @@ import copy
 import dataclasses
 import hashlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+import msgspec
+
+from perfgate.document.message import Message
 from perfgate.document.run import CorrectnessResult
 from perfgate.measuring.devices.batches import tensors
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.blocks import FEWEST_CALLS, run_block
 from perfgate.measuring.timing.calls import timed_call
-from perfgate.measuring.workload.bound import MAX_MESSAGE, POOL_SIZE, BoundWorkload, refusal, words_of
+from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload, refusal, words_of
+
+MAX_SIGNATURE = 1000
+# How far two outputs of the same input may lie apart, as a share of the largest value: kernels choose their way by where
+# in memory the input lies, and round differently. An output of another input is far beyond it.
+ROUNDING = 1e-3
+# As many as the blocks of a call of 1 ms have; fewer where a call is long.
+MOST_CALLS = 20
+BLOCK_SECONDS = 0.25
 
 
 def check_outputs(workload: BoundWorkload, device: Device) -> list[CorrectnessResult]:
@@ -22,160 +33,55 @@ def check_outputs(workload: BoundWorkload, device: Device) -> list[CorrectnessRe
 
 
 def _check_shape(workload: BoundWorkload, device: Device, shape: str) -> CorrectnessResult:
+    result = CorrectnessResult(workload=workload.name, shape=shape, status="not_checked")
     unchecked = workload.workload.check is None
     try:
         inputs = workload.host_inputs(shape)
         output = device.to_host(workload.invoke(device.to_device(inputs)))
         device.synchronize()
         form = signature(output)
-        wrong = (
-            refusal(workload, output, inputs)
-            or stale_output(workload, device, shape)
-            or _wrong_when_timed(workload, device, shape)
-        )
+        wrong: Message | str | None = refusal(workload, output, inputs)
+        if wrong is None and workload.workload.train_step is None:  # a training step changes the model
+            wrong = _stale_output(workload, device, shape) or _wrong_when_timed(workload, device, shape)
     except Exception as error:  # noqa: BLE001 - a shape that cannot be called says nothing about the others
         if unchecked:  # nothing was asked of the output, and the steps report a call that fails
-            return CorrectnessResult(workload=workload.name, shape=shape, status="not_checked")
-        return CorrectnessResult(workload=workload.name, shape=shape, status="error", message=words_of(error))
-    return CorrectnessResult(
-        workload=workload.name,
-        shape=shape,
-        status="failed" if wrong else "not_checked" if unchecked else "passed",
-        message=wrong,
-        signature=form,
-    )
+            return result
+        return msgspec.structs.replace(result, status="error", message=words_of(error))
+    status = "failed" if wrong else "not_checked" if unchecked else "passed"
+    return msgspec.structs.replace(result, status=status, message=wrong, signature=form)
 
 
-def _wrong_when_timed(workload: BoundWorkload, device: Device, shape: str) -> str | None:
-    timed = last_of_block(workload, device, shape)
-    if timed is None:
-        return None
-    refused = refusal(workload, timed.output, device.to_host(timed.inputs))
-    return f"in a timed block: {refused}"[:MAX_MESSAGE] if refused else differs_when_timed(workload, device, timed)
-
-
-MAX_SIGNATURE = 1000
-# How far two outputs of the same input may lie apart, as a share of the largest value: kernels choose their way by where
-# in memory the input lies, and round differently. An output of another input is far beyond it.
-ROUNDING = 1e-3
-STALE = (
-    "the output does not follow its input: after the tensors of an input were filled with other values, the call does not "
-    "return what it returns for these values in new tensors; a result is kept by the identity of its input"
-)
-
-
-def signature(output: Any) -> str:
-    """Structure, dtypes and shapes of an output, e.g. ``(float32[8,48], {mask: bool[8]})``.
-
-    One that is too long ends in a hash of the rest.
-    """
-    text = _signature(output)
-    if len(text) <= MAX_SIGNATURE:
-        return text
-    return f"{text[:MAX_SIGNATURE]}… {hashlib.sha256(text.encode()).hexdigest()[:12]}"
-
-
-def stale_output(workload: BoundWorkload, device: Device, shape: str) -> str | None:
+def _stale_output(workload: BoundWorkload, device: Device, shape: str) -> Message | None:
     """What is wrong where outputs are kept by the identity of an input; None where nothing is, or it cannot be told."""
-    if workload.workload.train_step is not None:
-        return None
+    import torch
+
     reused, fresh = workload.new_inputs(shape), workload.new_inputs(shape)
-    if not _same_layout(reused, fresh):
+    forms = [[(t.shape, t.dtype, t.layout) for t in tensors(batch)] for batch in (reused, fresh)]
+    if not forms[0] or forms[0] != forms[1]:
         return None
 
     def output(inputs: Any) -> list[Any]:
-        output = device.to_host(workload.invoke(inputs))
-        device.synchronize()
-        return [tensor.detach().clone() for tensor in tensors(output)]
+        return _copies(device.to_host(workload.invoke(inputs)), device)
 
     expected = output(copy.deepcopy(fresh))
-    if not expected or not agree(expected, output(copy.deepcopy(fresh))):
+    if not expected or not _agree(expected, output(copy.deepcopy(fresh))):
         return None
     output(reused)
-    if not _filled(reused, fresh):
+    try:
+        with torch.no_grad():
+            for target, source in zip(tensors(reused), tensors(fresh)):
+                target.copy_(source)
+    except RuntimeError:  # e.g. an expanded tensor, several elements of which share one memory location
         return None
     refilled = output(reused)
     # Once more: a model that changes with every call would otherwise look as if it did not follow.
-    if agree(expected, refilled) or not agree(expected, output(copy.deepcopy(fresh))):
+    if _agree(expected, refilled) or not _agree(expected, output(copy.deepcopy(fresh))):
         return None
-    return STALE
+    return Message("output.stale")
 
 
-def _signature(output: Any) -> str:
-    if isinstance(output, Mapping):
-        return "{" + ", ".join(f"{key}: {_signature(value)}" for key, value in output.items()) + "}"
-    if isinstance(output, (tuple, list)):
-        inner = ", ".join(map(_signature, output))
-        if isinstance(output, list):
-            return f"[{inner}]"
-        return f"({inner},)" if len(output) == 1 else f"({inner})"
-    if dataclasses.is_dataclass(output) and not isinstance(output, type):
-        return (
-            "{"
-            + ", ".join(f"{f.name}: {_signature(getattr(output, f.name))}" for f in dataclasses.fields(output))
-            + "}"
-        )
-    dtype, shape = getattr(output, "dtype", None), getattr(output, "shape", None)
-    if dtype is None or shape is None:
-        return "None" if output is None else type(output).__name__
-    return f"{str(dtype).rpartition('.')[2]}[{','.join(map(str, shape))}]"
-
-
-def _same_layout(first: Any, second: Any) -> bool:
-    forms = [[(t.shape, t.dtype, t.layout) for t in tensors(batch)] for batch in (first, second)]
-    return bool(forms[0]) and forms[0] == forms[1]
-
-
-def _filled(inputs: Any, values: Any) -> bool:
-    """Fill the tensors of an input with other values; False where one of them cannot be written to."""
-    import torch
-
-    try:
-        with torch.no_grad():
-            for target, source in zip(tensors(inputs), tensors(values)):
-                target.copy_(source)
-    except RuntimeError:  # e.g. an expanded tensor, several elements of which share one memory location
-        return False
-    return True
-
-
-def agree(first: list[Any], second: list[Any]) -> bool:
-    return len(first) == len(second) and all(map(_close, first, second))
-
-
-def _close(first: Any, second: Any) -> bool:
-    import torch
-
-    if first.shape != second.shape or first.dtype != second.dtype:
-        return False
-    if not first.dtype.is_floating_point or not first.numel() or first.layout != torch.strided:
-        return bool(torch.equal(first, second))
-    first, second = first.double(), second.double()
-    largest = float(first.nan_to_num(posinf=0.0, neginf=0.0).abs().max())
-    return bool(torch.allclose(first, second, rtol=0.0, atol=ROUNDING * largest, equal_nan=True))
-
-
-# As many as the blocks of a call of 1 ms have; fewer where a call is long.
-MOST_CALLS = 20
-BLOCK_SECONDS = 0.25
-OTHER_OUTPUT = (
-    "the last call of a timed block does not return what the same call returns outside one; the code does other work "
-    "when it is measured"
-)
-
-
-class TimedOutput(NamedTuple):
-    """The output of the last call of a block, on the host, the inputs it was given, and its tensors as they were then."""
-
-    output: Any
-    inputs: Any
-    tensors: list[Any]
-
-
-def last_of_block(workload: BoundWorkload, device: Device, shape: str) -> TimedOutput | None:
-    """Run a block as those that are timed and return what its last call returned; None where the workload trains."""
-    if workload.workload.train_step is not None:
-        return None
+def _wrong_when_timed(workload: BoundWorkload, device: Device, shape: str) -> Message | None:
+    """What is wrong with the last call of a block as those that are timed; None where nothing is, or it cannot be told."""
     pool = workload.pool(shape)
     seconds = timed_call(lambda: workload.invoke(pool[0]), device) / 1e9
     calls = max(FEWEST_CALLS, min(MOST_CALLS, int(BLOCK_SECONDS / max(seconds, 1e-9))))
@@ -192,22 +98,64 @@ def last_of_block(workload: BoundWorkload, device: Device, shape: str) -> TimedO
         return output
 
     run_block(call, device, calls=calls)
-    return TimedOutput(last, pool[calls % POOL_SIZE], last_tensors)
-
-
-def differs_when_timed(workload: BoundWorkload, device: Device, timed: TimedOutput) -> str | None:
-    """What is wrong where a timed block changes the output; None where nothing is, or it cannot be told."""
+    inputs = pool[calls % POOL_SIZE]
+    if refused := refusal(workload, last, device.to_host(inputs)):
+        return Message("output.refused-when-timed", {"why": refused})
 
     def untimed() -> list[Any]:
-        return _copies(device.to_host(workload.invoke(timed.inputs)), device)
+        return _copies(device.to_host(workload.invoke(inputs)), device)
 
     expected = untimed()
-    if not expected or not agree(expected, untimed()) or agree(expected, timed.tensors):
+    if not expected or not _agree(expected, untimed()) or _agree(expected, last_tensors):
         return None
     # Once more: a model that changes with every call would otherwise look as if timing changed it.
-    return OTHER_OUTPUT if agree(expected, untimed()) else None
+    return Message("output.differs-when-timed") if _agree(expected, untimed()) else None
 
 
 def _copies(on_host: Any, device: Device) -> list[Any]:
     device.synchronize()
     return [tensor.detach().clone() for tensor in tensors(on_host)]
+
+
+def _agree(first: list[Any], second: list[Any]) -> bool:
+    return len(first) == len(second) and all(map(_close, first, second))
+
+
+def _close(first: Any, second: Any) -> bool:
+    import torch
+
+    if first.shape != second.shape or first.dtype != second.dtype:
+        return False
+    if not first.dtype.is_floating_point or not first.numel() or first.layout != torch.strided:
+        return bool(torch.equal(first, second))
+    first, second = first.double(), second.double()
+    largest = float(first.nan_to_num(posinf=0.0, neginf=0.0).abs().max())
+    return bool(torch.allclose(first, second, rtol=0.0, atol=ROUNDING * largest, equal_nan=True))
+
+
+def signature(output: Any) -> str:
+    """Structure, dtypes and shapes of an output, e.g. ``(float32[8,48], {mask: bool[8]})``.
+
+    One that is too long ends in a hash of the rest.
+    """
+    text = _signature(output)
+    if len(text) <= MAX_SIGNATURE:
+        return text
+    return f"{text[:MAX_SIGNATURE]}… {hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _signature(output: Any) -> str:
+    # A record of the transformers library is a mapping too, of those fields alone that are set.
+    if dataclasses.is_dataclass(output) and not isinstance(output, (type, Mapping)):
+        output = {field.name: getattr(output, field.name) for field in dataclasses.fields(output)}
+    if isinstance(output, Mapping):
+        return "{" + ", ".join(f"{key}: {_signature(value)}" for key, value in output.items()) + "}"
+    if isinstance(output, (tuple, list)):
+        inner = ", ".join(map(_signature, output))
+        if isinstance(output, list):
+            return f"[{inner}]"
+        return f"({inner},)" if len(output) == 1 else f"({inner})"
+    dtype, shape = getattr(output, "dtype", None), getattr(output, "shape", None)
+    if dtype is None or shape is None:
+        return "None" if output is None else type(output).__name__
+    return f"{str(dtype).rpartition('.')[2]}[{','.join(map(str, shape))}]"

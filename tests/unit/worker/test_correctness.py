@@ -3,6 +3,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+from perfgate.document.message import Message
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.worker.correctness import MAX_SIGNATURE, check_outputs, signature
 from perfgate.measuring.workload.bound import BoundWorkload
@@ -61,7 +62,7 @@ def test_check_outputs__kept_by_identity__failed_although_the_check_passes():
     result = checked(by_identity, check=lambda output, inputs: torch.equal(output, plain(None, inputs)))
 
     assert result.status == "failed"
-    assert (result.message or "").startswith("the output does not follow its input")
+    assert result.message == Message("output.stale")
 
 
 def test_check_outputs__kept_by_identity_without_a_check__failed():
