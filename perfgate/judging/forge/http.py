@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import email.utils
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 import requests
 
-from perfgate.errors import ForgeError, ForgeGoneError, ForgeTooLargeError, ForgeUnansweredError
+from perfgate.errors import ForgeError, ForgeGoneError, ForgeUnansweredError
 from perfgate.judging.forge.forge import Clock, Sleep
-from perfgate.judging.forge.session import BearerAuth, NothingArrivedError, download, open_session
+from perfgate.judging.forge.session import BearerAuth, NothingArrivedError, download, open_session, read_bounded
 from perfgate.judging.forge.url import api_root, check_page_url, is_same_host, shown
 
 Query = Mapping[str, str | int | list[str]]
@@ -48,6 +49,18 @@ class Answer:
     body: bytes
     next_url: str | None
     location: str = ""
+
+
+class _Request(NamedTuple):
+    """What is sent. ``where`` names it in errors, ``repeatable`` says that doing it twice is the same as doing it once."""
+
+    method: str
+    url: str
+    where: str
+    expected: tuple[int, ...]
+    query: Query | None
+    data: bytes | None
+    repeatable: bool
 
 
 class ForgeSession:
@@ -115,8 +128,7 @@ class ForgeSession:
     def numbered_pages(self, path: str, kind: type[T], *, query: Query) -> Iterator[list[T]]:
         """Yield one page after the other of a list whose forge links none; the caller stops where nothing new comes."""
         for number in range(1, MAX_PAGES + 1):
-            answer = self._request("GET", path, (200,), query={**query, "page": number})
-            page: list[T] = self._decode(answer.body, list[kind], path)  # type: ignore[valid-type]  # made here, for msgspec
+            page: list[T] = self.get(path, list[kind], query={**query, "page": number})  # type: ignore[valid-type]  # made here, for msgspec
             yield page
         raise ForgeError(f"{path} has more than {MAX_PAGES} pages; perfgate stops here")
 
@@ -189,87 +201,71 @@ class ForgeSession:
         again: bool = True,
     ) -> Answer:
         url = path if path.startswith(self._root) else self._root + path
-        where = f"{method} {urlsplit(url).path}"
+        request = _Request(method, url, f"{method} {urlsplit(url).path}", expected, query, data, repeatable)
         for attempt in range(TRIES):
-            refusal = self._try(method, url, where, expected, query, data, repeatable)
+            refusal = self._try(request)
             if isinstance(refusal, Answer):
                 return refusal
             wait = wait_after(refusal, attempt, self._clock())
             if attempt == TRIES - 1 or self._waited + wait > MAX_WAIT:
-                raise ForgeError(f"{where}: {refusal.reason}, after {attempt + 1} tries; run the job again later")
+                raise ForgeError(
+                    f"{request.where}: {refusal.reason}, after {attempt + 1} tries; run the job again later"
+                )
             self._waited += wait
             self._sleep(wait)
             if not again:
-                raise ForgeUnansweredError(f"{where}: {refusal.reason}; it may or may not be done")
+                raise ForgeUnansweredError(f"{request.where}: {refusal.reason}; it may or may not be done")
         raise AssertionError("the last try returns or raises")
 
-    def _try(
-        self,
-        method: str,
-        url: str,
-        where: str,
-        expected: tuple[int, ...],
-        query: Query | None,
-        data: bytes | None,
-        repeatable: bool,
-    ) -> Answer | Refusal:
+    def _try(self, request: _Request) -> Answer | Refusal:
         """Send once: an Answer, a Refusal that waiting may lift, or ForgeError."""
-        headers = {"Content-Type": "application/json"} if data is not None else {}
         try:
             with self._session.request(
-                method,
-                url,
-                params=query,
-                data=data,
-                headers=headers,
+                request.method,
+                request.url,
+                params=request.query,
+                data=request.data,
+                headers={"Content-Type": "application/json"} if request.data is not None else {},
                 timeout=(CONNECT_TIMEOUT, READ_TIMEOUT),
                 allow_redirects=False,
                 verify=self._verify,
                 stream=True,
             ) as response:
-                body = self._read(response, where)
+                body = read_bounded(
+                    response,
+                    request.where,
+                    most_bytes=MAX_ANSWER_BYTES,
+                    seconds=ANSWER_TIMEOUT,
+                    clock=self._clock,
+                    advice="that is not the API",
+                )
         except requests.exceptions.SSLError as error:
             # A certificate does not become good by waiting.
-            raise ForgeError(self._auth.scrub(f"{where}: {error}; is the forge's own CA file given?")) from None
+            raise ForgeError(self._auth.scrub(f"{request.where}: {error}; is the forge's own CA file given?")) from None
         except requests.RequestException as error:
             # What was sent before the connection broke may have been done.
-            if not repeatable and not isinstance(error, requests.ConnectTimeout):
+            if not request.repeatable and not isinstance(error, requests.ConnectTimeout):
                 raise ForgeUnansweredError(
-                    self._auth.scrub(f"{where}: no answer ({error}); it may or may not be done")
+                    self._auth.scrub(f"{request.where}: no answer ({error}); it may or may not be done")
                 ) from None
             return Refusal(self._auth.scrub(f"no answer ({error})"), {})
-        return self._judge(response, body, where, expected, repeatable)
+        return self._judge(response, body, request)
 
-    def _read(self, response: requests.Response, where: str) -> bytes:
-        deadline = self._clock() + ANSWER_TIMEOUT
-        body = bytearray()
-        for chunk in response.iter_content(65536):
-            body += chunk
-            if len(body) > MAX_ANSWER_BYTES:
-                raise ForgeTooLargeError(
-                    f"{where}: the answer is larger than {MAX_ANSWER_BYTES} bytes; that is not the API"
-                )
-            if self._clock() > deadline:
-                raise ForgeError(f"{where}: the answer did not end within {ANSWER_TIMEOUT:.0f} s")
-        return bytes(body)
-
-    def _judge(
-        self, response: requests.Response, body: bytes, where: str, expected: tuple[int, ...], repeatable: bool
-    ) -> Answer | Refusal:
+    def _judge(self, response: requests.Response, body: bytes, request: _Request) -> Answer | Refusal:
         status = response.status_code
         headers = {name.lower(): value for name, value in response.headers.items()}
         limited = is_rate_limit(status, headers, body)
-        if status in expected and not limited:
+        if status in request.expected and not limited:
             next_url = response.links.get("next", {}).get("url")
             page = check_page_url(next_url, self._root) if next_url else None
             return Answer(status, body, page, headers.get("location", ""))
         if limited:
             return Refusal(f"the forge asks to slow down (HTTP {status})", headers, limited=True)
-        if repeatable and (status in TRANSIENT or status == 409):
+        if request.repeatable and (status in TRANSIENT or status == 409):
             # 409: GitLab, while another update of the same pipeline runs.
             return Refusal(f"the forge answers HTTP {status}", headers)
         kind = {404: ForgeGoneError, **dict.fromkeys(TRANSIENT, ForgeUnansweredError)}.get(status, ForgeError)
-        raise kind(self._auth.scrub(f"{where}: {_explain(status, response, body, self._rights)}"))
+        raise kind(self._auth.scrub(f"{request.where}: {_explain(status, response, body, self._rights)}"))
 
     def _decode(self, body: bytes, kind: type[T], path: str) -> T:
         try:
@@ -341,30 +337,16 @@ def wait_after(refusal: Refusal, attempt: int, now: float) -> float:
     In the order GitHub documents: retry-after, then the reset time, then at least a minute, doubled each time. GitLab
     sends Retry-After and RateLimit-Reset.
     """
-    retry_after = _retry_after(refusal.headers.get("retry-after"), now)
-    if retry_after is None:
-        retry_after = _until(refusal.headers, now)
-    if retry_after is not None:
-        return retry_after
-    return (SECONDARY_WAIT if refusal.limited else SHORT_WAIT) * 2.0**attempt
-
-
-def _retry_after(text: str | None, now: float) -> float | None:
-    """Read Retry-After: seconds, or a date (RFC 9110, section 10.2.3)."""
-    if text is None:
-        return None
-    if text.strip().isdecimal():
-        return float(text)
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - now)
-    except (TypeError, ValueError, OverflowError):
-        return None
-
-
-def _until(headers: Mapping[str, str], now: float) -> float | None:
+    headers = refusal.headers
+    if (text := headers.get("retry-after")) is not None:
+        # Seconds, or a date (RFC 9110, section 10.2.3).
+        if text.strip().isdecimal():
+            return float(text)
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - now)
     for prefix in ("x-ratelimit", "ratelimit"):
         reset = headers.get(f"{prefix}-reset", "")
         if headers.get(f"{prefix}-remaining") == "0" and reset.isdecimal():
             # One second more: the forge's clock is not ours.
             return max(0.0, float(reset) - now) + 1.0
-    return None
+    return (SECONDARY_WAIT if refusal.limited else SHORT_WAIT) * 2.0**attempt

@@ -68,7 +68,7 @@ class NoAuth(AuthBase):
 
 
 CONNECT_TIMEOUT, READ_TIMEOUT, DOWNLOAD_TIMEOUT = 10.0, 30.0, 300.0
-_CHUNK = 65536
+_CHUNK = 65_536
 
 
 class NothingArrivedError(ForgeError):
@@ -87,29 +87,36 @@ def download(location: str, *, api_root: str, most_bytes: int, clock: Clock, ver
         with open_session(url, NoAuth(), {"Accept-Encoding": "identity"}) as session:
             timeout = (CONNECT_TIMEOUT, READ_TIMEOUT)
             with session.get(url, timeout=timeout, allow_redirects=False, verify=verify, stream=True) as response:
-                return _read(response, where, most_bytes, clock)
+                if 300 <= response.status_code < 400:
+                    raise ForgeError(f"{where}: the storage redirects once more, which is not followed")
+                if response.status_code != 200:
+                    raise NothingArrivedError(f"{where}: the storage answers HTTP {response.status_code}")
+                advice = "no artifact of a check is"
+                data = read_bounded(
+                    response, where, most_bytes=most_bytes, seconds=DOWNLOAD_TIMEOUT, clock=clock, advice=advice
+                )
+                announced = response.headers.get("Content-Length", "")
     except requests.exceptions.SSLError as error:
         raise ForgeError(f"{where}: {_without_query(error, url)}; is the forge's own CA file given?") from None
     except requests.RequestException as error:
         raise NothingArrivedError(f"{where}: no answer ({_without_query(error, url)})") from None
+    if announced.isdecimal() and int(announced) != len(data):
+        raise NothingArrivedError(f"{where}: {len(data)} of {announced} bytes arrived")
+    return data
 
 
-def _read(response: requests.Response, where: str, most_bytes: int, clock: Clock) -> bytes:
-    if 300 <= response.status_code < 400:
-        raise ForgeError(f"{where}: the storage redirects once more, which is not followed")
-    if response.status_code != 200:
-        raise NothingArrivedError(f"{where}: the storage answers HTTP {response.status_code}")
-    deadline = clock() + DOWNLOAD_TIMEOUT
+def read_bounded(
+    response: requests.Response, where: str, *, most_bytes: int, seconds: float, clock: Clock, advice: str
+) -> bytes:
+    """The whole of a streamed answer. Raises ForgeError for one that is too large or takes too long."""
+    deadline = clock() + seconds
     data = bytearray()
     for chunk in response.iter_content(_CHUNK):
         data += chunk
         if len(data) > most_bytes:
-            raise ForgeTooLargeError(f"{where}: larger than {most_bytes} bytes; no artifact of a check is")
+            raise ForgeTooLargeError(f"{where}: the answer is larger than {most_bytes} bytes; {advice}")
         if clock() > deadline:
-            raise ForgeError(f"{where}: did not arrive within {DOWNLOAD_TIMEOUT:.0f} s")
-    announced = response.headers.get("Content-Length", "")
-    if announced.isdecimal() and int(announced) != len(data):
-        raise NothingArrivedError(f"{where}: {len(data)} of {announced} bytes arrived")
+            raise ForgeError(f"{where}: the answer did not end within {seconds:.0f} s")
     return bytes(data)
 
 
