@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from perfgate.catalogue.lookup import FAMILIES, METRICS
 from perfgate.document.decision import Policy
+from perfgate.judging.gate.comparison import margins_for_unchanged, tolerance
 from perfgate.judging.gate.pairs import GAP_QUANTILE, FastPath, compare_fast_paths, fast_path, pool_pairs
-from perfgate.judging.gate.policy import margins_for_unchanged, tolerance
 from perfgate.judging.gate.rule import Differences, Errors, Limits, answer, interval
 
 # A recording is of one workload and shape, whose names no tolerance of the default policy mentions.

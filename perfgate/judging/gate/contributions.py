@@ -34,8 +34,7 @@ from perfgate.document.decision import (
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow, RunDocument
 from perfgate.judging.gate.bottleneck import better_roof, bottleneck
 from perfgate.judging.gate.comparison import Place, rounded
-from perfgate.judging.gate.counters import FULL_PRECISION
-from perfgate.judging.gate.operator_counts import grown_sites, operator_lines, rows_by_line
+from perfgate.judging.gate.counters import FULL_PRECISION, grown_sites, operator_lines, rows_by_line
 from perfgate.judging.gate.operators import MIN_PAIRS, PairedTimes, paired_times
 from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
 

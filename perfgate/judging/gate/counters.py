@@ -1,18 +1,18 @@
-"""Exact counters, first: no noise, so any worsening beyond the tolerance counts and carries the name of the op."""
+"""Exact counters and how often operators run: no noise, so any worsening counts, with the operator and the line it is from."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import COPIES, FRAMEWORK_OPS, LOW_PRECISION_OPS
-from perfgate.document.alignment import TimedRow
-from perfgate.document.decision import Comparison, Outcome, Part, Policy
+from perfgate.document.alignment import AlignedRow, TimedRow, align
+from perfgate.document.decision import Comparison, OperatorChange, Outcome, Part, PartSite, Policy
 from perfgate.document.message import Message
-from perfgate.document.run import CounterSet, CounterSite, OpCount, RunDocument
-from perfgate.judging.gate.comparison import Place, comparison, relative_change, rounded
-from perfgate.judging.gate.operator_counts import grown_sites
-from perfgate.judging.gate.policy import tolerance
+from perfgate.document.run import CallRow, CounterSet, CounterSite, OpCount, OperatorRow, RunDocument
+from perfgate.judging.gate.comparison import Place, comparison, relative_change, rounded, tolerance
 
 MAX_PARTS = 12
 # What follows the name of an operator that computes in full precision again.
@@ -37,42 +37,36 @@ def compare_counters(base: RunDocument, head: RunDocument, policy: Policy) -> li
             code = {site.code for site in bases[place].sites if site.code}
             accounts = [account for account in base.accounts if (account.workload, account.shape) == place]
             code |= {row.code for account in accounts for row in account.rows if row.code}
-            counted = _Counters(place, bases[place], counters, policy, code, checked=place in checked)
-            comparisons += counted.comparisons()
+            comparisons += _Counters(place, bases[place], counters, policy, code, place in checked).comparisons()
     return comparisons
 
 
+@dataclass(frozen=True)
 class _Counters:
     """The counters of one shape on both sides; ``base_code`` is the text of every line of the base that is known."""
 
-    def __init__(
-        self,
-        place: Place,
-        base: CounterSet,
-        head: CounterSet,
-        policy: Policy,
-        base_code: Collection[str],
-        *,
-        checked: bool,
-    ) -> None:
-        self._place = place
-        self._base = base
-        self._head = head
-        self._policy = policy
-        self._base_code = base_code
-        self._checked = checked
+    place: Place
+    base: CounterSet
+    head: CounterSet
+    policy: Policy
+    base_code: Collection[str]
+    # Whether the workload's own check accepted the head's output.
+    checked: bool
 
     def comparisons(self) -> Iterator[Comparison]:
-        for name in sorted(self._base.values.keys() | self._head.values.keys()):
-            if name not in self._base.values or name not in self._head.values:
+        for name in sorted(self.base.values.keys() | self.head.values.keys()):
+            if name not in self.base.values or name not in self.head.values:
                 # As the graph breaks of a side that compiles nothing.
-                side = "base" if name in self._base.values else "head"
+                side = "base" if name in self.base.values else "head"
                 yield self._comparison(name, "not_comparable", reason=Message("gate.only-one-side", {"side": side}))
             elif name == LOW_PRECISION_OPS:
                 yield self._compare_precision()
-            elif name in self._base.unstable or name in self._head.unstable:
-                yield self._compare_unstable(name)
-            elif 0 in (self._base.repeats, self._head.repeats) and self._base.values[name] != self._head.values[name]:
+            elif name in self.base.unstable:
+                # A count that repeated calls disagree about is not exact; where only the head's do, the change made it so.
+                yield self._comparison(name, "not_comparable", reason=Message("gate.unstable"))
+            elif name in self.head.unstable:
+                yield self._comparison(name, "inconclusive", reason=Message("gate.unstable-in-head"))
+            elif 0 in (self.base.repeats, self.head.repeats) and self.base.values[name] != self.head.values[name]:
                 # Whole recordings may hold different numbers of calls, so only equal counts prove something.
                 reason = Message("gate.whole-recordings")
                 yield self._comparison(name, "inconclusive", gating=True, reason=reason, parts=self._parts(name))
@@ -81,9 +75,9 @@ class _Counters:
         yield from self._compare_ops()
 
     def _compare_exact(self, name: str) -> Comparison:
-        before, after = self._base.values[name], self._head.values[name]
+        before, after = self.base.values[name], self.head.values[name]
         allowed_more = metric(name).allowed_more
-        allowed = max(tolerance(self._policy, name, *self._place), allowed_more / max(before, 1))
+        allowed = max(tolerance(self.policy, name, *self.place), allowed_more / max(before, 1))
         outcome = _outcome(before, after, allowed, slack=allowed if allowed_more else 0.0)
         return self._comparison(
             name,
@@ -96,16 +90,10 @@ class _Counters:
 
     def _single_step(self) -> Message | None:
         """Say where a recording holds a single step: its counts are compared, and nothing shows that they repeat."""
-        sides = [side for side, counters in (("base", self._base), ("head", self._head)) if counters.repeats == 1]
+        sides = [side for side, counters in (("base", self.base), ("head", self.head)) if counters.repeats == 1]
         if len(sides) == 1:
             return Message("gate.counted-once", {"side": sides[0]})
         return Message("gate.both-counted-once") if sides else None
-
-    def _compare_unstable(self, name: str) -> Comparison:
-        """A count that repeated calls disagree about is not exact; where only the head's do, the change made it so."""
-        if name in self._base.unstable:
-            return self._comparison(name, "not_comparable", reason=Message("gate.unstable"))
-        return self._comparison(name, "inconclusive", reason=Message("gate.unstable-in-head"))
 
     def _compare_precision(self) -> Comparison:
         """More low-precision ops are suspect unless the workload's own check accepts what they compute; they never fail.
@@ -116,14 +104,14 @@ class _Counters:
         if dropped := self._dropped_precision():
             number = rounded(sum(part.head - part.base for part in dropped))
             reason = _with_first_line("gate.full-precision", dropped, number)
-            return self._comparison(LOW_PRECISION_OPS, "regressed", reason=reason, parts=dropped[:MAX_PARTS])
-        more = self._head.values[LOW_PRECISION_OPS] - self._base.values[LOW_PRECISION_OPS]
+            return self._comparison(LOW_PRECISION_OPS, "regressed", reason=reason, parts=dropped)
+        more = self.head.values[LOW_PRECISION_OPS] - self.base.values[LOW_PRECISION_OPS]
         if more <= 0:
             return self._comparison(LOW_PRECISION_OPS, "unchanged", by_check=True)
         parts = self._parts(LOW_PRECISION_OPS)
         computed = _with_first_line("gate.low-precision", parts, more)
-        reason = Message("gate.check-accepts" if self._checked else "gate.check-absent", {"computed": computed})
-        outcome: Outcome = "unchanged" if self._checked else "inconclusive"
+        reason = Message("gate.check-accepts" if self.checked else "gate.check-absent", {"computed": computed})
+        outcome: Outcome = "unchanged" if self.checked else "inconclusive"
         return self._comparison(LOW_PRECISION_OPS, outcome, reason=reason, parts=parts, by_check=True)
 
     def _dropped_precision(self) -> list[Part]:
@@ -131,8 +119,8 @@ class _Counters:
 
         An operator that is no longer there at all has lost nothing. The line is the one that asked for low precision.
         """
-        low_before, low_after = _sites(self._base, LOW_PRECISION_OPS), _sites(self._head, LOW_PRECISION_OPS)
-        all_before, all_after = _by_op(self._base), _by_op(self._head)
+        low_before, low_after = _sites(self.base, LOW_PRECISION_OPS), _sites(self.head, LOW_PRECISION_OPS)
+        all_before, all_after = _by_op(self.base), _by_op(self.head)
         parts = []
         for name in sorted(low_before):
             before, after = low_before[name], low_after.get(name, [])
@@ -150,18 +138,18 @@ class _Counters:
 
         Views are left to the run documents: they launch nothing.
         """
-        unstable = {*self._base.unstable, *self._head.unstable}
-        if FRAMEWORK_OPS in unstable or 0 in (self._base.repeats, self._head.repeats):
+        unstable = {*self.base.unstable, *self.head.unstable}
+        if FRAMEWORK_OPS in unstable or 0 in (self.base.repeats, self.head.repeats):
             return
-        before, after = _by_op(self._base), _by_op(self._head)
-        parts = {part.name: part for part in self._all_parts(FRAMEWORK_OPS)}
+        before, after = _by_op(self.base), _by_op(self.head)
+        parts = {part.name: part for part in self._parts(FRAMEWORK_OPS)}
         left_out = unstable | self._ops_counted_on_one_side()
         for op in sorted(before.keys() | after.keys()):
             old, new = before.get(op, _ABSENT), after.get(op, _ABSENT)
             name = f"ops.count:{op}"
             if old.count != new.count and not (old.view or new.view or name in left_out):
                 yield comparison(
-                    self._place,
+                    self.place,
                     name,
                     "exact",
                     _outcome(old.count, new.count, 0.0),
@@ -175,32 +163,30 @@ class _Counters:
 
     def _ops_counted_on_one_side(self) -> set[str]:
         """The ops of which one side had nothing to count: copies, where its recording has no timeline."""
-        one_sided = self._base.values.keys() ^ self._head.values.keys()
-        sites = [*self._base.sites, *self._head.sites]
+        one_sided = self.base.values.keys() ^ self.head.values.keys()
+        sites = [*self.base.sites, *self.head.sites]
         on_both = {site.name for site in sites if site.metric not in one_sided}
         return {f"ops.count:{site.name}" for site in sites if site.metric in one_sided and site.name not in on_both}
 
     def _parts(self, name: str) -> list[Part]:
-        return self._all_parts(name)[:MAX_PARTS]
-
-    def _all_parts(self, name: str) -> list[Part]:
         """What a counter is made of and changed, the largest change first."""
-        before, after = _sites(self._base, name), _sites(self._head, name)
-        parts = [self._part(before.get(key, []), after.get(key, []), name) for key in before.keys() | after.keys()]
-        changed = [part for part in parts if part.base != part.head]
-        return sorted(changed, key=lambda part: (-abs(part.head - part.base), part.name))
-
-    def _part(self, before: list[CounterSite], after: list[CounterSite], metric: str) -> Part:
-        name = (after or before)[0].name
-        word = _SITE_WORDS.get(metric)
-        sites = grown_sites(map(_row, before), map(_row, after), self._base_code)
-        return Part(
-            name=f"{name} ({word})" if word else name,
-            base=_total(before),
-            head=_total(after),
-            line=sites[0].line if sites else _largest_line(after or before),
-            sites=sites,
-        )
+        before, after = _sites(self.base, name), _sites(self.head, name)
+        word = _SITE_WORDS.get(name)
+        parts = []
+        for key in before.keys() | after.keys():
+            old, new = before.get(key, []), after.get(key, [])
+            if _total(old) != _total(new):
+                sites = grown_sites(map(_row, old), map(_row, new), self.base_code)
+                parts.append(
+                    Part(
+                        name=f"{key} ({word})" if word else key,
+                        base=_total(old),
+                        head=_total(new),
+                        line=sites[0].line if sites else _largest_line(new or old),
+                        sites=sites,
+                    )
+                )
+        return sorted(parts, key=lambda part: (-abs(part.head - part.base), part.name))
 
     def _comparison(
         self,
@@ -213,9 +199,9 @@ class _Counters:
         parts: list[Part] | None = None,
         by_check: bool = False,
     ) -> Comparison:
-        before, after = self._base.values.get(name), self._head.values.get(name)
+        before, after = self.base.values.get(name), self.head.values.get(name)
         return comparison(
-            self._place,
+            self.place,
             name,
             "check" if by_check else "exact",
             outcome,
@@ -225,7 +211,7 @@ class _Counters:
             delta=relative_change(before, after),
             tolerance=allowed,
             reason=reason,
-            parts=parts or [],
+            parts=(parts or [])[:MAX_PARTS],
         )
 
 
@@ -278,3 +264,133 @@ def _row(site: CounterSite) -> TimedRow:
 def _largest_line(sites: Iterable[CounterSite]) -> str | None:
     """The line where most of a counter comes from; of equal ones the first."""
     return max(sites, key=lambda site: site.count).line
+
+
+MAX_CHANGES = 10
+MIN_SHARE = 0.002  # of a side's busy time; an op that runs more often for less than this explains nothing
+MAX_SITES = 6
+
+
+def operator_changes(base: RunDocument, head: RunDocument) -> list[OperatorChange]:
+    """The operators that came, went or run more or less often, a few per shape.
+
+    Each side was traced by itself, so the traced times say how much an operator weighs on its side, never how much more or
+    less it takes: they choose the operators and their order, and no more. Recordings that mark no calls are left out: their
+    counts are not of one call.
+    """
+    before, after = operator_rows(base), operator_rows(head)
+    changes: list[OperatorChange] = []
+    for place in sorted((before.keys() & after.keys()) - unmarked(base, head)):
+        old, new = before[place], after[place]
+        lines = operator_lines(head, place)
+        weights = {op: _weight(old.get(op), new.get(op)) for op in old.keys() | new.keys()}
+        ops = [
+            op
+            for op in sorted(weights, key=lambda op: (-weights[op], op))
+            if weights[op] > MIN_SHARE or not (op in old and op in new)
+        ]
+        changes += [
+            OperatorChange(
+                workload=place.workload,
+                shape=place.shape,
+                op=op,
+                base_count=rounded(_count(old.get(op))),
+                head_count=rounded(_count(new.get(op))),
+                line=lines.get(op),
+            )
+            for op in ops[:MAX_CHANGES]
+        ]
+    return changes
+
+
+def changed_counts(base: RunDocument, head: RunDocument) -> set[tuple[str, str, str]]:
+    """Workload, shape and name of the operators that a call of one side runs more often than one of the other."""
+    before, after = operator_rows(base), operator_rows(head)
+    return {
+        (*place, op)
+        for place in before.keys() & after.keys()
+        for op in before[place].keys() | after[place].keys()
+        if _count(before[place].get(op)) != _count(after[place].get(op))
+    }
+
+
+def operator_lines(run: RunDocument, place: Place) -> dict[str, str]:
+    """The project line that most often calls each operator of a shape, by the exact counters."""
+    return {
+        op.op: op.line
+        for counters in run.counters
+        if (counters.workload, counters.shape) == place
+        for op in counters.ops
+        if op.line
+    }
+
+
+def operator_rows(run: RunDocument) -> dict[Place, dict[str, OperatorRow]]:
+    places: dict[Place, dict[str, OperatorRow]] = {}
+    for row in run.operators:
+        places.setdefault(Place(row.workload, row.shape), {})[row.op] = row
+    return places
+
+
+def unmarked(*runs: RunDocument) -> set[tuple[str, str]]:
+    """The shapes of recordings that mark no calls, so that their operators are not of one call."""
+    return {(counters.workload, counters.shape) for run in runs for counters in run.counters if not counters.repeats}
+
+
+def _weight(before: OperatorRow | None, after: OperatorRow | None) -> float:
+    """The share of its side's time that those runs take which only one side has."""
+    rows = [row for row in (before, after) if row is not None]
+    more = abs(_count(after) - _count(before))
+    return max(row.share for row in rows) * more / max(abs(row.count) for row in rows) if more else 0.0
+
+
+def _count(row: OperatorRow | None) -> float:
+    return row.count if row else 0.0
+
+
+# --- lines
+
+
+def grown_sites(before: Iterable[TimedRow], after: Iterable[TimedRow], base_code: Collection[str]) -> list[PartSite]:
+    """The lines of ``after`` whose count grew, the one to name first.
+
+    The same code on both sides is the same line, whatever its number. A line whose code was edited takes the place of the line
+    that is gone from there. ``base_code`` is the text of every line of the base that is known, whatever it runs there: a line
+    that the base has too was not added by the change, though it may now do what it did not before. So new code comes before
+    it, unless it adds less than half of what that does.
+    """
+    old, new = _by_code(before), _by_code(after)
+    pairs = [pair for code in old.keys() & new.keys() for pair in align(old[code], new[code])]
+    gone = [row for code in old.keys() - new.keys() for row in old[code]]
+    came = {code: new[code] for code in new.keys() - old.keys()}
+    pairs += [AlignedRow(None, row) for code, rows in came.items() if code in base_code for row in rows]
+    pairs += align(gone, [row for code, rows in came.items() if code not in base_code for row in rows])
+    growth = [(pair.head, pair.head.count - (pair.base.count if pair.base else 0.0)) for pair in pairs if pair.head]
+    grown = [(row, more) for row, more in growth if more > 0]
+    most = max((more for _, more in grown), default=0.0)
+
+    def order(entry: tuple[TimedRow, float]) -> tuple[bool, float, str, int]:
+        row, more = entry
+        file, _, number = (row.line or "").rpartition(":")
+        return row.code in base_code or more < most / 2, -more, file, int(number) if number.isdecimal() else 0
+
+    return [
+        PartSite(line=row.line, base=rounded(row.count - more), head=rounded(row.count), tensor=row.shape)
+        for row, more in sorted(grown, key=order)
+        if row.line
+    ][:MAX_SITES]
+
+
+def rows_by_line(rows: Iterable[CallRow]) -> list[TimedRow]:
+    """One row for every line that runs an operator, whatever its inputs."""
+    counts: dict[tuple[str, str | None, str | None], float] = defaultdict(float)
+    for row in rows:
+        counts[row.op, row.line, row.code] += row.count
+    return [TimedRow(op, count, count, line=line, code=code) for (op, line, code), count in counts.items()]
+
+
+def _by_code(rows: Iterable[TimedRow]) -> dict[str, list[TimedRow]]:
+    groups: dict[str, list[TimedRow]] = defaultdict(list)
+    for row in rows:
+        groups[row.code or row.line or ""].append(row)
+    return groups

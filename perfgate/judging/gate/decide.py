@@ -33,14 +33,12 @@ from perfgate.document.message import Message
 from perfgate.document.run import FROM_PROFILE, ErrorDetail, RunDocument, Side, Source
 from perfgate.document.tolerances import judges_subroutines
 from perfgate.errors import DocumentError
-from perfgate.judging.gate.comparison import rounded
+from perfgate.judging.gate.comparison import margins_for_unchanged, rounded, with_accepted
 from perfgate.judging.gate.contributions import explanations
-from perfgate.judging.gate.counters import compare_counters
+from perfgate.judging.gate.counters import compare_counters, operator_changes
 from perfgate.judging.gate.harness import harness_changes, not_compared
-from perfgate.judging.gate.operator_counts import operator_changes
 from perfgate.judging.gate.operators import compare_operators, judge_subroutines, operator_times
 from perfgate.judging.gate.pairs import QUANTILE, deciding_clocks
-from perfgate.judging.gate.policy import margins_for_unchanged, with_accepted
 from perfgate.judging.gate.recordings import are_recordings, compare_kernel_times, recorded_times, untimed_places
 from perfgate.judging.gate.required import Required, missing_evidence
 from perfgate.judging.gate.rules import compare_rules

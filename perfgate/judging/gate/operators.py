@@ -28,9 +28,8 @@ from perfgate.document.decision import (
 )
 from perfgate.document.run import OUTSIDE_OPERATORS, RunDocument, Side
 from perfgate.document.tolerances import judges_subroutines
-from perfgate.judging.gate.comparison import Place, rounded
-from perfgate.judging.gate.operator_counts import changed_counts, operator_lines
-from perfgate.judging.gate.policy import configured_tolerance
+from perfgate.judging.gate.comparison import Place, configured_tolerance, rounded
+from perfgate.judging.gate.counters import changed_counts, operator_lines
 from perfgate.judging.gate.rule import SHAPE, alarm_looks
 from perfgate.stats.error_control import false_discovery, nominal_level
 from perfgate.stats.signed_rank import estimate, lower_bound, p_above, p_below, upper_bound

@@ -16,9 +16,9 @@ from typing import Literal
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.decision import Comparison, Outcome, Part, Policy
 from perfgate.document.message import Message
-from perfgate.document.run import FROM_PROFILE, KernelTimes, OperatorRow, RunDocument
-from perfgate.judging.gate.comparison import Place, comparison, relative_change, rounded
-from perfgate.judging.gate.policy import tolerance
+from perfgate.document.run import FROM_PROFILE, KernelTimes, RunDocument
+from perfgate.judging.gate.comparison import Place, comparison, relative_change, rounded, tolerance
+from perfgate.judging.gate.counters import operator_rows, unmarked
 
 FEWEST_STEPS = 3
 KERNELS_TIME = "kernels.time"
@@ -217,23 +217,13 @@ def _step_values(run: RunDocument) -> dict[tuple[Place, str], float]:
 
 
 def _operator_times(base: RunDocument, head: RunDocument) -> Iterator[Comparison]:
-    before, after = _operator_rows(base), _operator_rows(head)
-    for place in (place for place in after if place in before):
+    before, after = operator_rows(base), operator_rows(head)
+    for place in (place for place in after if place in before and place not in unmarked(base, head)):
         rows = {op: (before[place].get(op), after[place].get(op)) for op in before[place].keys() | after[place].keys()}
         times = {op: [row.self_time if row else None for row in pair] for op, pair in rows.items()}
         heaviest = sorted(times, key=lambda op: (-max(time or 0.0 for time in times[op]), op))
         for op in heaviest[:MAX_OPERATORS]:
             yield _shown(place, f"ops.time:{op}", *times[op])
-
-
-def _operator_rows(run: RunDocument) -> dict[Place, dict[str, OperatorRow]]:
-    """The operators of each shape; those of a recording that marks no steps are not of one step, so they are left out."""
-    unmarked = {(counters.workload, counters.shape) for counters in run.counters if not counters.repeats}
-    rows: dict[Place, dict[str, OperatorRow]] = {}
-    for row in run.operators:
-        if (row.workload, row.shape) not in unmarked:
-            rows.setdefault(Place(row.workload, row.shape), {})[row.op] = row
-    return rows
 
 
 def _shown(place: Place, name: str, base: float | None, head: float | None) -> Comparison:

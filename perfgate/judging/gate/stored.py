@@ -21,8 +21,7 @@ from perfgate.catalogue.names import LATENCY, P99
 from perfgate.document.decision import StoredComparison
 from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument
-from perfgate.judging.gate.comparison import rounded
-from perfgate.judging.gate.policy import key_matches
+from perfgate.judging.gate.comparison import key_matches, rounded
 
 MIN_RUNS = 6
 LEVEL = 0.99

@@ -15,9 +15,8 @@ from perfgate.document.decision import Comparison, DecisionDocument, NoiseFloor,
 from perfgate.document.doctor import Resolution
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
-from perfgate.judging.gate.comparison import rounded
+from perfgate.judging.gate.comparison import margins_for_unchanged, rounded, tolerance
 from perfgate.judging.gate.pairs import Clocks, Effects, deciding_clocks, paired_effects, stage_times
-from perfgate.judging.gate.policy import margins_for_unchanged, tolerance
 from perfgate.judging.gate.rule import (
     MOST_PAIRS,
     Errors,

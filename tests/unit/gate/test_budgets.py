@@ -12,8 +12,8 @@ from perfgate.document.decision import Comparison, DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.message import quote
 from perfgate.document.run import RunDocument, StepResult, Value
+from perfgate.judging.gate.comparison import tolerance
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.policy import tolerance
 from perfgate.judging.gate.rules import broken_metrics, compare_bounds
 from perfgate.judging.report.comment import CommentContext, render_comment
 from tests.unit.gate.builders import sides

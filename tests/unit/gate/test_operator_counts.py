@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from perfgate.document.run import OperatorRow, RunDocument
-from perfgate.judging.gate.operator_counts import changed_counts, operator_changes
+from perfgate.judging.gate.counters import changed_counts, operator_changes
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
 
 
