@@ -102,7 +102,6 @@ def keep_recording(recording: Path, path: Path) -> Path:
 
 
 def calls_within(call_ns: float, *, seconds: float, fewest: int, most: int) -> int:
-    """How many calls fit into so many seconds, between ``fewest`` and ``most``."""
     return int(np.clip(seconds * 1e9 / max(call_ns, 1.0), fewest, most))
 
 

@@ -321,7 +321,6 @@ def _is_composite(func: Any) -> bool:
 
 @lru_cache(maxsize=4096)
 def _makes_its_view(func: Any) -> bool:
-    """Whether a composite operator tells autograd itself that its result is a view."""
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "ADInplaceOrView"))
 
 

@@ -107,7 +107,6 @@ class CallLines:
                     above = self._around[above]
 
     def _line(self, event: int) -> str | None:
-        """The line of an operator, or of the one that ran or launched it, on whatever thread."""
         above = next((above for above in self._callers(event) if above in self._lines), None)
         return None if above is None else self._lines[above]
 
@@ -120,7 +119,6 @@ class CallLines:
         return None if shape == NO_TEXT else self._events.names[shape]
 
     def _callers(self, event: int) -> Iterator[int]:
-        """The event and what called it, up to the first Python function."""
         while event != NOTHING_AROUND and self._kind[event] != _PYTHON:
             yield event
             event = self._called_by[event]

@@ -71,7 +71,6 @@ class OperatorProfile:
         return self._device.record_raw(self._callers[shape], calls=calls, folder=folder)
 
     def typical_times(self) -> dict[str, dict[str, float]]:
-        """Per shape the seconds of self time of every operator in a typical call."""
         return {
             shape: typical_times([call for profile in profiles for call in profile()])
             for shape, profiles in self._profiles.items()
@@ -181,7 +180,6 @@ class SubroutineTimes:
         self._calls: dict[str, list[CallTimes]] = {shape: [] for shape in workload.shapes}
 
     def run(self, shape: str, *, calls: int) -> None:
-        """Time some calls of a shape. Raises KeyError for an unknown one."""
         for _ in range(calls):
             watch = _Watch(self._names, self._device.clock_ns)
             before = sys.getprofile()
@@ -194,7 +192,6 @@ class SubroutineTimes:
             self._calls[shape].append(watch.times)
 
     def typical_times(self) -> dict[str, dict[str, float]]:
-        """Per shape the seconds that every subroutine takes in a typical call."""
         return {shape: typical_times(calls) for shape, calls in self._calls.items() if calls}
 
 
@@ -243,7 +240,6 @@ class _Watch:
         self.times: CallTimes = {}
 
     def tell(self, frame: FrameType, event: str, _argument: Any) -> None:
-        """Note that a function begins or ends: what the interpreter calls."""
         if event == "call":
             name = self._names.of(frame)
             if name is not None:

@@ -135,7 +135,6 @@ class CallTally:
         return {**totals, **self.memory}
 
     def counts(self) -> dict[str, int]:
-        """The derived metric ``ops.count:NAME`` of every operator."""
         return {f"ops.count:{name}": op.count for name, op in self.ops.items()}
 
     def sites(self) -> Iterator[tuple[Site, int]]:

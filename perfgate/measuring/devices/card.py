@@ -86,7 +86,6 @@ def _check_heat(name: str, telemetry: Telemetry) -> FitnessCheck:
 
 
 def _heat(readings: list[Telemetry]) -> list[str]:
-    """The highest temperature and the highest power of readings."""
     degrees = [reading.temperature for reading in readings if reading.temperature is not None]
     watts = [reading.power for reading in readings if reading.power is not None]
     parts = [f"{max(degrees):.0f} °C"] if degrees else []
@@ -160,7 +159,6 @@ def read_under_load(
 
 
 def judge_load(kind: str, readings: list[Telemetry]) -> list[FitnessCheck]:
-    """Judge readings taken in this order while a load ran."""
     clock, throttling = f"{kind} clock under load", f"{kind} throttling under load"
     busy = [reading.utilization for reading in readings if reading.utilization is not None]
     if len(readings) < LEAST_READINGS:

@@ -25,13 +25,13 @@ _TOOL_FOLDERS = ("/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/usr/local/As
 def run_tool(command: Sequence[str], *, timeout: float = TOOL_SECONDS) -> str:
     """What a vendor's tool printed, whatever its exit code: these say little.
 
-    Raises MeasuringError when the tool is not there, cannot be started or does not end.
+    Raises UnmeasuredError when the tool is not there, cannot be started or does not end.
     """
     program = find_program(command[0], os.environ)
+    words = " ".join(command)
     if program is None:
-        raise UnmeasuredError(
-            Message("system.command-not-found", {"command": command[0], "folders": ", ".join(_TOOL_FOLDERS)})
-        )
+        places = {"command": command[0], "folders": ", ".join(_TOOL_FOLDERS)}
+        raise UnmeasuredError(Message("system.command-not-found", places))
     try:
         result = subprocess.run(
             [str(program), *command[1:]],
@@ -43,25 +43,19 @@ def run_tool(command: Sequence[str], *, timeout: float = TOOL_SECONDS) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise UnmeasuredError(
-            Message("system.command-timed-out", {"command": " ".join(command), "seconds": timeout})
-        ) from error
+        raise UnmeasuredError(Message("system.command-timed-out", {"command": words, "seconds": timeout})) from error
     except OSError as error:
-        raise UnmeasuredError(
-            Message("system.command-fails", {"command": " ".join(command), "error": str(error)})
-        ) from error
+        raise UnmeasuredError(Message("system.command-fails", {"command": words, "error": str(error)})) from error
     return result.stdout[:_MOST_OUTPUT].decode(errors="replace")
 
 
 def find_program(name: str, environ: Mapping[str, str]) -> Path | None:
-    """Where a program lies: on PATH, or where the drivers put theirs."""
     folders = os.pathsep.join([environ.get("PATH", os.defpath), *_TOOL_FOLDERS])
     path = shutil.which(name, path=folders)
     return Path(path) if path else None
 
 
 def package_version(name: str) -> str | None:
-    """The version of an installed package without importing it, None where it is not installed."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -69,7 +63,6 @@ def package_version(name: str) -> str | None:
 
 
 def package_folder(name: str) -> Path | None:
-    """The folder that a package is installed in (``site-packages``), None where it is not installed."""
     try:
         return Path(str(importlib.metadata.distribution(name).locate_file("")))
     except importlib.metadata.PackageNotFoundError:

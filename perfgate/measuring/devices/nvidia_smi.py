@@ -131,7 +131,6 @@ def choose_row(rows: list[dict[str, str]], index: int, environ: Mapping[str, str
 
 
 def to_telemetry(row: dict[str, str], processes: list[DeviceProcess] | None) -> Telemetry:
-    """A row and the other processes on the GPU as one record in base units."""
     units = {"gpu": share(row["utilization.gpu"]), "memory_bandwidth": share(row["utilization.memory"])}
     reasons = slowed_by(row["clocks_throttle_reasons.active"])
     # A GPU without ECC says [N/A]: nothing is known, which is not OK.
@@ -160,7 +159,6 @@ def slowed_by(mask: str) -> list[str] | None:
 
 
 def foreign(apps: list[dict[str, str]], uuid: str, own: frozenset[int]) -> list[DeviceProcess]:
-    """The processes on a GPU other than ``own``."""
     processes = []
     for app in apps:
         pid = number(app["pid"])

@@ -17,12 +17,10 @@ _KIND = re.compile(r"([a-z][a-z0-9_]*)(?::(\d{1,4}))?")
 
 
 def device_kinds() -> list[str]:
-    """The kinds that have a backend, sorted; whether one can be opened here is another question."""
     return member_names(backends, DEVICES)
 
 
 def monitored_kinds() -> list[str]:
-    """The kinds whose state can be told without their framework, sorted."""
     return member_names(monitors)
 
 

@@ -30,7 +30,6 @@ STATES_PER_PROCESSES = 3
 
 
 def main(arguments: list[str]) -> int:
-    """Print readings until standard input is closed; return the exit code."""
     device, watch, identity = arguments[0], arguments[1:2] == ["--watch"], "".join(arguments[2:3])
     try:
         sensors = _watched(device, identity) if watch else itertools.repeat(open_sensor(device, Host()))

@@ -22,6 +22,7 @@ from perfgate.measuring.timing.hardware import Counts, HardwareCounters, counted
 from perfgate.measuring.timing.preprocessing import Preprocessing
 from perfgate.measuring.timing.quiet import collector_off
 from perfgate.measuring.workload.bound import BoundWorkload, line_of
+from perfgate.protocol import WarmedUp
 
 # Fastest calls of blocks that lie this close together count as equal; after this time noise alone may keep them apart. The
 # fastest, because a neighbour slows most calls of a block and hardly ever all: on a machine under load, medians never agreed in
@@ -58,16 +59,6 @@ class BlockTimes:
     took_delay_ns: int | None
     counts: Counts | None = None
     stages: Ints | None = None
-
-
-@dataclass(frozen=True)
-class BlockWarmUp:
-    """What warming up took, whether the block medians settled, and the calls of one block per shape in both lanes."""
-
-    calls: int
-    steady: bool
-    block_calls: dict[str, int]
-    preprocess_calls: dict[str, int]
 
 
 def run_block(
@@ -179,13 +170,11 @@ class BlockRecorder:
         self._preprocessed: dict[str, list[_Recorded]] = {shape: [] for shape in measured}
 
     def record(self, shape: str, *, calls: int, quad: int, sequence: int) -> BlockTimes:
-        """Run one block, keep it under ``quad`` and ``sequence``, return it. Raises KeyError for an unknown shape."""
         block = run_block(self._callers[shape], self._device, calls=calls, counters=self._counters)
         self._recorded[shape].append(_Recorded(quad, sequence, block))
         return block
 
     def record_preprocessing(self, shape: str, *, calls: int, quad: int, sequence: int) -> BlockTimes:
-        """Run one block of preprocessing alone. Raises KeyError for an unknown shape, and where there is none."""
         preprocessing = self.preprocessing[shape]
         block = run_block(preprocessing, self._device, calls=calls, on_host=True, counters=self._counters)
         stages = preprocessing.taken(calls)
@@ -258,7 +247,7 @@ def warm_up(
     block_seconds: float,
     cap_seconds: float,
     preprocessing: Mapping[str, Preprocessing] | None = None,
-) -> BlockWarmUp:
+) -> WarmedUp:
     """Warm up every shape and say how many calls make a block of about ``block_seconds``: at least 3.
 
     A block of ``preprocessing``, by shape, has at least one: what takes 100 ms is located by few calls as well as by many.
@@ -284,7 +273,7 @@ def warm_up(
     preprocessed = {shape: settle(call) for shape, call in preprocessing.items()}
     _freeze()
     settled = [*called.values(), *preprocessed.values()]
-    return BlockWarmUp(
+    return WarmedUp(
         calls=sum(lane.calls for lane in settled),
         steady=all(lane.steady for lane in settled),
         block_calls={shape: max(FEWEST_CALLS, math.ceil(block_ns / lane.call_ns)) for shape, lane in called.items()},

@@ -38,7 +38,6 @@ class CallBudget:
 
 
 def timed_call(call: Callable[[], Any], device: Device) -> int:
-    """Make one call, wait for the device, return the nanoseconds it took."""
     started = device.clock_ns()
     call()
     device.synchronize()

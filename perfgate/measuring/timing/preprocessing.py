@@ -41,7 +41,6 @@ class Preprocessing:
         self._copies = _is_changed_by(self._runs, self._raws[0])
 
     def __call__(self) -> Any:
-        """Preprocess one batch and return it."""
         self._cursor += 1
         batch = self._raws[self._cursor % POOL_SIZE]
         if self._copies:

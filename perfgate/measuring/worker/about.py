@@ -15,7 +15,6 @@ from perfgate.protocol import About
 
 
 def main() -> None:
-    """Print one line of JSON, the last on standard output."""
     find_steps()
     packages: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():

@@ -10,14 +10,15 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from perfgate.document.run import Artifact, ErrorDetail, StepResult
+from perfgate import protocol
+from perfgate.document.run import ErrorDetail
 from perfgate.errors import MeasuringError, PerfgateError, WorkloadError
 from perfgate.measuring.checklist.runner import find_steps, run_step
-from perfgate.measuring.checklist.step import StepContext, StepOutcome
+from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.counting.collect import keep_recording
 from perfgate.measuring.counting.profile import OperatorProfile, SubroutineTimes, recorded_times
 from perfgate.measuring.devices.card import watch_device
@@ -31,42 +32,6 @@ from perfgate.measuring.worker.correctness import check_outputs
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.layout import Layout, define_dead_functions
 from perfgate.measuring.workload.load import describe_functions, describe_shapes, load_workload
-from perfgate.protocol import (
-    AnalyseRequest,
-    Analysis,
-    BlockDone,
-    BlockRequest,
-    CheckReply,
-    CheckRequest,
-    Collected,
-    CollectRequest,
-    Failed,
-    HarnessReply,
-    HarnessRequest,
-    Loaded,
-    LoadRequest,
-    LoadWatched,
-    Moved,
-    MoveRequest,
-    Profiled,
-    ProfileRequest,
-    ProfileTimes,
-    ProfileTimesRequest,
-    Progress,
-    Recorded,
-    RecordRequest,
-    StepReply,
-    StepRequest,
-    TestbedReply,
-    TestbedRequest,
-    TraceRequest,
-    WarmedUp,
-    WarmUpRequest,
-    WatchLoadRequest,
-    receive,
-    request_decoder,
-    send,
-)
 
 MAX_MESSAGE = 2_000
 MAX_TRACEBACK = 20_000
@@ -91,39 +56,39 @@ class Worker:
         self.root = Path()
         self._frozen = 0
         self._answers: dict[type, Callable[[Any], msgspec.Struct]] = {
-            HarnessRequest: self._read_harness,
-            LoadRequest: self._load,
-            TestbedRequest: self._describe,
-            CheckRequest: self._check,
-            StepRequest: self._step,
-            WarmUpRequest: self._warm_up,
-            MoveRequest: self._move,
-            BlockRequest: self._block,
-            CollectRequest: self._collect,
-            ProfileRequest: self._profile,
-            ProfileTimesRequest: self._profile_times,
-            RecordRequest: self._record,
-            TraceRequest: self._trace,
-            AnalyseRequest: self._analyse,
-            WatchLoadRequest: self._watch_load,
+            protocol.HarnessRequest: self._read_harness,
+            protocol.LoadRequest: self._load,
+            protocol.TestbedRequest: self._describe,
+            protocol.CheckRequest: self._check,
+            protocol.StepRequest: self._step,
+            protocol.WarmUpRequest: self._warm_up,
+            protocol.MoveRequest: self._move,
+            protocol.BlockRequest: self._block,
+            protocol.CollectRequest: self._collect,
+            protocol.ProfileRequest: self._profile,
+            protocol.ProfileTimesRequest: self._profile_times,
+            protocol.RecordRequest: self._record,
+            protocol.TraceRequest: self._trace,
+            protocol.AnalyseRequest: self._analyse,
+            protocol.WatchLoadRequest: self._watch_load,
         }
 
     def loop(self) -> None:
         """Answer requests until the conductor closes the connection (ConnectionClosed is raised then)."""
         while True:
-            request = request_decoder.decode(receive(self.connection))
-            send(self.connection, self._answer(request))
+            request = protocol.request_decoder.decode(protocol.receive(self.connection))
+            protocol.send(self.connection, self._answer(request))
 
     def _answer(self, request: msgspec.Struct) -> msgspec.Struct:
         try:
             return self._answers[type(request)](request)
         except BaseException as error:  # noqa: BLE001 - user code may raise anything, SystemExit included
-            return Failed(error=describe_error(error, self.device))
+            return protocol.Failed(error=describe_error(error, self.device))
 
-    def _read_harness(self, request: HarnessRequest) -> HarnessReply:
+    def _read_harness(self, request: protocol.HarnessRequest) -> protocol.HarnessReply:
         file = Path(request.file)
         workload = load_workload(file, request.attribute, root=Path(request.root), python_path=request.python_path)
-        return HarnessReply(
+        return protocol.HarnessReply(
             batch=workload.batch,
             batch_sizes=list(workload.batch_sizes),
             shapes=describe_shapes(workload),
@@ -131,7 +96,7 @@ class Worker:
             sla_p99=workload.sla.p99,
         )
 
-    def _load(self, request: LoadRequest) -> Loaded:
+    def _load(self, request: protocol.LoadRequest) -> protocol.Loaded:
         started = time.perf_counter()
         self.root = Path(request.root)
         device = self._open(request.device)
@@ -144,7 +109,7 @@ class Worker:
         self.workload = BoundWorkload(request.name, workload, device, seed=request.seed)
         if self.workload.model is None:
             raise WorkloadError(f"workload {request.name!r}: build(device) returned None; return the model")
-        return Loaded(
+        return protocol.Loaded(
             batch=workload.batch,
             shapes=self.workload.shapes,
             sla_p99=workload.sla.p99,
@@ -153,15 +118,15 @@ class Worker:
             sla_rate=workload.sla.rate,
         )
 
-    def _describe(self, request: TestbedRequest) -> TestbedReply:
+    def _describe(self, request: protocol.TestbedRequest) -> protocol.TestbedReply:
         device = self._open(request.device)
         _prepare_libraries(threads=request.threads, seed=0)
-        return TestbedReply(testbed=describe_testbed(device, threads=request.threads, cpus=self.cpus))
+        return protocol.TestbedReply(testbed=describe_testbed(device, threads=request.threads, cpus=self.cpus))
 
-    def _check(self, _: CheckRequest) -> CheckReply:
-        return CheckReply(results=check_outputs(self._loaded, self._opened))
+    def _check(self, _: protocol.CheckRequest) -> protocol.CheckReply:
+        return protocol.CheckReply(results=check_outputs(self._loaded, self._opened))
 
-    def _step(self, request: StepRequest) -> StepReply:
+    def _step(self, request: protocol.StepRequest) -> protocol.StepReply:
         context = StepContext(
             workload=self._loaded,
             device=self._opened,
@@ -176,9 +141,15 @@ class Worker:
             graph_spans=tuple(request.graph_spans),
             budgets=tuple(request.budgets),
         )
-        return _step_reply(*run_step(find_steps()[request.number], context), artifacts=context.kept)
+        result, outcome = run_step(find_steps()[request.number], context)
+        reply = protocol.StepReply(result=result, artifacts=context.kept)
+        if outcome is None:
+            return reply
+        return msgspec.structs.replace(
+            reply, operators=outcome.operators, accounts=outcome.accounts, counters=outcome.counters
+        )
 
-    def _warm_up(self, request: WarmUpRequest) -> WarmedUp:
+    def _warm_up(self, request: protocol.WarmUpRequest) -> protocol.WarmedUp:
         self.recorder = BlockRecorder(self._loaded, self._opened, counters=self.counters)
         warm = warm_up(
             self._loaded,
@@ -188,46 +159,44 @@ class Worker:
             preprocessing=self.recorder.preprocessing,
         )
         self._frozen = gc.get_freeze_count()
-        return WarmedUp(
-            calls=warm.calls, steady=warm.steady, block_calls=warm.block_calls, preprocess_calls=warm.preprocess_calls
-        )
+        return warm
 
-    def _move(self, request: MoveRequest) -> Moved:
+    def _move(self, request: protocol.MoveRequest) -> protocol.Moved:
         if self.layout is None:
             self.layout = Layout(self._loaded)
         self.layout.move(request.seed)
-        return Moved(movable=self.layout.movable)
+        return protocol.Moved(movable=self.layout.movable)
 
-    def _block(self, request: BlockRequest) -> BlockDone:
+    def _block(self, request: protocol.BlockRequest) -> protocol.BlockDone:
         record = self._warmed.record if request.lane == "call" else self._warmed.record_preprocessing
         record(request.shape, calls=request.calls, quad=request.quad, sequence=request.sequence)
-        return BlockDone()
+        return protocol.BlockDone()
 
-    def _collect(self, _: CollectRequest) -> Collected:
-        return Collected(
+    def _collect(self, _: protocol.CollectRequest) -> protocol.Collected:
+        return protocol.Collected(
             shapes=self._warmed.columns(),
             preprocess=self._warmed.preprocess_columns(self.root),
             settings=_library_settings(frozen_more=gc.get_freeze_count() > self._frozen),
             uncounted=self._warmed.uncounted,
         )
 
-    def _profile(self, request: ProfileRequest) -> Profiled:
+    def _profile(self, request: protocol.ProfileRequest) -> protocol.Profiled:
         profile = self._subroutine_times if request.kind == "subroutines" else self._operator_profile
         with collector_off():
             profile.run(request.shape, calls=request.calls)
-        return Profiled()
+        return protocol.Profiled()
 
-    def _profile_times(self, _: ProfileTimesRequest) -> ProfileTimes:
-        return ProfileTimes(
+    def _profile_times(self, _: protocol.ProfileTimesRequest) -> protocol.ProfileTimes:
+        return protocol.ProfileTimes(
             operators=self.profile.typical_times() if self.profile else {},
             subroutines=self.subroutines.typical_times() if self.subroutines else {},
         )
 
-    def _record(self, request: RecordRequest) -> Recorded:
+    def _record(self, request: protocol.RecordRequest) -> protocol.Recorded:
         profile = self._operator_profile
         with collector_off():
             recording = profile.leave(request.shape, calls=request.calls, folder=Path(request.folder))
-        return Recorded(recording=str(recording))
+        return protocol.Recorded(recording=str(recording))
 
     @property
     def _operator_profile(self) -> OperatorProfile:
@@ -241,17 +210,17 @@ class Worker:
             self.subroutines = SubroutineTimes(self._loaded, self._opened, self.root)
         return self.subroutines
 
-    def _trace(self, request: TraceRequest) -> Recorded:
+    def _trace(self, request: protocol.TraceRequest) -> protocol.Recorded:
         call, folder = self._loaded.caller(request.shape), Path(request.folder)
         with collector_off():
             # Whoever draws it reads it; a worker that did so too would take as long again.
             file = self._opened.record_trace(call, calls=request.calls, folder=folder, name=request.name)
-        return Recorded(recording=str(file))
+        return protocol.Recorded(recording=str(file))
 
-    def _watch_load(self, request: WatchLoadRequest) -> LoadWatched:
-        return LoadWatched(checks=watch_device(self._open(request.device), request.seconds))
+    def _watch_load(self, request: protocol.WatchLoadRequest) -> protocol.LoadWatched:
+        return protocol.LoadWatched(checks=watch_device(self._open(request.device), request.seconds))
 
-    def _analyse(self, request: AnalyseRequest) -> Analysis:
+    def _analyse(self, request: protocol.AnalyseRequest) -> protocol.Analysis:
         recordings = [Path(recording) for recording in request.recordings]
         times = recorded_times(self._open(request.device), Path(request.folder), recordings)
         traces = {
@@ -259,7 +228,9 @@ class Worker:
             for name, path in request.traces.items()
             if Path(name) in times
         }
-        return Analysis(operators={str(recording): operators for recording, operators in times.items()}, traces=traces)
+        return protocol.Analysis(
+            operators={str(recording): operators for recording, operators in times.items()}, traces=traces
+        )
 
     def _open(self, kind: str) -> Device:
         if self.device is None:
@@ -267,7 +238,7 @@ class Worker:
         return self.device
 
     def _say(self, text: str) -> None:
-        send(self.connection, Progress(text=text))
+        protocol.send(self.connection, protocol.Progress(text=text))
 
     @property
     def _opened(self) -> Device:
@@ -286,18 +257,6 @@ class Worker:
         if self.recorder is None:
             raise MeasuringError("the worker is not warmed up yet")
         return self.recorder
-
-
-def _step_reply(result: StepResult, outcome: StepOutcome | None, *, artifacts: list[Artifact]) -> StepReply:
-    if outcome is None:
-        return StepReply(result=result, artifacts=artifacts)
-    return StepReply(
-        result=result,
-        operators=outcome.operators,
-        accounts=outcome.accounts,
-        counters=outcome.counters,
-        artifacts=artifacts,
-    )
 
 
 def _prepare_libraries(*, threads: int, seed: int) -> None:
@@ -327,13 +286,13 @@ def describe_error(error: BaseException, device: Device | None = None) -> ErrorD
 
     User code's exceptions may fail to print themselves; the traceback module survives that.
     """
-    line = "".join(traceback.format_exception_only(type(error), error)).strip()
-    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))[-MAX_TRACEBACK:]
+    kind: Literal["exit", "memory", "exception"] = "exception"
+    message = "".join(traceback.format_exception_only(type(error), error)).strip()
     if isinstance(error, SystemExit):
-        return ErrorDetail(
-            kind="exit", message=f"the workload ended its process ({line})"[:MAX_MESSAGE], traceback=text
-        )
-    if isinstance(error, MemoryError) or (device is not None and device.is_out_of_memory(error)):
-        return ErrorDetail(kind="memory", message=f"out of memory: {line}"[:MAX_MESSAGE], traceback=text)
-    message = str(error) if isinstance(error, PerfgateError) else line
-    return ErrorDetail(kind="exception", message=message[:MAX_MESSAGE], traceback=text)
+        kind, message = "exit", f"the workload ended its process ({message})"
+    elif isinstance(error, MemoryError) or (device is not None and device.is_out_of_memory(error)):
+        kind, message = "memory", f"out of memory: {message}"
+    elif isinstance(error, PerfgateError):
+        message = str(error)
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    return ErrorDetail(kind=kind, message=message[:MAX_MESSAGE], traceback=text[-MAX_TRACEBACK:])

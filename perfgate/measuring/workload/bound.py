@@ -41,7 +41,6 @@ class BoundWorkload:
 
     @property
     def batch(self) -> int:
-        """The configured items per call."""
         return self.workload.batch
 
     def host_inputs(self, shape: str, *, batch: int | None = None, index: int = 0) -> Any:
@@ -49,7 +48,6 @@ class BoundWorkload:
         return self.preprocess(self.raw_inputs(shape, batch=batch, index=index))
 
     def raw_inputs(self, shape: str, *, batch: int | None = None, index: int = 0) -> Any:
-        """Make one input batch on the host as ``inputs`` returns it."""
         items = self.batch if batch is None else batch
         inputs = self.workload.inputs(items, self.seed + index, **self.workload.shapes[shape])
         if inputs is None:
@@ -59,7 +57,6 @@ class BoundWorkload:
         return inputs
 
     def preprocess(self, raw: Any) -> Any:
-        """Run the stages of the preprocessing one after another."""
         for stage in self.stages:
             raw = stage.run(raw)
         return raw
@@ -88,7 +85,6 @@ class BoundWorkload:
         return inputs
 
     def drop_pool(self, shape: str, *, batch: int) -> None:
-        """Forget the inputs of a batch size that is not needed any more."""
         self._pools.pop((shape, batch), None)
 
     def invoke(self, inputs: Any) -> Any:
@@ -167,7 +163,6 @@ class Stage(NamedTuple):
 
 
 def stages_of(workload: Workload) -> tuple[Stage, ...]:
-    """The stages in the order they run; none where the workload has no preprocessing."""
     preprocess = workload.preprocess
     if preprocess is None:
         return ()

@@ -17,46 +17,36 @@ _OFF = ("", "0")
 
 
 class _Slow(NamedTuple):
-    name: str
     values: tuple[str, ...]
     why: str
     remedy: str
 
 
 # Documentation of torch_npu's environment variables (Ascend/pytorch, docs/en/api/environment_variable) and of CANN's log.
-_SLOW = (
-    _Slow(
-        "ASCEND_GLOBAL_LOG_LEVEL",
+_SLOW = {
+    "ASCEND_GLOBAL_LOG_LEVEL": _Slow(
         ("0", "1"),
         "CANN logs every call (0 is debug, 1 is info)",
         "export ASCEND_GLOBAL_LOG_LEVEL=3 (errors only)",
     ),
-    _Slow("ASCEND_GLOBAL_EVENT_ENABLE", ("1",), "CANN logs events", "export ASCEND_GLOBAL_EVENT_ENABLE=0"),
-    _Slow(
-        "ASCEND_SLOG_PRINT_TO_STDOUT",
+    "ASCEND_GLOBAL_EVENT_ENABLE": _Slow(("1",), "CANN logs events", "export ASCEND_GLOBAL_EVENT_ENABLE=0"),
+    "ASCEND_SLOG_PRINT_TO_STDOUT": _Slow(
         ("1",),
         "CANN writes its log to the standard output, call by call",
         "export ASCEND_SLOG_PRINT_TO_STDOUT=0",
     ),
-    _Slow(
-        "TASK_QUEUE_ENABLE",
+    "TASK_QUEUE_ENABLE": _Slow(
         ("0",),
         "the queue that launches operators from a second thread is off",
         "unset TASK_QUEUE_ENABLE (1 is the default, 2 the fastest)",
     ),
-    _Slow(
-        "PYTORCH_NO_NPU_MEMORY_CACHING",
-        ("1",),
-        "every allocation goes to the driver",
-        "unset PYTORCH_NO_NPU_MEMORY_CACHING",
+    "PYTORCH_NO_NPU_MEMORY_CACHING": _Slow(
+        ("1",), "every allocation goes to the driver", "unset PYTORCH_NO_NPU_MEMORY_CACHING"
     ),
-    _Slow(
-        "MULTI_STREAM_MEMORY_REUSE",
-        ("0",),
-        "memory of other streams is not used again",
-        "unset MULTI_STREAM_MEMORY_REUSE (1 is the default)",
+    "MULTI_STREAM_MEMORY_REUSE": _Slow(
+        ("0",), "memory of other streams is not used again", "unset MULTI_STREAM_MEMORY_REUSE (1 is the default)"
     ),
-)
+}
 
 
 def refuse_blocking(environ: Mapping[str, str]) -> None:
@@ -69,12 +59,10 @@ def refuse_blocking(environ: Mapping[str, str]) -> None:
 
 
 def is_blocking(environ: Mapping[str, str]) -> bool:
-    """Whether torch_npu would wait for the device after every operator."""
     return environ.get(BLOCKING, "").strip() not in _OFF
 
 
 def check_environment(environ: Mapping[str, str]) -> list[FitnessCheck]:
-    """Judge the variables: one check for the one that forbids measuring, one for all that slow down."""
     value = environ.get(BLOCKING)
     if is_blocking(environ):
         detail = f"{BLOCKING}={value}: every operator waits for the NPU"
@@ -82,11 +70,11 @@ def check_environment(environ: Mapping[str, str]) -> list[FitnessCheck]:
     else:
         detail = f"{BLOCKING} is {'not set' if value is None else value or 'empty'}"
         blocking = FitnessCheck("npu blocking", "ok", detail)
-    slow = [entry for entry in _SLOW if environ.get(entry.name, "").strip() in entry.values]
+    slow = {name: entry for name, entry in _SLOW.items() if environ.get(name, "").strip() in entry.values}
     if not slow:
         return [blocking, FitnessCheck("npu settings", "ok", "no variable that slows an NPU down is set")]
-    reasons = "; ".join(f"{entry.name}={environ[entry.name].strip()}: {entry.why}" for entry in slow)
-    remedies = "; ".join(entry.remedy for entry in slow)
+    reasons = "; ".join(f"{name}={environ[name].strip()}: {entry.why}" for name, entry in slow.items())
+    remedies = "; ".join(entry.remedy for entry in slow.values())
     return [blocking, FitnessCheck("npu settings", "attention", reasons, remedies)]
 
 
@@ -112,33 +100,24 @@ def check_nodes(host: Host) -> FitnessCheck:
     missing = [f"/dev/{path.name}" for path in common if not path.exists()]
     if not cards or missing:
         gone = ["/dev/davinci0 …"] * (not cards) + missing
+        detail = f"{', '.join(gone)} {'are' if len(gone) > 1 or not cards else 'is'} not there"
+        devices = " ".join(f"--device /dev/{node}" for node in ("davinci0", *COMMON))
         return FitnessCheck(
-            name=name,
-            status="unfit",
-            seen=f"{', '.join(gone)} {'are' if len(gone) > 1 or not cards else 'is'} not there",
-            remedy="install the Ascend driver; in a container, start it with "
-            + " ".join(f"--device {node}" for node in ("/dev/davinci0", *(f"/dev/{node}" for node in COMMON))),
+            name, "unfit", detail, f"install the Ascend driver; in a container, start it with {devices}"
         )
+    join_group = f"as root: usermod -a -G {GROUP} <user>, then log in again"
     usable = [card for card in cards if host.may_use(card)]
     shut = [path for path in common if not host.may_use(path)]
     if not usable or shut:
         listing = ", ".join(f"/dev/{node.name} ({_rights(node)})" for node in (shut or cards)[:4])
-        return FitnessCheck(
-            name=name,
-            status="unfit",
-            seen=f"we (uid {os.geteuid()}, gid {os.getegid()}) may not read and write {listing}",
-            remedy=f"as root: usermod -a -G {GROUP} <user>, then log in again; in a container, run as the uid and gid that "
-            f"{GROUP} has on the host",
-        )
-    names = ", ".join(f"/dev/{card.name}" for card in usable)
+        detail = f"we (uid {os.geteuid()}, gid {os.getegid()}) may not read and write {listing}"
+        remedy = f"{join_group}; in a container, run as the uid and gid that {GROUP} has on the host"
+        return FitnessCheck(name, "unfit", detail, remedy)
+    detail = f"{', '.join(f'/dev/{card.name}' for card in usable)} can be opened"
     if len(usable) < len(cards):
-        return FitnessCheck(
-            name=name,
-            status="attention",
-            seen=f"{names} can be opened, {len(cards) - len(usable)} more cannot",
-            remedy=f"as root: usermod -a -G {GROUP} <user>, then log in again, if those are to be measured",
-        )
-    return FitnessCheck(name=name, status="ok", seen=f"{names} can be opened")
+        detail += f", {len(cards) - len(usable)} more cannot"
+        return FitnessCheck(name, "attention", detail, f"{join_group}, if those are to be measured")
+    return FitnessCheck(name, "ok", detail)
 
 
 def _rights(node: Path) -> str:

@@ -75,7 +75,6 @@ def check_torch(torch: str, torch_npu: str) -> Compatibility:
 
 
 def check_cann(torch_npu: str, cann: str) -> Compatibility:
-    """Judge torch_npu against CANN by the published table."""
     detail = f"torch_npu {torch_npu}, CANN {cann}"
     published, needed = _published(torch_npu), cann_for(torch_npu)
     if needed is not None and needed.upper() == cann.upper():
@@ -95,7 +94,6 @@ def check_cann(torch_npu: str, cann: str) -> Compatibility:
 
 
 def cann_for(torch_npu: str) -> str | None:
-    """The CANN that the published table lists with a torch_npu."""
     published = _published(torch_npu)
     return next((cann for cann, versions in LISTED.items() if published in versions), None)
 
@@ -163,7 +161,6 @@ def set_env(home: str) -> str:
 
 
 def cann_version(home: Path) -> str | None:
-    """The version of the CANN in a folder, such as 8.5.0 or 8.3.RC1."""
     files = [*_glob(home, _INSTALL_INFO), *_glob(home, f"*-linux/{_INSTALL_INFO}")]
     # ASCEND_HOME_PATH may itself be the folder of the architecture.
     files.sort(key=lambda file: (file.name != "ascend_toolkit_install.info", file))
@@ -198,7 +195,6 @@ def _glob(folder: Path, pattern: str) -> list[Path]:
 
 
 def missing_libraries(host: Host, names: tuple[str, ...] = NEEDED) -> list[str]:
-    """Those of ``names`` that lie in no folder the dynamic linker looks in."""
     folders = list(dict.fromkeys(_folders(host)))
     return [name for name in names if not any(_is_there(folder / name) for folder in folders)]
 

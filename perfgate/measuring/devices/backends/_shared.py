@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import gzip
+import importlib.util
 import os
 import resource
 import shutil
@@ -276,7 +277,6 @@ class _Timeline:
         return self._module.Event(enable_timing=True)
 
     def mark(self, event: Any) -> _Mark:
-        """Put an event into the current stream."""
         now = perf_counter_ns()
         anchor = self._anchor
         event.record()
@@ -363,3 +363,10 @@ def sweeper(place: Any, size: int, synchronize: Callable[[], None]) -> Callable[
         synchronize()
 
     return sweep
+
+
+def require_packages(*names: str, install: str) -> None:
+    """Raise MeasuringError, with the command to install, where this interpreter lacks one of the packages."""
+    for name in names:
+        if importlib.util.find_spec(name) is None:
+            raise MeasuringError(f"{name} is not installed in the interpreter that measures; install {install}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 import os
 import platform
 import re
@@ -18,7 +17,7 @@ from typing import Any
 
 from perfgate.document.telemetry import Telemetry
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.backends._shared import GIB, TorchDevice, record_kineto, sweeper
+from perfgate.measuring.devices.backends._shared import GIB, TorchDevice, record_kineto, require_packages, sweeper
 from perfgate.measuring.devices.device import Capability, Condition, Event, HostWait, MemoryCount, MemoryStatistics
 from perfgate.trace.events import CALL
 
@@ -34,10 +33,7 @@ def open_device(index: int = 0) -> CpuDevice:
     """The CPU. Raises MeasuringError for an index other than 0, and where torch is not installed."""
     if index != 0:
         raise MeasuringError(f'device cpu:{index} does not exist, the CPU is one device; write device = "cpu"')
-    if importlib.util.find_spec("torch") is None:
-        raise MeasuringError(
-            "torch is not installed in the interpreter that measures; install it there, e.g. pip install torch"
-        )
+    require_packages("torch", install="it there, e.g. pip install torch")
     return CpuDevice()
 
 

@@ -5,7 +5,6 @@ tests/contract runs over it wherever a CUDA device is present.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 from perfgate.document.telemetry import Telemetry
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.backends._shared import GIB, AcceleratorDevice, record_kineto
+from perfgate.measuring.devices.backends._shared import GIB, AcceleratorDevice, record_kineto, require_packages
 from perfgate.measuring.devices.device import Capability
 from perfgate.measuring.devices.nvidia_smi import read_gpu
 
@@ -22,10 +21,7 @@ KIND = "cuda"
 
 def open_device(index: int = 0) -> CudaDevice:
     """The GPU that torch calls ``cuda:index``. Raises MeasuringError, with what to do, where it cannot be used."""
-    if importlib.util.find_spec("torch") is None:
-        raise MeasuringError(
-            "torch is not installed in the interpreter that measures; install it there, e.g. pip install torch"
-        )
+    require_packages("torch", install="it there, e.g. pip install torch")
     try:
         import torch
     except (ImportError, OSError, RuntimeError) as error:
@@ -100,7 +96,6 @@ class CudaDevice(AcceleratorDevice):
         )
 
     def telemetry(self) -> Telemetry | None:
-        """What nvidia-smi says; None where it is not there or does not answer."""
         try:
             return read_gpu(self.index, own=frozenset({os.getpid()}), identity=self.identity())
         except MeasuringError:

@@ -5,7 +5,6 @@ What runs on it is seen through its own profiler, whose recordings are analysed 
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -21,7 +20,7 @@ from perfgate.measuring.devices.ascend.environment import refuse_blocking
 from perfgate.measuring.devices.ascend.reading import read_telemetry
 from perfgate.measuring.devices.ascend.software import installed_cann, missing_libraries, read_software, set_env
 from perfgate.measuring.devices.backends import _npu_profiler
-from perfgate.measuring.devices.backends._shared import GIB, AcceleratorDevice
+from perfgate.measuring.devices.backends._shared import GIB, AcceleratorDevice, require_packages
 from perfgate.measuring.devices.device import Capability
 from perfgate.measuring.devices.host import Host
 from perfgate.trace.ascend.archive import pack
@@ -44,12 +43,8 @@ def open_device(index: int = 0) -> NpuDevice:
     ASCEND_LAUNCH_BLOCKING would make every time meaningless.
     """
     refuse_blocking(os.environ)
-    for package in ("torch", "torch_npu"):
-        if importlib.util.find_spec(package) is None:
-            raise MeasuringError(
-                f"{package} is not installed in the interpreter that measures; install torch and the torch-npu of the same "
-                "version there, e.g. pip install torch==2.7.1 torch-npu==2.7.1"
-            )
+    same = "torch and the torch-npu of the same version there, e.g. pip install torch==2.7.1 torch-npu==2.7.1"
+    require_packages("torch", "torch_npu", install=same)
     module = _import_npu()
     count = int(module.device_count())
     if count == 0:
@@ -148,7 +143,6 @@ class NpuDevice(AcceleratorDevice):
         return None if printed is None else frozenset(name.decode() for name in _FALLBACK.findall(printed))
 
     def telemetry(self) -> Telemetry | None:
-        """What npu-smi says; None where it is not there or does not answer."""
         try:
             return read_telemetry(self.index, own=frozenset({os.getpid()}))
         except MeasuringError:
