@@ -26,6 +26,7 @@ from perfgate.document.decision import (
     SideSummary,
     StepSummary,
     TestbedDifference,
+    Verdict,
 )
 from perfgate.document.files import content_sha256, read_decision, read_run
 from perfgate.document.history import History, read_history
@@ -84,7 +85,11 @@ def decide(
 
     Raises DocumentError when the two were not measured as the two sides of one session.
     """
-    _check_sides(base, head)
+    if base.replicates and base.session.id != head.session.id:
+        raise DocumentError(
+            f"the pairs of these two runs come from different sessions ({base.session.id}, {head.session.id}), so they "
+            "were not measured side by side; judge the two run.json of one check folder"
+        )
     comparing = _comparing(base, head)
     differences = _testbed_differences(base, head)
     incomparable = bool(differences) and comparing == "code"
@@ -97,7 +102,11 @@ def decide(
     recorded = are_recordings(base, head)
     if recorded and not differences:
         comparisons += recorded_times(base, head)
-    failures = [*_side_failures(base, "base"), *_side_failures(head, "head"), *_pair_failures(head)]
+    failures = [*_failures(base, "base"), *_failures(head, "head")]
+    failures += [
+        Failure(side="pair", workload=failed.workload, what=f"pair {failed.pair}", error=failed.error)
+        for failed in head.failed_pairs
+    ]
     tests = [] if incomparable else compare_operators(base, head, invalid=invalid)
     explained = [] if recorded else explanations(base, head, comparisons, tests, invalid=invalid)
     missing = missing_evidence(base, head, changes, required, policy, timed=not incomparable)
@@ -106,18 +115,10 @@ def decide(
         verdict_rules(comparisons, differences, invalid, failures, changes, missing, comparing, not_timed=not_timed)
     )
     waited = waited_share(columns for run in (base, head) for r in run.replicates for _, columns in r.lanes)
-    return DecisionDocument(
-        perfgate_version=__version__,
-        project=head.project,
-        comparing=comparing,
-        verdict=verdict,
-        reasons=reasons,
+    return msgspec.structs.replace(
+        _document(head, policy, comparing, verdict, reasons, comparisons, failures),
         base=side_of(base.source, chosen_because, sha256=content_sha256(base)),
-        head=side_of(head.source, sha256=content_sha256(head)),
-        device=head.testbed.comparable.get("device.name", head.testbed.device_kind),
-        policy=policy,
         procedure=Procedure(name=PROCEDURE, version=PROCEDURE_VERSION, seed=head.session.seed, quantiles=[QUANTILE]),
-        comparisons=comparisons,
         stored=compare_stored(head, history),
         noise_floors=floors,
         testbed_differences=differences,
@@ -129,8 +130,6 @@ def decide(
         operator_times=[] if incomparable else operator_times(base, head, tests, explained, invalid=invalid),
         operator_changes=operator_changes(base, head),
         explanations=explained,
-        steps=_steps(head),
-        failures=failures,
         links=_links(base, "base") + _links(head, "head"),
         warnings=_warnings(base, head),
         pairs=_pairs(head),
@@ -138,19 +137,31 @@ def decide(
         unmoved=unmoved(base, head),
         recorded=recorded,
         rounds=1 + max((replicate.round for replicate in head.replicates), default=0),
-        duration=_duration(head),
     )
 
 
 def decide_alone(head: RunDocument, *, policy: Policy) -> DecisionDocument:
     """Hold one run, measured or recorded, to the rules that need no base: its check, budgets, limits, expected kernels."""
     comparisons = compare_rules(None, head, policy)
-    failures = _side_failures(head, "head")
+    failures = _failures(head, "head")
     verdict, reasons = verdict_of(verdict_rules(comparisons, [], [], failures, [], [], "rules", not_timed=[]))
+    return _document(head, policy, "rules", verdict, reasons, comparisons, failures)
+
+
+def _document(
+    head: RunDocument,
+    policy: Policy,
+    comparing: Comparing,
+    verdict: Verdict,
+    reasons: list[Message],
+    comparisons: list[Comparison],
+    failures: list[Failure],
+) -> DecisionDocument:
+    """The decision over a run that is compared with nothing."""
     return DecisionDocument(
         perfgate_version=__version__,
         project=head.project,
-        comparing="rules",
+        comparing=comparing,
         verdict=verdict,
         reasons=reasons,
         base=SideSummary(),
@@ -159,7 +170,7 @@ def decide_alone(head: RunDocument, *, policy: Policy) -> DecisionDocument:
         policy=policy,
         procedure=Procedure(name=PROCEDURE_ALONE, version=1, seed=head.session.seed, quantiles=[]),
         comparisons=comparisons,
-        steps=_steps(head),
+        steps=[msgspec.convert(step, StepSummary, from_attributes=True) for step in head.steps],
         failures=failures,
         links=_links(head, "head"),
         warnings=head.warnings,
@@ -276,14 +287,6 @@ def rerun_would_help(base: RunDocument, head: RunDocument, *, policy: Policy, wo
     return more_pairs_would_help(base, head, policy=policy, workload=workload)
 
 
-def _check_sides(base: RunDocument, head: RunDocument) -> None:
-    if base.replicates and base.session.id != head.session.id:
-        raise DocumentError(
-            f"the pairs of these two runs come from different sessions ({base.session.id}, {head.session.id}), so they "
-            "were not measured side by side; judge the two run.json of one check folder"
-        )
-
-
 def _comparing(base: RunDocument, head: RunDocument) -> Comparing:
     """What is compared: code, or in an upgrade report the stacks under the same code.
 
@@ -348,67 +351,22 @@ def _warnings(base: RunDocument, head: RunDocument) -> list[Message]:
 
 def side_of(source: Source, chosen_because: Message | None = None, *, sha256: str | None = None) -> SideSummary:
     """One side of a decision; ``sha256`` is that of the run document's content, where it was measured."""
-    return SideSummary(
-        commit=source.commit,
-        branch=source.branch,
-        subject=source.subject,
-        committed_at=source.committed_at,
-        dirty=source.dirty,
-        chosen_because=chosen_because,
-        sha256=sha256,
-    )
+    side = msgspec.convert(source, SideSummary, from_attributes=True)
+    return msgspec.structs.replace(side, chosen_because=chosen_because, sha256=sha256)
 
 
-def _side_failures(run: RunDocument, side: Side) -> list[Failure]:
+def _failures(run: RunDocument, side: Side) -> list[Failure]:
     failed_to_load = {workload.name: workload.error for workload in run.workloads if workload.error}
-    failures = [Failure(side=side, workload=name, what="load", error=error) for name, error in failed_to_load.items()]
-    failures += [
-        Failure(
-            side=side,
-            workload=step.workload,
-            what=step.slug,
-            error=step.error or _error(step.reason or Message("gate.step-failed")),
-        )
-        for step in run.steps
-        if step.status == "error" and step.workload not in failed_to_load
-    ]
-    failures += [
-        Failure(
-            side=side,
-            workload=check.workload,
-            what="correctness",
-            error=_error(check.message or Message("gate.check-could-not-run")),
-        )
-        for check in run.correctness
-        if check.status == "error"
-    ]
-    return failures
-
-
-def _error(message: Message | str) -> ErrorDetail:
-    return ErrorDetail(kind="exception", message=message)
-
-
-def _pair_failures(head: RunDocument) -> list[Failure]:
-    return [
-        Failure(side="pair", workload=failed.workload, what=f"pair {failed.pair}", error=failed.error)
-        for failed in head.failed_pairs
-    ]
-
-
-def _steps(head: RunDocument) -> list[StepSummary]:
-    return [
-        StepSummary(
-            number=step.number,
-            slug=step.slug,
-            workload=step.workload,
-            status=step.status,
-            reason=step.reason,
-            findings=step.findings,
-            waited=step.waited,
-        )
-        for step in head.steps
-    ]
+    errors = [(name, "load", error) for name, error in failed_to_load.items()]
+    for step in run.steps:
+        if step.status == "error" and step.workload not in failed_to_load:
+            message = step.reason or Message("gate.step-failed")
+            errors.append((step.workload, step.slug, step.error or ErrorDetail(kind="exception", message=message)))
+    for check in run.correctness:
+        if check.status == "error":
+            why = check.message or Message("gate.check-could-not-run")
+            errors.append((check.workload, "correctness", ErrorDetail(kind="exception", message=why)))
+    return [Failure(side=side, workload=workload, what=what, error=error) for workload, what, error in errors]
 
 
 def _links(run: RunDocument, side: Side) -> list[Link]:

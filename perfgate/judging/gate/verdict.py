@@ -45,9 +45,8 @@ def verdict_of(rules: list[VerdictRule]) -> VerdictReasons:
     """The verdict of the first rule that applies."""
     for rule in rules:
         if rule.names:
-            return VerdictReasons(
-                rule.verdict, [Message(f"verdict.{rule.code}", {"name": name}) for name in rule.names]
-            )
+            reasons = [Message(f"verdict.{rule.code}", {"name": name}) for name in rule.names]
+            return VerdictReasons(rule.verdict, reasons)
     return VerdictReasons("PASS", [])
 
 
@@ -66,55 +65,48 @@ def verdict_rules(
 
     An upgrade report judges a stack, which no commit can be blamed for: what got slower is a warning.
     """
-    gating = [comparison for comparison in comparisons if comparison.gating]
-    regressed = [_name(c) for c in gating if c.outcome == "regressed"]
-    undecided = [
-        _name(c)
-        for c in gating
-        if c.outcome == "inconclusive"
-        and c.method not in RULE_METHODS
-        and (c.metric in MUST_DECIDE or c.method in ("exact", "profiled"))
-    ]
-    doubtful = [
-        _name(c)
-        for c in comparisons
-        if c.method in {"check", *RULE_METHODS} and not c.gating and c.outcome == "inconclusive"
-    ]
+    gating = [c for c in comparisons if c.gating]
+    inconclusive = [c for c in comparisons if c.outcome == "inconclusive"]
+    open_rules = [c for c in inconclusive if c.method in RULE_METHODS]
+    open_rest = [c for c in inconclusive if c.method not in RULE_METHODS]
+    undecided = [c for c in open_rest if c.gating and (c.metric in MUST_DECIDE or c.method in ("exact", "profiled"))]
+    doubtful = [c for c in inconclusive if not c.gating and c.method in {"check", *RULE_METHODS}]
     # A return to full precision may be intended: calls are then faster, or the change is merged with this warning.
-    doubtful += [
-        _name(c)
-        for c in comparisons
-        if c.metric == LOW_PRECISION_OPS and c.outcome == "regressed" and not _is_faster_at(c, gating)
-    ]
-    not_judged = [_name(c) for c in gating if c.method in RULE_METHODS and c.outcome == "inconclusive"]
+    lost_precision = [c for c in comparisons if c.metric == LOW_PRECISION_OPS and c.outcome == "regressed"]
+    doubtful += [c for c in lost_precision if not _is_faster_at(c, gating)]
     # A count that only the head's calls disagree about cannot be compared with the base's: it must not hide behind that.
-    unsteady = [
-        _about(_name(c), c.reason or quote(""))
-        for c in comparisons
-        if c.method == "exact" and c.outcome == "inconclusive" and not c.gating
-    ]
+    unsteady = [_about(_name(c), c.reason) for c in open_rest if c.method == "exact" and not c.gating]
     failed = {f"{f.side} {f.workload} {f.what}" for f in failures if not is_consequence(f, changes)}
-    not_comparable = [_change_name(change) for change in changes if change.kind == "not_comparable"]
+    not_comparable = [_about(c.workload, c.message) for c in changes if c.kind == "not_comparable"]
+    invalid_places = [
+        Message("verdict.place", {"place": f"{i.workload}/{i.shape}", "what": i.message}) for i in invalid
+    ]
+    accepted = [
+        Message("verdict.accepted-by", {"place": _name(c), "by": c.accepted}) for c in comparisons if c.accepted
+    ]
+    nothing_compared = not gating and not accepted
+    regressed = [_name(c) for c in gating if c.outcome == "regressed"]
     slower = VerdictRule("WARN" if comparing == "stack" else "FAIL", "regressed", regressed)
     unmeasured = [
         VerdictRule("INCONCLUSIVE", "failed", sorted(failed)),
         VerdictRule("INCONCLUSIVE", "harness", not_comparable),
         VerdictRule("INCONCLUSIVE", "testbed", [d.field for d in differences] if comparing == "code" else []),
-        VerdictRule("INCONCLUSIVE", "invalid", [_invalid_name(entry) for entry in invalid]),
+        VerdictRule("INCONCLUSIVE", "invalid", invalid_places),
         # What was left out may be what shows a regression, so nothing below counts without it.
         VerdictRule("INCONCLUSIVE", "missing", [_missing_name(entry) for entry in missing]),
-        VerdictRule("INCONCLUSIVE", "not-judged", not_judged),
+        VerdictRule("INCONCLUSIVE", "not-judged", [_name(c) for c in open_rules if c.gating]),
     ]
-    nothing_compared = not gating and not any(c.accepted for c in comparisons)
     return [
         *([*unmeasured, slower] if comparing == "stack" else [slower, *unmeasured]),
         VerdictRule("INCONCLUSIVE", "nothing-compared", [Message("gate.nothing-compared")] if nothing_compared else []),
-        VerdictRule("INCONCLUSIVE", "undecided", undecided),
+        VerdictRule("INCONCLUSIVE", "undecided", [_name(c) for c in undecided]),
         VerdictRule("INCONCLUSIVE", "untimed", not_timed),
-        VerdictRule("WARN", "harness", [_change_name(change) for change in changes if hides(change)]),
-        VerdictRule("WARN", "doubtful", doubtful),
+        VerdictRule(
+            "WARN", "harness", [_about(change.workload, change.message) for change in changes if hides(change)]
+        ),
+        VerdictRule("WARN", "doubtful", [_name(c) for c in doubtful]),
         VerdictRule("WARN", "unsteady", unsteady),
-        VerdictRule("WARN", "accepted", [_accepted(_name(c), c.accepted) for c in comparisons if c.accepted]),
+        VerdictRule("WARN", "accepted", accepted),
     ]
 
 
@@ -133,20 +125,8 @@ def _missing_name(entry: Missing) -> str:
     return " ".join(part for part in (place, entry.metric, f"({entry.side})") if part)
 
 
-def _change_name(change: HarnessChange) -> Message:
-    return _about(change.workload, change.message)
-
-
-def _invalid_name(entry: Invalid) -> Message:
-    return Message("verdict.place", {"place": f"{entry.workload}/{entry.shape}", "what": entry.message})
-
-
-def _about(place: str, what: Message) -> Message:
-    return Message("verdict.about", {"place": place, "what": what})
-
-
-def _accepted(place: str, by: str) -> Message:
-    return Message("verdict.accepted-by", {"place": place, "by": by})
+def _about(place: str, what: Message | None) -> Message:
+    return Message("verdict.about", {"place": place, "what": what or quote("")})
 
 
 def _name(comparison: Comparison) -> str:
