@@ -73,6 +73,14 @@ def may_use(path: Path) -> bool:
     return os.access(path, os.R_OK | os.W_OK)
 
 
+def text_of(path: Path) -> str:
+    """What a file of the kernel says, without the space around it; nothing where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
 @dataclass(frozen=True)
 class Host:
     """All doors together; tests give their own. Every path is looked up below ``root``."""

@@ -12,6 +12,7 @@ from perfgate.document.fingerprint import fingerprint
 from perfgate.document.run import IDENTITY, Testbed
 from perfgate.document.telemetry import Telemetry
 from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.host import text_of
 from perfgate.measuring.workload.bound import POOL_SIZE
 
 # Environment variables that change speed; their values are part of the fingerprint (facts of the vendors' manuals:
@@ -81,7 +82,7 @@ def describe_testbed(
         "kernel": platform.release(),
         "affinity": ",".join(map(str, cpus)),
         "load": " ".join(f"{value:.2f}" for value in os.getloadavg()),
-        **{name: line for name, file in _OBSERVED_FILES.items() if (line := _first_line(file))},
+        **{name: text.splitlines()[0].strip() for name, file in _OBSERVED_FILES.items() if (text := text_of(file))},
         **_device_state(device),
     }
     return Testbed(
@@ -116,10 +117,3 @@ def _device_state(device: Device) -> dict[str, str]:
     state = {f"device.{name}": f"{value:g} {unit}" for name, (value, unit) in numbers.items() if value is not None}
     words = {IDENTITY: device.identity(), "device.health": telemetry.health}
     return {**state, **{name: word for name, word in words.items() if word}}
-
-
-def _first_line(path: Path) -> str:
-    try:
-        return path.read_text().splitlines()[0].strip()
-    except (OSError, IndexError):
-        return ""

@@ -31,28 +31,16 @@ VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 # manual and of the recorded outputs of 910A, 910B, A3, 310P and 310B.
 _UNITS = {
     "NPU Utilization(%)": "npu",
-    "Aicore Usage Rate(%)": "aicore",
-    "Aivector Usage Rate(%)": "aivector",
-    "Aicube Usage Rate(%)": "aicube",
-    "Aicpu Usage Rate(%)": "aicpu",
-    "Ctrlcpu Usage Rate(%)": "ctrlcpu",
-    "Vectorcore Usage Rate(%)": "vectorcore",
-    "HBM Bandwidth Usage Rate(%)": "hbm_bandwidth",
-    "DDR Bandwidth Usage Rate(%)": "ddr_bandwidth",
-    "Memory Bandwidth Usage Rate(%)": "memory_bandwidth",
-    "DVPP VDEC Usage Rate(%)": "dvpp_vdec",
-    "DVPP VPC Usage Rate(%)": "dvpp_vpc",
-    "DVPP VENC Usage Rate(%)": "dvpp_venc",
-    "DVPP JPEGE Usage Rate(%)": "dvpp_jpege",
-    "DVPP JPEGD Usage Rate(%)": "dvpp_jpegd",
+    **{
+        f"{core} Usage Rate(%)": core.lower()
+        for core in ("Aicore", "Aivector", "Aicube", "Aicpu", "Ctrlcpu", "Vectorcore")
+    },
+    **{f"{kind} Bandwidth Usage Rate(%)": f"{kind.lower()}_bandwidth" for kind in ("HBM", "DDR", "Memory")},
+    **{f"DVPP {unit} Usage Rate(%)": f"dvpp_{unit.lower()}" for unit in ("VDEC", "VPC", "VENC", "JPEGE", "JPEGD")},
 }
 # What computes. A newer driver says how busy they are together; of an older one, at least as busy as the busiest.
 _COMPUTE = ("aicore", "aicube", "aivector", "vectorcore")
-_CAPACITY = (
-    ("HBM Capacity(MB)", "HBM Usage Rate(%)"),
-    ("Memory Capacity(MB)", "Memory Usage Rate(%)"),
-    ("DDR Capacity(MB)", "DDR Usage Rate(%)"),
-)
+_CAPACITY = [(f"{kind} Capacity(MB)", f"{kind} Usage Rate(%)") for kind in ("HBM", "Memory", "DDR")]
 
 _T = TypeVar("_T")
 

@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from perfgate.measuring.devices.host import Host
+from perfgate.measuring.devices.host import Host, text_of
 
 ASCEND = "/usr/local/Ascend"
 # set_env.sh of CANN sets both; the first is what torch_npu reads.
@@ -24,7 +24,7 @@ HOME_VARIABLES = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
 _INSTALL_INFO = "ascend_*_install.info"
 # Where the toolkit's version stands when its ascend_toolkit_install.info is missing (a runtime-only installation).
 _VERSION_FILES = ("compiler/version.info", "runtime/version.info", "version.info", "version.cfg")
-_MOST_BYTES = 64 * 1024
+_MOST_TEXT = 64 * 1024
 # CANN, and the torch_npu listed with it. The torch of a torch_npu is its own version without what follows the third number.
 LISTED: Mapping[str, tuple[str, ...]] = {
     "9.1.0": ("2.12.0", "2.11.0", "2.10.0.post4", "2.9.0.post6", "2.7.1.post8"),
@@ -148,8 +148,12 @@ def installed_cann(host: Host) -> list[Path]:
     """
     base = host.below(ASCEND)
     patterns = ("cann", "cann-*", "ascend-toolkit/latest", "ascend-toolkit/[0-9]*", "nnae/latest", "nnrt/latest")
-    folders = (folder for pattern in patterns for folder in sorted(_glob(base, pattern), reverse=True))
-    return [folder for folder in folders if folder.is_dir() and _looks_like_cann(folder)]
+    folders = [folder for pattern in patterns for folder in sorted(base.glob(pattern), reverse=True)]
+    return [
+        folder
+        for folder in folders
+        if cann_version(folder) or (folder / "set_env.sh").exists() or (folder / "lib64").is_dir()
+    ]
 
 
 def set_env(home: str) -> str:
@@ -161,25 +165,16 @@ def set_env(home: str) -> str:
 
 
 def cann_version(home: Path) -> str | None:
-    files = [*_glob(home, _INSTALL_INFO), *_glob(home, f"*-linux/{_INSTALL_INFO}")]
     # ASCEND_HOME_PATH may itself be the folder of the architecture.
+    files = [*home.glob(_INSTALL_INFO), *home.glob(f"*-linux/{_INSTALL_INFO}")]
     files.sort(key=lambda file: (file.name != "ascend_toolkit_install.info", file))
     files += [home / name for name in _VERSION_FILES]
     return next((version for file in files if (version := _version_in(file)) is not None), None)
 
 
-def _looks_like_cann(folder: Path) -> bool:
-    return cann_version(folder) is not None or (folder / "set_env.sh").exists() or (folder / "lib64").is_dir()
-
-
 def _version_in(file: Path) -> str | None:
     """The value of the line ``version=`` (driver: ``Version=``)."""
-    try:
-        with file.open("rb") as stream:
-            text = stream.read(_MOST_BYTES).decode(errors="replace")
-    except OSError:
-        return None
-    for line in text.splitlines():
+    for line in text_of(file)[:_MOST_TEXT].splitlines():
         key, sign, value = line.partition("=")
         if sign and key.strip().lower() == "version" and value.strip():
             # version.cfg writes a list: [8.0.RC1:8.0.RC1]
@@ -187,19 +182,12 @@ def _version_in(file: Path) -> str | None:
     return None
 
 
-def _glob(folder: Path, pattern: str) -> list[Path]:
-    try:
-        return sorted(folder.glob(pattern))
-    except (OSError, ValueError):
-        return []
-
-
 def missing_libraries(host: Host, names: tuple[str, ...] = NEEDED) -> list[str]:
-    folders = list(dict.fromkeys(_folders(host)))
-    return [name for name in names if not any(_is_there(folder / name) for folder in folders)]
+    folders = list(dict.fromkeys(_library_folders(host)))
+    return [name for name in names if not any(os.access(folder / name, os.R_OK) for folder in folders)]
 
 
-def _folders(host: Host) -> Iterator[Path]:
+def _library_folders(host: Host) -> Iterator[Path]:
     # The order of ld.so(8), and the RPATH of libtorch_npu.so: $ORIGIN/../../torch_npu.libs.
     packages = host.package_folder("torch-npu")
     if packages is not None:
@@ -217,23 +205,11 @@ def _configured(host: Host, file: Path, read: set[Path]) -> Iterator[str]:
     if file in read or len(read) >= _MOST_FILES:
         return
     read.add(file)
-    try:
-        lines = file.read_text(errors="replace").splitlines()
-    except OSError:
-        return
-    for line in lines:
+    for line in text_of(file).splitlines():
         words = line.partition("#")[0].split()
         if len(words) == 2 and words[0] == "include":
-            pattern = words[1] if words[1].startswith("/") else f"/etc/{words[1]}"
-            folder, name = host.below(pattern).parent, host.below(pattern).name
-            for included in sorted(folder.glob(name or "*")):
+            pattern = host.below(words[1] if words[1].startswith("/") else f"/etc/{words[1]}")
+            for included in sorted(pattern.parent.glob(pattern.name or "*")):
                 yield from _configured(host, included, read)
         elif len(words) == 1 and words[0].startswith("/"):
             yield words[0]
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        return path.is_file() and os.access(path, os.R_OK)
-    except OSError:
-        return False

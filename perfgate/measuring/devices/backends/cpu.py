@@ -19,6 +19,7 @@ from perfgate.document.telemetry import Telemetry
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.backends._shared import GIB, TorchDevice, record_kineto, require_packages, sweeper
 from perfgate.measuring.devices.device import Capability, Condition, Event, HostWait, MemoryCount, MemoryStatistics
+from perfgate.measuring.devices.host import text_of
 from perfgate.trace.events import CALL
 
 KIND = "cpu"
@@ -45,7 +46,7 @@ class CpuDevice(TorchDevice):
     capabilities: frozenset[Capability] = frozenset({"allocation_count"})
 
     def __init__(self) -> None:
-        self.name = cpu_model(_read(Path("/proc/cpuinfo")))
+        self.name = cpu_model(text_of(Path("/proc/cpuinfo")))
         self._throttles = _throttle_count()
 
     def handle(self) -> Any:
@@ -132,7 +133,7 @@ class CpuDevice(TorchDevice):
         """A function that reads twice that cache; None also where it would take a quarter of the memory left."""
         size = self.cache_bytes()
         # What a program can get without swapping; nothing where the kernel does not tell.
-        available = re.search(r"^MemAvailable:\s+(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
+        available = re.search(r"^MemAvailable:\s+(\d+) kB", text_of(Path("/proc/meminfo")), re.MULTILINE)
         if size is None or available is None or 2 * size > (int(available[1]) << 10) / 4:
             return None
         return sweeper(self.handle(), 2 * size, self.synchronize)
@@ -202,11 +203,8 @@ def cpu_model(cpuinfo: str) -> str:
 
     x86 says ``model name``; aarch64 (Kunpeng, Graviton) only has the numbers of implementer and part.
     """
-    fields: dict[str, str] = {}
-    for line in cpuinfo.splitlines():
-        key, colon, value = line.partition(":")
-        if colon:
-            fields.setdefault(key.strip(), value.strip())
+    lines = (line.partition(":") for line in reversed(cpuinfo.splitlines()))
+    fields = {key.strip(): value.strip() for key, colon, value in lines if colon}  # of several CPUs the first
     if "model name" in fields:
         return fields["model name"]
     if "CPU part" in fields:
@@ -221,8 +219,8 @@ def last_cache_bytes(folder: Path) -> int | None:
     """
     sizes = {}
     for cache in folder.glob("index*"):
-        level, size = _read(cache / "level").strip(), _SIZE.fullmatch(_read(cache / "size").strip())
-        if level.isdigit() and size and _read(cache / "type").strip() != "Instruction":
+        level, size = text_of(cache / "level"), _SIZE.fullmatch(text_of(cache / "size"))
+        if level.isdigit() and size and text_of(cache / "type") != "Instruction":
             sizes[int(level)] = int(size[1]) * _UNITS[size[2]]
     return sizes[max(sizes)] if sizes else None
 
@@ -250,15 +248,6 @@ def _allocations(roots: Iterable[Any]) -> list[list[tuple[int, int]]]:
 
 def _throttle_count() -> int | None:
     """How often the CPUs this process may use were throttled; None where the kernel does not count it."""
-    counts = [
-        _read(Path(f"/sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count"))
-        for cpu in os.sched_getaffinity(0)
-    ]
-    return sum(int(count) for count in counts) if all(count.strip().isdigit() for count in counts) else None
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    folders = [Path(f"/sys/devices/system/cpu/cpu{cpu}/thermal_throttle") for cpu in os.sched_getaffinity(0)]
+    counts = [text_of(folder / "core_throttle_count") for folder in folders]
+    return sum(map(int, counts)) if all(map(str.isdigit, counts)) else None

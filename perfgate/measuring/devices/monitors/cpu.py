@@ -15,7 +15,7 @@ from pathlib import Path
 from perfgate.document.doctor import FitnessCheck
 from perfgate.document.message import Message, UnmeasuredError
 from perfgate.document.telemetry import Sensor, Telemetry, Watch
-from perfgate.measuring.devices.host import Host
+from perfgate.measuring.devices.host import Host, text_of
 
 KIND = "cpu"
 # The zones of the processor by their type, as drivers name them: x86_pkg_temp, cpu-thermal, soc_thermal …; of a machine
@@ -52,7 +52,7 @@ class CpuSensor:
         zones = sorted(host.below("/sys/class/thermal").glob("thermal_zone*"))
         packages = sorted(host.below("/sys/class/powercap").glob("intel-rapl:*"))
         self._clock = clock
-        self._zones = [zone for zone in zones if _PROCESSOR.search(_text(zone / "type"))]
+        self._zones = [zone for zone in zones if _PROCESSOR.search(text_of(zone / "type"))]
         self._clocks = [host.below(f"/sys/devices/system/cpu/cpu{cpu}/cpufreq") for cpu in cpus]
         self._packages = [
             package
@@ -96,12 +96,5 @@ class CpuSensor:
 
 
 def _number(path: Path) -> float | None:
-    text = _text(path)
+    text = text_of(path)
     return float(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""
