@@ -16,7 +16,7 @@ from jinja2 import Environment, nodes
 from perfgate import locale
 from perfgate.catalogue.lookup import METRICS, sentences
 from perfgate.judging import report
-from perfgate.judging.report.section import all_sections
+from perfgate.judging.report.render.comment import SECTIONS
 
 REPORT = Path(report.__file__).parent
 TEMPLATES = REPORT / "templates"
@@ -28,7 +28,7 @@ def english_sentences() -> set[str]:
     """What templates, the code of the report and the catalogue say. A ``{name}`` or ``%(name)s`` is the place of a value."""
     # How a metric is made may be a formula, which is the same in Chinese.
     texts = {*sentences(), *(metric.source for metric in METRICS.values())}
-    texts |= {str(section.title) for section in all_sections()} | {"none"}
+    texts |= {str(section.title) for section in SECTIONS} | {"none"}
     for template in sorted(TEMPLATES.rglob("*.j2")):
         texts |= set(of_template(template))
     for module in sorted(REPORT.rglob("*.py")):

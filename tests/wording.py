@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from perfgate.document.message import Message
 from perfgate.document.run import Finding
-from perfgate.judging.report.messages import word, word_finding
+from perfgate.judging.report.text.messages import word, word_finding
 
 
 def worded(messages: Iterable[Message | str]) -> list[str]:

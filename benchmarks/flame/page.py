@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from perfgate.document.flame import FLAME_KINDS, FlameCosts, FlameTree, side_by_side
-from perfgate.judging.report.flame import render_flame
+from perfgate.judging.report.render.flame import render_flame
 from tests.browser import Page, browser_page
 
 SIZES = (100, 20_000, 100_000)

@@ -20,7 +20,7 @@ from perfgate.conductor.workers.environment import (
     worker_environment,
 )
 from perfgate.errors import UsageError
-from perfgate.judging.report.messages import word
+from perfgate.judging.report.text.messages import word
 from tests.attacks.measuring import project_for_all, run_job
 from tests.fakes.wording import worded
 

@@ -21,7 +21,7 @@ from perfgate.errors import UsageError
 from perfgate.jobs.check.environments import REUSED, SideCode, choose_environments
 from perfgate.jobs.shared.options import NONE_GIVEN
 from perfgate.jobs.shared.session import job_notes, log_artifacts, prepare_out, remove_results
-from perfgate.judging.report.messages import word
+from perfgate.judging.report.text.messages import word
 from tests.attacks.measuring import project_for_all, run_job
 from tests.fakes.wording import worded
 from tests.waiting import left_in_the_end

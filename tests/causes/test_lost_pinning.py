@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfgate.judging.report.comment import CommentContext, render_comment
+from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.causes import feeding
 from tests.causes.comments import first_cause, title, verdict
 from tests.traps.virtual import WORKLOAD, Call, VirtualGate, judged, with_counts

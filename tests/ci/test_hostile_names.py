@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfgate.judging.report.trend import TrendContext, render_issue, render_news
+from perfgate.judging.report.render.trend import TrendContext, render_issue, render_news
 from perfgate.locale import Language
 from tests.fakes.hostile import hostile_names
 from tests.fakes.trends import hostile_trend

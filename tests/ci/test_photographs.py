@@ -18,7 +18,7 @@ import pytest
 from perfgate.document.decision import DecisionDocument, Procedure, SideSummary
 from perfgate.document.message import quote
 from perfgate.judging.forge.comment import TEXT_BUDGET, CommentState, compose, marker
-from perfgate.judging.report.comment import CommentContext, render_comment
+from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.locale import Language
 from tests.browser import Page, browser_page
 from tests.fakes.documents import make_counter, make_decision

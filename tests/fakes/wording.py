@@ -6,7 +6,7 @@ import msgspec
 
 from perfgate.document.message import Message
 from perfgate.document.run import StepResult, Value
-from perfgate.judging.report.messages import word
+from perfgate.judging.report.text.messages import word
 from perfgate.measuring.checklist.step import StepOutcome
 
 

@@ -10,7 +10,7 @@ import pytest
 from perfgate.document.decision import DecisionDocument, Procedure, SideSummary
 from perfgate.document.message import Message, quote
 from perfgate.document.run import ErrorDetail
-from perfgate.judging.report.comment import CommentContext, render_comment
+from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.fakes.documents import (
     make_comparison,
     make_counter,

@@ -19,7 +19,7 @@ from perfgate.document.files import read_run, write_run
 from perfgate.document.history import Acceptance, History
 from perfgate.document.message import quote
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.report.comment import CommentContext, render_comment
+from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.causes import feeding
 from tests.fakes.device import FakeDevice
 from tests.fakes.documents import HEAD_COMMIT

@@ -18,6 +18,6 @@ def COMMAND(path: Path, language: str | None) -> None:
 
     from perfgate.config import report_language
     from perfgate.jobs.advise import suggestions_in
-    from perfgate.judging.report.terminal import render_suggestions
+    from perfgate.judging.report.render.terminal import render_suggestions
 
     render_suggestions(suggestions_in(path), Console(), report_language(language, Path()))

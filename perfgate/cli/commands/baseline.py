@@ -282,7 +282,7 @@ def _config(directory: Path) -> Config:
 
 
 def _say_damaged(damaged: Sequence[str]) -> None:
-    from perfgate.judging.report.escape import clean
+    from perfgate.judging.report.text.escape import clean
 
     for why in damaged:
         click.echo(clean(f"left out: {why}", limit=_LONGEST_REASON), err=True)
@@ -309,6 +309,6 @@ def _print_table(titles: list[str], rows: list[list[str]]) -> None:
 
 
 def _clean(text: str) -> str:
-    from perfgate.judging.report.escape import clean
+    from perfgate.judging.report.text.escape import clean
 
     return clean(text)

@@ -74,7 +74,7 @@ def COMMAND(
     from perfgate.jobs.check.job import check_change
     from perfgate.jobs.shared.options import DEFAULT_HEAD_STEPS, CheckOptions, GivenInterpreters, parse_steps
     from perfgate.judging.gate.verdict import exit_code
-    from perfgate.judging.report.terminal import render_terminal
+    from perfgate.judging.report.render.terminal import render_terminal
 
     spoken = report_language(language, directory)
     request = options.record(

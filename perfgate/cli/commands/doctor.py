@@ -49,7 +49,7 @@ def COMMAND(
     from perfgate.document.doctor import DoctorDocument
     from perfgate.jobs.doctor import job as doctor
     from perfgate.jobs.shared.session import prepare_out
-    from perfgate.judging.report import doctor as report
+    from perfgate.judging.report.render import doctor as report
     from perfgate.version import __version__
 
     console = Console(quiet=as_json)

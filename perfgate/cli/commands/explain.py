@@ -30,7 +30,7 @@ def COMMAND(name: str, device: DeviceKind | None, language: str | None, director
     import shutil
 
     from perfgate.config import report_language
-    from perfgate.judging.report.explain import Reader, explain
+    from perfgate.judging.report.render.explain import Reader, explain
 
     configured, limits = _configured(directory)
     reader = Reader(device or configured, limits, report_language(language, directory))

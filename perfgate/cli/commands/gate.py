@@ -45,7 +45,7 @@ def COMMAND(
     from perfgate.document.decision import Policy
     from perfgate.jobs.gate import judge_again, judge_alone, judge_documents, read_config
     from perfgate.judging.gate.verdict import exit_code
-    from perfgate.judging.report.terminal import render_terminal
+    from perfgate.judging.report.render.terminal import render_terminal
 
     policy = read_config(config).policy() if config else None
     spoken = report_language(language, config.parent if config and config.is_file() else config or Path())

@@ -146,7 +146,7 @@ def _tell(decision: DecisionDocument, out: Path, manner: _Manner, language: Lang
 
     from perfgate.jobs.check.hook import hook_code
     from perfgate.judging.gate.verdict import exit_code
-    from perfgate.judging.report.terminal import LET_THROUGH, render_line, render_terminal
+    from perfgate.judging.report.render.terminal import LET_THROUGH, render_line, render_terminal
 
     code = hook_code(decision, strict=manner.strict) if manner.hook else exit_code(decision)
     if manner.brief and not code:

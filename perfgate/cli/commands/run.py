@@ -103,7 +103,7 @@ def _show_rules(decision: DecisionDocument, language: Language) -> None:
     from msgspec.structs import replace
     from rich.console import Console
 
-    from perfgate.judging.report.terminal import render_line, render_terminal
+    from perfgate.judging.report.render.terminal import render_line, render_terminal
 
     console = Console()
     if decision.verdict != "PASS":
@@ -115,7 +115,7 @@ def _show(run: RunDocument, out: Path, language: Language) -> None:
     from rich.console import Console
 
     from perfgate.judging.advice.advise import suggestions
-    from perfgate.judging.report.terminal import render_first_suggestions, render_run
+    from perfgate.judging.report.render.terminal import render_first_suggestions, render_run
 
     console = Console()
     render_run(run, console, language)

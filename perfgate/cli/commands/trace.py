@@ -67,7 +67,7 @@ def top(
     document = trace_top(path, _choice(rank, device, limit, as_json), by=by, host=host)
     if as_json:
         return print_json(document)
-    from perfgate.judging.report.trace import render_top
+    from perfgate.judging.report.render.trace import render_top
 
     render_top(document, _console())
     return None
@@ -103,7 +103,7 @@ def gaps(
     document = trace_gaps(path, _choice(rank, device, limit, as_json), exposed=exposed, shortest=shortest)
     if as_json:
         return print_json(document)
-    from perfgate.judging.report.trace import render_gaps
+    from perfgate.judging.report.render.trace import render_gaps
 
     render_gaps(document, _console())
     return None
@@ -121,7 +121,7 @@ def steps(path: Path, rank: int | None, device: int | None, limit: int | None, a
     document = trace_steps(path, _choice(rank, device, limit, as_json))
     if as_json:
         return print_json(document)
-    from perfgate.judging.report.trace import render_steps
+    from perfgate.judging.report.render.trace import render_steps
 
     render_steps(document, _console())
     return None
@@ -157,7 +157,7 @@ def diff(
     document = trace_diff(base, path, choice, tolerance=TOLERANCE if tolerance is None else tolerance)
     if as_json:
         return print_json(document)
-    from perfgate.judging.report.trace import render_diff
+    from perfgate.judging.report.render.trace import render_diff
 
     render_diff(document, _console())
     return None

@@ -84,7 +84,7 @@ def COMMAND(
     from perfgate.jobs.check.job import check_change
     from perfgate.jobs.shared.doors import Doors
     from perfgate.jobs.trend.job import TrendRequest, has_open_regression, run_trend
-    from perfgate.judging.report.trend_terminal import render_trend
+    from perfgate.judging.report.render.trend_terminal import render_trend
 
     spoken = report_language(language, directory)
     request = options.record(TrendRequest, root=directory, out=out, confirm=confirm, post=post, language=spoken)

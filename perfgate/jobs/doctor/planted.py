@@ -19,7 +19,7 @@ from perfgate.document.decision import Comparison, DecisionDocument, Verdict
 from perfgate.document.doctor import PlantedResult
 from perfgate.document.files import read_decision
 from perfgate.jobs.shared.scratch import ScratchRepository
-from perfgate.judging.report.messages import word, word_all
+from perfgate.judging.report.text.messages import word, word_all
 from perfgate.system.package import PACKAGE
 
 PROJECT = PACKAGE / "doctor"

@@ -43,8 +43,8 @@ from perfgate.judging.forge.runner import (
     summary_path,
 )
 from perfgate.judging.gate.verdict import exit_code
-from perfgate.judging.report.comment import CommentContext, render_comment, render_double, render_turn
-from perfgate.judging.report.html import render_html
+from perfgate.judging.report.render.comment import CommentContext, render_comment, render_double, render_turn
+from perfgate.judging.report.render.html import render_html
 from perfgate.judging.store.store import GitAccess
 from perfgate.locale import Language
 from perfgate.version import __version__

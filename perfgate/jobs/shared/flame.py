@@ -17,7 +17,7 @@ from perfgate.document.run import RunDocument
 from perfgate.errors import DocumentError, UsageError
 from perfgate.jobs.shared.session import FLAME_PAGE, artifact_of
 from perfgate.judging.gate.flame import with_pairs
-from perfgate.judging.report.flame import render_flame
+from perfgate.judging.report.render.flame import render_flame
 from perfgate.locale import Language
 from perfgate.measuring.counting.collect import trace_name
 from perfgate.trace.flame import flame_tree

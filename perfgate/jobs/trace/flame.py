@@ -11,7 +11,7 @@ from perfgate.document.flame import FlameTree
 from perfgate.errors import UsageError
 from perfgate.jobs.shared.flame import label_of, pair_trees, tree_of, with_decision
 from perfgate.jobs.trace.job import Choice, ChosenTimeline, choose
-from perfgate.judging.report.flame import collapsed_stacks, render_flame, speedscope
+from perfgate.judging.report.render.flame import collapsed_stacks, render_flame, speedscope
 from perfgate.locale import Language
 
 FlameFormat = Literal["html", "speedscope", "collapsed"]

@@ -25,7 +25,7 @@ from perfgate.git.repository import Repository
 from perfgate.jobs.shared.doors import Progress
 from perfgate.jobs.shared.options import Check, CheckOptions
 from perfgate.jobs.shared.session import now
-from perfgate.judging.report.messages import word_all
+from perfgate.judging.report.text.messages import word_all
 from perfgate.judging.store.store import Store
 from perfgate.judging.trend.standing import is_about
 

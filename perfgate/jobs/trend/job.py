@@ -23,8 +23,8 @@ from perfgate.jobs.shared.store import open_project_store
 from perfgate.jobs.trend.confirm import confirm_suspected, keep_confirmations, read_confirmations
 from perfgate.jobs.trend.post import DEFAULT_KEY, OurIssue, find_issue, post_trend
 from perfgate.jobs.trend.read import NameCommits, Wanted, find_trend, open_documents, read_histories
-from perfgate.judging.report.trend import TrendContext, render_issue
-from perfgate.judging.report.trend_page import render_trend_page
+from perfgate.judging.report.render.trend import TrendContext, render_issue
+from perfgate.judging.report.render.trend_page import render_trend_page
 from perfgate.judging.trend.standing import state_of
 from perfgate.locale import Language
 

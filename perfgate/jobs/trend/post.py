@@ -19,7 +19,7 @@ from perfgate.judging.forge.issues import (
     text_budget,
 )
 from perfgate.judging.forge.runner import SUMMARY_VARIABLE, append_to, log_lines, summary_path
-from perfgate.judging.report.trend import TrendContext, issue_title, render_issue, render_news
+from perfgate.judging.report.render.trend import TrendContext, issue_title, render_issue, render_news
 from perfgate.judging.trend.standing import state_of
 from perfgate.locale import Language
 

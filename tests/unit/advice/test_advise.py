@@ -10,7 +10,7 @@ from perfgate.document.decision import Gain
 from perfgate.document.message import quote
 from perfgate.document.run import FROM_PROFILE, Finding, Session, StepResult, Value
 from perfgate.judging.advice.advise import advised, suggestions
-from perfgate.judging.report.messages import word
+from perfgate.judging.report.text.messages import word
 from perfgate.locale import speaking
 from tests.fakes.documents import make_decision, make_difference, make_run
 

@@ -8,7 +8,7 @@ import pytest
 
 from perfgate.document.decision import Comparison, Contribution, Explanation, Part, Suggestion
 from perfgate.judging.advice.changes import on_changes
-from perfgate.judging.report.messages import word
+from perfgate.judging.report.text.messages import word
 from tests.fakes.documents import make_comparison, make_decision
 
 LINE = "model.py:9"

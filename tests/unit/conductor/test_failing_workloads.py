@@ -15,7 +15,7 @@ import pytest
 from perfgate.conductor.sides.checklist import Findings
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.document.run import ErrorDetail, StepResult
-from perfgate.judging.report.messages import word
+from perfgate.judging.report.text.messages import word
 from tests.unit.conductor.conftest import ASLEEP
 from tests.waiting import left_in_the_end
 

@@ -14,7 +14,7 @@ from perfgate.conductor.sides.plan import FEWEST_QUADS, MOST_QUADS, draw_plans
 from perfgate.document.decision import Policy
 from perfgate.document.run import TIME_SPENT, BlockColumns, Replicate
 from perfgate.document.samples import pack, unpack
-from perfgate.judging.report.comment import CommentContext, render_comment
+from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.fakes.device import FakeDevice
 from tests.fakes.processor import FakeProcessor, no_processor
 from tests.traps.virtual import MS, SHAPE, WORKLOAD, Block, Call, Machine, Side, VirtualGate, works

@@ -15,7 +15,7 @@ from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import CounterSet
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.report.comment import CommentContext, render_comment
+from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.counting.tally import AllocatedBlock, LiveBlocks
 from perfgate.measuring.devices.registry import open_device

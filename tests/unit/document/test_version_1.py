@@ -13,7 +13,7 @@ from perfgate.catalogue.lookup import MESSAGES
 from perfgate.document.files import read_decision, read_run
 from perfgate.document.message import Message, quote
 from perfgate.document.upgrade import UPGRADES
-from perfgate.judging.report.messages import word, word_finding
+from perfgate.judging.report.text.messages import word, word_finding
 from perfgate.locale import speaking
 
 V1 = Path(__file__).parents[2] / "data" / "v1"

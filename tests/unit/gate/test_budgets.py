@@ -15,7 +15,7 @@ from perfgate.document.run import RunDocument, StepResult, Value
 from perfgate.judging.gate.comparison import tolerance
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.rules import broken_metrics, compare_bounds
-from perfgate.judging.report.comment import CommentContext, render_comment
+from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.unit.gate.builders import sides
 from tests.wording import text_of, worded
 

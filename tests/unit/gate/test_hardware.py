@@ -13,7 +13,7 @@ from perfgate.document.files import misfit
 from perfgate.document.history import History
 from perfgate.document.run import Replicate, RunDocument
 from perfgate.judging.gate.decide import decide, more_pairs_would_help
-from perfgate.judging.report.comment import CommentContext, render_comment
+from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
 from tests.wording import text_of, worded
 

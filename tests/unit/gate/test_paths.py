@@ -10,7 +10,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import Source
 from perfgate.judging.gate.paths import always_relevant, skipped, skipped_because
 from perfgate.judging.gate.verdict import exit_code
-from perfgate.judging.report.messages import word
+from perfgate.judging.report.text.messages import word
 from perfgate.locale import speaking
 from tests.wording import text_of
 

@@ -9,7 +9,7 @@ from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import Acceptance, History
 from perfgate.document.run import CorrectnessResult, RunDocument
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.report.comment import CommentContext, render_comment
+from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.unit.gate.builders import sides
 from tests.wording import worded
 

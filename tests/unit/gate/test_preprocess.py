@@ -13,8 +13,8 @@ from perfgate.document.history import History
 from perfgate.document.run import BlockColumns, RunDocument, StageTimes
 from perfgate.document.samples import pack
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.report.causes import cause_of, causes
-from perfgate.judging.report.summary import CommentContext, Summary
+from perfgate.judging.report.view.causes import cause_of, causes
+from perfgate.judging.report.view.summary import CommentContext, Summary
 from tests.unit.gate.builders import SHAPE, columns, sides
 from tests.wording import worded
 

@@ -7,7 +7,7 @@ from perfgate.document.run import CallAccount, CallRow, CorrectnessResult, Count
 from perfgate.judging.gate.counters import compare_counters
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.rules import compare_signatures
-from perfgate.judging.report.comment import CommentContext, render_comment
+from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.fakes.documents import make_run
 from tests.unit.gate.builders import sides
 from tests.wording import text_of, worded

@@ -13,7 +13,7 @@ from perfgate.document.run import BlockColumns, CorrectnessResult, Replicate, Ru
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.required import Required
 from perfgate.judging.gate.verdict import exit_code
-from perfgate.judging.report.comment import CommentContext, render_comment
+from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 from tests.wording import worded
 

@@ -15,8 +15,8 @@ from perfgate.document.run import CorrectnessResult, ErrorDetail, RunDocument, S
 from perfgate.judging.gate.decide import decide, decide_alone
 from perfgate.judging.gate.rules import bounded_metrics, broken_metrics
 from perfgate.judging.gate.verdict import exit_code
-from perfgate.judging.report.comment import CommentContext, render_comment
-from perfgate.judging.report.html import render_html
+from perfgate.judging.report.render.comment import CommentContext, render_comment
+from perfgate.judging.report.render.html import render_html
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
 from tests.wording import worded
 

@@ -14,9 +14,9 @@ from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument, StepResult, Value
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.stored import accepts_a_slower_call, level
-from perfgate.judging.report.annotations import annotate, verdict_annotation
-from perfgate.judging.report.comment import CommentContext, render_comment
-from perfgate.judging.report.junit import junit
+from perfgate.judging.report.render.annotations import annotate, verdict_annotation
+from perfgate.judging.report.render.comment import CommentContext, render_comment
+from perfgate.judging.report.render.junit import junit
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 
 NO_CHANGE = [1.0 + 0.0005 * (-1) ** pair for pair in range(14)]

@@ -18,8 +18,8 @@ from cmarkgfm.cmark import Options
 from perfgate.document.decision import DecisionDocument, Part
 from perfgate.document.run import ErrorDetail, Finding
 from perfgate.judging.forge.comment import marker, without_commands
-from perfgate.judging.report.comment import CommentContext, render_comment
-from perfgate.judging.report.escape import code_span, prose
+from perfgate.judging.report.render.comment import CommentContext, render_comment
+from perfgate.judging.report.text.escape import code_span, prose
 from perfgate.locale import Language
 from tests.fakes.documents import (
     make_comparison,

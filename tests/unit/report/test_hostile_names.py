@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfgate.judging.report.escape import code_span
+from perfgate.judging.report.text.escape import code_span
 from tests.fakes.hostile import hostile_names
 from tests.unit.report.rendering import PARSERS, RENDER, check_comment, check_spans, see
 

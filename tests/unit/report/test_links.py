@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfgate.judging.report.text import environment
+from perfgate.judging.report.text.templates import environment
 
 PAGE = "https://forge.example/jobs/7"
 

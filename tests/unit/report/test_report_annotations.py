@@ -6,7 +6,13 @@ import pytest
 
 from perfgate.document.decision import HarnessChange
 from perfgate.document.message import Message
-from perfgate.judging.report.annotations import Annotation, Location, annotate, parse_location, verdict_annotation
+from perfgate.judging.report.render.annotations import (
+    Annotation,
+    Location,
+    annotate,
+    parse_location,
+    verdict_annotation,
+)
 from tests.fakes.documents import (
     make_comparison,
     make_counter,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from perfgate.document.decision import OperatorChange
-from perfgate.judging.report.causes import across_places, cause_of, causes
-from perfgate.judging.report.comment import CommentContext, render_comment
-from perfgate.judging.report.summary import Summary
+from perfgate.judging.report.render.comment import CommentContext, render_comment
+from perfgate.judging.report.view.causes import across_places, cause_of, causes
+from perfgate.judging.report.view.summary import Summary
 from tests.fakes.documents import (
     make_comparison,
     make_counter,

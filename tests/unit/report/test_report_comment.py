@@ -10,7 +10,7 @@ from perfgate.document.decision import Failure, Invalid, Link, OperatorChange, P
 from perfgate.document.message import quote
 from perfgate.document.run import TIME_SPENT, ErrorDetail
 from perfgate.judging.forge.comment import MAX_CHARACTERS, TEXT_BUDGET, CommentState, compose, marker
-from perfgate.judging.report.comment import CommentContext, render_comment
+from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.fakes.documents import (
     make_comparison,
     make_counter,

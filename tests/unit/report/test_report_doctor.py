@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from perfgate.document.doctor import FitnessCheck, PlantedResult, Resolution
-from perfgate.judging.report.doctor import render_fitness, render_planted, render_resolutions
+from perfgate.judging.report.render.doctor import render_fitness, render_planted, render_resolutions
 
 
 def _console() -> Console:

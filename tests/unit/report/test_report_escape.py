@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfgate.judging.report.escape import clean, code_span, fenced, prose
+from perfgate.judging.report.text.escape import clean, code_span, fenced, prose
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from perfgate.catalogue.lookup import CARDS, LIMITS, METRICS, RULES
 from perfgate.catalogue.terms import DEVICE_KINDS
 from perfgate.cli.commands.explain import COMMAND, columns, wrapped
 from perfgate.errors import UsageError
-from perfgate.judging.report.explain import Reader
-from perfgate.judging.report.explain import explain as explain_to
+from perfgate.judging.report.render.explain import Reader
+from perfgate.judging.report.render.explain import explain as explain_to
 from perfgate.locale import translate
 
 

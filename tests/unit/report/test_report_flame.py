@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from perfgate.document.flame import FLAME_KINDS, FlameCosts, FlameTree, WhyCounts, side_by_side
-from perfgate.judging.report.flame import collapsed_stacks, render_flame, speedscope
+from perfgate.judging.report.render.flame import collapsed_stacks, render_flame, speedscope
 from tests.browser import Page, browser_page
 from tests.fakes.documents import make_comparison
 from tests.unit.report.sentences import TEMPLATES

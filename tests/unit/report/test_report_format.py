@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfgate.judging.report import format as formats
+from perfgate.judging.report.text import format as formats
 from tests.fakes.documents import make_comparison, make_counter
 
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from perfgate.document.decision import DecisionDocument, Part
 from perfgate.document.run import ErrorDetail, Finding
-from perfgate.judging.report.comment import CommentContext, render_comment
-from perfgate.judging.report.html import render_html
+from perfgate.judging.report.render.comment import CommentContext, render_comment
+from perfgate.judging.report.render.html import render_html
 from tests.fakes.documents import (
     checklist,
     make_comparison,

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from perfgate.document.decision import Link, Missing, OperatorChange, OperatorTime
 from perfgate.document.run import OperatorRow, RunDocument, Side
-from perfgate.judging.report.html import render_html
-from perfgate.judging.report.samples import paired_samples
+from perfgate.judging.report.render.html import render_html
+from perfgate.judging.report.view.page_tables import paired_samples
 from tests.fakes.documents import (
     make_decision,
     make_difference,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from perfgate.document.message import Message, quote
 from perfgate.document.run import ErrorDetail
-from perfgate.judging.report.junit import junit, junit_of_run, junit_without_verdict
+from perfgate.judging.report.render.junit import junit, junit_of_run, junit_without_verdict
 from tests.fakes.documents import (
     make_comparison,
     make_counter,

@@ -11,8 +11,8 @@ import pytest
 import perfgate
 from perfgate.catalogue.lookup import MESSAGES
 from perfgate.document.message import Message, quote
-from perfgate.judging.report.messages import word
-from perfgate.judging.report.text import environment
+from perfgate.judging.report.text.messages import word
+from perfgate.judging.report.text.templates import environment
 from perfgate.locale import speaking
 
 HOSTILE = "</details> @octocat `x` | [a](https://evil.example)"

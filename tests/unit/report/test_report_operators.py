@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from perfgate.judging.report.comment import CommentContext, render_comment
-from perfgate.judging.report.html import render_html
+from perfgate.judging.report.render.comment import CommentContext, render_comment
+from perfgate.judging.report.render.html import render_html
 from tests.fakes.documents import (
     make_comparison,
     make_counter,

@@ -10,10 +10,10 @@ from rich.console import Console
 
 from perfgate.document.decision import Gain, Suggestion
 from perfgate.document.message import Message, as_message
-from perfgate.judging.report.comment import render_comment
-from perfgate.judging.report.html import render_html
-from perfgate.judging.report.summary import CommentContext
-from perfgate.judging.report.terminal import render_first_suggestions, render_suggestions, render_terminal
+from perfgate.judging.report.render.comment import render_comment
+from perfgate.judging.report.render.html import render_html
+from perfgate.judging.report.render.terminal import render_first_suggestions, render_suggestions, render_terminal
+from perfgate.judging.report.view.summary import CommentContext
 from tests.fakes.documents import make_decision, make_run, regressed_counters
 
 CONTEXT = CommentContext(marker="<!-- m -->")

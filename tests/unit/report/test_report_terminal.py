@@ -8,8 +8,8 @@ from rich.console import Console
 
 from perfgate.document.message import quote
 from perfgate.document.run import ErrorDetail, Finding, StepResult, WorkloadRecord
-from perfgate.judging.report.run_rows import step_row
-from perfgate.judging.report.terminal import render_run, render_terminal
+from perfgate.judging.report.render.terminal import render_run, render_terminal
+from perfgate.judging.report.view.checklist import step_row
 from tests.fakes.documents import (
     make_comparison,
     make_decision,

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from rich.console import Console
 
 from perfgate.document.trend import NotLookedAt
-from perfgate.judging.report.trend import TrendContext, issue_title, render_issue, render_news
-from perfgate.judging.report.trend_page import render_trend_page
-from perfgate.judging.report.trend_rows import Moved, change_words, sparkline
-from perfgate.judging.report.trend_terminal import render_trend
+from perfgate.judging.report.render.trend import TrendContext, issue_title, render_issue, render_news
+from perfgate.judging.report.render.trend_page import render_trend_page
+from perfgate.judging.report.render.trend_terminal import render_trend
+from perfgate.judging.report.view.trend_rows import Moved, change_words, sparkline
 from tests.fakes.trends import (
     BEGAN,
     hostile_trend,

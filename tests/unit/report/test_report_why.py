@@ -16,8 +16,8 @@ from perfgate.document.decision import (
     Part,
     PartSite,
 )
-from perfgate.judging.report.comment import CommentContext, render_comment
-from perfgate.judging.report.html import render_html
+from perfgate.judging.report.render.comment import CommentContext, render_comment
+from perfgate.judging.report.render.html import render_html
 from tests.fakes.documents import make_comparison, make_counter, make_decision, make_operator_test, make_run
 
 US = 1e-6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfgate.judging.report.comment import CommentContext, render_comment
+from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.fakes.documents import make_comparison, make_decision
 
 CONTEXT = CommentContext(marker="<!-- perfgate:v1:demo -->")

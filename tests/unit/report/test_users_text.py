@@ -7,8 +7,8 @@ import html
 import pytest
 
 from perfgate.document.message import quote
-from perfgate.judging.report.html import render_html
-from perfgate.judging.report.junit import junit
+from perfgate.judging.report.render.html import render_html
+from perfgate.judging.report.render.junit import junit
 from tests.fakes.documents import make_comparison, make_decision, make_run
 
 SAID = "got 3 rows and expected 4 more"

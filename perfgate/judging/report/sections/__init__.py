@@ -1,1 +1,1 @@
-"""The parts of the comment, one module each, found by scanning this folder."""
+"""The sections of the comment: what each shows, and its template in ``templates/comment``."""

@@ -1,0 +1,1 @@
+"""One file a medium: what takes the records and writes the text."""

@@ -1,0 +1,111 @@
+"""What got worse, at the lines that made it worse: a few words for every such line, for hosts that show them in the diff."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from perfgate.document.decision import Comparison, DecisionDocument
+from perfgate.judging.report.text.escape import clean
+from perfgate.judging.report.text.messages import word
+from perfgate.judging.report.text.templates import line
+from perfgate.judging.report.text.words import say
+from perfgate.judging.report.view.causes import Cause, across_places, cause_of, causes
+from perfgate.judging.report.view.headline import headline, named_change
+from perfgate.judging.report.view.rows import label, worded_cause
+from perfgate.judging.report.view.summary import CommentContext, Summary
+from perfgate.locale import Language, speaking
+
+Level = Literal["error", "warning"]
+_LOCATION = re.compile(r"(?P<path>[^:\x00-\x1f]{1,400}):(?P<line>[1-9][0-9]{0,6})")
+_MESSAGE_LINES = 6
+_LONGEST_LINE = 300
+
+
+class Location(NamedTuple):
+    """A line of the head: ``path`` as the document has it, from the project's folder."""
+
+    path: str
+    line: int
+
+
+class Annotation(NamedTuple):
+    """What a host shows at a line; without a ``location`` it is about the whole."""
+
+    level: Level
+    title: str
+    message: str
+    location: Location | None = None
+
+
+def annotate(decision: DecisionDocument, language: Language = "en") -> list[Annotation]:
+    """What to show at lines, the worst first. A verdict that says nothing got worse has none."""
+    if decision.verdict not in ("FAIL", "WARN"):
+        return []
+    summary = Summary(decision, CommentContext(marker=""))
+    with speaking(language):
+        return _at_causes(summary) + _at_harness_changes(summary)
+
+
+def verdict_annotation(decision: DecisionDocument, language: Language = "en") -> Annotation | None:
+    """The verdict as an annotation without a line, None for one that asks for nothing."""
+    if decision.verdict in ("PASS", "SKIPPED"):
+        return None
+    level: Level = "warning" if decision.verdict == "WARN" else "error"
+    with speaking(language):
+        words = headline(Summary(decision, CommentContext(marker="")), "plain")
+    return Annotation(level, f"perfgate: {decision.verdict}", words)
+
+
+def _at_causes(summary: Summary) -> list[Annotation]:
+    changes = causes(summary)
+    titled: dict[str, tuple[Comparison, Cause]] = {}
+    for comparison in summary.regressed:
+        cause = cause_of(comparison, changes, summary.decision.operator_tests)
+        if cause is not None and cause.line:
+            titled.setdefault(cause.line, (comparison, cause))
+    messages: dict[str, list[str]] = {place: [] for place in titled}
+    for cause in across_places(changes):
+        if cause.line:
+            messages.setdefault(cause.line, []).append(line("shared/cause.j2", "plain", {"cause": worded_cause(cause)}))
+    annotations = [_annotation(place, messages[place], titled.get(place), summary) for place in messages]
+    return [annotation for annotation in annotations if annotation is not None]
+
+
+def _annotation(
+    place: str, messages: Sequence[str], titled: tuple[Comparison, Cause] | None, summary: Summary
+) -> Annotation | None:
+    location = parse_location(place)
+    if location is None:
+        return None
+    if titled is None:
+        return Annotation("warning", f"perfgate: {summary.verdict}", _joined(messages), location)
+    comparison, cause = titled
+    values = {"label": label(comparison, summary), "named": named_change(comparison)}
+    title = "perfgate: " + line("ci/annotation_title.j2", "plain", values)
+    own = [line("shared/cause_in_short.j2", "plain", {"cause": worded_cause(cause)})]
+    level: Level = "error" if summary.verdict == "FAIL" and comparison.gating else "warning"
+    return Annotation(level, title, _joined(messages or own), location)
+
+
+def _at_harness_changes(summary: Summary) -> list[Annotation]:
+    return [
+        Annotation("warning", f"perfgate: {say('workload file')}", clean(word(change.message), limit=_LONGEST_LINE), at)
+        for change in summary.telling_harness_changes
+        if change.kind != "added"
+        for at in [next(filter(None, map(parse_location, change.lines)), None)]
+        if at is not None
+    ]
+
+
+def parse_location(text: str) -> Location | None:
+    """The place that ``model.py:88`` names, None for a text that names none below the project's folder."""
+    match = _LOCATION.fullmatch(text)
+    if match is None or match["path"].startswith(("/", "~")) or ".." in match["path"].split("/"):
+        return None
+    return Location(match["path"], int(match["line"]))
+
+
+def _joined(messages: Sequence[str]) -> str:
+    return "\n".join(clean(message, limit=_LONGEST_LINE) for message in messages[:_MESSAGE_LINES])

@@ -1,0 +1,123 @@
+"""The comment on a change request: one text for every forge, from the decision alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfgate.document.decision import DecisionDocument, Verdict
+from perfgate.judging.report.sections import changes, details
+from perfgate.judging.report.sections import verdict as verdicts
+from perfgate.judging.report.sections.section import KEEP
+from perfgate.judging.report.text.templates import render
+from perfgate.judging.report.text.words import Words
+from perfgate.judging.report.view.summary import CommentContext, Summary
+from perfgate.locale import Language, speaking
+
+__all__ = ["CommentContext", "render_comment", "render_double", "render_turn"]
+
+# In the order of the comment.
+SECTIONS = (
+    verdicts.TITLE,
+    verdicts.FACTS,
+    verdicts.REMEDY,
+    verdicts.HARNESS,
+    verdicts.FAILURES,
+    changes.TABLE,
+    changes.IMPROVED,
+    verdicts.MISSING,
+    changes.WHY,
+    changes.OPERATORS,
+    changes.SUGGESTIONS,
+    details.TRACE,
+    changes.INTENDED,
+    details.CHECKLIST,
+    details.UNCHANGED,
+    details.RECORDED,
+    details.UNDECIDED,
+    details.ENVIRONMENT,
+    details.STORED,
+)
+# How many rows a list may have: the first that fits the budget is taken.
+_DETAILS = (400, 120, 40, 12, 4)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A rendered section, and when it goes if the comment is too long."""
+
+    text: str
+    drop: int
+    title: str
+
+
+def render_comment(decision: DecisionDocument, context: CommentContext, *, budget: int = 60_000) -> str:
+    """The Markdown of the comment, at most ``budget`` characters.
+
+    Over the budget whole folds go first, from the bottom; then rows at the end of long lists, with their number. The
+    title, the first rows of the table and the line that says where the rest is always stay. Raises ValueError for a
+    marker that is not one line of HTML comment, or a budget that not even those fit.
+    """
+    if not (context.marker.startswith("<!--") and context.marker.endswith("-->")) or "\n" in context.marker:
+        raise ValueError(f"the marker must be one line of HTML comment, found {context.marker!r}")
+    with speaking(context.language):
+        for detail in _DETAILS:
+            summary = Summary(decision, context, detail)
+            text = _fitted(_parts(summary), summary, budget)
+            if text is not None:
+                return text
+    raise ValueError(f"a budget of {budget} characters is too small for any comment")
+
+
+def render_turn(last: Verdict, verdict: Verdict, head: str, language: Language) -> str:
+    """The reply that tells people of a verdict that turned with the commit ``head``."""
+    with speaking(language):
+        values = {"last": Words(last), "verdict": Words(verdict), "head": head[:12]}
+        return render("comment/turned.md.j2", "markdown", values).strip()
+
+
+def render_double(language: Language) -> str:
+    """What replaces a second comment of ours that may not be deleted."""
+    with speaking(language):
+        return render("comment/double.md.j2", "markdown", {}).strip()
+
+
+def _parts(summary: Summary) -> list[_Part]:
+    filled = [(section, view) for section in SECTIONS if (view := section.fill(summary)) is not None]
+    numbered = [section for section, _ in filled if section.numbered]
+    parts: list[_Part] = []
+    for section, view in filled:
+        number = f"{numbered.index(section) + 1}. " if section in numbered and len(numbered) > 1 else ""
+        text = render(f"comment/{section.name}.md.j2", "markdown", {**vars(view), "number": Words(number)})
+        parts.append(_Part(_tidy(text), section.drop, section.title))
+    return [part for part in parts if part.text]
+
+
+def _fitted(parts: list[_Part], summary: Summary, budget: int) -> str | None:
+    """The comment without as many droppable parts as it takes, None where even that is too long."""
+    dropped: list[_Part] = []
+    waiting = sorted((part for part in parts if part.drop != KEEP), key=lambda part: part.drop)
+    while True:
+        remaining = [part for part in parts if part not in dropped]
+        text = _joined(remaining, [part.title for part in parts if part in dropped], summary)
+        if len(text) <= budget:
+            return text
+        if not waiting:
+            return None
+        dropped.append(waiting.pop())
+
+
+def _joined(parts: list[_Part], left_out: list[str], summary: Summary) -> str:
+    context = summary.context
+    values = {"left_out": left_out, "artifact_url": context.artifact_url, "job_url": context.job_url}
+    # Where nothing was measured no report was written either.
+    end = _tidy(render("comment/end.md.j2", "markdown", {**values, "has_report": summary.is_measured}))
+    texts = [context.marker, *(part.text for part in parts), *([end] if end else [])]
+    return "\n\n".join(texts) + "\n"
+
+
+def _tidy(text: str) -> str:
+    lines: list[str] = []
+    for line in text.strip().splitlines():
+        if line.strip() or (lines and lines[-1]):
+            lines.append(line.rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,94 @@
+"""The tables of `perfgate doctor` in the terminal."""
+
+from __future__ import annotations
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from perfgate.document.doctor import FitnessCheck, PlantedResult, Resolution
+from perfgate.judging.report.text.escape import clean
+from perfgate.judging.report.text.format import duration, percent
+
+_STATUS = {
+    "ok": ("ok", "green"),
+    "attention": ("attention", "yellow"),
+    "unfit": ("UNFIT", "bold red"),
+    "unavailable": ("not available", "dim"),
+}
+_LONG = 400
+_WIDE = 110  # columns from which there is room for what was planted, in words
+_WHOLE = ("name", "planted change", "machine", "must be", "by", "is", "took", "")
+
+
+def render_list(rows: list[tuple[str, str, str, str | None]], console: Console) -> None:
+    """Print the planted changes: name, what is planted, verdict, metric that must regress."""
+    table = _table("name", "planted", "must be", "by")
+    for name, title, verdict, metric in rows:
+        table.add_row(name, title, verdict, metric or "")
+    console.print(table)
+
+
+def render_fitness(fitness: list[FitnessCheck], console: Console) -> None:
+    """Print one row a check; what to do stands below what was seen."""
+    table = _table("machine", "", "seen")
+    for check in fitness:
+        word, style = _STATUS[check.status]
+        detail = Text(clean(check.seen, limit=_LONG))
+        if check.remedy:
+            detail.append(f"\n→ {clean(check.remedy, limit=_LONG)}", "cyan")
+        table.add_row(clean(check.name), Text(word, style), detail)
+    console.print(table)
+
+
+def render_planted(results: list[PlantedResult], console: Console) -> None:
+    """Print expected against seen."""
+    table = _table("planted change", "must be", "is", "", "took")
+    for result in results:
+        table.add_row(
+            _name(result, console.width),
+            Text(f"{result.expected}\n{result.metric or ''}".rstrip()),
+            _seen(result),
+            Text("agrees", "green") if result.agrees else Text("DIFFERS", "bold red"),
+            Text(f"{result.seconds:.0f} s"),
+        )
+    console.print(table)
+    for result in results:
+        if result.reason:
+            console.print(Text(f"{clean(result.name)}: {clean(result.reason, limit=_LONG)}", "red"))
+
+
+def render_resolutions(resolutions: list[Resolution], console: Console) -> None:
+    """Print how small a slowdown the gate of unchanged code would have seen."""
+    for resolution in resolutions:
+        text = (
+            f"{resolution.pairs} pairs are too few to show any slowdown of {resolution.metric}"
+            if resolution.smallest is None
+            else f"this machine can see {percent(resolution.smallest)} of {resolution.metric} in {duration(resolution.seconds)}"
+        )
+        timed = duration(resolution.timed)
+        detail = f" ({resolution.pairs} pairs of spread {percent(resolution.spread)}, {timed} of timed calls)"
+        console.print(Text(clean(text)).append(clean(detail), "dim"))
+
+
+def _name(result: PlantedResult, width: int) -> Text:
+    name = Text(clean(result.name))
+    return name.append(f"\n{clean(result.title)}", "dim") if width >= _WIDE else name
+
+
+def _seen(result: PlantedResult) -> Text:
+    lines = [result.verdict or f"exit code {result.exit_code}"]
+    fired = sorted(result.fired, key=lambda metric: metric != result.metric)
+    lines += fired[:1]
+    lines += [f"and {len(fired) - 1} more"] if len(fired) > 1 else []
+    lines += [f"at {result.line}"] if result.line else []
+    return Text("\n".join(clean(text) for text in lines))
+
+
+def _table(*titles: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for title in titles:
+        # Metrics are what people search for: whole words, and the titles of rows wrap instead.
+        table.add_column(title, no_wrap=title in _WHOLE)
+    return table

@@ -1,0 +1,187 @@
+"""``perfgate explain``: what a step, metric, rule or limit means, where its numbers come from and what to do when it is red."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from perfgate.catalogue.lookup import CARDS, LIMITS, METRICS, RULES, metric
+from perfgate.catalogue.records import Limit, Metric, Rule, StepCard
+from perfgate.catalogue.terms import DEVICE_KINDS, DeviceKind
+from perfgate.errors import UsageError
+from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text.escape import clean
+from perfgate.judging.report.text.templates import render
+from perfgate.judging.report.text.words import Words, phrase, say, translated
+from perfgate.judging.report.view.records import LimitView, RuleView
+from perfgate.locale import Language, speaking
+
+_UNITS = {
+    "s": phrase("seconds"),
+    "B": phrase("bytes"),
+    "B/s": phrase("bytes per second"),
+    "items/s": phrase("items per second"),
+    "1": phrase("a count"),
+}
+_BETTER = {
+    "lower": phrase("lower is better"),
+    "higher": phrase("higher is better"),
+    "neutral": phrase("neither direction is better"),
+}
+_LONG = 2000
+_SEVERITIES = ("info", "warning", "severe")
+
+
+@dataclass(frozen=True)
+class Reader:
+    """For whom it is explained: the kind of device they measure on, their ``[limits]``, their language."""
+
+    device: DeviceKind = "cpu"
+    limits: Mapping[str, float] = field(default_factory=dict)
+    language: Language = "en"
+
+
+def explain(name: str, reader: Reader) -> str:
+    """The text for a step by number or slug (``4``, ``s04``, ``top_ops``), a metric, a rule of findings or a limit.
+
+    Raises UsageError, with the nearest known name, for anything else.
+    """
+    with speaking(reader.language):
+        return _explain(name.strip(), reader)
+
+
+def _explain(name: str, reader: Reader) -> str:
+    number = _step_number(name.lower())
+    if number is not None:
+        return _explain_step(CARDS[number], reader)
+    metric = _metric(name)
+    if metric is not None:
+        return _explain_metric(metric, reader)
+    if name in RULES:
+        return _explain_rule(name, reader)
+    if name in LIMITS:
+        return _explain_limit(name, reader)
+    raise UsageError(
+        f"there is no step, metric, rule or limit {name!r}{_nearest(name.lower())}; metrics: {', '.join(METRICS)}; "
+        "steps: 1 to 20"
+    )
+
+
+def _metric(name: str) -> Metric | None:
+    try:
+        return metric(name)
+    except KeyError:
+        return None
+
+
+def _step_number(text: str) -> int | None:
+    digits = text.removeprefix("s")
+    if digits.isascii() and digits.isdigit() and len(digits) <= 2 and int(digits) in CARDS:
+        return int(digits)
+    return next((number for number, card in CARDS.items() if card.slug == text.replace("-", "_")), None)
+
+
+def _nearest(text: str) -> str:
+    names = [*METRICS, *(card.slug for card in CARDS.values()), *RULES, *LIMITS]
+    close = difflib.get_close_matches(text, names, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _explain_step(card: StepCard, reader: Reader) -> str:
+    other_kinds = [kind for kind in DEVICE_KINDS if kind != reader.device]
+    return _render(
+        "step",
+        {
+            "number": card.number,
+            "slug": card.slug,
+            "title": translated(card.title),
+            "question": translated(card.question),
+            "how": translated(card.how),
+            "kind": Words(reader.device),
+            "here": translated(card.devices.get(reader.device, "")),
+            "others": [
+                {"kind": Words(kind), "shows": translated(card.devices[kind])}
+                for kind in other_kinds
+                if kind in card.devices
+            ],
+            "metrics": [{"name": metric.name, "title": translated(metric.title)} for metric in card.metrics],
+            "limits": [_limit(metric, reader) for metric in card.limits],
+            "rules": [_rule(metric) for metric in card.rules],
+            "cost": translated(card.cost),
+            "remedy": translated(card.remedy),
+        },
+    )
+
+
+def _explain_metric(metric: Metric, reader: Reader) -> str:
+    card = CARDS[metric.step]
+    share = say("a share of the whole") if formats.is_share(metric.name) else None
+    return _render(
+        "metric",
+        {
+            "name": metric.name,
+            # Of an operator's metric both hold its name, which is from outside.
+            "title": Words(clean(say(metric.title, part=Words(metric.part)))),
+            "explanation": Words(clean(say(metric.explanation, part=Words(metric.part)), limit=_LONG)),
+            "unit": share or say(_UNITS.get(metric.unit, metric.unit)),
+            "better": say(_BETTER[metric.better]),
+            "exact": metric.kind == "exact",
+            "source": translated(metric.source),
+            "step": card.number,
+            "step_title": translated(card.title),
+            "tolerance": None if metric.tolerance is None else formats.setting(metric.tolerance),
+            "limits": [_limit(limit, reader) for limit in card.limits if limit.name.startswith(f"{metric.name}.")],
+        },
+    )
+
+
+def _explain_rule(name: str, reader: Reader) -> str:
+    card = CARDS[RULES[name].step]
+    judged = [limit for limit in card.limits if limit.name.rpartition(".")[0] == name]
+    return _render(
+        "rule",
+        {
+            **vars(_rule(RULES[name])),
+            "step": card.number,
+            "step_title": translated(card.title),
+            "limits": [_limit(limit, reader) for limit in judged],
+            "remedy": translated(card.remedy),
+        },
+    )
+
+
+def _explain_limit(name: str, reader: Reader) -> str:
+    limit = LIMITS[name]
+    card = CARDS[limit.step]
+    rule, _, severity = name.rpartition(".")
+    return _render(
+        "limit",
+        {
+            **vars(_limit(limit, reader)),
+            "severity": Words(severity) if severity in _SEVERITIES else None,
+            "message": _rule(RULES[rule]).message if rule in RULES else None,
+            "step": card.number,
+            "step_title": translated(card.title),
+        },
+    )
+
+
+def _limit(limit: Limit, reader: Reader) -> LimitView:
+    setting = reader.limits.get(limit.name)
+    return LimitView(
+        key=limit.name,
+        value=Words(f"{limit.default if setting is None else setting:g}"),
+        default=Words(f"{limit.default:g}"),
+        overridden=setting is not None,
+        source=translated(limit.source),
+    )
+
+
+def _rule(rule: Rule) -> RuleView:
+    # The braces of its evidence stay: they say what a finding names there.
+    return RuleView(rule=rule.name, message=translated(rule.message))
+
+
+def _render(kind: str, values: Mapping[str, object]) -> str:
+    return str(render(f"explain/{kind}.txt.j2", "plain", values)).strip() + "\n"

@@ -1,0 +1,300 @@
+"""flame.html: one self-contained page with an interactive flame graph, and the same tree for other tools."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from perfgate.document.flame import FLAME_KINDS, NONE, FlameTotal, FlameTree, node_totals
+from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text.escape import clean
+from perfgate.judging.report.text.templates import environment
+from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.view.headline import named_change
+from perfgate.judging.report.view.records import CallView, FrameRow, FrameTable
+from perfgate.locale import Language, speaking, translate
+from perfgate.version import __version__
+
+_LISTED = 50
+_LONGEST_TEXT = 400
+_KIND_WORDS = {
+    "thread": phrase("thread"),
+    "stream": phrase("stream"),
+    "python": phrase("Python function"),
+    "host_op": phrase("operator"),
+    "annotation": phrase("annotation"),
+    "runtime": phrase("runtime call"),
+    "compute": phrase("kernel"),
+    "copy": phrase("copy"),
+    "comm": phrase("collective"),
+    "other": phrase("other"),
+}
+_STREAM = FLAME_KINDS.index("stream")
+_ON_DEVICE = frozenset(FLAME_KINDS.index(kind) for kind in ("compute", "copy", "comm"))
+_UNIT_WORDS = {
+    "call": phrase("one call"),
+    "profiler step": phrase("one profiler step"),
+    "whole recording": phrase("the whole recording"),
+}
+# What the page's script says; it has no catalogue of its own.
+_SCRIPT_SENTENCES = (
+    phrase("all"),
+    phrase("none"),
+    phrase("all host threads"),
+    phrase("all device streams"),
+    phrase("This is no regular expression."),
+    phrase("{count} frames match: "),
+    phrase("{time}, {share} of the time"),
+    phrase("total"),
+    phrase("self"),
+    phrase("runs"),
+    phrase("difference"),
+    phrase("{shape} and {count} other shapes"),
+    phrase("Red: head takes longer. Blue: head takes less. Grey: as before. Numbers are head minus base, in {unit}."),
+    phrase(" The times are those of the pairs, which took turns, spread over the stacks that some of them traced."),
+    phrase(" The recordings were made apart, under a profiler: a difference that all frames share is the machine's."),
+    phrase("Red: head runs it more often. Blue: head runs it less often. Grey: as often. Numbers are runs in {unit}."),
+    phrase("{count} runs"),
+    phrase(
+        "Time in {unit}; a colour for each kind: Python function, operator, annotation, runtime call, kernel, copy, collective."
+    ),
+)
+
+
+def render_flame(trees: Sequence[FlameTree], language: Language = "en") -> str:
+    """The page. Its policy header lets the browser load nothing and run nothing but the page's own script.
+
+    What the recording says stands in it as compressed data, and in tables as escaped text.
+    """
+    with speaking(language):
+        return _render(trees)
+
+
+def _render(trees: Sequence[FlameTree]) -> str:
+    jinja = environment("html")
+    assert jinja.loader is not None
+    style, script = (jinja.loader.get_source(jinja, f"flame/{name}")[0] for name in ("style.css", "script.js"))
+    values = {
+        "style": Words(style),
+        "style_hash": Words(_sha256(style)),
+        "script": Words(script),
+        "script_hash": Words(_sha256(script)),
+        "data": Words(_packed(trees)),
+        "title": say("Flame graph of base and head" if _compares(trees) else "Flame graph"),
+        "what": Words(" · ".join(clean(tree.label) for tree in trees))
+        if len(trees) == 1
+        else Words(formats.counted(len(trees), "recording")),
+        "calls": [_worded_call(tree) for tree in trees if tree.call is not None or tree.by_counts is not None],
+        "folded": sum(tree.folded for tree in trees),
+        "tables": [_table(tree) for tree in trees],
+        "version": __version__,
+    }
+    return jinja.get_template("flame/page.html.j2").render(values)
+
+
+def _worded_call(tree: FlameTree) -> CallView:
+    call = None if tree.call is None else named_change(tree.call)
+    return CallView(label=tree.label, call=call, why=tree.by_counts)
+
+
+def collapsed_stacks(tree: FlameTree) -> Iterator[str]:
+    """Yield a line for each stack with time of its own: frames joined by ``;``, then nanoseconds in one unit.
+
+    That is what flamegraph.pl reads, and with two sides, base first, what its difffolded.pl writes. A ``;`` in a name
+    becomes a ``:``.
+    """
+    names = [_plain(tree.texts[name]).replace(";", ":") for name in tree.name]
+    sides = [node_totals(tree, side) for side in tree.sides]
+    paths: list[str] = []
+    for node, parent in enumerate(tree.parent):
+        paths.append(names[node] if parent == NONE else f"{paths[parent]};{names[node]}")
+        spent = [round(totals[node].own * 1e9) for totals in sides]
+        if any(spent):
+            yield f"{paths[node]} {' '.join(map(str, spent))}"
+
+
+class _Frame(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A frame of speedscope's schema."""
+
+    name: str
+    file: str = ""
+    line: int = 0
+
+
+class _Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """A sampled profile of speedscope's schema."""
+
+    type: str = "sampled"
+    name: str
+    unit: str = "nanoseconds"
+    startValue: int = 0  # noqa: N815 - the schema's name
+    endValue: int  # noqa: N815 - the schema's name
+    samples: list[list[int]]
+    weights: list[int]
+
+
+def speedscope(trees: Sequence[FlameTree]) -> bytes:
+    """The trees in the format of speedscope: a profile for each thread and stream of each side, frames shared.
+
+    Source: the schema that the file names.
+    """
+    frames: dict[tuple[str, str], int] = {}
+    profiles = [profile for tree in trees for profile in _profiles(tree, frames)]
+    return msgspec.json.encode(
+        {
+            "$schema": "https://www.speedscope.app/file-format-schema.json",
+            "exporter": f"perfgate {__version__}",
+            "shared": {"frames": [_speedscope_frame(name, place) for name, place in frames]},
+            "profiles": profiles,
+        }
+    )
+
+
+def _profiles(tree: FlameTree, frames: dict[tuple[str, str], int]) -> Iterator[_Profile]:
+    stacks, roots = _stacks(tree, frames)
+    for side, costs in (("base", tree.base), ("head", tree.head)):
+        if costs is None:
+            continue
+        totals = node_totals(tree, costs)
+        for root in sorted(set(roots)):
+            spent = [node for node in range(len(roots)) if roots[node] == root and totals[node].own > 0]
+            weights = [round(totals[node].own * 1e9) for node in spent]
+            words = [tree.label, side if len(tree.sides) > 1 else "", tree.texts[tree.name[root]]]
+            yield _Profile(
+                name=" · ".join(_plain(word) for word in words if word),
+                endValue=sum(weights),
+                samples=[stacks[node] for node in spent],
+                weights=weights,
+            )
+
+
+def _stacks(tree: FlameTree, frames: dict[tuple[str, str], int]) -> tuple[list[list[int]], list[int]]:
+    stacks: list[list[int]] = []
+    roots: list[int] = []
+    for node, parent in enumerate(tree.parent):
+        if parent == NONE:
+            stacks.append([])
+            roots.append(node)
+            continue
+        key = tree.texts[tree.name[node]], tree.texts[tree.place[node]] if tree.place[node] != NONE else ""
+        stacks.append([*stacks[parent], frames.setdefault(key, len(frames))])
+        roots.append(roots[parent])
+    return stacks, roots
+
+
+def _speedscope_frame(name: str, place: str) -> _Frame:
+    file, _, line = place.rpartition(":")
+    return _Frame(_plain(name), _plain(file), int(line)) if file and line.isdecimal() else _Frame(_plain(name))
+
+
+@dataclass
+class _Listed:
+    """All frames of one name and kind. ``total`` counts none inside another of them; ``longest`` is where ``place`` is from."""
+
+    place: str
+    longest: float
+    own: list[float]
+    total: list[float]
+    runs: list[float]
+
+
+def _table(tree: FlameTree) -> FrameTable:
+    sides = [node_totals(tree, side) for side in tree.sides]
+    listed = _listed(tree, sides)
+    order = sorted(listed, key=lambda key: (-max(listed[key].own), key))
+    return FrameTable(
+        label=tree.label,
+        compares=len(sides) > 1,
+        by_counts=tree.by_counts is not None,
+        unit=say(_UNIT_WORDS[tree.unit]),
+        rows=[
+            FrameRow(
+                tree.texts[name],
+                say(_KIND_WORDS[FLAME_KINDS[kind]]),
+                listed[name, kind].place,
+                _cells(listed[name, kind], by_counts=tree.by_counts is not None),
+            )
+            for name, kind in order[:_LISTED]
+        ],
+        more=max(0, len(order) - _LISTED),
+    )
+
+
+def _listed(tree: FlameTree, sides: Sequence[Sequence[FlameTotal]]) -> dict[tuple[int, int], _Listed]:
+    listed: dict[tuple[int, int], _Listed] = {}
+    on_stream: list[bool] = []
+    for node, (parent, name, kind) in enumerate(zip(tree.parent, tree.name, tree.kind)):
+        on_stream.append(on_stream[parent] if parent != NONE else kind == _STREAM)
+        if parent == NONE:
+            continue
+        zeros = [0.0] * len(sides)
+        row = listed.setdefault((name, kind), _Listed("", -1.0, zeros.copy(), zeros.copy(), zeros.copy()))
+        counts = on_stream[node] == (kind in _ON_DEVICE) and not _lies_in_its_like(tree, node)
+        for at, totals in enumerate(sides):
+            row.own[at] += totals[node].own
+            row.runs[at] += totals[node].count
+            row.total[at] += totals[node].total if counts else 0.0
+        longest = max(totals[node].own for totals in sides)
+        if longest > row.longest:
+            row.longest, row.place = longest, tree.texts[tree.place[node]] if tree.place[node] != NONE else ""
+    return listed
+
+
+def _lies_in_its_like(tree: FlameTree, node: int) -> bool:
+    above = tree.parent[node]
+    while above != NONE:
+        if tree.name[above] == tree.name[node] and tree.kind[above] == tree.kind[node]:
+            return True
+        above = tree.parent[above]
+    return False
+
+
+def _cells(row: _Listed, *, by_counts: bool) -> list[Words]:
+    runs = [formats.whole(round(count, 1)) for count in row.runs]
+    if len(row.own) == 1:
+        return [formats.quantity(row.own[0], "s"), formats.quantity(row.total[0], "s"), *runs]
+    base, head = row.own
+    more = row.runs[1] - row.runs[0] if by_counts else head - base
+    change = formats.whole(round(abs(more), 1)) if by_counts else formats.quantity(abs(more), "s")
+    sign = "+" if more > 0 else "−" if more < 0 else ""
+    return [*formats.quantities([base, head], "s"), Words(f"{sign}{change}"), *runs]
+
+
+def _packed(trees: Sequence[FlameTree]) -> str:
+    """The trees as JSON, gzipped, in base 64: whatever a name contains, it ends no element of the page."""
+    content = {
+        "kinds": FLAME_KINDS,
+        "trees": [_visible(tree) for tree in trees],
+        "paired": [tree.call is not None for tree in trees],
+        "sentences": {english: translate(english) for english in _SCRIPT_SENTENCES},
+        "kind_words": [translate(_KIND_WORDS[kind]) for kind in FLAME_KINDS],
+        "unit_words": {unit: translate(words) for unit, words in _UNIT_WORDS.items()},
+    }
+    return base64.b64encode(gzip.compress(msgspec.json.encode(content), compresslevel=9, mtime=0)).decode()
+
+
+def _visible(tree: FlameTree) -> FlameTree:
+    return msgspec.structs.replace(
+        tree,
+        call=None,
+        label=_plain(tree.label),
+        texts=[_plain(text) for text in tree.texts],
+        requests=[_plain(request) for request in tree.requests],
+    )
+
+
+def _plain(text: str) -> str:
+    return clean(text, limit=_LONGEST_TEXT)
+
+
+def _compares(trees: Sequence[FlameTree]) -> bool:
+    return any(tree.base is not None and tree.head is not None for tree in trees)
+
+
+def _sha256(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,167 @@
+"""report.html: one self-contained page, no network, no script, readable in light and dark."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+
+from perfgate.catalogue.lookup import CARDS
+from perfgate.document.decision import Comparison, DecisionDocument, Link
+from perfgate.document.run import RunDocument
+from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import svg
+from perfgate.judging.report.text.templates import environment, template_source
+from perfgate.judging.report.text.words import Words, translated
+from perfgate.judging.report.view.causes import Cause, across_places, causes
+from perfgate.judging.report.view.checklist import worded_step
+from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, worded_failure
+from perfgate.judging.report.view.headline import headline, named_missing
+from perfgate.judging.report.view.page_tables import (
+    PlaceSamples,
+    counter_rows,
+    operator_tables,
+    paired_samples,
+    testbed_rows,
+)
+from perfgate.judging.report.view.records import AbsentStep, BarRow, FileView, PageEnd, PageTables, PageTop, PlotView
+from perfgate.judging.report.view.remedy import remedy_lines
+from perfgate.judging.report.view.rows import operator_rows, row, stored_row, worded_account, worded_cause, worst_cause
+from perfgate.judging.report.view.suggestions import worded_suggestion
+from perfgate.judging.report.view.summary import CommentContext, Summary, place
+from perfgate.locale import Language, speaking
+
+_MAX_ROWS = 2000
+_MAX_PLOTS = 40
+_OWN_PAGES = frozenset({"flame.html", "base/flame.html", "head/flame.html"})
+
+
+def render_html(
+    decision: DecisionDocument, base: RunDocument | None, head: RunDocument, language: Language = "en"
+) -> str:
+    with speaking(language):
+        return _render(decision, base, head)
+
+
+def _render(decision: DecisionDocument, base: RunDocument | None, head: RunDocument) -> str:
+    jinja = environment("html")
+    style = template_source(jinja, "page/style.css")
+    summary = Summary(decision, CommentContext(marker=""), _MAX_ROWS)
+    values = {
+        "style": Words(style),
+        "style_hash": Words(base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()),
+        **vars(_top(summary)),
+        **vars(_tables(summary, base, head)),
+        **vars(_end(summary, base, head)),
+    }
+    return jinja.get_template("page/report.html.j2").render(values)
+
+
+def _top(summary: Summary) -> PageTop:
+    decision = summary.decision
+    return PageTop(
+        project=decision.project,
+        verdict=Words(decision.verdict),
+        headline=headline(summary, "html"),
+        cause=worst_cause(summary),
+        subject=decision.head.subject,
+        branch=decision.head.branch,
+        busy=busy_line(summary, "html"),
+        counts=counts_line(summary, "html"),
+        base_line=base_line(summary, "html"),
+        warnings=decision.warnings[:_MAX_ROWS],
+        recorded=decision.recorded,
+        rules=decision.comparing == "rules",
+        harness_changes=summary.telling_harness_changes[:_MAX_ROWS],
+        remedy=remedy_lines(summary, "html"),
+        missing=[named_missing(entry) for entry in decision.missing[:_MAX_ROWS]],
+        failures=[worded_failure(failure) for failure in decision.failures[:_MAX_PLOTS]],
+        causes=[worded_cause(cause) for cause in across_places(causes(summary))[:_MAX_PLOTS]],
+        account=worded_account(summary),
+        suggestions=[worded_suggestion(suggestion) for suggestion in decision.suggestions if suggestion.introduced][
+            :_MAX_ROWS
+        ],
+        other_suggestions=[
+            worded_suggestion(suggestion) for suggestion in decision.suggestions if not suggestion.introduced
+        ][:_MAX_ROWS],
+    )
+
+
+def _tables(summary: Summary, base: RunDocument | None, head: RunDocument) -> PageTables:
+    quiet = [*summary.inconclusive, *summary.not_comparable, *summary.unchanged]
+    listed = [*summary.regressed, *summary.improved, *quiet][:_MAX_ROWS]
+    scale = svg.scale_of([c.interval for c in listed if c.interval], [c.tolerance or 0 for c in listed if c.interval])
+    changes = causes(summary)
+    return PageTables(
+        rows=[_bar_row(comparison, summary, scale, changes) for comparison in listed],
+        plots=[_plot(samples, summary) for samples in paired_samples(base, head)[:_MAX_PLOTS]],
+        operator_tests=operator_rows(summary, most=_MAX_ROWS),
+        operators=operator_tables(summary.decision, base, head),
+        counters=counter_rows(base, head),
+    )
+
+
+def _bar_row(comparison: Comparison, summary: Summary, scale: float, changes: list[Cause]) -> BarRow:
+    bar = (
+        svg.interval_bar(
+            comparison.interval,
+            comparison.delta,
+            comparison.tolerance,
+            scale,
+            comparison.outcome,
+            formats.interval(comparison),
+        )
+        if comparison.interval and comparison.outcome != "not_comparable"
+        else Words("")
+    )
+    return BarRow(**vars(row(comparison, summary, changes)), bar=bar, outcome=Words(comparison.outcome))
+
+
+def _plot(samples: PlaceSamples, summary: Summary) -> PlotView:
+    comparisons = (
+        c for c in summary.metrics if (c.workload, c.shape, c.method) == (samples.workload, samples.shape, "paired")
+    )
+    tolerance = next((comparison.tolerance for comparison in comparisons), None)
+    return PlotView(
+        place=place(samples.workload, samples.shape),
+        histogram=svg.histogram(samples.base, samples.head),
+        strip=svg.dot_strip(samples.effects, samples.noise, tolerance) if samples.effects else Words(""),
+        calls=formats.counted(int(samples.base.size + samples.head.size), "call"),
+        pairs=len(samples.effects),
+        noise_pairs=len(samples.noise),
+    )
+
+
+def _end(summary: Summary, base: RunDocument | None, head: RunDocument) -> PageEnd:
+    decision = summary.decision
+    steps = [worded_step(step) for step in sorted(decision.steps, key=lambda s: (s.number, s.workload))[:_MAX_ROWS]]
+    present = {step.number for step in steps}
+    return PageEnd(
+        steps=steps,
+        stored=[stored_row(comparison) for comparison in decision.stored[:_MAX_ROWS]],
+        absent_steps=[
+            AbsentStep(number, translated(step.title))
+            for number, step in CARDS.items()
+            if number not in present and number != 20
+        ],
+        testbed=testbed_rows(base, head),
+        observed=sorted(head.testbed.observed.items())[:_MAX_ROWS],
+        links=[_link(link) for link in decision.links[:_MAX_ROWS]],
+        procedure=decision.procedure,
+        procedure_version=decision.procedure.version,
+        gate_title=translated(CARDS[20].title),
+        seed=str(decision.procedure.seed),
+        alpha=formats.setting(decision.policy.alpha),
+        margin=formats.setting(decision.excluded),
+        version=decision.perfgate_version,
+        sha256={"base": decision.base.sha256, "head": decision.head.sha256},
+    )
+
+
+def _link(link: Link) -> FileView:
+    return FileView(
+        side=Words(link.side),
+        kind=link.kind,
+        path=link.path,
+        size=formats.quantity(link.bytes, "B"),
+        opens=Words(link.path) if link.path in _OWN_PAGES else None,
+    )

@@ -1,0 +1,142 @@
+"""A decision as JUnit XML: one test case for each metric of each workload and shape, for hosts that show tests.
+
+GitLab reads of it suites, cases with ``name`` and ``classname``, and one of failure, error and skipped in a case
+(docs.gitlab.com, "Unit test reports"). A case must keep its names from run to run: by them GitLab tells a new failure from
+an old one; so they are the documents' own words, in no language.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import xml.etree.ElementTree as ET
+
+from perfgate.document.decision import Comparison, DecisionDocument, Failure
+from perfgate.document.run import RunDocument, StepResult
+from perfgate.judging.report.text.escape import MAX_PROSE, clean
+from perfgate.judging.report.text.messages import word
+from perfgate.judging.report.text.templates import render
+from perfgate.judging.report.view.causes import Cause, causes
+from perfgate.judging.report.view.checklist import step_row
+from perfgate.judging.report.view.facts import worded_failure
+from perfgate.judging.report.view.headline import headline
+from perfgate.judging.report.view.records import Row
+from perfgate.judging.report.view.rows import label, row
+from perfgate.judging.report.view.summary import CommentContext, Summary, place
+from perfgate.locale import Language, speaking
+
+SUITE = "perfgate"
+VERDICT = "verdict"
+_EMPTY = "(empty)"
+# Everything XML 1.0 cannot hold, escaped or not (section 2.2, production "Char").
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit(decision: DecisionDocument, language: Language = "en") -> str:
+    """The report of a decision. A regression that fails the gate is a failure, what could not be measured an error."""
+    summary = Summary(decision, CommentContext(marker=""))
+    with speaking(language):
+        changes = causes(summary)
+        listed = [*summary.metrics, *(one for one in summary.regressed if one not in summary.metrics)]
+        cases = [_verdict_case(summary)]
+        cases += [_failure_case(failure) for failure in decision.failures if failure.side != "pair"]
+        cases += [_metric_case(comparison, summary, changes) for comparison in listed]
+    return _document(_with_own_names(cases))
+
+
+def junit_of_run(run: RunDocument, language: Language = "en") -> str:
+    with speaking(language):
+        return _document(_with_own_names([_step_case(step) for step in run.steps]))
+
+
+def junit_without_verdict(why: str) -> str:
+    """The report of a job that has no verdict of its own: an error, never nothing."""
+    return _document([_case(SUITE, VERDICT, "error", why, why)])
+
+
+def _verdict_case(summary: Summary) -> ET.Element:
+    words = headline(summary, "plain")
+    told_by_others = any(_fails(comparison, summary) for comparison in summary.regressed) or bool(summary.failures)
+    kinds = {"FAIL": "failure", "INCONCLUSIVE": "error", "SKIPPED": "skipped"}
+    kind = None if told_by_others else kinds.get(summary.verdict)
+    return _case(SUITE, VERDICT, kind, summary.verdict, words)
+
+
+def _failure_case(failure: Failure) -> ET.Element:
+    words = worded_failure(failure)
+    text = render("ci/junit_error.txt.j2", "plain", {"failure": words})
+    return _case(failure.workload, f"{failure.what} ({failure.side})", "error", words.message, text)
+
+
+def _step_case(step: StepResult) -> ET.Element:
+    kind = "error" if step.status == "error" else None if step.status in ("ok", "attention") else "skipped"
+    worded = step_row(step)
+    return _case(step.workload, f"{step.number} {step.slug}", kind, worded.status, "\n".join(worded.notes))
+
+
+def _metric_case(comparison: Comparison, summary: Summary, changes: list[Cause]) -> ET.Element:
+    words = row(comparison, summary, changes if comparison.outcome == "regressed" else ())
+    text = render("ci/junit_metric.txt.j2", "plain", {"row": words})
+    return _case(
+        place(comparison.workload, comparison.shape),
+        comparison.metric,
+        _kind(comparison, summary),
+        _message(words),
+        text,
+    )
+
+
+def _kind(comparison: Comparison, summary: Summary) -> str | None:
+    if _fails(comparison, summary):
+        return "failure"
+    return "skipped" if comparison.outcome in ("inconclusive", "not_comparable") else None
+
+
+def _fails(comparison: Comparison, summary: Summary) -> bool:
+    return comparison.outcome == "regressed" and label(comparison, summary) == "FAIL"
+
+
+def _message(words: Row) -> str:
+    return words.change if words.reason is None else f"{words.change}: {word(words.reason)}"
+
+
+def _case(classname: str, name: str, kind: str | None, message: str, text: str) -> ET.Element:
+    case = ET.Element("testcase", {"classname": _name(classname), "name": _name(name)})
+    if kind is None:
+        ET.SubElement(case, "system-out").text = _xml(text)
+    elif kind == "skipped":
+        ET.SubElement(case, kind, {"message": _name(message)})
+    else:
+        ET.SubElement(case, kind, {"message": _name(message), "type": kind}).text = _xml(text) or _EMPTY
+    return case
+
+
+def _with_own_names(cases: list[ET.Element]) -> list[ET.Element]:
+    """Number the cases whose names are equal once they are cleaned: a host would take the last of them for all."""
+    used: set[tuple[str, str]] = set()
+    for case in cases:
+        classname, name = case.attrib["classname"], case.attrib["name"]
+        names = itertools.chain([name], (f"{name} #{number}" for number in itertools.count(2)))
+        case.set("name", next(candidate for candidate in names if (classname, candidate) not in used))
+        used.add((classname, case.attrib["name"]))
+    return cases
+
+
+def _document(cases: list[ET.Element]) -> str:
+    counts = {name: str(sum(case.find(tag) is not None for case in cases)) for name, tag in _COUNTED.items()}
+    suites = ET.Element("testsuites")
+    suite = ET.SubElement(suites, "testsuite", {"name": SUITE, "tests": str(len(cases)), **counts})
+    suite.extend(cases)
+    ET.indent(suites)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
+
+
+_COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+
+
+def _name(text: str) -> str:
+    return _xml(clean(text, limit=MAX_PROSE)).strip() or _EMPTY
+
+
+def _xml(text: str) -> str:
+    return _NOT_XML.sub("\ufffd", text)

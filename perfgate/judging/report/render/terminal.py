@@ -1,0 +1,218 @@
+"""The same decision and a run for people at a terminal: short, readable in 80 columns, plain where it is piped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from perfgate.document.decision import DecisionDocument, Suggestion
+from perfgate.document.run import RunDocument
+from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text.escape import clean
+from perfgate.judging.report.text.messages import word
+from perfgate.judging.report.text.templates import line
+from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.view.causes import across_places, causes
+from perfgate.judging.report.view.checklist import recorded_lines, run_title, step_rows
+from perfgate.judging.report.view.facts import base_line, counts_line, worded_failure
+from perfgate.judging.report.view.headline import first_line, headline
+from perfgate.judging.report.view.records import CauseView, Row
+from perfgate.judging.report.view.remedy import remedy_lines
+from perfgate.judging.report.view.rows import grouped, recorded_row, row, stored_row, worded_cause
+from perfgate.judging.report.view.suggestions import introduced, suggestion_lines
+from perfgate.judging.report.view.summary import CommentContext, Summary
+from perfgate.locale import Language, speaking
+
+_VERDICT_STYLES = {"PASS": "bold green", "FAIL": "bold red", "WARN": "bold yellow", "INCONCLUSIVE": "bold yellow"}
+_LABEL_STYLES = {"FAIL": "red", "WARN": "yellow", phrase("worse"): "yellow", phrase("better"): "green"}
+_STATUS_STYLES = {"ok": "green", "attention": "yellow", "error": "bold red", "invalid": "red"}
+LET_THROUGH = phrase("undecided, so the push goes on; --strict would stop it")
+_SHOWN = 12
+_SHOWN_RECORDED = 8
+_SHOWN_STORED = 4
+_SHOWN_SUGGESTIONS = 3
+_TRACEBACK_LINES = 8
+
+
+def render_terminal(decision: DecisionDocument, console: Console, language: Language = "en") -> None:
+    """Print a decision: verdict, facts, moved metrics, why, what to do."""
+    with speaking(language):
+        _print_decision(decision, console)
+
+
+def render_line(decision: DecisionDocument, console: Console, language: Language = "en", *, after: str = "") -> None:
+    """Print a decision on one line: the title of its comment, and what follows from it."""
+    with speaking(language):
+        title = headline(Summary(decision, CommentContext(marker=""), _SHOWN), "plain")
+        console.print(Text(f"perfgate: {title}{f' ({say(after)})' if after else ''}"), soft_wrap=True)
+
+
+def render_run(run: RunDocument, console: Console, language: Language = "en") -> None:
+    """Print a run: each step with its status, key values and findings."""
+    with speaking(language):
+        _print_run(run, console)
+
+
+def render_suggestions(suggestions: Sequence[Suggestion], console: Console, language: Language = "en") -> None:
+    """Print what to try, all of it."""
+    with speaking(language):
+        _print_suggestions(suggestions, console)
+        if not suggestions:
+            console.print(say("Nothing to try: no step noticed anything that there is advice on."))
+
+
+def render_first_suggestions(
+    suggestions: Sequence[Suggestion], console: Console, language: Language = "en", *, folder: str
+) -> None:
+    """Print the most promising suggestions on a run that stands in a folder, and how to see the rest."""
+    with speaking(language):
+        _print_suggestions(suggestions[:_SHOWN_SUGGESTIONS], console)
+        if (hidden := len(suggestions) - _SHOWN_SUGGESTIONS) > 0:
+            more = formats.counted(hidden, "more suggestion")
+            rest = say("… {more}: perfgate advise {folder}", more=more, folder=Words(clean(folder)))
+            console.print(Text(f"  {rest}", "dim"))
+
+
+def _print_decision(decision: DecisionDocument, console: Console) -> None:
+    summary = Summary(decision, CommentContext(marker=""), _SHOWN)
+    verdict, _, rest = headline(summary, "plain").partition(" ")
+    console.print(Text(verdict, _VERDICT_STYLES.get(decision.verdict, "bold")) + Text(f" {rest}", "bold"))
+    if summary.is_measured:
+        console.print(Text(counts_line(summary, "plain")))
+    console.print(Text(base_line(summary, "plain"), "dim"))
+    for warning in decision.warnings[:_SHOWN]:
+        console.print(Text(f"{say('note:')} {clean(word(warning))}", "yellow"))
+    for change in summary.telling_harness_changes[:_SHOWN]:
+        where = f" ({', '.join(change.lines[:_SHOWN])})" if change.lines else ""
+        told_change = clean(f"{change.workload}: {word(change.message)}{where}", limit=400)
+        console.print(Text(f"{say('workload file')}, {told_change}", "yellow"))
+    _print_moved(summary, console)
+    _print_lines(say("Why"), [_cause_line(cause) for cause in _first_causes(summary)], console)
+    _print_recorded(summary, console)
+    _print_suggestions(introduced(decision.suggestions)[:_SHOWN], console)
+    _print_failures(summary, console)
+    _print_lines("", remedy_lines(summary, "plain"), console)
+    _print_stored(summary, console)
+
+
+def _print_run(run: RunDocument, console: Console) -> None:
+    console.print(Text(run_title(run), "bold"))
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("#", justify="right", no_wrap=True)
+    table.add_column(say("step"))
+    table.add_column(say("status"), no_wrap=True)
+    table.add_column(say("values and findings"))
+    for step in step_rows(run):
+        status = Text(step.status, _STATUS_STYLES.get(step.key, "dim"))
+        table.add_row(str(step.number), clean(step.name), status, Text("\n".join(step.notes)))
+    console.print(table)
+    for text in recorded_lines(run):
+        console.print(Text(text))
+    broken = [workload for workload in run.workloads if workload.error is not None]
+    for workload in broken[:_SHOWN]:
+        message = first_line(word(workload.error.message) if workload.error else "")
+        console.print(Text(f"{say('error in workload')} {clean(f'{workload.name}: {message}', limit=400)}", "bold red"))
+    for warning in run.warnings[:_SHOWN]:
+        console.print(Text(f"{say('note:')} {clean(word(warning))}", "yellow"))
+
+
+def _print_moved(summary: Summary, console: Console) -> None:
+    moved = [*summary.regressed, *summary.improved]
+    undecided = [] if summary.verdict == "PASS" else summary.inconclusive
+    rows = grouped(row(comparison, summary) for comparison in moved + undecided)
+    listed = rows[: summary.detail]
+    if not listed:
+        return
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("")
+    table.add_column(say("metric"))
+    for side in ("base", "head"):
+        table.add_column(side, justify="right", no_wrap=True)
+    table.add_column(say("change"))
+    for words in listed:
+        label = words.label
+        name = Words(clean(words.metric))
+        metric = Text(say("calls of {metric}", metric=name) if words.operator else name)
+        metric.append("\n").append(_where(words.places), "dim")
+        table.add_row(Text(label, _label_style(label)), metric, *_cells(words))
+    console.print(Padding(table, (1, 0)))
+    hidden = len(rows) - len(listed)
+    if hidden:
+        console.print(Text(say("… {count} more in decision.json", count=hidden), "dim"))
+
+
+def _print_recorded(summary: Summary, console: Console) -> None:
+    """Print the longest recorded times; the rest stands in the comment and the page."""
+    title = say("Recorded, not compared: measure with perfgate check")
+    rows = [recorded_row(comparison) for comparison in summary.recorded if comparison.unit == "s"]
+    _print_lines(title, [line("shared/recorded.j2", "plain", {"row": row}) for row in rows[:_SHOWN_RECORDED]], console)
+    if len(rows) > _SHOWN_RECORDED:
+        console.print(Text(f"  {say('… {count} more in decision.json', count=len(rows) - _SHOWN_RECORDED)}", "dim"))
+
+
+def _print_stored(summary: Summary, console: Console) -> None:
+    """Print main's stored runs last: they are no part of what was judged."""
+    beside = summary.decision.stored[:_SHOWN_STORED]
+    rows = [line("shared/stored.j2", "plain", {"row": stored_row(comparison)}) for comparison in beside]
+    _print_lines(say("Main's stored runs"), rows, console)
+    if rows:
+        console.print(Text(f"  {line('shared/stored_note.j2', 'plain', {})}", "dim"))
+
+
+def _label_style(label: str) -> str:
+    return next((style for word, style in _LABEL_STYLES.items() if label == say(word)), "dim")
+
+
+def _where(places: tuple[str, ...]) -> str:
+    return line("shared/places.j2", "plain", {"places": places})
+
+
+def _cells(words: Row) -> list[Text]:
+    return [Text(words.base), Text(words.head), Text(words.change)]
+
+
+def _first_causes(summary: Summary) -> list[CauseView]:
+    if summary.verdict not in {"FAIL", "WARN"}:
+        return []
+    return [worded_cause(cause) for cause in across_places(causes(summary))[:6]]
+
+
+def _cause_line(cause: CauseView) -> str:
+    return line("shared/cause.j2", "plain", {"cause": cause})
+
+
+def _print_suggestions(suggestions: Iterable[Suggestion], console: Console) -> None:
+    for number, suggestion in enumerate(suggestions):
+        words, *to_copy = suggestion_lines(suggestion)
+        _print_lines(say("Try") if number == 0 else "", [words], console)
+        for text in to_copy:
+            console.print(Padding(Text(text, "cyan"), (0, 0, 0, 6)))
+
+
+def _print_failures(summary: Summary, console: Console) -> None:
+    for failure in summary.decision.failures[:3]:
+        words = worded_failure(failure)
+        title = say(
+            "error in the {side}: {what} of {workload} ({kind})",
+            side=words.side,
+            what=Words(clean(words.what)),
+            workload=Words(clean(words.workload)),
+            kind=words.kind,
+        )
+        console.print(Text(title, "bold red"))
+        text = words.text or words.message
+        for text_line in text.rstrip().splitlines()[-_TRACEBACK_LINES:]:
+            console.print(Text(f"  {clean(text_line)}"))
+
+
+def _print_lines(title: str, lines: Iterable[str], console: Console) -> None:
+    listed = list(lines)
+    if listed and title:
+        console.print(Text(title, "bold"))
+    for text in listed:
+        console.print(Padding(Text(f"• {text}"), (0, 0, 0, 2)))

@@ -1,0 +1,185 @@
+"""The tables of `perfgate trace` in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from perfgate.document.trace import (
+    DiffDocument,
+    DiffTimeline,
+    GapDocument,
+    GapTimeline,
+    StepDocument,
+    StepTimeline,
+    TopDocument,
+    TopTimeline,
+)
+from perfgate.judging.report.text.escape import clean
+from perfgate.judging.report.text.format import counted, percent, quantity, whole
+from perfgate.judging.report.text.messages import word
+
+_CAUSES = {
+    "host": "the host launched what came next only after the gap had begun",
+    "synchronization": "so it was, and the host was waiting for the device when it ran dry",
+    "queue": "launched before, not started: a dependency, an event, or the device's scheduling",
+    "copy": "only copies ran",
+    "communication": "only collectives ran",
+    "unknown": "no launch is recorded for what came next",
+}
+_WIDE = 110  # columns of a terminal
+_SHORT, _LONG = 28, 44  # letters of a name in such a table, of a narrow and a wide one
+_SIDES = {"device": "share of busy", "host": "share of self time"}
+
+
+def render_top(document: TopDocument, console: Console) -> None:
+    """Print one table a timeline."""
+    for timeline, name in zip(document.timelines, _names(document.timelines)):
+        if not timeline.rows:
+            _print_title(name, clean(word(timeline.reason or "")), console)
+            continue
+        base = _time(timeline.base)
+        subtitle = f"busy {base}" if timeline.side == "device" else f"operators of the host, self time {base}"
+        _print_title(name, subtitle, console)
+        shapes = ["shapes"] if document.by == "shape" else []
+        table = _table("", "kind", "count>", "total>", f"{_SIDES[timeline.side]}>", *shapes)
+        for row in timeline.rows:
+            share = "" if row.share is None else percent(row.share)
+            cells = [clean(row.name), row.kind, f"{row.count:,}", _time(row.total), share]
+            cells += [clean(row.shapes or "")] if shapes else []
+            table.add_row(*map(Text, cells))
+        console.print(table)
+        _print_rest(timeline.rows_in_all - len(timeline.rows), "more row", console)
+
+
+def render_gaps(document: GapDocument, console: Console) -> None:
+    """Print the sums by cause and the longest gaps of every timeline."""
+    for timeline, name in zip(document.timelines, _names(document.timelines)):
+        if timeline.window is None or timeline.busy is None:
+            _print_title(name, clean(word(timeline.reason or "")), console)
+            continue
+        busy = percent(timeline.busy / timeline.window)
+        gaps = counted(timeline.gaps_in_all, "gap")
+        _print_title(name, f"busy {busy} of {_time(timeline.window)}, {gaps}", console)
+        if not timeline.gaps_in_all:
+            continue
+        causes = _table("cause", "gaps>", "total>", "of the time>", "")
+        for total in timeline.causes:
+            numbers = [f"{total.count:,}", _time(total.total), percent(total.share)]
+            causes.add_row(*map(Text, [total.cause, *numbers]), Text(_CAUSES[total.cause], "dim"))
+        console.print(causes)
+        longest = _table("at>", "gap>", "cause")
+        for gap in timeline.gaps:
+            longest.add_row(*map(Text, [_time(gap.start), _time(gap.duration), gap.cause]))
+        console.print(longest)
+        _print_rest(timeline.gaps_in_all - len(timeline.gaps), "shorter gap", console)
+
+
+def render_steps(document: StepDocument, console: Console) -> None:
+    """Print the steps of every timeline, and which rank the others wait for."""
+    for timeline, name in zip(document.timelines, _names(document.timelines)):
+        if not timeline.steps:
+            _print_title(name, clean(word(timeline.reason or "")), console)
+            continue
+        _print_title(name, counted(timeline.steps_in_all, "step"), console)
+        table = _table("step>", "length>", "computing>", "comm.>", "exposed>", "copies>", "prep.>", "free>")
+        for step in timeline.steps:
+            times = (
+                step.length,
+                step.computing,
+                step.communication,
+                step.exposed_communication,
+                step.exposed_copies,
+                step.preparing,
+                step.free,
+            )
+            table.add_row(*map(Text, ["–" if step.number is None else str(step.number), *map(_time, times)]))
+        console.print(table)
+        _print_rest(timeline.steps_in_all - len(timeline.steps), "more step", console)
+    slowest = document.slowest_rank
+    if slowest is not None:
+        words = f"rank {slowest.rank} is the slowest: {_time(slowest.own)} a step on its own"
+        console.print(Text(words, "bold") + Text(f", {_time(slowest.behind)} more than the fastest", "dim"))
+
+
+def _names(timelines: Sequence[TopTimeline | GapTimeline | StepTimeline]) -> list[str]:
+    several = len({timeline.path for timeline in timelines}) > 1
+    names = []
+    for timeline in timelines:
+        parts = [f"rank {timeline.rank}"] if timeline.rank is not None else []
+        parts += [f"device {timeline.device}"] if timeline.device is not None else []
+        parts += [clean(timeline.path)] if several else []
+        names.append(", ".join(parts))
+    return names
+
+
+def _print_title(name: str, subtitle: str, console: Console) -> None:
+    console.print(Text(f"{name}: " if name else "", "bold") + Text(subtitle))
+
+
+def _print_rest(count: int, noun: str, console: Console) -> None:
+    if count > 0:
+        console.print(Text(f"… {counted(count, noun)}; --limit shows more", "dim"))
+
+
+def _time(seconds: float | None) -> str:
+    return quantity(seconds, "s")
+
+
+def _table(*titles: str) -> Table:
+    """A table; what ends in ``>`` is a column of numbers."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for title in titles:
+        number = title.endswith(">")
+        table.add_column(title.rstrip(">"), justify="right" if number else "left", no_wrap=number, overflow="fold")
+    return table
+
+
+def render_diff(document: DiffDocument, console: Console) -> None:
+    """Print for every timeline where the time went, and the operators that changed."""
+    for timeline in document.timelines:
+        units = " and ".join(counted(count, timeline.unit) for count in timeline.units)
+        name = clean(timeline.label) if len(document.timelines) > 1 else ""
+        _print_title(name, f"head against base, in one {timeline.unit} ({units} recorded)", console)
+        console.print(_totals_table(timeline))
+        if timeline.rows:
+            console.print(_changes_table(timeline, console.width))
+        _print_rest(timeline.rows_in_all - len(timeline.rows), "more changed row", console)
+        same = f"{counted(timeline.same, 'row')} as before, times to within {percent(document.tolerance)}"
+        console.print(Text(same, "dim"))
+    for label in document.unmatched:
+        console.print(Text(f"only in one of the recordings: {clean(label)}", "dim"))
+
+
+def _totals_table(timeline: DiffTimeline) -> Table:
+    table = _table("", "base>", "head>", "difference>")
+    for field in timeline.base.__struct_fields__:
+        base, head = getattr(timeline.base, field), getattr(timeline.head, field)
+        if base is not None or head is not None:
+            change = "" if base is None or head is None else _signed(head - base)
+            table.add_row(*map(Text, [field, _time(base), _time(head), change]))
+    return table
+
+
+def _changes_table(timeline: DiffTimeline, width: int) -> Table:
+    wide = width >= _WIDE
+    table = _table("change", "", *(["kind", "base>", "head>"] if wide else []), "difference>", "runs>", "line")
+    if wide:
+        table.add_column("shapes", no_wrap=True, overflow="ellipsis")
+    for row in timeline.rows:
+        times = [_time(cost.time if cost else None) for cost in (row.base, row.head)]
+        runs = " → ".join(whole(cost.count) if cost else "0" for cost in (row.base, row.head))
+        cost = row.head or row.base
+        line, shapes = (clean(cost.line or ""), clean(cost.shapes or "", limit=_SHORT)) if cost else ("", "")
+        name = clean(row.name, limit=_LONG if wide else _SHORT)
+        cells = [row.change, name, *([row.kind, *times] if wide else []), _signed(row.delta), runs, line]
+        table.add_row(*map(Text, [*cells, shapes] if wide else cells))
+    return table
+
+
+def _signed(seconds: float) -> str:
+    return f"{'+' if seconds > 0 else '−' if seconds < 0 else ''}{quantity(abs(seconds), 's')}"

@@ -1,0 +1,159 @@
+"""The weekly issue of a repository: what moved on main, since which commit, how sure, and what is still open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from perfgate.document.trend import NotLookedAt, TrendDocument
+from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text.templates import render
+from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.view.trend_rows import Moved, change_row, day, headline, searched, short, sort_changes
+from perfgate.locale import Language, speaking
+
+# How many rows a list may have, and how many of the folds below them are there: the first that fits the budget is taken.
+_ROWS = (200, 60, 20, 6)
+FOLDS = ("commits", "better", "runner", "not_looked_at")
+_MAX_NAMES = 30
+_REASONS = {
+    "too_short": phrase("fewer versions than it takes to tell a change from noise"),
+    "not_measured": phrase("that no run of the last four weeks has"),
+    "old_testbed": phrase("on a testbed that main is no longer measured on"),
+    "metric": phrase("of metrics that the gate does not judge; name them with `--metric`"),
+}
+
+
+@dataclass(frozen=True)
+class TrendContext:
+    """Where the report is read. Links come from the job's event alone, never from a document."""
+
+    marker: str = ""
+    language: Language = "en"
+    artifact_url: str | None = None
+    job_url: str | None = None
+
+
+def issue_title(key: str, language: Language) -> str:
+    with speaking(language):
+        title = say("perfgate: how main is doing")
+    return f"{title} ({key})" if key else str(title)
+
+
+def render_issue(document: TrendDocument, context: TrendContext, *, budget: int = 60_000) -> str:
+    """The Markdown of the issue, at most ``budget`` characters.
+
+    Over the budget whole folds go first, from the bottom, then rows at the end of long lists, with their number. Raises
+    ValueError for a budget that not even that fits.
+    """
+    with speaking(context.language):
+        for rows in _ROWS:
+            for count in range(len(FOLDS), -1, -1):
+                text = _tidy(render("trend/issue.md.j2", "markdown", _values(document, context, rows, FOLDS[:count])))
+                if len(text) <= budget:
+                    return text
+    raise ValueError(f"a budget of {budget} characters is too small for any report")
+
+
+def render_news(document: TrendDocument, language: Language) -> str | None:
+    """The comment that tells people what is new, None where nothing is: an edited issue notifies nobody."""
+    changes = sort_changes(document)
+    news = [*changes.new_worse, *changes.new_better, *changes.ended]
+    if not news and not document.gone:
+        return None
+    with speaking(language):
+        values = {
+            "headline": headline(document),
+            "rows": [change_row(moved) for moved in news[: _ROWS[-1]]],
+            "more": max(0, len(news) - _ROWS[-1]),
+        }
+        return _tidy(render("trend/news.md.j2", "markdown", values))
+
+
+def _values(document: TrendDocument, context: TrendContext, rows: int, folds: tuple[str, ...]) -> Mapping[str, object]:
+    changes = sort_changes(document)
+    return {
+        "headline": headline(document),
+        "project": document.project,
+        "runs": document.runs,
+        "newest": day(document.newest),
+        "since": day(document.since) if document.since else Words(""),
+        "worse": _listed(changes.new_worse, rows),
+        "other": _listed(changes.new_other, rows),
+        "open": _listed(changes.still_open, rows),
+        "ended": _listed(changes.ended, rows),
+        "better": _listed(changes.new_better, rows),
+        "better_count": len(changes.new_better),
+        "gone": document.gone[:rows],
+        "ranges": list(_ranges([*changes.new_worse, *changes.still_open], rows)),
+        "folds": folds,
+        "looked_at": document.looked_at,
+        "searched": searched(document),
+        "not_looked_at": [_left_out(entry) for entry in document.not_looked_at],
+        "notes": document.notes[:rows],
+        **_runner(document),
+        "artifact_url": context.artifact_url,
+        "job_url": context.job_url,
+        "version": document.perfgate_version,
+    }
+
+
+def _listed(moved: list[Moved], rows: int) -> Mapping[str, object]:
+    return {"rows": [change_row(change) for change in moved[:rows]], "more": max(0, len(moved) - rows)}
+
+
+def _ranges(moved: list[Moved], rows: int) -> Iterator[Mapping[str, object]]:
+    """Yield the commits that may have done it, once for each range."""
+    ranges: set[tuple[str | None, str | None]] = set()
+    for change in moved:
+        place = (change.change.last_good, change.change.first_bad)
+        if change.change.commit_count > 1 and place not in ranges and len(ranges) < rows:
+            ranges.add(place)
+            row = change_row(change)
+            yield {**vars(row), "more": change.change.commit_count - len(change.change.commits)}
+
+
+def _left_out(entry: NotLookedAt) -> Mapping[str, object]:
+    return {
+        "series": entry.series,
+        "reason": say(_REASONS[entry.reason]),
+        "names": entry.names[:_MAX_NAMES],
+        "more": max(0, len(entry.names) - _MAX_NAMES),
+    }
+
+
+def _runner(document: TrendDocument) -> Mapping[str, object]:
+    newest = document.health[-1] if document.health else None
+    failed = [run for run in document.health if run.failed]
+    floors = [run.noise_floor for run in document.health if run.noise_floor is not None]
+    hot = [run.temperature for run in document.health if run.temperature is not None]
+    return {
+        "weeks": [{"monday": Words(week.monday), "runs": week.runs} for week in document.weeks[-4:]],
+        "testbeds": len(document.testbeds),
+        "new_testbed": _new_testbed(document),
+        "opened": len(document.health),
+        "failed": [
+            {"when": day(run.started_at), "commit": short(run.commit), "what": run.failed[:4]} for run in failed[-6:]
+        ],
+        "attention": sorted((int(number) for number, status in newest.steps.items() if status == "attention"))
+        if newest
+        else [],
+        "floor": formats.percent(max(floors)) if floors else Words(""),
+        "temperature": formats.quantity(max(hot), "Cel") if hot else Words(""),
+        "warnings": newest.warnings[:6] if newest else [],
+    }
+
+
+def _new_testbed(document: TrendDocument) -> Mapping[str, object]:
+    if len(document.testbeds) < 2:
+        return {}
+    last = document.testbeds[-1]
+    return {"since": day(last.first_seen), "differences": last.differences[:6]}
+
+
+def _tidy(text: str) -> str:
+    lines: list[str] = []
+    for line in text.strip().splitlines():
+        if line.strip() or (lines and lines[-1]):
+            lines.append(line.rstrip())
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,184 @@
+"""trend.html: every series, the checklist and the runner over time; one self-contained page, no network, no script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+
+from perfgate.catalogue.lookup import CARDS
+from perfgate.document.trend import RunHealth, TestbedSpan, TrendDocument, TrendSeries, place_of
+from perfgate.judging.report.render import trend_svg
+from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text.templates import environment, template_source
+from perfgate.judging.report.text.words import Words, say, translated
+from perfgate.judging.report.view.trend_rows import (
+    Moved,
+    change_row,
+    day,
+    headline,
+    searched,
+    short,
+    sort_changes,
+)
+from perfgate.locale import Language, speaking
+
+_MAX_PICTURES = 60
+_MAX_ROWS = 1000
+_MAX_NAMES = 60
+_STEPS = range(1, 20)
+
+Group = Sequence[TrendSeries]
+
+
+def render_trend_page(document: TrendDocument, language: Language = "en") -> str:
+    with speaking(language):
+        return _render(document)
+
+
+def _render(document: TrendDocument) -> str:
+    jinja = environment("html")
+    style = template_source(jinja, "page/style.css") + template_source(jinja, "trend/style.css")
+    groups = _groups(document)
+    moved = [group for group in groups if _is_moved(group)]
+    changes = sort_changes(document)
+    worse, still = changes.new_worse, changes.still_open
+    values = {
+        "style": Words(style),
+        "style_hash": Words(base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()),
+        "project": document.project,
+        "mark": Words("FAIL" if worse or still else "PASS" if document.looked_at else "SKIPPED"),
+        "headline": headline(document),
+        "newest": day(document.newest),
+        "runs": document.runs,
+        "searched": searched(document),
+        "pictures": [_picture(group) for group in moved[:_MAX_PICTURES]],
+        "more_pictures": max(0, len(moved) - _MAX_PICTURES),
+        "gone": document.gone[:_MAX_ROWS],
+        "rows": [_series_row(group) for group in groups[:_MAX_ROWS]],
+        "matrix": trend_svg.steps_matrix(document.health, _titles(document.health)) if document.health else Words(""),
+        "statuses": [{"key": Words(key), "words": say(words)} for key, words in trend_svg.STATUS_WORDS.items()],
+        "weeks": trend_svg.weeks_bars(document.weeks),
+        "testbeds": [_testbed(span) for span in reversed(document.testbeds)],
+        "has_pairs": any(run.discarded is not None or run.noise_floor is not None for run in document.health),
+        "health": [_health_row(run) for run in reversed(document.health)],
+        "not_looked_at": [
+            {
+                "series": entry.series,
+                "reason": Words(entry.reason),
+                "names": entry.names[:_MAX_NAMES],
+                "more": max(0, len(entry.names) - _MAX_NAMES),
+            }
+            for entry in document.not_looked_at
+        ],
+        "notes": document.notes[:_MAX_ROWS],
+        "version": document.perfgate_version,
+    }
+    return jinja.get_template("trend/page.html.j2").render(values)
+
+
+def _groups(document: TrendDocument) -> list[Group]:
+    order = {span.fingerprint: index for index, span in enumerate(document.testbeds)}
+    found: dict[tuple[str, str, str, tuple[tuple[str, str], ...]], list[TrendSeries]] = {}
+    for series in document.series:
+        key = (series.workload, series.shape, series.metric, tuple(sorted(series.labels.items())))
+        found.setdefault(key, []).append(series)
+    groups = [sorted(group, key=lambda series: order.get(series.fingerprint, 0)) for group in found.values()]
+    return sorted(groups, key=lambda group: (-_weight(group), group[0].workload, group[0].shape, group[0].metric))
+
+
+def _weight(group: Group) -> float:
+    sizes = [
+        (2.0 if change.direction == "worse" and change.standing in ("new", "open") else 1.0)
+        + min(abs(change.delta or 1.0), 1.0)
+        for series in group
+        for change in series.changes
+        if change.standing in ("new", "open") or change.news
+    ]
+    return max(sizes, default=0.0)
+
+
+def _is_moved(group: Group) -> bool:
+    return any(series.current and series.changes for series in group)
+
+
+def _picture(group: Group) -> Mapping[str, object]:
+    last = group[-1]
+    changes = [Moved(series, change) for series in group if series.current for change in series.changes]
+    return {
+        "metric": last.metric,
+        "place": place_of(last.workload, last.shape, last.labels),
+        "plot": trend_svg.series_plot(group),
+        "noise": formats.plus_minus(last.noise) if last.noise is not None else Words(""),
+        "testbeds": len(group),
+        "changes": [
+            {**vars(change_row(moved)), "direction": Words(moved.change.direction), "told": _told(moved)}
+            for moved in reversed(changes)
+        ],
+    }
+
+
+def _told(moved: Moved) -> Words:
+    words = {
+        "new": say("new"),
+        "open": say("open"),
+        "resolved": say("the level is back"),
+        "accepted": say("accepted"),
+        "refuted": say("refuted"),
+    }
+    change = moved.change
+    return (
+        say("before the last report")
+        if change.standing == "open" and change.direction != "worse"
+        else words[change.standing]
+    )
+
+
+def _series_row(group: Group) -> Mapping[str, object]:
+    last = group[-1]
+    value = formats.quantity(last.points[-1].value, last.unit, metric=last.metric) if last.points else formats.DASH
+    open_changes = [c for c in last.changes if c.standing in ("new", "open") and last.current]
+    newest = Moved(last, open_changes[-1]) if open_changes else None
+    return {
+        "metric": last.metric,
+        "place": place_of(last.workload, last.shape, last.labels),
+        "value": value,
+        "plot": trend_svg.small_plot(last),
+        "versions": len(last.points),
+        "noise": formats.DASH if last.noise is None else formats.plus_minus(last.noise),
+        "change": change_row(newest).change if newest else Words(""),
+        "direction": Words(newest.change.direction if newest else ""),
+        "current": last.current,
+    }
+
+
+def _titles(health: Sequence[RunHealth]) -> dict[int, str]:
+    present = {int(number) for run in health for number in run.steps}
+    return {number: translated(CARDS[number].title) for number in _STEPS if number in present}
+
+
+def _testbed(span: TestbedSpan) -> Mapping[str, object]:
+    return {
+        "fingerprint": span.fingerprint[:10],
+        "kind": span.device_kind,
+        "first": day(span.first_seen),
+        "last": day(span.last_seen),
+        "runs": span.runs,
+        "differences": span.differences,
+    }
+
+
+def _health_row(run: RunHealth) -> Mapping[str, object]:
+    return {
+        "when": day(run.started_at),
+        "commit": short(run.commit),
+        "subject": run.subject or "",
+        "testbed": run.fingerprint[:10],
+        "attention": sum(status == "attention" for status in run.steps.values()),
+        "failed": run.failed[:8],
+        "warnings": run.warnings[:8],
+        "floor": formats.DASH if run.noise_floor is None else formats.plus_minus(run.noise_floor),
+        "discarded": formats.DASH if run.discarded is None else formats.percent(run.discarded),
+        "temperature": formats.quantity(run.temperature, "Cel"),
+        "throttled": formats.DASH if run.throttled is None else formats.percent(run.throttled),
+    }

@@ -1,0 +1,287 @@
+"""The pictures of a trend as inline SVG: a series with its levels and changes, a small one for a table, steps over time."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+
+from perfgate.document.trend import RunHealth, TrendChange, TrendPoint, TrendSeries, Week
+from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text.escape import clean
+from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.view.trend_rows import day, short
+
+_WIDTH, _HEIGHT = 760, 230
+_LEFT, _RIGHT, _TOP, _BOTTOM = 74, 16, 16, 34
+_SMALL_WIDTH, _SMALL_HEIGHT = 150, 26
+_MAX_POINTS = 240
+_CELL, _ROW_NAME = 18, 26
+# A mark for who cannot tell the colours apart.
+_MARKS = {"ok": "", "attention": "!", "error": "✕", "invalid": "✕", "unavailable": "?", "not_applicable": "–"}
+STATUS_WORDS = {
+    "ok": phrase("ok"),
+    "attention": phrase("to look at"),
+    "not_applicable": phrase("not applicable"),
+    "unavailable": phrase("unavailable"),
+    "invalid": phrase("invalid"),
+    "error": phrase("error"),
+}
+
+
+class Level(NamedTuple):
+    """A stretch of one level: first point, the one after the last, its value, and how the change into it reads."""
+
+    start: int
+    end: int
+    value: float
+    direction: str
+    label: str
+
+
+class Frame(NamedTuple):
+    """How places and values become coordinates."""
+
+    x: Callable[[float], float]
+    y: Callable[[float], float]
+
+
+def series_plot(series: Sequence[TrendSeries]) -> Markup:
+    """Draw one metric over all its testbeds, one after another: values, intervals, levels, changes with their commits."""
+    points, levels, borders = _laid_out(series)
+    if not points:
+        return Markup("")
+    unit, metric = series[-1].unit, series[-1].metric
+    low, high = _range(points, levels)
+    frame = Frame(_scale(-0.5, len(points) - 0.5, _LEFT, _WIDTH - _RIGHT), _scale(low, high, _HEIGHT - _BOTTOM, _TOP))
+    parts = [_open(_WIDTH, _HEIGHT, "plot history", say("history of {metric}", metric=clean_words(metric)))]
+    ticks = _ticks(low, high, unit)
+    if all(point.value >= 0 for point in points):
+        ticks = [tick for tick in ticks if tick >= 0]
+    parts += _value_axis(frame, ticks, unit, metric)
+    parts += _date_axis(frame, points)
+    border = Markup('<line class="border" x1="{0}" x2="{0}" y1="{1}" y2="{2}"><title>{3}</title></line>')
+    parts += [border.format(frame.x(at - 0.5), _TOP, _HEIGHT - _BOTTOM, say("another testbed")) for at in borders]
+    parts += _intervals(frame, points, low, high)
+    parts += _drawn_levels(frame, levels)
+    parts += _dots(frame, points, unit, metric, low, high)
+    return Markup("").join([*parts, Markup("</svg>")])
+
+
+def small_plot(series: TrendSeries) -> Markup:
+    """Draw a series as a line for a table, its changes marked."""
+    values = np.array([point.value for point in series.points[-_MAX_POINTS:]], dtype=np.float64)
+    skipped = max(0, len(series.points) - _MAX_POINTS)
+    if values.size == 0:
+        return Markup("")
+    low, high = _robust_range(values)
+    x = _scale(-0.5, values.size - 0.5, 3, _SMALL_WIDTH - 3)
+    y = _scale(low, high, _SMALL_HEIGHT - 3, 3)
+    line = " ".join(f"{x(i)},{y(min(max(float(v), low), high))}" for i, v in enumerate(values))
+    mark = Markup('<line class="change {0}" x1="{1}" x2="{1}" y1="1" y2="{2}"/>')
+    marks = [
+        mark.format(change.direction, x(change.at - skipped - 0.5), _SMALL_HEIGHT - 1)
+        for change in series.changes
+        if change.at > skipped and change.standing != "refuted"
+    ]
+    head = _open(_SMALL_WIDTH, _SMALL_HEIGHT, "small", say("history of {metric}", metric=clean_words(series.metric)))
+    end = Markup('<circle class="last" cx="{}" cy="{}" r="2.2"/>')
+    last = end.format(x(values.size - 1), y(min(max(float(values[-1]), low), high)))
+    return Markup("").join(
+        [head, *marks, Markup('<polyline class="line" points="{}"/>').format(line), last, Markup("</svg>")]
+    )
+
+
+def steps_matrix(health: Sequence[RunHealth], titles: dict[int, str]) -> Markup:
+    """Draw the status of every step of the checklist in every run, the newest at the right."""
+    width = _ROW_NAME + len(health) * _CELL + 4
+    height = len(titles) * _CELL + 20
+    parts = [_open(width, height, "matrix", say("steps of the checklist over time"))]
+    name = Markup('<text x="{}" y="{}" text-anchor="end"><title>{}</title>{}</text>')
+    cell = Markup('<rect class="step {}" x="{}" y="{}" width="{}" height="{}" rx="2"><title>{}</title></rect>')
+    mark = Markup('<text class="mark" x="{}" y="{}" text-anchor="middle">{}</text>')
+    for row, (number, title) in enumerate(titles.items()):
+        top = row * _CELL
+        parts.append(name.format(_ROW_NAME - 5, top + 13, title, number))
+        for column, run in enumerate(health):
+            status = run.steps.get(str(number))
+            if status is None:
+                continue
+            x = _ROW_NAME + column * _CELL
+            label = say(
+                "step {number}, {title}, {when}: {status}",
+                number=number,
+                title=clean_words(title),
+                when=day(run.started_at),
+                status=say(STATUS_WORDS.get(status, status)),
+            )
+            parts.append(cell.format(status, x, top + 1, _CELL - 2, _CELL - 2, label))
+            if _MARKS.get(status):
+                parts.append(mark.format(x + (_CELL - 2) / 2, top + 13, _MARKS[status]))
+    below = height - 6
+    date = Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>')
+    if health:
+        parts.append(date.format(_ROW_NAME, below, "start", day(health[0].started_at)))
+        if len(health) > 12:
+            parts.append(date.format(width - 6, below, "end", day(health[-1].started_at)))
+    return Markup("").join([*parts, Markup("</svg>")])
+
+
+def weeks_bars(weeks: Sequence[Week]) -> Markup:
+    """Draw how many runs there were each week."""
+    newest = list(weeks)[-52:]
+    most = max((week.runs for week in newest), default=0) or 1
+    width, height, step = 12 * len(newest) + 4, 70, 12
+    parts = [_open(width, height, "weeks", say("runs a week"))]
+    bar = Markup('<rect class="bar" x="{}" y="{}" width="8" height="{}"><title>{}: {}</title></rect>')
+    for index, week in enumerate(newest):
+        tall = round(week.runs / most * 46, 1)
+        parts.append(
+            bar.format(index * step + 2, 50 - tall, max(tall, 1), week.monday, formats.counted(week.runs, "run"))
+        )
+    text = Markup('<text x="{}" y="66" text-anchor="{}">{}</text>')
+    if newest:
+        parts.append(text.format(0, "start", newest[0].monday))
+        if len(newest) > 12:
+            parts.append(text.format(width, "end", newest[-1].monday))
+    return Markup("").join([*parts, Markup("</svg>")])
+
+
+def clean_words(text: str) -> Words:
+    """Outside text as one harmless line; ``Markup.format`` escapes it for HTML."""
+    return Words(clean(str(text)))
+
+
+def _laid_out(series: Sequence[TrendSeries]) -> tuple[list[TrendPoint], list[Level], list[int]]:
+    points: list[TrendPoint] = []
+    levels: list[Level] = []
+    borders: list[int] = []
+    for entry in series:
+        offset = len(points)
+        if offset:
+            borders.append(offset)
+        points += entry.points
+        edges = [0, *(change.at for change in entry.changes), len(entry.points)]
+        reading = [("", ""), *map(_read, entry.changes)]
+        for (start, end), (direction, label) in zip(itertools.pairwise(edges), reading):
+            values = [point.value for point in entry.points[start:end]]
+            if values:
+                levels.append(Level(offset + start, offset + end, float(np.median(values)), direction, label))
+    skipped = max(0, len(points) - _MAX_POINTS)
+    levels = [
+        Level(
+            max(level.start - skipped, 0),
+            level.end - skipped,
+            level.value,
+            *((level.direction, level.label) if level.start >= skipped else ("", "")),
+        )
+        for level in levels
+        if level.end > skipped
+    ]
+    return points[skipped:], levels, [at - skipped for at in borders if at > skipped]
+
+
+def _read(change: TrendChange) -> tuple[str, str]:
+    return ("", "") if change.standing == "refuted" else (change.direction, short(change.first_bad))
+
+
+def _range(points: Sequence[TrendPoint], levels: Sequence[Level]) -> tuple[float, float]:
+    values = np.array([point.value for point in points] + [level.value for level in levels])
+    return _robust_range(values)
+
+
+def _robust_range(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float, float]:
+    low, high = float(values.min()), float(values.max())
+    near, far = (float(end) for end in np.quantile(values, [0.03, 0.97]))
+    reach = 1.5 * (far - near)
+    if reach > 0:
+        low, high = max(low, near - reach), min(high, far + reach)
+    room = 0.12 * (high - low) or 0.05 * abs(high) or 1.0
+    return low - room, high + room
+
+
+def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
+    return lambda value: round(start + (value - low) / (high - low) * (end - start), 1)
+
+
+def _ticks(low: float, high: float, unit: str) -> list[float]:
+    # Bytes are read in steps of 1024, so round numbers of them are round numbers of KiB, MiB and so on.
+    factor = 1024.0 ** max(0, math.floor(math.log(max(high, 1), 1024))) if unit == "B" else 1.0
+    step = factor * 10 ** math.floor(math.log10((high - low) / factor / 3))
+    step = next((step * wider for wider in (1, 2, 5, 10) if (high - low) / (step * wider) <= 4.5), step)
+    return [index * step for index in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def _value_axis(frame: Frame, ticks: Sequence[float], unit: str, metric: str) -> list[Markup]:
+    line = Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>')
+    text = Markup('<text x="{}" y="{}" text-anchor="end">{}</text>')
+    marks: list[Markup] = []
+    for tick, words in zip(ticks, formats.quantities(ticks, unit, metric=metric)):
+        y = frame.y(tick)
+        marks += [line.format(_LEFT, _WIDTH - _RIGHT, y, y), text.format(_LEFT - 6, y + 4, words)]
+    return marks
+
+
+def _date_axis(frame: Frame, points: Sequence[TrendPoint]) -> list[Markup]:
+    places = sorted({round(index) for index in np.linspace(0, len(points) - 1, min(5, len(points)))})
+    text = Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>')
+    return [
+        text.format(
+            frame.x(at),
+            _HEIGHT - 10,
+            "start" if at == 0 else "end" if at == len(points) - 1 else "middle",
+            day(points[at].started_at),
+        )
+        for at in places
+    ]
+
+
+def _intervals(frame: Frame, points: Sequence[TrendPoint], low: float, high: float) -> list[Markup]:
+    line = Markup('<line class="reach" x1="{0}" x2="{0}" y1="{1}" y2="{2}"/>')
+    marks = []
+    for index, point in enumerate(points):
+        if point.interval is not None and None not in point.interval:
+            ends = [min(max(float(end or 0.0), low), high) for end in point.interval]
+            marks.append(line.format(frame.x(index), frame.y(ends[0]), frame.y(ends[1])))
+    return marks
+
+
+def _drawn_levels(frame: Frame, levels: Sequence[Level]) -> list[Markup]:
+    level_line = Markup('<line class="level" x1="{}" x2="{}" y1="{}" y2="{}"/>')
+    change_line = Markup('<line class="change {0}" x1="{1}" x2="{1}" y1="{2}" y2="{3}"/>')
+    label = Markup('<text class="commit" x="{}" y="{}" text-anchor="{}">{}</text>')
+    marks = []
+    for number, level in enumerate(levels):
+        y = frame.y(level.value)
+        marks.append(level_line.format(frame.x(level.start - 0.5), frame.x(level.end - 0.5), y, y))
+        if level.direction:
+            x = frame.x(level.start - 0.5)
+            anchor = "end" if x > _WIDTH - 110 else "start"
+            marks.append(change_line.format(level.direction, x, _TOP - 6, _HEIGHT - _BOTTOM))
+            marks.append(
+                label.format(x + (-4 if anchor == "end" else 4), _TOP + 2 + 12 * (number % 2), anchor, level.label)
+            )
+    return marks
+
+
+def _dots(frame: Frame, points: Sequence[TrendPoint], unit: str, metric: str, low: float, high: float) -> list[Markup]:
+    dot = Markup('<circle class="value{}" cx="{}" cy="{}" r="{}"><title>{}</title></circle>')
+    words = formats.quantities([point.value for point in points], unit, metric=metric)
+    radius = 3 if len(points) <= 80 else 2
+    marks = []
+    for index, (point, value) in enumerate(zip(points, words)):
+        inside = min(max(point.value, low), high)
+        title = f"{value} · {day(point.started_at)} · {clean(short(point.commit))}"
+        marks.append(
+            dot.format("" if inside == point.value else " wild", frame.x(index), frame.y(inside), radius, title)
+        )
+    return marks
+
+
+def _open(width: float, height: float, name: str, title: str) -> Markup:
+    head = Markup('<svg class="{0}" viewBox="0 0 {1} {2}" width="{1}" height="{2}" role="img"><title>{3}</title>')
+    return head.format(name, width, height, title)

@@ -1,0 +1,85 @@
+"""The table of `perfgate trend` in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from perfgate.document.trend import TrendDocument
+from perfgate.judging.report.text.escape import clean
+from perfgate.judging.report.text.format import counted
+from perfgate.judging.report.text.words import say
+from perfgate.judging.report.view.trend_rows import Moved, change_row, day, headline, searched, sort_changes, sparkline
+from perfgate.locale import Language, speaking
+
+_MOST_ROWS = 40
+_WIDE = 120  # columns from which there is room for the longer history
+_STYLES = {"worse": "red", "better": "green", "changed": "yellow"}
+
+
+def render_trend(document: TrendDocument, console: Console, language: Language) -> None:
+    """Print what moved and what is open, one row a change, and what that rests on."""
+    with speaking(language):
+        _render(document, console)
+
+
+def _render(document: TrendDocument, console: Console) -> None:
+    changes = sort_changes(document)
+    console.print(Text(clean(f"{document.project}: {headline(document)}"), "bold"))
+    groups = (
+        (say("new"), [*changes.new_worse, *changes.new_better, *changes.new_other]),
+        (say("open"), changes.still_open),
+        (say("settled"), changes.ended),
+    )
+    rows = [(word, moved) for word, group in groups for moved in group]
+    if rows:
+        console.print(_table(rows[:_MOST_ROWS], blocks=24 if console.width >= _WIDE else 10))
+    if len(rows) > _MOST_ROWS:
+        console.print(say("… {count} more in trend.json", count=len(rows) - _MOST_ROWS))
+    for line in _facts(document):
+        console.print(Text(line, "dim"))
+
+
+def _table(rows: Sequence[tuple[str, Moved]], *, blocks: int) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for title in ("", say("metric"), say("change"), say("since"), say("how sure"), say("history")):
+        # Metrics are what people search for, and a cut history shows the past alone.
+        table.add_column(title, no_wrap=title in (say("metric"), say("history")))
+    for word, moved in rows:
+        row = change_row(moved)
+        history = Text(sparkline([point.value for point in moved.series.points], blocks))
+        name = Text(clean(row.metric)).append(f"\n{clean(row.place)}", "dim")
+        change = Text(row.change, _STYLES[moved.change.direction]).append(f"\n{row.span}", "dim")
+        since = Text(f"{row.when} {clean(row.bad)}")
+        if row.subject:
+            since.append(f"\n{clean(row.subject, limit=60)}", "dim")
+        elif moved.change.commit_count > 1:
+            since.append(
+                Text(f"\n{say('one of {commits}', commits=counted(moved.change.commit_count, 'commit'))}", "dim")
+            )
+        table.add_row(Text(word, "bold"), name, change, since, Text(row.evidence), history)
+    return table
+
+
+def _facts(document: TrendDocument) -> list[str]:
+    lines: list[str] = [searched(document)]
+    short = next((entry for entry in document.not_looked_at if entry.reason == "too_short"), None)
+    if document.looked_at and short is not None:
+        needed = counted(document.versions_needed, "version")
+        lines.append(
+            say(
+                "{count} series are too short: a time needs {needed} on one testbed.", count=short.series, needed=needed
+            )
+        )
+    if len(document.testbeds) > 1 and document.testbeds[-1].runs < document.versions_needed:
+        lines.append(
+            say(
+                "The testbed is a new one since {since}; its series start anew.",
+                since=day(document.testbeds[-1].first_seen),
+            )
+        )
+    return lines

@@ -1,0 +1,224 @@
+"""The end of the comment: the traces, then folded what did not change, how it was decided, and what informs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from perfgate.document.decision import Link, Procedure, TestbedDifference
+from perfgate.judging.report.sections.section import Section
+from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text.messages import word
+from perfgate.judging.report.text.words import Words
+from perfgate.judging.report.view.checklist import tally, worded_step
+from perfgate.judging.report.view.headline import first_line, metric_name
+from perfgate.judging.report.view.records import FileView, RecordedView, Row, StepView, StoredView
+from perfgate.judging.report.view.rows import common_confidence, grouped, recorded_row, row, stored_row
+from perfgate.judging.report.view.summary import Summary, place
+
+_MOST_TRACES = 4
+_MOST_ENTRIES = 20
+
+
+@dataclass(frozen=True)
+class _Trace:
+    flame: FileView | None
+    traces: list[FileView]
+    job_url: str | None
+    reproduce: str | None
+
+
+def _trace(summary: Summary) -> _Trace | None:
+    """Kept traces of both sides, the page that draws them, and the reproduce command; a PASS and a SKIPPED need neither."""
+    traces = [link for link in summary.decision.links if link.kind == "trace"]
+    flames = [link for link in summary.decision.links if link.kind == "flamegraph"]
+    context = summary.context
+    if summary.verdict in {"PASS", "SKIPPED"} or not (traces or context.reproduce):
+        return None
+    return _Trace(
+        flame=_file(flames[0]) if flames else None,
+        traces=[_file(link) for link in traces[:_MOST_TRACES]],
+        job_url=context.job_url,
+        reproduce=context.reproduce,
+    )
+
+
+def _file(link: Link) -> FileView:
+    return FileView(side=Words(link.side), path=link.path, size=formats.quantity(link.bytes, "B"))
+
+
+@dataclass(frozen=True)
+class _Checklist:
+    tally: list[Words]
+    steps: list[StepView]
+    more: int
+
+
+def _checklist(summary: Summary) -> _Checklist | None:
+    """Every step with its status, and what it noticed, in number order."""
+    steps = sorted(summary.decision.steps, key=lambda step: (step.number, step.workload))
+    if not steps:
+        return None
+    listed = [worded_step(step) for step in steps[: summary.detail]]
+    return _Checklist(tally(steps), listed, more=len(steps) - len(listed))
+
+
+@dataclass(frozen=True)
+class _Unchanged:
+    rows: list[Row]
+    total: int
+    more: int
+    margin: Words
+    confidence: Words | None
+    timed: bool
+
+
+def _unchanged(summary: Summary) -> _Unchanged | None:
+    """Unchanged metrics with both values, and what slowdown is excluded."""
+    comparisons = summary.unchanged
+    if not comparisons:
+        return None
+    listed = comparisons[: summary.detail]
+    return _Unchanged(
+        rows=grouped(row(comparison, summary) for comparison in listed),
+        total=len(comparisons),
+        more=len(comparisons) - len(listed),
+        margin=formats.setting(summary.decision.excluded),
+        confidence=common_confidence(listed),
+        timed=any(comparison.method == "paired" for comparison in comparisons),
+    )
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    rows: list[RecordedView]
+    total: int
+    more: int
+
+
+def _recorded(summary: Summary) -> _Recorded | None:
+    """What the profiler wrote of whole steps and of their heaviest operators, side by side and not compared."""
+    comparisons = summary.recorded
+    if not comparisons:
+        return None
+    rows = [recorded_row(comparison) for comparison in comparisons[: summary.detail]]
+    return _Recorded(rows, total=len(comparisons), more=len(comparisons) - len(rows))
+
+
+@dataclass(frozen=True)
+class _Undecided:
+    rows: list[Row]
+    undecided: int
+    not_compared: int
+    more: int
+
+
+def _undecided(summary: Summary) -> _Undecided | None:
+    """Inconclusive and not comparable metrics, and what would decide them; undecided ones first."""
+    comparisons = [*summary.inconclusive, *summary.not_comparable]
+    if not comparisons:
+        return None
+    rows = [row(comparison, summary) for comparison in comparisons[: summary.detail]]
+    return _Undecided(
+        rows=rows,
+        undecided=len(summary.inconclusive),
+        not_compared=len(summary.not_comparable),
+        more=len(comparisons) - len(rows),
+    )
+
+
+@dataclass(frozen=True)
+class _Floor:
+    metric: str
+    place: str
+    floor: Words
+
+
+@dataclass(frozen=True)
+class _FailedPair:
+    what: str
+    workload: str
+    message: str
+
+
+@dataclass(frozen=True)
+class _Environment:
+    device: str
+    recorded: bool
+    rules: bool
+    version: str
+    procedure: Procedure
+    procedure_version: int
+    seed: str
+    alpha: Words
+    margin: Words
+    differences: list[TestbedDifference]
+    packages: list[TestbedDifference]
+    more_packages: int
+    floors: list[_Floor]
+    sides: Mapping[str, str | None]
+    looks: str
+    rounds: int
+    unmoved: list[str]
+    waited: Words | None
+    failed: list[_FailedPair]
+    failed_count: int
+
+
+def _environment(summary: Summary) -> _Environment | None:
+    """Everything it takes to make the decision again; None where nothing was there to decide."""
+    if not summary.is_measured:
+        return None
+    decision = summary.decision
+    return _Environment(
+        device=decision.device,
+        recorded=decision.recorded,
+        rules=decision.comparing == "rules",
+        version=decision.perfgate_version,
+        procedure=decision.procedure,
+        procedure_version=decision.procedure.version,
+        seed=str(decision.procedure.seed),
+        alpha=formats.setting(decision.policy.alpha),
+        margin=formats.setting(decision.excluded),
+        differences=decision.testbed_differences[:_MOST_ENTRIES],
+        packages=decision.package_differences[:_MOST_ENTRIES],
+        more_packages=max(0, len(decision.package_differences) - _MOST_ENTRIES),
+        floors=[
+            _Floor(metric_name(f.metric, f.clock), place(f.workload, f.shape), formats.plus_minus(f.floor))
+            for f in decision.noise_floors[:_MOST_ENTRIES]
+        ],
+        sides={"base": decision.base.sha256, "head": decision.head.sha256},
+        looks=", ".join(str(pairs) for pairs in decision.policy.looks),
+        rounds=decision.rounds,
+        unmoved=[place(workload, "") for workload in decision.unmoved[:_MOST_ENTRIES]],
+        waited=None if decision.waited is None else formats.percent(decision.waited),
+        failed=[
+            _FailedPair(failure.what, failure.workload, first_line(word(failure.error.message)))
+            for failure in summary.failed_pairs[:_MOST_ENTRIES]
+        ],
+        failed_count=len(summary.failed_pairs),
+    )
+
+
+@dataclass(frozen=True)
+class _Stored:
+    rows: list[StoredView]
+    more: int
+
+
+def _stored(summary: Summary) -> _Stored | None:
+    """Main's stored runs beside the head's own times: they inform and judge nothing."""
+    beside = summary.decision.stored
+    if not beside:
+        return None
+    rows = [stored_row(comparison) for comparison in beside[: summary.detail]]
+    return _Stored(rows, more=len(beside) - len(rows))
+
+
+TRACE = Section("trace", "trace", _trace, numbered=True)
+CHECKLIST = Section("checklist", "checklist", _checklist, drop=70)
+UNCHANGED = Section("unchanged", "unchanged metrics", _unchanged, drop=60)
+RECORDED = Section("recorded", "recorded times", _recorded, drop=70)
+UNDECIDED = Section("undecided", "undecided metrics", _undecided, drop=80)
+ENVIRONMENT = Section("environment", "environment and samples", _environment, drop=90)
+STORED = Section("stored", "main's stored runs", _stored, drop=85)

@@ -1,0 +1,26 @@
+"""What a section of the comment is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from perfgate.judging.report.view.summary import Summary
+
+KEEP = 0
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section of the comment, rendered with ``templates/comment/NAME.md.j2``.
+
+    ``fill`` makes the record whose fields the template shows, None where there is nothing to say. ``title`` names the section
+    where the comment says what was left out. ``drop`` says when it goes if the comment is over its size budget: KEEP never,
+    else the highest first. Numbered sections get the next number of the walk-through (1. Why, 2. Try …) as ``number``.
+    """
+
+    name: str
+    title: str
+    fill: Callable[[Summary], object | None]
+    drop: int = KEEP
+    numbered: bool = False

@@ -1,0 +1,117 @@
+"""The top of the comment: the verdict, the facts under it, what to do, and what could not be measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfgate.document.decision import HarnessChange
+from perfgate.document.message import Message
+from perfgate.judging.report.sections.section import Section
+from perfgate.judging.report.text.words import Words
+from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, worded_failure
+from perfgate.judging.report.view.headline import headline, missing_entries
+from perfgate.judging.report.view.records import CauseView, FailureView, MissingView, RemedyView
+from perfgate.judging.report.view.remedy import remedy
+from perfgate.judging.report.view.rows import worst_cause
+from perfgate.judging.report.view.summary import Summary
+
+_MOST_WARNINGS = 4
+_MOST_CHANGES = 10
+_MOST_FAILURES = 3
+# Where lists are this short, so are tracebacks.
+_SHORT_LISTS = 10
+
+
+@dataclass(frozen=True)
+class _Title:
+    headline: Words
+    cause: CauseView | None
+
+
+def _title(summary: Summary) -> _Title:
+    return _Title(headline(summary, "markdown"), worst_cause(summary))
+
+
+@dataclass(frozen=True)
+class _Facts:
+    unread: bool
+    busy: Words | None
+    counts: Words | None
+    base: Words
+    warnings: list[Message]
+    more: int
+    fold: bool
+
+
+def _facts(summary: Summary) -> _Facts | None:
+    """Counts and noise floor; base, head and testbed; the gate's warnings. A PASS shows them inside its first fold."""
+    warnings = summary.decision.warnings
+    if summary.is_unread and not warnings:
+        return None
+    return _Facts(
+        unread=summary.is_unread,
+        busy=busy_line(summary, "markdown"),
+        counts=counts_line(summary, "markdown") if summary.is_measured else None,
+        base=base_line(summary, "markdown"),
+        warnings=warnings[:_MOST_WARNINGS],
+        more=max(0, len(warnings) - _MOST_WARNINGS),
+        fold=summary.verdict == "PASS",
+    )
+
+
+def _remedy(summary: Summary) -> RemedyView | None:
+    """The reasons of an INCONCLUSIVE, WARN or SKIPPED, and the next thing to do about each."""
+    return remedy(summary) if summary.verdict in {"INCONCLUSIVE", "WARN", "SKIPPED"} else None
+
+
+@dataclass(frozen=True)
+class _Harness:
+    changes: list[HarnessChange]
+    more: int
+
+
+def _harness(summary: Summary) -> _Harness | None:
+    """What a change of the workload file changed about what is measured, whatever the verdict."""
+    changes = summary.telling_harness_changes
+    return _Harness(changes[:_MOST_CHANGES], max(0, len(changes) - _MOST_CHANGES)) if changes else None
+
+
+@dataclass(frozen=True)
+class _Failures:
+    failures: list[FailureView]
+    more: int
+    lines: int
+
+
+def _failures(summary: Summary) -> _Failures | None:
+    """What could not be measured, with the end of its traceback."""
+    if not summary.failures:
+        return None
+    listed = summary.failures[:_MOST_FAILURES]
+    return _Failures(
+        failures=[worded_failure(failure) for failure in listed],
+        more=len(summary.failures) - len(listed),
+        lines=12 if summary.detail > _SHORT_LISTS else 4,
+    )
+
+
+@dataclass(frozen=True)
+class _Missing:
+    missing: list[MissingView]
+    more_missing: int
+    count: int
+
+
+def _missing(summary: Summary) -> _Missing | None:
+    """What the documents of a FAIL lack; of an undecided verdict that is a reason, and stands with what to do about it."""
+    if summary.verdict != "FAIL" or not summary.decision.missing:
+        return None
+    return _Missing(**vars(missing_entries(summary)), count=len(summary.decision.missing))
+
+
+TITLE = Section("title", "title", _title)
+FACTS = Section("facts", "facts", _facts)
+REMEDY = Section("remedy", "what to do", _remedy)
+HARNESS = Section("harness", "workload file", _harness)
+FAILURES = Section("failures", "errors", _failures)
+MISSING = Section("missing", "missing numbers", _missing)

@@ -1,0 +1,200 @@
+"""Templates and the three media they are rendered for, each with its escaping as the default ``finalize``.
+
+Whatever a template shows is escaped as outside text unless it is ``Words`` (ours) or went through one of the filters
+here; forgetting a filter therefore makes text ugly, never dangerous. An undefined name is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Literal
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from perfgate.document.message import Message
+from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text.escape import MAX_PROSE, clean, code_span, fenced, prose
+from perfgate.judging.report.text.messages import Pieces, word
+from perfgate.judging.report.text.words import Words, say
+from perfgate.locale import Language, current_language, translate
+
+Medium = Literal["markdown", "plain", "html"]
+# An address is linked only when it is plain http(s) without anything that ends a Markdown link or an attribute.
+_URL_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?#[]@!$&*+,;=%")
+
+
+class ReadyHtml(Markup, Words):
+    """HTML that a template of ours rendered."""
+
+    __slots__ = ()
+
+
+class _Ready(str):
+    """Text that a filter has made safe for its medium."""
+
+    __slots__ = ()
+
+
+def render(template: str, medium: Medium, values: Mapping[str, object]) -> Words:
+    """Render a template of ``templates/`` for a medium; the result counts as our own words in that medium."""
+    return Words(environment(medium).get_template(template).render(values))
+
+
+def line(template: str, medium: Medium, values: Mapping[str, object]) -> Words:
+    """Render a template to one line, so that it can be laid out over several lines itself."""
+    text = " ".join(environment(medium).get_template(template).render(values).split())
+    return ReadyHtml(text) if medium == "html" else Words(text)
+
+
+def environment(medium: Medium) -> Environment:
+    return _environment(medium, current_language())
+
+
+@cache
+def _environment(medium: Medium, language: Language) -> Environment:
+    jinja = Environment(
+        loader=PackageLoader("perfgate.judging.report", "templates"),
+        undefined=StrictUndefined,
+        autoescape=medium == "html",
+        finalize=_FINALIZE[medium],
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=False,
+        extensions=["jinja2.ext.i18n"],
+    )
+    jinja.newstyle_gettext = True  # type: ignore[attr-defined]
+    jinja.globals["gettext"] = partial(_sentence, medium, language)
+    jinja.globals["absent"] = Words(translate("none", language))
+    jinja.globals["language"] = Words(language)
+    jinja.filters.update(_FILTERS[medium])
+    jinja.filters.update(_NUMBER_FILTERS)
+    return jinja
+
+
+def _sentence(medium: Medium, language: Language, english: str, /, **values: object) -> str:
+    """What stands in ``{% trans %}``, in the reader's language: values are escaped as everywhere in a template."""
+    escaped = {name: _FINALIZE[medium](value) for name, value in values.items()}
+    sentence = translate(english, language) % escaped
+    return Markup(sentence) if medium == "html" else _Ready(sentence)
+
+
+def template_source(jinja: Environment, name: str) -> str:
+    assert jinja.loader is not None
+    return jinja.loader.get_source(jinja, name)[0]
+
+
+def is_linkable(url: str | None) -> bool:
+    """Tell whether an address may become a link."""
+    return bool(url) and str(url).startswith(("https://", "http://")) and _URL_CHARACTERS.issuperset(str(url))
+
+
+def _ours(value: object) -> str | None:
+    """What needs no escaping: our words, filtered text and whole numbers; None for text from outside."""
+    if isinstance(value, (Words, _Ready)) or value == "":
+        return str(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, str):
+        return None
+    raise TypeError(
+        f"a template shows {value!r}; numbers are worded in report/format.py, absent values by the template"
+    )
+
+
+def _finalize_markdown(value: object) -> str:
+    ours = _ours(value)
+    return code_span(str(value)) if ours is None else ours
+
+
+def _finalize_plain(value: object) -> str:
+    ours = _ours(value)
+    return clean(str(value)) if ours is None else ours
+
+
+def _finalize_html(value: object) -> Markup:
+    if isinstance(value, Markup):
+        return value
+    ours = _ours(value)
+    return Markup("<code>{}</code>").format(clean(str(value))) if ours is None else escape(ours)
+
+
+def _by_piece(escaped: Callable[[str], str], within: Callable[[str], str], text: Message | str) -> str:
+    """A sentence of a document in the reader's language, what is from outside in it escaped: first, and ``within``."""
+    sentence = text if isinstance(text, Pieces) else word(text)
+    first, *rest = sentence.pieces if isinstance(sentence, Pieces) else (sentence,)
+    return _piece(escaped, first) + "".join(_piece(within, piece) for piece in rest)
+
+
+def _piece(escaped: Callable[[str], str], piece: str) -> str:
+    return piece if isinstance(piece, Words) else escaped(piece)
+
+
+def _markdown_link(url: str, text: str) -> _Ready:
+    return _Ready(f"[{Words(text)}]({url})" if is_linkable(url) else text)
+
+
+def _plain_link(url: str, text: str) -> _Ready:
+    return _Ready(f"{text} ({url})" if is_linkable(url) else text)
+
+
+def _html_link(url: str, text: str) -> Markup:
+    return Markup('<a href="{}">{}</a>').format(url, text) if is_linkable(url) else escape(text)
+
+
+def _clean_prose(text: str) -> str:
+    return clean(text, limit=MAX_PROSE)
+
+
+_FINALIZE: dict[str, Callable[[object], str]] = {
+    "markdown": _finalize_markdown,
+    "plain": _finalize_plain,
+    "html": _finalize_html,
+}
+_FILTERS: dict[str, dict[str, Callable[..., object]]] = {
+    "markdown": {
+        "prose": lambda text: _Ready(_by_piece(prose, partial(prose, begins=False), text)),
+        "command": lambda text: _Ready(code_span(text, limit=MAX_PROSE)),
+        "block": lambda text, lines=12: _Ready(fenced(text, lines=lines)),
+        "link": _markdown_link,
+        "ready": _Ready,
+        "strong": lambda text: _Ready(f"**{Words(text)}**"),
+        "literal": lambda text: _Ready(code_span(text)),
+    },
+    "plain": {
+        "prose": lambda text: _Ready(_by_piece(_clean_prose, _clean_prose, text)),
+        "command": lambda text: _Ready(clean(text, limit=MAX_PROSE)),
+        "block": lambda text, lines=12: _Ready("\n".join(clean(line) for line in text.rstrip().splitlines()[-lines:])),
+        "link": _plain_link,
+        "ready": _Ready,
+        "strong": _Ready,
+        "literal": lambda text: _Ready(clean(text)),
+    },
+    "html": {
+        "prose": lambda text: escape(_by_piece(_clean_prose, _clean_prose, text)),
+        "command": lambda text: Markup("<code>{}</code>").format(clean(text, limit=MAX_PROSE)),
+        "block": lambda text, lines=40: Markup("<pre>{}</pre>").format(
+            "\n".join(clean(line, limit=240) for line in text.rstrip().splitlines()[-lines:])
+        ),
+        "link": _html_link,
+        "ready": Markup,
+        "strong": lambda text: Markup("<strong>{}</strong>").format(text),
+        "literal": lambda text: Markup("<code>{}</code>").format(clean(text)),
+        "plain": lambda text: escape(clean(text)),
+        # Only for what this package ships itself: the style sheet.
+        "raw": lambda text: Markup(text) if isinstance(text, Words) else escape(text),
+    },
+}
+_NUMBER_FILTERS: dict[str, Callable[..., object]] = {
+    "counted": formats.counted,
+    "quantity": lambda value, unit, metric="": formats.quantity(value, unit, metric=metric),
+    "percent": formats.percent,
+    "duration": formats.duration,
+    "whole": formats.whole,
+    "sentence": lambda message: str(word(message)),
+    "words": Words,
+    "said": say,
+    # A number and its unit stay together in narrow table columns.
+    "whole_cell": lambda words: Words(words.replace(" ", "\u00a0")),
+}

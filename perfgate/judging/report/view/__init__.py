@@ -1,0 +1,1 @@
+"""What a reader sees, as records made once from the documents."""

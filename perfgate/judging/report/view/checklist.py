@@ -1,0 +1,181 @@
+"""The steps of a checklist in words: of a decision for the comment and the page, of a run for the terminal and CI."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from perfgate.catalogue.lookup import CARDS, METRICS
+from perfgate.document.decision import StepSummary
+from perfgate.document.run import FROM_PROFILE, CounterSet, RunDocument, StepResult, Value
+from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text.escape import clean
+from perfgate.judging.report.text.messages import word, word_finding
+from perfgate.judging.report.text.templates import line
+from perfgate.judging.report.text.words import Words, phrase, say, translated
+from perfgate.judging.report.view.headline import first_line, metric_name
+from perfgate.judging.report.view.records import StepView
+
+# The good ones first, and what they are called.
+STATUS_NAMES = {
+    "ok": phrase("ok"),
+    "not_applicable": phrase("not applicable"),
+    "unavailable": phrase("unavailable"),
+    "attention": phrase("to look at"),
+    "invalid": phrase("invalid"),
+    "error": phrase("error"),
+}
+_SHOWN_VALUES = 6
+_SHOWN_OPERATORS = 5
+
+
+class StepRow(NamedTuple):
+    """One step as a table row; ``key`` is its status as the document says it, ``notes`` one line each."""
+
+    number: int
+    name: str
+    key: str
+    status: str
+    notes: list[str]
+
+
+def run_title(run: RunDocument) -> Words:
+    """One line: project, commit, device."""
+    values = {
+        "project": run.project,
+        "commit": None if run.source.commit is None else run.source.commit[:9],
+        "dirty": run.source.dirty,
+        "recorded": run.session.command == FROM_PROFILE,
+        "device": run.testbed.comparable.get("device.name", run.testbed.device_kind),
+        "steps": len(run.steps),
+    }
+    return line("shared/run_title.j2", "plain", values)
+
+
+def step_rows(run: RunDocument) -> list[StepRow]:
+    """The steps in number order, then by workload."""
+    ordered = sorted(run.steps, key=lambda step: (step.workload, step.number))
+    several = len({step.workload for step in run.steps}) > 1
+    return [step_row(step, several) for step in ordered]
+
+
+def step_row(step: StepResult, several: bool = False) -> StepRow:
+    """One step in words; among ``several`` workloads its name says which one it is of."""
+    name = f"{step.slug} · {step.workload}" if several else step.slug
+    return StepRow(step.number, name, step.status, say(STATUS_NAMES[step.status]), _notes(step))
+
+
+def recorded_lines(run: RunDocument) -> list[str]:
+    """What a recording counted of each shape, and its heaviest operators, a line each; nothing for what was measured."""
+    if run.session.command != FROM_PROFILE:
+        return []
+    return [text for counters in run.counters for text in (_counted_line(counters), *_heaviest(run, counters.shape))]
+
+
+def _counted_line(counters: CounterSet) -> str:
+    words = ", ".join(f"{metric_name(name)} {value:,}" for name, value in counters.values.items())
+    return f"{clean(counters.shape)}: {words}"
+
+
+def _heaviest(run: RunDocument, shape: str) -> list[str]:
+    rows = sorted((row for row in run.operators if row.shape == shape), key=lambda row: -row.self_time)
+    return [
+        f"    {formats.percent(row.share)} {clean(row.op)}: {formats.counted(round(row.count), 'call')}, "
+        f"{formats.quantity(row.self_time, 's')}"
+        for row in rows[:_SHOWN_OPERATORS]
+    ]
+
+
+def _notes(step: StepResult) -> list[str]:
+    present = [value for value in step.values if value.value is not None]
+    notes = [_value_line(value) for value in present[:_SHOWN_VALUES]]
+    hidden = len(present) - len(notes)
+    notes[:0] = [busy] if (busy := busy_machine(step.waited)) else []
+    notes += [say("{more} in run.json", more=formats.counted(hidden, "more value"))] if hidden else []
+    notes += _missing_lines(value for value in step.values if value.value is None)
+    notes += [f"{_mark(finding.severity)} {clean(word_finding(finding), limit=200)}" for finding in step.findings]
+    if step.error:
+        return [*notes, clean(first_line(word(step.error.message)))]
+    return notes + ([clean(word(step.reason), limit=200)] if step.reason else [])
+
+
+def _missing_lines(values: Iterable[Value]) -> list[str]:
+    names: dict[str, list[str]] = {}
+    for value in values:
+        listed = names.setdefault(word(value.reason or ""), [])
+        name = _name(value)
+        if name not in listed:
+            listed.append(name)
+    return [_missing_line(Words(say(", ").join(listed)), reason) for reason, listed in names.items()]
+
+
+def _missing_line(names: Words, reason: str) -> str:
+    if not reason:
+        return say("{names}: not available", names=names)
+    return say("{names}: not available, {reason}", names=names, reason=Words(clean(word(reason))))
+
+
+def _name(value: Value) -> str:
+    labels = ", ".join(f"{key} {text}" for key, text in sorted(value.labels.items()) if text != "default")
+    return clean(metric_name(value.metric) + (f" ({labels})" if labels else ""))
+
+
+def _value_line(value: Value) -> str:
+    unit = METRICS[value.metric].unit if value.metric in METRICS else "1"
+    return f"{_name(value)} {formats.quantity(value.value, unit, metric=value.metric)}{_interval(value, unit)}"
+
+
+def _interval(value: Value, unit: str) -> str:
+    if value.interval is None or value.interval == (None, None):
+        return ""
+    low, high = (_end(end, unit, value.metric) for end in value.interval)
+    return f" ({say('{low} to {high}', low=low, high=high)})"
+
+
+def _end(end: float | None, unit: str, metric: str) -> Words:
+    return say("not estimable") if end is None else formats.quantity(end, unit, metric=metric)
+
+
+def _mark(severity: str) -> str:
+    return {"severe": "!!", "warning": "!"}.get(severity, "i")
+
+
+# From this share of waiting for a CPU on, what a step says of times says as much of the machine.
+_BUSY = 0.1
+
+
+def tally(steps: list[StepSummary]) -> list[Words]:
+    """How many steps have which status, the good ones first: ``14 ok``, ``2 to look at``."""
+    counts = Counter(step.status for step in steps)
+    return [
+        say("{count} {status}", count=Words(f"{counts[status]:,}"), status=say(name))
+        for status, name in STATUS_NAMES.items()
+        if counts[status]
+    ]
+
+
+def worded_step(step: StepSummary) -> StepView:
+    # Every shape may notice the same.
+    notes = list(dict.fromkeys(word_finding(finding) for finding in step.findings))
+    return StepView(
+        number=step.number,
+        title=translated(CARDS[step.number].title) if step.number in CARDS else step.slug,
+        workload=step.workload,
+        status=say(STATUS_NAMES[step.status]) if step.status in STATUS_NAMES else step.status,
+        key=Words(step.status) if step.status in STATUS_NAMES else Words("unknown"),
+        busy=busy_machine(step.waited),
+        notes=notes[:3],
+        more=say("{count} more", count=len(notes) - 3) if len(notes) > 3 else None,
+        reason=step.reason,
+    )
+
+
+def busy_machine(waited: float | None) -> Words | None:
+    """The mark of a step whose times are also those of a busy machine: it stands before its values and findings."""
+    if waited is None or waited < _BUSY:
+        return None
+    share = formats.percent(waited)
+    return say(
+        "measured on a busy machine: the worker waited {share} of the time for a CPU that others had", share=share
+    )

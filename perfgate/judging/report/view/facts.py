@@ -1,0 +1,92 @@
+"""The lines of facts under every title: a busy machine; what moved and how it was measured; base, head and testbed."""
+
+from __future__ import annotations
+
+from perfgate.catalogue.lookup import FAST_PATHS
+from perfgate.document.decision import Failure
+from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text.messages import word
+from perfgate.judging.report.text.templates import Medium, line
+from perfgate.judging.report.text.words import Words
+from perfgate.judging.report.view.headline import first_line
+from perfgate.judging.report.view.records import Counts, FailureView
+from perfgate.judging.report.view.summary import Summary
+
+_COMMIT_LENGTH = 9
+_BUSY = 0.1
+
+
+def counts_line(summary: Summary, medium: Medium) -> Words:
+    """What moved, the noise floor, and what the measuring took, in one line."""
+    return line("shared/counts.j2", medium, {"counts": counts(summary)})
+
+
+def base_line(summary: Summary, medium: Medium) -> Words:
+    """Which commits were compared, why that base, and whether the testbeds agree, in one line."""
+    decision = summary.decision
+    values = {
+        "base": {
+            "commit": short(decision.base.commit),
+            "subject": decision.base.subject,
+            "chosen_because": decision.base.chosen_because,
+        },
+        "head": {"commit": short(decision.head.commit), "subject": decision.head.subject, "dirty": decision.head.dirty},
+        "measured": summary.is_measured,
+        "differences": decision.testbed_differences,
+        "packages": decision.package_differences,
+        "rules": decision.comparing == "rules",
+    }
+    return line("shared/base.j2", medium, values)
+
+
+def busy_line(summary: Summary, medium: Medium) -> Words | None:
+    """How long workers waited for CPUs, where it was long or made another clock than the wall decide, in one line."""
+    decision = summary.decision
+    clocks = {
+        comparison.clock
+        for comparison in decision.comparisons
+        if comparison.metric in FAST_PATHS and comparison.clock != "wall"
+    }
+    if not decision.waited or not (clocks or decision.waited >= _BUSY):
+        return None
+    return line("shared/busy.j2", medium, {"busy": {"waited": formats.percent(decision.waited), "clocks": clocks}})
+
+
+def counts(summary: Summary) -> Counts:
+    decision = summary.decision
+    regressed = sum(comparison.outcome == "regressed" for comparison in summary.metrics)
+    return Counts(
+        regressed=regressed,
+        improved=len(summary.improved),
+        unchanged=len(summary.unchanged),
+        inconclusive=len(summary.inconclusive),
+        not_comparable=len(summary.not_comparable),
+        moved=regressed + len(summary.improved),
+        total=len(summary.metrics),
+        floor=None if summary.floor is None else formats.plus_minus(summary.floor.floor),
+        aa_pairs=max((floor.pairs for floor in decision.noise_floors), default=0),
+        pairs=decision.pairs,
+        duration=formats.duration(decision.duration),
+        device=decision.device,
+        recorded=decision.recorded,
+        rules=decision.comparing == "rules",
+    )
+
+
+def short(commit: str | None) -> str | None:
+    """The first characters of a commit, as git shows it."""
+    return None if commit is None else commit[:_COMMIT_LENGTH]
+
+
+def worded_failure(failure: Failure) -> FailureView:
+    """One failure for a template; ``text`` is its traceback, or the end of its log."""
+    error = failure.error
+    return FailureView(
+        side=Words(failure.side),
+        workload=failure.workload,
+        what=failure.what,
+        kind=Words(error.kind),
+        signal=error.signal,
+        message=first_line(word(error.message)),
+        text=error.traceback or error.log_tail,
+    )

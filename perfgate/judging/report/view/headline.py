@@ -1,0 +1,187 @@
+"""What the title says: which sentence of ``templates/shared/headline.j2`` fits, and the numbers in it."""
+
+from __future__ import annotations
+
+from perfgate.catalogue.lookup import METRICS
+from perfgate.catalogue.names import LOW_PRECISION_OPS, SIGNATURE, SLA, SUBROUTINE_TIMES
+from perfgate.document.decision import RULE_METHODS, Clock, Comparison, DecisionDocument, Missing, TestbedDifference
+from perfgate.document.message import Message
+from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text.templates import Medium, line
+from perfgate.judging.report.text.words import Words, phrase, say, translated
+from perfgate.judging.report.view.records import Change, Headline, InvalidView, MissingList, MissingView
+from perfgate.judging.report.view.summary import Summary, is_operator, place
+
+# What tells most of another stack.
+_FIRST_FIELDS = ("torch", "torch_npu", "python")
+_NAMED_DIFFERENCES = 3
+_NAMED_MISSING = 8
+# The verdicts are the same words in every language, what they mean beside them.
+_VERDICTS = {
+    "PASS": phrase("PASS"),
+    "WARN": phrase("WARN"),
+    "FAIL": phrase("FAIL"),
+    "INCONCLUSIVE": phrase("INCONCLUSIVE"),
+    "SKIPPED": phrase("SKIPPED"),
+}
+# What is missing may be a part of a document that is no metric.
+_PARTS = {"correctness": phrase("the check of the output"), "replicates.aa": phrase("base against base")}
+_METHOD_KINDS = {"check": "correctness", "budget": "budget", "limit": "budget", "expect": "expect", "exact": "counter"}
+_METRIC_KINDS = {SIGNATURE: "signature", LOW_PRECISION_OPS: "counter"}
+
+
+def headline(summary: Summary, medium: Medium) -> Words:
+    return line("shared/headline.j2", medium, {"headline": headline_values(summary)})
+
+
+def headline_values(summary: Summary) -> Headline:
+    """The values of the headline template; ``kind`` picks the sentence."""
+    kind = _kind(summary)
+    worst = _named(summary, kind)
+    differences = stack_differences(summary.decision)
+    return Headline(
+        upgrade=summary.decision.comparing == "stack",
+        rules=summary.decision.comparing == "rules",
+        kept=sum(comparison.method in RULE_METHODS for comparison in summary.unchanged),
+        differences=differences[:_NAMED_DIFFERENCES],
+        more_differences=max(0, len(differences) - _NAMED_DIFFERENCES),
+        harness=next(iter(summary.telling_harness_changes), None),
+        verdict=say(_VERDICTS[summary.verdict]),
+        kind=kind,
+        worst=None if worst is None else named_change(worst),
+        best=named_change(summary.improved[0]) if summary.improved else None,
+        failure=next(iter(summary.failures), None),
+        differing=[difference.field for difference in summary.decision.testbed_differences],
+        invalid=[InvalidView(place(entry.workload, entry.shape), entry.message) for entry in summary.invalid],
+        missing=next((named_missing(entry) for entry in summary.decision.missing), None),
+        more_missing=max(0, len(summary.decision.missing) - 1),
+        reason=next(iter(summary.decision.reasons), None),
+        unchanged=len(summary.unchanged),
+        undecided=len(summary.inconclusive),
+    )
+
+
+def named_change(comparison: Comparison) -> Change:
+    unit, metric = comparison.unit, comparison.metric
+    base, head = formats.sides(comparison)
+    delta = comparison.delta
+    return Change(
+        metric=metric_name(metric, comparison.clock),
+        operator=is_operator(comparison),
+        place=place(comparison.workload, comparison.shape),
+        base=base,
+        head=head,
+        span=formats.span(base, head),
+        change=formats.change(comparison),
+        percent=None if delta is None else formats.directed_percent(delta, unit, metric=metric),
+        interval=formats.interval(comparison) or None,
+        limit=formats.limit(comparison),
+        method=comparison.method,
+        pairs=comparison.pairs,
+        pairs_needed=comparison.pairs_needed,
+        reason=comparison.reason,
+        accepted=comparison.accepted,
+        rule=comparison.limit,
+        is_sla=metric == SLA,
+        measured=comparison.head is not None,
+        confidence=None if comparison.confidence is None else formats.confidence(comparison.confidence),
+    )
+
+
+def named_missing(entry: Missing) -> MissingView:
+    """What the documents lack, ready for ``shared/missing.j2``."""
+    return MissingView(
+        metric=say(_PARTS[entry.metric]) if entry.metric in _PARTS else metric_name(entry.metric),
+        place=place(entry.workload, entry.shape),
+        side=Words(entry.side),
+        pairs=len(entry.pairs),
+        named_by=entry.named_by,
+    )
+
+
+def missing_entries(summary: Summary) -> MissingList:
+    """The values of ``shared/missing_list.j2``."""
+    missing = summary.decision.missing
+    return MissingList(
+        missing=[named_missing(entry) for entry in missing[:_NAMED_MISSING]],
+        more_missing=max(0, len(missing) - _NAMED_MISSING),
+    )
+
+
+def further_reasons(summary: Summary) -> list[Message]:
+    """The decision's reasons without the one the title already says."""
+    return summary.decision.reasons[1 if _kind(summary) == "reason" else 0 :]
+
+
+def metric_name(name: str, clock: Clock = "wall") -> str:
+    """A metric's title as our words; of an operator, a module or a function its name, which is from outside.
+
+    What was not timed by the clock on the wall is called so: a tail may lie below the median that was.
+    """
+    if name.startswith(SUBROUTINE_TIMES):
+        return name.partition(".")[2]
+    if name.startswith("ops.") and ":" in name:
+        return name.partition(":")[2]
+    if name not in METRICS:
+        return name
+    entry = METRICS[name]
+    return translated(entry.title if clock == "wall" else entry.clock_titles.get(clock, entry.title))
+
+
+def _kind(summary: Summary) -> str:
+    if summary.verdict == "PASS":
+        return _pass_kind(summary)
+    if summary.is_about_harness:
+        return "harness"
+    worst = _named(summary, "")
+    if summary.verdict in {"FAIL", "WARN"} and worst is not None:
+        return _METRIC_KINDS.get(worst.metric) or _METHOD_KINDS.get(worst.method, "time")
+    if summary.failures:
+        return "failure"
+    return _undecided_kind(summary) if summary.verdict == "INCONCLUSIVE" else "reason"
+
+
+def _named(summary: Summary, kind: str) -> Comparison | None:
+    if kind == "unjudged":
+        return summary.unjudged[0]
+    if kind == "undecided":
+        return summary.inconclusive[0]
+    broken = [comparison for comparison in summary.inconclusive if comparison.method in {"check", *RULE_METHODS}]
+    return summary.worst or next(iter(broken), None)
+
+
+def _pass_kind(summary: Summary) -> str:
+    if summary.improved:
+        return "improved"
+    return "unchanged" if summary.unchanged else "reason"
+
+
+def _undecided_kind(summary: Summary) -> str:
+    checks: list[tuple[object, str]] = [
+        (summary.is_unread, "unread"),
+        (summary.decision.testbed_differences, "testbed"),
+        (summary.invalid, "invalid"),
+        (summary.decision.missing, "missing"),
+        (summary.unjudged, "unjudged"),
+        (not summary.metrics, "nothing"),
+        (summary.inconclusive, "undecided"),
+        (summary.has_reason("untimed"), "untimed"),
+    ]
+    return next((kind for condition, kind in checks if condition), "reason")
+
+
+def first_line(text: str | None) -> str:
+    """The first line of a message that has any text; empty where there is none."""
+    return next((line.strip() for line in (text or "").splitlines() if line.strip()), "")
+
+
+def stack_differences(decision: DecisionDocument) -> list[TestbedDifference]:
+    """What differs, torch and Python first, then what only one side has last; a package twice counts once."""
+    fields = {difference.field for difference in decision.testbed_differences}
+    packages = [difference for difference in decision.package_differences if difference.field not in fields]
+    return sorted(decision.testbed_differences, key=_rank) + sorted(packages, key=_rank)
+
+
+def _rank(difference: TestbedDifference) -> tuple[int, bool]:
+    rank = _FIRST_FIELDS.index(difference.field) if difference.field in _FIRST_FIELDS else len(_FIRST_FIELDS)
+    return rank, difference.base is None or difference.head is None

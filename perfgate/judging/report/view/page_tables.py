@@ -1,0 +1,226 @@
+"""The tables of the page that come from run documents: operators, counters, testbed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.catalogue.lookup import METRICS
+from perfgate.document.decision import DecisionDocument
+from perfgate.document.run import OUTSIDE_OPERATORS, Arm, OperatorRow, Replicate, RunDocument
+from perfgate.document.samples import unpack
+from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import svg
+from perfgate.judging.report.text.words import Words, say
+from perfgate.judging.report.view.headline import metric_name
+from perfgate.judging.report.view.records import CounterLine, OperatorLine, OperatorTable, TestbedLine
+from perfgate.judging.report.view.summary import place
+from perfgate.stats.summary import low_location
+
+_MAX_OPERATORS = 40
+_MAX_TABLES = 40
+_MAX_ROWS = 2000
+_Key = tuple[str, str]
+_Rows = Mapping[str, OperatorRow]
+_Times = dict[str, tuple[float | None, float | None]]
+
+
+def operator_tables(decision: DecisionDocument, base: RunDocument | None, head: RunDocument) -> list[OperatorTable]:
+    """Per workload and shape the operators of both sides, those with the most self time first.
+
+    How often they run each side's trace says. What they take the decision says, whose pairs profiled both sides in turns;
+    recordings made apart have nothing but their own times.
+    """
+    before, after = _operators(base), _operators(head)
+    times = _recorded_times(before, after) if decision.recorded else _paired_times(decision)
+    keys = list(dict.fromkeys([*after, *before, *times]))[:_MAX_TABLES]
+    return [_operator_table(key, before.get(key, {}), after.get(key, {}), times.get(key, {})) for key in keys]
+
+
+def counter_rows(base: RunDocument | None, head: RunDocument) -> list[CounterLine]:
+    """Every exact counter of both sides, changed ones marked."""
+    before, after = _counters(base), _counters(head)
+    rows = []
+    for key in list(dict.fromkeys([*after, *before]))[:_MAX_ROWS]:
+        workload, shape, metric = key
+        unit = METRICS[metric].unit if metric in METRICS else "1"
+        values = [before.get(key), after.get(key)]
+        cells = formats.quantities(values, unit, metric=metric)
+        rows.append(
+            CounterLine(
+                metric=metric_name(metric),
+                place=place(workload, shape),
+                base=cells[0],
+                head=cells[1],
+                changed=base is not None and values[0] != values[1],
+            )
+        )
+    return rows
+
+
+def testbed_rows(base: RunDocument | None, head: RunDocument) -> list[TestbedLine]:
+    """The comparable fields of both testbeds, differing ones first."""
+    after = head.testbed.comparable
+    before = after if base is None else base.testbed.comparable
+    fields = sorted(before.keys() | after.keys(), key=lambda field: (before.get(field) == after.get(field), field))
+    return [
+        TestbedLine(
+            field=field, base=before.get(field), head=after.get(field), differs=before.get(field) != after.get(field)
+        )
+        for field in fields[:_MAX_ROWS]
+    ]
+
+
+def _operators(run: RunDocument | None) -> dict[_Key, dict[str, OperatorRow]]:
+    tables: dict[_Key, dict[str, OperatorRow]] = {}
+    for operator in run.operators if run else []:
+        tables.setdefault((operator.workload, operator.shape), {})[operator.op] = operator
+    return tables
+
+
+def _recorded_times(before: Mapping[_Key, _Rows], after: Mapping[_Key, _Rows]) -> dict[_Key, _Times]:
+    return {
+        key: {op: (_self_time(before, key, op), _self_time(after, key, op)) for op in sides}
+        for key in before.keys() | after.keys()
+        if (sides := {*before.get(key, {}), *after.get(key, {})})
+    }
+
+
+def _self_time(side: Mapping[_Key, _Rows], key: _Key, op: str) -> float | None:
+    row = side.get(key, {}).get(op)
+    return None if row is None else row.self_time
+
+
+def _paired_times(decision: DecisionDocument) -> dict[_Key, _Times]:
+    times: dict[_Key, _Times] = {}
+    for row in decision.operator_times:
+        if row.op != OUTSIDE_OPERATORS:
+            times.setdefault((row.workload, row.shape), {})[row.op] = (row.base or None, row.head or None)
+    return times
+
+
+def _operator_table(key: _Key, before: _Rows, after: _Rows, times: _Times) -> OperatorTable:
+    def most(op: str) -> float:
+        return max((time or 0.0 for time in times.get(op, ())), default=0.0)
+
+    ops = sorted({*before, *after, *times}, key=lambda op: (-most(op), op))
+    largest = most(ops[0]) if ops else 0.0
+    of_head = sum(head or 0.0 for _, head in times.values())
+    return OperatorTable(
+        place=place(*key),
+        rows=[
+            _operator_row(op, before.get(op), after.get(op), times.get(op, (None, None)), largest, of_head)
+            for op in ops[:_MAX_OPERATORS]
+        ],
+        more=max(0, len(ops) - _MAX_OPERATORS),
+    )
+
+
+def _operator_row(
+    op: str,
+    before: OperatorRow | None,
+    after: OperatorRow | None,
+    times: tuple[float | None, float | None],
+    largest: float,
+    of_head: float,
+) -> OperatorLine:
+    cells = formats.quantities(list(times), "s")
+    bars = [svg.share_bar((time or 0) / largest if largest else 0, name) for time, name in zip(times, ("base", "head"))]
+    return OperatorLine(
+        op=op,
+        base_time=cells[0],
+        head_time=cells[1],
+        base_count=formats.DASH if before is None else formats.whole(before.count),
+        head_count=formats.DASH if after is None else formats.whole(after.count),
+        share=formats.DASH if times[1] is None or not of_head else formats.percent(times[1] / of_head),
+        bars=bars,
+        state=_state(before, after),
+    )
+
+
+def _state(before: OperatorRow | None, after: OperatorRow | None) -> Words:
+    if before is None or after is None:
+        return Words("") if before is after else say("new") if before is None else say("gone")
+    if before.count == after.count:
+        return Words("")
+    return say("more") if after.count > before.count else say("fewer")
+
+
+def _counters(run: RunDocument | None) -> dict[tuple[str, str, str], float]:
+    return {
+        (counters.workload, counters.shape, metric): value
+        for counters in (run.counters if run else [])
+        for metric, value in counters.values.items()
+    }
+
+
+_NANOSECOND = 1e-9
+
+
+@dataclass(frozen=True)
+class PlaceSamples:
+    """Everything measured in pairs for one workload and shape.
+
+    ``base`` and ``head`` are seconds per call; ``effects`` head/base - 1 of each pair's low-quantile location, and
+    ``noise`` the same of base against base.
+    """
+
+    workload: str
+    shape: str
+    base: npt.NDArray[np.float64]
+    head: npt.NDArray[np.float64]
+    effects: list[float]
+    noise: list[float]
+
+
+def paired_samples(base: RunDocument | None, head: RunDocument) -> list[PlaceSamples]:
+    """The samples of every workload and shape that ran in pairs, in document order."""
+    before = [] if base is None else base.replicates
+    return [
+        PlaceSamples(
+            workload=workload,
+            shape=shape,
+            base=_calls(before, workload, shape),
+            head=_calls(head.replicates, workload, shape),
+            effects=_effects(_by_pair(before, "ab"), _by_pair(head.replicates, "ab"), workload, shape),
+            noise=_effects(_by_pair(before, "aa", "first"), _by_pair(before, "aa", "second"), workload, shape),
+        )
+        for workload, shape in _places([*before, *head.replicates])
+    ]
+
+
+def _places(replicates: Iterable[Replicate]) -> list[tuple[str, str]]:
+    return list(dict.fromkeys((replicate.workload, shape) for replicate in replicates for shape in replicate.shapes))
+
+
+def _calls(replicates: Iterable[Replicate], workload: str, shape: str) -> npt.NDArray[np.float64]:
+    arrays = [_wall(r, shape) for r in replicates if r.arm == "ab" and r.workload == workload and shape in r.shapes]
+    return np.concatenate(arrays) if arrays else np.empty(0)
+
+
+def _wall(replicate: Replicate, shape: str) -> npt.NDArray[np.float64]:
+    return unpack(replicate.shapes[shape].wall).astype(np.float64) * _NANOSECOND
+
+
+def _by_pair(replicates: Iterable[Replicate], arm: Arm, member: str = "") -> dict[tuple[str, int], Replicate]:
+    return {(r.workload, r.pair): r for r in replicates if r.arm == arm and member in {"", r.member}}
+
+
+def _effects(
+    first: dict[tuple[str, int], Replicate], second: dict[tuple[str, int], Replicate], workload: str, shape: str
+) -> list[float]:
+    pairs = sorted(key for key in first.keys() & second.keys() if key[0] == workload)
+    both = [(_location(first[key], shape), _location(second[key], shape)) for key in pairs]
+    return [after / before - 1 for before, after in both if before and after]
+
+
+def _location(replicate: Replicate, shape: str) -> float:
+    """The low-quantile location of one process, 0 where it has no calls of the shape."""
+    if shape not in replicate.shapes:
+        return 0.0
+    wall = _wall(replicate, shape)
+    positive = wall[wall > 0]
+    return low_location(positive) if positive.size else 0.0

@@ -1,0 +1,520 @@
+"""What a reader sees, as records: made once from the documents, worded already, and shown by every medium alike.
+
+Our own words and numbers are ``Words``; every other text is from outside, and each medium escapes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from perfgate.document.decision import Failure, HarnessChange, Procedure, TestbedDifference, Verdict
+from perfgate.document.message import Message
+from perfgate.judging.report.text.words import Words
+
+
+@dataclass(frozen=True)
+class Change:
+    """One comparison: name, place, both values and how they differ."""
+
+    metric: str
+    operator: bool
+    place: str
+    base: Words
+    head: Words
+    span: Words
+    change: Words
+    percent: Words | None
+    interval: Words | None
+    limit: Words
+    method: str
+    pairs: int | None
+    pairs_needed: int | None
+    reason: Message | None
+    accepted: str | None
+    rule: str | None
+    is_sla: bool
+    measured: bool
+    confidence: Words | None
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the project that adds to a cause, and how much."""
+
+    line: str
+    more: Words
+
+
+@dataclass(frozen=True)
+class CauseView:
+    """One operator's change; what did not change or is unknown is None."""
+
+    amount: str
+    here: Words | None
+    one_here: bool
+    in_all: Words | None
+    lines: list[Line]
+    more_lines: int
+    tensor: str | None
+    op: str
+    familiar: str | None
+    aspect: str | None
+    compiling: str | None
+    places: tuple[str, ...]
+    line: str | None
+    more: Words | None
+    one: bool
+    base: Words
+    head: Words
+    time: Words | None
+    kind: str | None
+    inclusive: bool
+    function: str | None
+    base_input: str | None
+    head_input: str | None
+
+
+@dataclass(frozen=True)
+class Row(Change):
+    """One comparison as a row of a table; ``places`` are several where rows say the same."""
+
+    places: tuple[str, ...]
+    label: Words
+    cause: CauseView | None
+    see_why: bool
+
+
+@dataclass(frozen=True)
+class BarRow(Row):
+    """A row of the page, with a bar for its interval."""
+
+    bar: object
+    outcome: Words
+
+
+@dataclass(frozen=True)
+class MissingView:
+    """What the documents lack."""
+
+    metric: str
+    place: str
+    side: Words
+    pairs: int
+    named_by: str
+
+
+@dataclass(frozen=True)
+class OperatorView:
+    """One tested operator; ``call`` is the whole call's change, None where unknown."""
+
+    place: str
+    base: Words
+    head: Words
+    change: Words
+    pairs: int | None
+    confidence: Words | None
+    op: str
+    line: str | None
+    share: Words
+    call: Words | None
+    label: Words
+    outcome: Words
+    bar: object = None
+
+
+@dataclass(frozen=True)
+class OperatorLine:
+    """An operator of both sides' traces: how often it runs and what it takes."""
+
+    op: str
+    base_time: Words
+    head_time: Words
+    base_count: Words
+    head_count: Words
+    share: Words
+    bars: list[Markup]
+    state: Words
+
+
+@dataclass(frozen=True)
+class OperatorTable:
+    """The operators of a workload's shape, those with the most self time first."""
+
+    place: str
+    rows: list[OperatorLine]
+    more: int
+
+
+@dataclass(frozen=True)
+class CounterLine:
+    """An exact counter of both sides."""
+
+    metric: str
+    place: str
+    base: Words
+    head: Words
+    changed: bool
+
+
+@dataclass(frozen=True)
+class TestbedLine:
+    """A field of both testbeds."""
+
+    field: str
+    base: str | None
+    head: str | None
+    differs: bool
+
+
+@dataclass(frozen=True)
+class GainView:
+    """What a suggestion gains: a speed-up, measured or at most."""
+
+    measured: bool
+    of: Words
+    speedup: Words
+    low: Words | None
+    high: Words | None
+    share: Words | None
+
+
+@dataclass(frozen=True)
+class SuggestionView:
+    """What to try, why, what it gains, and how to see it."""
+
+    message: str
+    line: str | None
+    op: str | None
+    step: int | None
+    gain: GainView | None
+    code: str | None
+    command: str | None
+    source: str | None
+
+
+@dataclass(frozen=True)
+class StepView:
+    """A step of the checklist: its findings worth a look, or its reason."""
+
+    number: int
+    title: str
+    workload: str
+    status: str
+    key: Words
+    busy: Words | None
+    notes: list[str]
+    more: Words | None
+    reason: Message | None
+
+
+@dataclass(frozen=True)
+class FailureView:
+    """What could not be measured; ``text`` is its traceback, or the end of its log."""
+
+    side: Words
+    workload: str
+    what: str
+    kind: Words
+    signal: str | None
+    message: str
+    text: str | None
+
+
+@dataclass(frozen=True)
+class RecordedView:
+    """One recorded number of both sides."""
+
+    name: str
+    time_of: Words
+    place: str
+    base: Words
+    head: Words
+
+
+@dataclass(frozen=True)
+class StoredView:
+    """A value of the head beside main's."""
+
+    name: str
+    place: str
+    head: Words
+    typical: Words
+    range: Words
+    standing: Words
+    runs: Words
+
+
+@dataclass(frozen=True)
+class FileView:
+    """A kept file; ``opens`` is its address where a click may open it."""
+
+    side: Words
+    path: str
+    size: Words
+    kind: str = ""
+    opens: Words | None = None
+
+
+@dataclass(frozen=True)
+class PlotView:
+    """The samples of one place, drawn."""
+
+    place: str
+    histogram: object
+    strip: object
+    calls: Words
+    pairs: int
+    noise_pairs: int
+
+
+@dataclass(frozen=True)
+class CommitView:
+    """A commit between two runs of main."""
+
+    commit: str
+    subject: str
+
+
+@dataclass(frozen=True)
+class TrendRow:
+    """A change of main's histories."""
+
+    metric: str
+    place: str
+    change: Words
+    span: Words
+    when: Words
+    good: str
+    bad: str
+    commits: list[CommitView]
+    commit_count: int
+    subject: str
+    evidence: Words
+    evidence_key: Words
+    doubted: bool
+    measured: Words
+    standing: Words
+    accepted: str
+    resolved_by: str
+    spark: Words
+
+
+@dataclass(frozen=True)
+class InvalidView:
+    """A place whose times count for nothing, and why."""
+
+    place: str
+    message: Message
+
+
+@dataclass(frozen=True)
+class Headline:
+    """What the title says; ``kind`` picks the sentence of ``shared/headline.j2``."""
+
+    upgrade: bool
+    rules: bool
+    kept: int
+    differences: list[TestbedDifference]
+    more_differences: int
+    harness: HarnessChange | None
+    verdict: Words
+    kind: str
+    worst: Change | None
+    best: Change | None
+    failure: Failure | None
+    differing: list[str]
+    invalid: list[InvalidView]
+    missing: MissingView | None
+    more_missing: int
+    reason: Message | None
+    unchanged: int
+    undecided: int
+
+
+@dataclass(frozen=True)
+class MissingList:
+    """The first of what is missing, and how many more there are."""
+
+    missing: list[MissingView]
+    more_missing: int
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many metrics ended how, and what the measuring took."""
+
+    regressed: int
+    improved: int
+    unchanged: int
+    inconclusive: int
+    not_comparable: int
+    moved: int
+    total: int
+    floor: Words | None
+    aa_pairs: int
+    pairs: int
+    duration: Words
+    device: str
+    recorded: bool
+    rules: bool
+
+
+@dataclass(frozen=True)
+class LimitView:
+    """A limit of the checklist, and what the project set."""
+
+    key: str
+    value: Words
+    default: Words
+    overridden: bool
+    source: Words
+
+
+@dataclass(frozen=True)
+class RuleView:
+    """What a step may notice; the braces of its evidence stay."""
+
+    rule: str
+    message: Words
+
+
+@dataclass(frozen=True)
+class AccountView:
+    """How the parts of a slower call add up to what was measured, and what holds it up."""
+
+    place: str
+    metric: str
+    measured: Words
+    more: Words
+    saved: Words | None
+    share: Words
+    left: Words | None
+    over: Words | None
+    bound: Words | None
+    base_bound: Words | None
+
+
+@dataclass(frozen=True)
+class RemedyView:
+    """Why nothing was decided, and what is known about the way out."""
+
+    verdict: Verdict
+    reasons: list[Message]
+    failed_sides: set[str]
+    other_harness: bool
+    narrower: bool
+    differs: bool
+    invalid: list[InvalidView]
+    missing: list[MissingView]
+    more_missing: int
+    invalid_kinds: set[str]
+    undecided: bool
+    unjudged: bool
+    out_of_time: bool
+    unread: bool
+    nothing: bool
+    needed: int
+    pairs: int
+    out_of_reach: bool
+    uncommitted: bool
+    recorded: bool
+    broken_promise: bool
+
+
+@dataclass(frozen=True)
+class PageTop:
+    """The page above its tables: the verdict, why, and what to do."""
+
+    project: str
+    verdict: Words
+    headline: Words
+    cause: CauseView | None
+    subject: str | None
+    branch: str | None
+    busy: Words | None
+    counts: Words
+    base_line: Words
+    warnings: list[Message]
+    recorded: bool
+    rules: bool
+    harness_changes: list[HarnessChange]
+    remedy: list[Words]
+    missing: list[MissingView]
+    failures: list[FailureView]
+    causes: list[CauseView]
+    account: AccountView | None
+    suggestions: list[SuggestionView]
+    other_suggestions: list[SuggestionView]
+
+
+@dataclass(frozen=True)
+class PageTables:
+    """The tables and drawings of what was measured."""
+
+    rows: list[BarRow]
+    plots: list[PlotView]
+    operator_tests: list[OperatorView]
+    operators: list[OperatorTable]
+    counters: list[CounterLine]
+
+
+@dataclass(frozen=True)
+class AbsentStep:
+    """A step that the head did not run."""
+
+    number: int
+    title: Words
+
+
+@dataclass(frozen=True)
+class PageEnd:
+    """The checklist, the testbed, the files, and how it was decided."""
+
+    steps: list[StepView]
+    stored: list[StoredView]
+    absent_steps: list[AbsentStep]
+    testbed: list[TestbedLine]
+    observed: list[tuple[str, str]]
+    links: list[FileView]
+    procedure: Procedure
+    procedure_version: int
+    gate_title: Words
+    seed: str
+    alpha: Words
+    margin: Words
+    version: str
+    sha256: Mapping[str, str | None]
+
+
+@dataclass(frozen=True)
+class CallView:
+    """What the pairs say of the call that a flame graph shows; ``why`` its frames are compared by counts."""
+
+    label: str
+    call: Change | None
+    why: str | None
+
+
+@dataclass(frozen=True)
+class FrameRow:
+    """All frames of one name and kind in a flame graph, on every side."""
+
+    name: str
+    kind: Words
+    place: str
+    cells: list[Words]
+
+
+@dataclass(frozen=True)
+class FrameTable:
+    """The frames of a tree that take most time of their own."""
+
+    label: str
+    compares: bool
+    by_counts: bool
+    unit: Words
+    rows: list[FrameRow]
+    more: int

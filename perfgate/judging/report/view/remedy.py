@@ -1,0 +1,79 @@
+"""What to do when the gate could not decide, or did not look."""
+
+from __future__ import annotations
+
+from perfgate.document.decision import RULE_METHODS
+from perfgate.document.message import Message
+from perfgate.document.run import TIME_SPENT
+from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text.templates import Medium, ReadyHtml, render
+from perfgate.judging.report.text.words import Words
+from perfgate.judging.report.view.headline import further_reasons, missing_entries
+from perfgate.judging.report.view.records import InvalidView, RemedyView
+from perfgate.judging.report.view.summary import Summary, place
+
+_MOST_REASONS = 5
+# Who is asked for more pairs than this many whole jobs measure is not helped by another job.
+_FULL_JOBS = 2
+# Title, table or to-do say these in words already.
+_WORDED = {
+    f"verdict.{code}"
+    for code in (
+        "regressed",
+        "failed",
+        "testbed",
+        "invalid",
+        "missing",
+        "nothing-compared",
+        "undecided",
+        "doubtful",
+        "harness",
+        "not-judged",
+    )
+}
+
+
+def remedy(summary: Summary) -> RemedyView:
+    """The values of ``shared/remedy.j2``."""
+    decision = summary.decision
+    needed = [c.pairs_needed for c in summary.inconclusive if c.pairs_needed is not None]
+    return RemedyView(
+        verdict=summary.verdict,
+        reasons=[
+            reason
+            for reason in further_reasons(summary)
+            if not (isinstance(reason, Message) and reason.code in _WORDED)
+        ][:_MOST_REASONS],
+        failed_sides=set() if summary.is_about_harness else {failure.side for failure in summary.failures},
+        other_harness=summary.is_about_harness and summary.verdict == "INCONCLUSIVE",
+        narrower=summary.is_about_harness and summary.verdict == "WARN",
+        differs=bool(decision.testbed_differences) and decision.comparing == "code",
+        invalid=[InvalidView(place(i.workload, i.shape), i.message) for i in summary.invalid[:_MOST_REASONS]],
+        **vars(missing_entries(summary)),
+        invalid_kinds={entry.kind for entry in summary.invalid},
+        undecided=summary.verdict == "INCONCLUSIVE"
+        and any(comparison.method not in {"check", *RULE_METHODS} for comparison in summary.inconclusive),
+        unjudged=summary.verdict == "INCONCLUSIVE" and bool(summary.unjudged),
+        out_of_time=any(failure.error.message == TIME_SPENT for failure in decision.failures),
+        unread=summary.verdict == "INCONCLUSIVE" and summary.is_unread,
+        nothing=summary.verdict == "INCONCLUSIVE" and not summary.metrics,
+        # An upgrade report starts anew each time, so that no number of pairs can be asked for.
+        needed=max(needed, default=0) if decision.comparing == "code" else 0,
+        pairs=decision.pairs,
+        out_of_reach=max(needed, default=0) > _FULL_JOBS * max(decision.policy.looks),
+        # Pairs are added to those of a commit; uncommitted changes have none that will be there again.
+        uncommitted=decision.head.dirty,
+        recorded=decision.recorded,
+        broken_promise=any(
+            formats.is_budget(comparison) and not comparison.gating for comparison in summary.inconclusive
+        ),
+    )
+
+
+def remedy_lines(summary: Summary, medium: Medium) -> list[Words]:
+    """The remedy as one item per line, for media that make lists themselves."""
+    if summary.verdict not in {"INCONCLUSIVE", "WARN", "SKIPPED"}:
+        return []
+    text = render("shared/remedy.j2", medium, vars(remedy(summary)))
+    items = [line.strip().removeprefix("- ") for line in text.splitlines() if line.strip()]
+    return [ReadyHtml(item) if medium == "html" else Words(item) for item in items]

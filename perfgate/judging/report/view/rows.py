@@ -1,0 +1,351 @@
+"""Table rows of comparisons, in words; shared by the comment, the terminal and the page."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from perfgate.catalogue.lookup import MESSAGES
+from perfgate.catalogue.names import LATENCY
+from perfgate.document.decision import (
+    RULE_METHODS,
+    Bottleneck,
+    Clock,
+    Comparison,
+    Explanation,
+    OperatorTest,
+    PartSite,
+    StoredComparison,
+)
+from perfgate.document.message import Message
+from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import svg
+from perfgate.judging.report.text.messages import word
+from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.view.causes import Cause, cause_of, causes, parted
+from perfgate.judging.report.view.headline import metric_name, named_change
+from perfgate.judging.report.view.records import (
+    AccountView,
+    CauseView,
+    Line,
+    OperatorView,
+    RecordedView,
+    Row,
+    StoredView,
+)
+from perfgate.judging.report.view.summary import Summary, is_operator, place
+
+# Of the lines that add to one cause.
+_NAMED_LINES = 3
+# How code calls operators whose names are the framework's own.
+_FAMILIAR = {"aten::_local_scalar_dense": ".item()", "aten::_to_copy": ".to()"}
+_OUTCOME_LABELS = {
+    "improved": phrase("better"),
+    "unchanged": phrase("same"),
+    "inconclusive": phrase("undecided"),
+    "not_comparable": phrase("not compared"),
+}
+_OPERATOR_LABELS = {
+    "regressed": phrase("slower"),
+    "improved": phrase("faster"),
+    "unchanged": phrase("same"),
+    "inconclusive": phrase("undecided"),
+}
+# Of what was measured; less is not worth a word.
+_NOTABLE = 0.05
+_BOUNDS: Mapping[Bottleneck, str] = {
+    "compute": phrase("computing"),
+    "memory": phrase("memory"),
+    "scheduling": phrase("the host (scheduling)"),
+    "synchronisation": phrase("synchronisation"),
+    "transfer": phrase("transfer"),
+    "communication": phrase("communication"),
+}
+
+
+def row(comparison: Comparison, summary: Summary, changes: Iterable[Cause] = ()) -> Row:
+    changes = list(changes)
+    cause = cause_of(comparison, changes, summary.decision.operator_tests)
+    changed = any(place(comparison.workload, comparison.shape) in change.places for change in changes)
+    return Row(
+        **vars(named_change(comparison)),
+        places=(place(comparison.workload, comparison.shape),),
+        label=label(comparison, summary),
+        cause=None if cause is None else worded_cause(cause),
+        see_why=cause is None and changed and comparison.outcome == "regressed" and _says_not_what(comparison),
+    )
+
+
+def _says_not_what(comparison: Comparison) -> bool:
+    """Tell whether a comparison does not say itself what it is made of: a time, and a count without parts."""
+    return comparison.unit == "s" or (comparison.method == "exact" and not comparison.parts)
+
+
+def grouped(rows: Iterable[Row]) -> list[Row]:
+    """The rows with those joined that say the same of several places, e.g. a counter of every input shape."""
+    joined: dict[tuple[object, ...], Row] = {}
+    for entry in rows:
+        cause = entry.cause and (entry.cause.op, entry.cause.more, entry.cause.line)
+        key = (entry.label, entry.metric, entry.base, entry.head, entry.change, entry.limit, str(entry.reason), cause)
+        first = joined.get(key)
+        joined[key] = entry if first is None else replace(first, places=(*first.places, *entry.places))
+    return list(joined.values())
+
+
+def label(comparison: Comparison, summary: Summary) -> Words:
+    """The row's first word: FAIL only for what fails the gate, ``worse`` for what it merely notes."""
+    if comparison.method in RULE_METHODS and comparison.outcome == "unchanged":
+        return say("kept")
+    if comparison.outcome != "regressed":
+        return say(_OUTCOME_LABELS[comparison.outcome])
+    if comparison.accepted:
+        return say("accepted")
+    return Words("FAIL") if comparison.gating and summary.verdict == "FAIL" else say("worse")
+
+
+def worst_cause(summary: Summary) -> CauseView | None:
+    """What made worse what the headline names, in words; None where it is about something else."""
+    if summary.worst is None or summary.verdict not in {"FAIL", "WARN"} or summary.is_about_harness:
+        return None
+    return row(summary.worst, summary, causes(summary)).cause
+
+
+def worded_cause(cause: Cause) -> CauseView:
+    """One operator's change in words; what did not change or is unknown is None."""
+    unit = "B" if cause.amount in ("held", "copied") else "1"
+    first = cause.sites[0] if cause.sites else None
+    more = cause.more_count
+    at_line = more if first is None else first.head - first.base
+    op, own_aspect = parted(cause.op)
+    is_counted = cause.base_count or cause.head_count  # one that is known by its time alone is not
+    base, head = _sides(cause, unit) if is_counted else (formats.DASH, formats.DASH)
+    base_input, head_input = _changed_input(cause)
+    return CauseView(
+        amount=cause.amount,
+        here=formats.difference(0, at_line, unit) if at_line else None,
+        one_here=at_line == 1,
+        in_all=formats.quantity(more, unit) if at_line < more else None,
+        lines=_worded_lines(cause.sites, unit),
+        more_lines=max(0, len(cause.sites) - _NAMED_LINES),
+        tensor=first.tensor if first else None,
+        # Why something was compiled again is a code where torch names no guard.
+        op=word(Message(op)) if cause.compiling and op in MESSAGES else op,
+        familiar=_FAMILIAR.get(op),
+        aspect=parted(cause.also)[1] if cause.also else own_aspect,
+        compiling=cause.compiling,
+        places=cause.places,
+        line=cause.line,
+        more=formats.difference(0, more, unit) if more else None,
+        one=abs(more) == 1,
+        base=base,
+        head=head,
+        time=_grown(cause.more_time, "s"),
+        kind=cause.part.kind if cause.part else None,
+        inclusive=cause.inclusive,
+        function=cause.part.function if cause.part else None,
+        base_input=base_input,
+        head_input=head_input,
+    )
+
+
+def _sides(cause: Cause, unit: str) -> Sequence[Words]:
+    counts = (cause.base_count, cause.head_count)
+    return [formats.whole(count) for count in counts] if unit == "1" else formats.quantities(counts, unit)
+
+
+def _worded_lines(sites: Sequence[PartSite], unit: str) -> list[Line]:
+    file = sites[0].line.rpartition(":")[0] if sites else ""
+    return [
+        Line(
+            line=site.line if number == 0 else site.line.removeprefix(file),
+            more=formats.quantity(site.head - site.base, unit),
+        )
+        for number, site in enumerate(sites[:_NAMED_LINES])
+    ]
+
+
+def _changed_input(cause: Cause) -> tuple[str | None, str | None]:
+    if cause.part is None or cause.part.base_inputs is None or cause.part.head_inputs is None:
+        return None, None
+    before, after = cause.part.base_inputs.split(", "), cause.part.head_inputs.split(", ")
+    changed = [pair for pair in zip(before, after) if pair[0] != pair[1]]
+    first, second = max(changed, key=lambda pair: _extent(pair[1]), default=(None, None))
+    if first is None or second is None:
+        return None, None
+    (shape, _, layout), (other_shape, _, other_layout) = first.partition(" "), second.partition(" ")
+    return (shape, other_shape) if layout == other_layout else (first, second)
+
+
+def _extent(form: str) -> tuple[int, float]:
+    sizes = [float(size) for size in re.findall(r"\d+", form.partition("[")[2].partition("]")[0])]
+    return len(sizes), math.prod(sizes)
+
+
+def common_confidence(comparisons: Iterable[Comparison]) -> Words | None:
+    """The confidence level the intervals share, None where they differ or there is none."""
+    levels = {c.confidence for c in comparisons if c.interval is not None and c.confidence is not None}
+    return formats.confidence(levels.pop()) if len(levels) == 1 else None
+
+
+def _grown(amount: float | None, unit: str) -> Words | None:
+    return formats.quantity(amount, unit) if amount is not None and amount > 0 else None
+
+
+def stored_row(comparison: StoredComparison) -> StoredView:
+    interval = comparison.interval
+    values = formats.quantities(
+        [comparison.head, comparison.typical, *(interval or ())], comparison.unit, metric=comparison.metric
+    )
+    return StoredView(
+        name=metric_name(comparison.metric),
+        place=place(comparison.workload, comparison.shape),
+        head=values[0],
+        typical=values[1],
+        range=say("{low} to {high}", low=values[2], high=values[3]) if interval else formats.DASH,
+        standing=_standing(comparison),
+        runs=formats.counted(comparison.runs, "run"),
+    )
+
+
+def _standing(comparison: StoredComparison) -> Words:
+    if comparison.interval is None:
+        return say("too few runs to say")
+    low, high = comparison.interval
+    if low <= comparison.head <= high:
+        return say("inside the range")
+    return say("above the range" if comparison.head > high else "below the range")
+
+
+def recorded_row(comparison: Comparison) -> RecordedView:
+    base, head = formats.sides(comparison)
+    return RecordedView(
+        name=metric_name(comparison.metric),
+        time_of=say("self time of ") if is_operator(comparison) else Words(""),
+        place=place(comparison.workload, comparison.shape),
+        base=base,
+        head=head,
+    )
+
+
+def worded_account(summary: Summary) -> AccountView | None:
+    """How the parts of the worst slower call add up to what was measured, and what holds it up; None unexplained."""
+    explained = _explanation(summary)
+    if explained is None or explained.measured is None or not explained.contributions:
+        return None
+    more = sum(part.seconds for part in explained.contributions if part.seconds > 0)
+    saved = sum(-part.seconds for part in explained.contributions if part.seconds < 0)
+    rest = explained.measured - explained.explained
+    notable = abs(rest) >= _NOTABLE * explained.measured
+    return AccountView(
+        place=place(explained.workload, explained.shape),
+        metric=metric_name(explained.metric or "", _clock(summary, explained)),
+        measured=formats.quantity(explained.measured, "s"),
+        more=formats.quantity(more, "s"),
+        saved=formats.quantity(saved, "s") if saved >= _NOTABLE * explained.measured else None,
+        share=formats.percent(explained.explained / explained.measured),
+        left=formats.quantity(rest, "s") if notable and rest > 0 else None,
+        over=formats.quantity(-rest, "s") if notable and rest < 0 else None,
+        bound=say(_BOUNDS[explained.head_bound]) if explained.head_bound else None,
+        base_bound=say(_BOUNDS[explained.base_bound]) if explained.base_bound else None,
+    )
+
+
+def _clock(summary: Summary, explained: Explanation) -> Clock:
+    key = (explained.workload, explained.shape, explained.metric)
+    compared = summary.decision.comparisons
+    return next(
+        (
+            comparison.clock
+            for comparison in compared
+            if (comparison.workload, comparison.shape, comparison.metric) == key
+        ),
+        "wall",
+    )
+
+
+def _explanation(summary: Summary) -> Explanation | None:
+    slower = [entry for entry in summary.decision.explanations if entry.measured is not None and entry.measured > 0]
+    worst = {(entry.workload, entry.shape): number for number, entry in reversed(list(enumerate(summary.regressed)))}
+    return min(slower, key=lambda entry: worst.get((entry.workload, entry.shape), len(worst)), default=None)
+
+
+def slower_operators(summary: Summary) -> list[OperatorTest]:
+    """The operators that got slower by themselves, in the decision's order.
+
+    One that also runs more often, or that the explanation of a slower call names, belongs to the causes.
+    """
+    counted = {(change.workload, change.shape, change.op) for change in summary.decision.operator_changes}
+    counted |= {(c.workload, c.shape, part.name) for c in summary.decision.comparisons for part in c.parts}
+    counted |= {
+        (explanation.workload, explanation.shape, part.op)
+        for explanation in summary.decision.explanations
+        for part in explanation.contributions
+    }
+    return [
+        test
+        for test in summary.decision.operator_tests
+        if test.outcome == "regressed" and (test.workload, test.shape, test.op) not in counted
+    ]
+
+
+def worded_test(test: OperatorTest, summary: Summary) -> OperatorView:
+    """One tested operator as the words of a line; ``call`` is the whole call's change, None where unknown."""
+    change = named_change(_comparison(test))
+    return OperatorView(
+        place=change.place,
+        base=change.base,
+        head=change.head,
+        change=change.change,
+        pairs=change.pairs,
+        confidence=change.confidence,
+        op=test.op,
+        line=test.line,
+        share=formats.percent(test.share),
+        call=_whole_call(test, summary),
+        label=say(_OPERATOR_LABELS[test.outcome]),
+        outcome=Words(test.outcome),
+    )
+
+
+def operator_rows(summary: Summary, *, most: int) -> list[OperatorView]:
+    """The rows of the page's table, with a bar for every interval."""
+    tests = summary.decision.operator_tests[:most]
+    scale = svg.scale_of([test.interval for test in tests if test.interval], [])
+    return [replace(worded_test(test, summary), bar=_bar(test, scale)) for test in tests]
+
+
+def _bar(test: OperatorTest, scale: float) -> object:
+    return (
+        Words("")
+        if test.interval is None
+        else svg.interval_bar(test.interval, test.delta, None, scale, test.outcome, formats.interval(_comparison(test)))
+    )
+
+
+def _whole_call(test: OperatorTest, summary: Summary) -> Words | None:
+    key = (test.workload, test.shape, LATENCY, "paired")
+    whole = next((c for c in summary.metrics if (c.workload, c.shape, c.metric, c.method) == key), None)
+    if whole is None or whole.delta is None or whole.outcome == "not_comparable":
+        return None
+    return say("undecided") if whole.outcome == "inconclusive" else formats.directed_percent(whole.delta, whole.unit)
+
+
+def _comparison(test: OperatorTest) -> Comparison:
+    return Comparison(
+        workload=test.workload,
+        shape=test.shape,
+        metric=f"ops.time:{test.op}",
+        unit="s",
+        better="lower",
+        method="paired",
+        outcome=test.outcome,
+        gating=False,
+        base=test.base,
+        head=test.head,
+        delta=test.delta,
+        interval=test.interval,
+        confidence=test.confidence,
+        pairs=test.pairs,
+    )

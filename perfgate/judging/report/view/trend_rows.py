@@ -1,0 +1,188 @@
+"""What a trend says, row by row in words; shared by the issue, the page and the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from perfgate.document.decision import Comparison, Outcome
+from perfgate.document.history import moment
+from perfgate.document.trend import TrendChange, TrendDocument, TrendSeries, place_of
+from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.view.records import CommitView, TrendRow
+
+_TICKS = "▁▂▃▄▅▆▇█"
+_SPARK_WIDTH = 24
+# False alarms of either direction, asked after every version: 0.12 per 100 values of recorded histories, at most 0.2 of made
+# noise but where it lies on two levels or wanders for long (benchmarks/trend).
+FALSE_ALARMS_PER_VALUE = 0.002
+_EVIDENCE = {
+    "exact": phrase("exact count"),
+    "confirmed": phrase("confirmed"),
+    "suspected": phrase("suspected"),
+    "refuted": phrase("refuted"),
+}
+_OUTCOMES: dict[str, Outcome] = {"worse": "regressed", "better": "improved", "changed": "inconclusive"}
+
+
+class Moved(NamedTuple):
+    """A change and the series it is in."""
+
+    series: TrendSeries
+    change: TrendChange
+
+
+class Sorted(NamedTuple):
+    """The changes of a trend as they are told: new ones by direction, open regressions, and what ended since then."""
+
+    new_worse: list[Moved]
+    new_better: list[Moved]
+    new_other: list[Moved]
+    still_open: list[Moved]
+    ended: list[Moved]
+
+
+def sort_changes(document: TrendDocument) -> Sorted:
+    """The changes that are told, the largest first; of those long past and settled nothing."""
+    every = [Moved(series, change) for series in document.series if series.current for change in series.changes]
+    every.sort(key=lambda moved: (-_size(moved.change), moved.series.metric, moved.series.workload, moved.series.shape))
+    fresh = [moved for moved in every if moved.change.standing == "new"]
+    return Sorted(
+        new_worse=[moved for moved in fresh if moved.change.direction == "worse"],
+        new_better=[moved for moved in fresh if moved.change.direction == "better"],
+        new_other=[moved for moved in fresh if moved.change.direction == "changed"],
+        still_open=[m for m in every if m.change.standing == "open" and m.change.direction == "worse"],
+        ended=[m for m in every if m.change.news and m.change.standing in ("resolved", "accepted", "refuted")],
+    )
+
+
+def change_row(moved: Moved) -> TrendRow:
+    series, change = moved
+    before, after = formats.quantities([change.before, change.after], series.unit, metric=series.metric)
+    return TrendRow(
+        metric=series.metric,
+        place=place_of(series.workload, series.shape, series.labels),
+        change=change_words(moved),
+        span=formats.span(before, after),
+        when=day(change.first_seen),
+        good=short(change.last_good),
+        bad=short(change.first_bad),
+        commits=[CommitView(commit.commit[:10], commit.subject) for commit in change.commits],
+        commit_count=change.commit_count,
+        subject=change.commits[0].subject if change.commit_count == 1 else "",
+        evidence=say(_EVIDENCE[change.evidence]),
+        evidence_key=Words(change.evidence),
+        doubted=change.evidence == "suspected" and change.confirmation is not None,
+        measured=_measured(moved),
+        standing=Words(change.standing),
+        accepted=change.accepted or "",
+        resolved_by=short(change.resolved_by),
+        spark=sparkline([point.value for point in series.points]),
+    )
+
+
+def change_words(moved: Moved) -> Words:
+    """By how much, as the comment of a change request would say it: ``6.8 % slower (5.9 to 7.7 %)``."""
+    series, change = moved
+    if change.delta is None and change.evidence != "exact":
+        return formats.difference(change.before, change.after, series.unit, metric=series.metric)
+    return formats.change(_as_comparison(series, change))
+
+
+def headline(document: TrendDocument) -> Words:
+    """In one sentence what moved since the last report, that nothing did, or that nothing could be looked at."""
+    changes = sort_changes(document)
+    parts = [
+        formats.counted(len(changes.new_worse), "regression") if changes.new_worse else None,
+        formats.counted(len(changes.new_better), "improvement") if changes.new_better else None,
+        say("{count} other changes", count=len(changes.new_other)) if changes.new_other else None,
+        say("{count} settled", count=len(changes.ended)) if changes.ended else None,
+    ]
+    moved = [part for part in parts if part]
+    still = formats.counted(len(changes.still_open), "regression") if changes.still_open else None
+    if not (moved or still or document.looked_at):
+        return say("too few runs to look at yet")
+    if not moved:
+        return say("nothing moved; {still} still open", still=still) if still else say("nothing moved")
+    listed = Words(say(", ").join(moved))
+    return say("{moved}; {still} still open", moved=listed, still=still) if still else listed
+
+
+def searched(document: TrendDocument) -> Words:
+    if not document.looked_at:
+        return say(
+            "No history is long enough yet: a time needs {needed} of main on one testbed, a counter two; there are {runs}.",
+            needed=formats.counted(document.versions_needed, "version"),
+            runs=formats.counted(document.runs, "run"),
+        )
+    # Rounded up: no less than this is to be expected.
+    chance = math.ceil(document.new_values * FALSE_ALARMS_PER_VALUE * 10) / 10
+    return say(
+        "Looked at {series} with {values}, {new} of them new; chance alone may show up to {chance} suspected changes in these.",
+        series=formats.counted(document.looked_at, "series", "series"),
+        values=formats.counted(document.values, "value"),
+        new=document.new_values,
+        chance=Words(f"{chance:.1f}"),
+    )
+
+
+def sparkline(values: Sequence[float], width: int = _SPARK_WIDTH) -> Words:
+    """The newest values as blocks, the last at the right; equal values all in the middle.
+
+    Values beyond what most of them span are shown at the edge, so that one wild run does not flatten the rest.
+    """
+    if not values:
+        return Words("")
+    newest = np.asarray(values[-4 * width :], dtype=np.float64)
+    if newest.size > width:
+        newest = np.array([np.median(part) for part in np.array_split(newest, width)])
+    low, high = (float(end) for end in np.quantile(newest, [0.05, 0.95], method="nearest"))
+    if high <= low:
+        low, high = float(newest.min()), float(newest.max())
+    if high <= low:
+        return Words(_TICKS[3] * newest.size)
+    places = np.clip((newest - low) / (high - low), 0, 1) * (len(_TICKS) - 1)
+    return Words("".join(_TICKS[round(float(place))] for place in places))
+
+
+def day(text: str) -> Words:
+    return Words(moment(text).date().isoformat())
+
+
+def short(commit: object) -> str:
+    """A commit as people name it; it is still text from outside."""
+    return str(commit)[:10] if commit else ""
+
+
+def _size(change: TrendChange) -> float:
+    return math.inf if change.delta is None else abs(change.delta)
+
+
+def _measured(moved: Moved) -> Words:
+    confirmation = moved.change.confirmation
+    if confirmation is None or confirmation.low is None or confirmation.high is None:
+        return Words("")
+    measured = msgspec.structs.replace(moved.change, interval=(confirmation.low, confirmation.high))
+    return formats.interval(_as_comparison(moved.series, measured))
+
+
+def _as_comparison(series: TrendSeries, change: TrendChange) -> Comparison:
+    return Comparison(
+        workload=series.workload,
+        shape=series.shape,
+        metric=series.metric,
+        unit=series.unit,
+        better=series.better,
+        method="exact" if change.evidence == "exact" else "paired",
+        outcome=_OUTCOMES[change.direction],
+        gating=False,
+        base=change.before,
+        head=change.after,
+        delta=change.delta,
+        interval=change.interval,
+    )
