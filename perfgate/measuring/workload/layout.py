@@ -73,22 +73,21 @@ def _tensors(value: object, depth: int = 0) -> Iterator[torch.Tensor]:
     torch = sys.modules.get("torch")
     if torch is None:
         return
+    parts: Iterable[object] = ()
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, torch.nn.Module):
         yield from value.parameters()
         yield from value.buffers()
-    elif depth < _MOST_DEPTH:
-        for tensor in _parts(value):
-            yield from _tensors(tensor, depth + 1)
-
-
-def _parts(value: object) -> Iterable[object]:
-    if isinstance(value, Mapping):
-        return value.values()
-    if isinstance(value, (list, tuple)):
-        return value
-    return vars(value).values() if hasattr(value, "__dict__") and not isinstance(value, (type, ModuleType)) else ()
+    elif isinstance(value, Mapping):
+        parts = value.values()
+    elif isinstance(value, (list, tuple)):
+        parts = value
+    elif hasattr(value, "__dict__") and not isinstance(value, (type, ModuleType)):
+        parts = vars(value).values()
+    if depth < _MOST_DEPTH:
+        for part in parts:
+            yield from _tensors(part, depth + 1)
 
 
 def _movable(tensors: list[torch.Tensor]) -> bool:
@@ -139,15 +138,12 @@ _MOST_LINES = 12
 def define_dead_functions(count: int, *, seed: int) -> None:
     """Define ``count`` functions of different lengths that nobody calls, kept alive by a module of their own."""
     lot = random.Random(seed)
+    source = ""
+    for number in range(count):
+        source += f"def unused_{number}(argument=None):\n"
+        for line in range(lot.randrange(1, _MOST_LINES)):
+            source += f"    name_{line} = [{lot.random():.6f}, 'text {lot.random()}']\n"
+        source += f"    return {lot.random():.6f}\n"
     module = ModuleType(MODULE)
-    source = "\n".join(_function(lot, number) for number in range(count))
     exec(compile(source, MODULE, "exec"), module.__dict__)  # noqa: S102 - the source is ours
     sys.modules[MODULE] = module
-
-
-def _function(lot: random.Random, number: int) -> str:
-    lines = [
-        f"    name_{line} = [{lot.random():.6f}, 'text {lot.random()}']"
-        for line in range(lot.randrange(1, _MOST_LINES))
-    ]
-    return "\n".join([f"def unused_{number}(argument=None):", *lines, f"    return {lot.random():.6f}\n"])

@@ -65,30 +65,29 @@ def _check_fields(workload: Workload, attribute: str, file: Path) -> None:
         value = getattr(workload, name)
         if value is not None and not callable(value):
             raise WorkloadError(f"{where}: {name} must be a function or left out, found {type(value).__name__}")
-    _check_preprocess(workload.preprocess, where)
-    if not isinstance(workload.grad, bool):
-        raise WorkloadError(f"{where}: grad must be True or False, found {workload.grad!r}")
-    if not isinstance(workload.batch, int) or workload.batch < 1:
-        raise WorkloadError(f"{where}: batch must be a positive integer, found {workload.batch!r}")
-    if not isinstance(workload.sla, SLA):
-        raise WorkloadError(f"{where}: sla must be an SLA, e.g. SLA(p99=0.05), found {workload.sla!r}")
-    if workload.sla.rate is not None and not _above_zero(workload.sla.rate):
-        raise WorkloadError(f"{where}: sla.rate must be calls a second above 0, found {workload.sla.rate!r}")
-    if workload.traffic is not None:
-        _check_traffic(workload.traffic, where)
-    _check_shapes(workload.shapes, where)
-
-
-def _check_preprocess(preprocess: object, where: str) -> None:
+    preprocess = workload.preprocess
     stages = preprocess.values() if isinstance(preprocess, Mapping) else [preprocess]
     if preprocess is not None and not (stages and all(callable(stage) for stage in stages)):
         raise WorkloadError(
             f"{where}: preprocess must be a function, or functions by name such as {{'decode': decode, 'resize': resize}}, "
             f"found {preprocess!r}"
         )
+    if not isinstance(workload.grad, bool):
+        raise WorkloadError(f"{where}: grad must be True or False, found {workload.grad!r}")
+    if not isinstance(workload.batch, int) or workload.batch < 1:
+        raise WorkloadError(f"{where}: batch must be a positive integer, found {workload.batch!r}")
+    _check_promises(workload, where)
+    _check_shapes(workload.shapes, where)
 
 
-def _check_traffic(traffic: object, where: str) -> None:
+def _check_promises(workload: Workload, where: str) -> None:
+    if not isinstance(workload.sla, SLA):
+        raise WorkloadError(f"{where}: sla must be an SLA, e.g. SLA(p99=0.05), found {workload.sla!r}")
+    if workload.sla.rate is not None and not _above_zero(workload.sla.rate):
+        raise WorkloadError(f"{where}: sla.rate must be calls a second above 0, found {workload.sla.rate!r}")
+    traffic = workload.traffic
+    if traffic is None:
+        return
     remedy = "write e.g. Traffic(rate=50) or Traffic(arrivals=[0.0, 0.013, 0.021])"
     if not isinstance(traffic, Traffic):
         raise WorkloadError(f"{where}: traffic must be a Traffic, found {traffic!r}; {remedy}")
@@ -98,10 +97,8 @@ def _check_traffic(traffic: object, where: str) -> None:
         raise WorkloadError(f"{where}: rate and burstiness of traffic must be above 0, found {traffic!r}; {remedy}")
     if traffic.max_wait is not None and not (_is_number(traffic.max_wait) and traffic.max_wait >= 0):
         raise WorkloadError(f"{where}: max_wait of traffic must be seconds, 0 or more, found {traffic.max_wait!r}")
-    arrivals = list(traffic.arrivals)
-    if arrivals and not (
-        all(map(_is_number, arrivals)) and arrivals == sorted(arrivals) and arrivals[0] < arrivals[-1]
-    ):
+    times = list(traffic.arrivals)
+    if times and not (all(map(_is_number, times)) and times == sorted(times) and times[0] < times[-1]):
         raise WorkloadError(
             f"{where}: arrivals of traffic must be two or more times in rising order, in seconds; {remedy}"
         )
@@ -148,21 +145,27 @@ def describe_functions(workload: Workload) -> dict[str, str]:
 
 def _hash(function: Callable[..., Any] | Mapping[str, Callable[..., Any]]) -> str:
     digest = hashlib.sha256()
-    for part in _parts_of_stages(function) if isinstance(function, Mapping) else _parts(function):
+    for part in _parts(function):
         digest.update(part.encode(errors="replace") + b"\0")
     return digest.hexdigest()[:16]
 
 
-def _parts_of_stages(stages: Mapping[str, Callable[..., Any]]) -> Iterator[str]:
-    for name, function in stages.items():
-        yield name
-        yield from _parts(function)
-
-
 def _parts(function: Any) -> Iterator[str]:
-    code: object | None = getattr(function, "__code__", None)
-    if isinstance(code, CodeType):
-        yield from _code_parts(code)
+    code = getattr(function, "__code__", None)
+    if isinstance(function, Mapping):
+        for name, stage in function.items():
+            yield name
+            yield from _parts(stage)
+    elif isinstance(function, CodeType):
+        # Neither file name nor line numbers: they differ between two checkouts of the same code.
+        yield function.co_code.hex()
+        yield repr((function.co_names, function.co_varnames, function.co_freevars))
+        # The first constant may be the docstring, which measures nothing.
+        has_docstring = bool(function.co_consts) and isinstance(function.co_consts[0], str)
+        for constant in function.co_consts[has_docstring:]:
+            yield from _parts(constant) if isinstance(constant, CodeType) else [_stable(constant)]
+    elif isinstance(code, CodeType):
+        yield from _parts(code)
         yield from map(_stable, getattr(function, "__defaults__", None) or ())
         yield from map(_stable, (getattr(function, "__kwdefaults__", None) or {}).items())
     else:
@@ -170,28 +173,12 @@ def _parts(function: Any) -> Iterator[str]:
         yield f"{getattr(function, '__module__', kind.__module__)}.{getattr(function, '__qualname__', kind.__qualname__)}"
 
 
-def _code_parts(code: CodeType) -> Iterator[str]:
-    # Neither file name nor line numbers: they differ between two checkouts of the same code.
-    yield code.co_code.hex()
-    yield repr((code.co_names, code.co_varnames, code.co_freevars))
-    # The first constant may be the docstring, which measures nothing.
-    constants = code.co_consts[1:] if code.co_consts and isinstance(code.co_consts[0], str) else code.co_consts
-    for constant in constants:
-        if isinstance(constant, CodeType):
-            yield from _code_parts(constant)
-        else:
-            yield _stable(constant)
-
-
 def _stable(value: object) -> str:
+    kind = type(value).__name__
     if isinstance(value, (frozenset, set)):
-        return f"{type(value).__name__}{sorted(map(_stable, value))}"
+        return f"{kind}{sorted(map(_stable, value))}"
     if isinstance(value, (tuple, list)):
-        return f"{type(value).__name__}{[_stable(member) for member in value]}"
+        return f"{kind}{[_stable(member) for member in value]}"
     if isinstance(value, Mapping):
-        return f"{type(value).__name__}{sorted((_stable(k), _stable(v)) for k, v in value.items())}"
-    return (
-        repr(value)
-        if isinstance(value, (str, bytes, int, float, complex, type(None), type(...)))
-        else type(value).__name__
-    )
+        return f"{kind}{sorted((_stable(k), _stable(v)) for k, v in value.items())}"
+    return repr(value) if isinstance(value, (str, bytes, int, float, complex, type(None), type(...))) else kind
