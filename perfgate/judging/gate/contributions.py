@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import msgspec
 import numpy as np
@@ -68,7 +69,9 @@ def explanations(
     What one of the ``tests`` says an operator lost is what it is said to add.
     """
     spoiled = {(entry.workload, entry.shape) for entry in invalid}
-    before, after = _accounts(base), _accounts(head)
+    before, after = (
+        {Place(account.workload, account.shape): account for account in run.accounts} for run in (base, head)
+    )
     places = sorted(before.keys() & after.keys())
     return [
         _Shape(
@@ -84,10 +87,6 @@ def explanations(
     ]
 
 
-def _accounts(run: RunDocument) -> dict[Place, CallAccount]:
-    return {Place(account.workload, account.shape): account for account in run.accounts}
-
-
 def _moved_time(comparisons: Sequence[Comparison], place: Place) -> Comparison | None:
     """The time of a call that regressed or improved, the one to explain first."""
     moved = {
@@ -98,7 +97,8 @@ def _moved_time(comparisons: Sequence[Comparison], place: Place) -> Comparison |
     return next((moved[metric] for metric in EXPLAINED_METRICS if metric in moved), None)
 
 
-class _Shape(NamedTuple):
+@dataclass(frozen=True)
+class _Shape:
     """One shape of both sides, the comparison to explain, its exact comparisons, and what tests say its operators lost."""
 
     base: RunDocument
@@ -109,13 +109,21 @@ class _Shape(NamedTuple):
     exact: Sequence[Comparison]
     tested: Mapping[str, float]
 
+    @cached_property
+    def _place(self) -> Place:
+        return Place(self.after.workload, self.after.shape)
+
+    @cached_property
+    def _rows(self) -> tuple[dict[str, list[CallRow]], dict[str, list[CallRow]]]:
+        """The rows of both traces by operator."""
+        return _by_op(self.before), _by_op(self.after)
+
     def explanation(self) -> Explanation:
-        place = Place(self.after.workload, self.after.shape)
-        pairs = paired_times(self.base, self.head, place)
+        pairs = paired_times(self.base, self.head, self._place)
         roof = better_roof((self.before, self.after))
         explanation = Explanation(
-            workload=place.workload,
-            shape=place.shape,
+            workload=self._place.workload,
+            shape=self._place.shape,
             base_bound=bottleneck(self.before, [first for first, _ in pairs], roof),
             head_bound=bottleneck(self.after, [second for _, second in pairs], roof),
             other_inputs=self._other_inputs(),
@@ -124,7 +132,7 @@ class _Shape(NamedTuple):
         if moved is None or moved.base is None or moved.head is None:
             return explanation
         measured = moved.head - moved.base
-        parts = self._contributions(place, pairs, moved.base, measured)
+        parts = self._contributions(pairs, moved.base, measured)
         return msgspec.structs.replace(
             explanation,
             metric=moved.metric,
@@ -135,11 +143,10 @@ class _Shape(NamedTuple):
 
     def _other_inputs(self) -> list[Contribution]:
         """The operators that run as often as before on inputs of another form, as the traces show them."""
-        before, after = _by_op(self.before), _by_op(self.after)
+        before, after = self._rows
         parts = []
         for op in [op for op in after if op in before]:
-            count = sum(row.count for row in after[op])
-            if count != sum(row.count for row in before[op]):
+            if _count(after[op]) != _count(before[op]):
                 continue
             for pair in align(map(_timed, before[op]), map(_timed, after[op])):
                 change = _inputs_change(pair)
@@ -159,24 +166,19 @@ class _Shape(NamedTuple):
                     )
         return parts[:MAX_OTHER_INPUTS]
 
-    def _contributions(self, place: Place, pairs: PairedTimes, clocked: float, measured: float) -> list[Contribution]:
+    def _contributions(self, pairs: PairedTimes, clocked: float, measured: float) -> list[Contribution]:
         added = _added_seconds(pairs, abs(measured) * MIN_PART)
         outside = added.pop(OUTSIDE_OPERATORS, None)
-        sites = _Sites(
-            self.before,
-            self.after,
-            lines=operator_lines(self.head, place),
-            wait=self._more_waits(),
-            precision_lines=self._lost_precision(),
-            changed=self.head.source.changed_functions,
-        )
-        parts = [sites.of_operator(op, self.tested.get(op, seconds)) for op, seconds in added.items()]
+        parts = [self._of_operator(op, self.tested.get(op, seconds)) for op, seconds in added.items()]
         if outside is not None:
             before = float(np.median([first[OUTSIDE_OPERATORS] for first, _ in pairs]))
-            parts.append(sites.of_outside(outside, before=before))
+            parts.append(self._of_outside(outside, before=before))
         parts = _without_profiler(parts, measured, at_most=self._cost_of_an_event(pairs, clocked))
         large = [part for part in parts if abs(part.seconds) >= abs(measured) * MIN_PART]
-        return _ranked(large, measured, counted=self._counted(worse=measured > 0))
+        # The operators that an exact counter has more of, or fewer; others only do work for these.
+        sign = 1 if measured > 0 else -1
+        counted = {part.name for c in self.exact for part in c.parts if sign * (part.head - part.base) > 0}
+        return _ranked(large, measured, counted=counted)
 
     def _cost_of_an_event(self, pairs: PairedTimes, clocked: float) -> float:
         """The seconds that the pairs' profiler adds to a call with every operator; a device it does not slow."""
@@ -185,6 +187,40 @@ class _Shape(NamedTuple):
             return 0.0
         return max(0.0, float(np.median([sum(first.values()) for first, _ in pairs])) - clocked) / events
 
+    def _of_operator(self, op: str, seconds: float) -> Contribution:
+        """What an operator adds, with the line on which most of it lies."""
+        before, after = (rows.get(op, []) for rows in self._rows)
+        base_count, head_count = _count(before), _count(after)
+        site = _largest(align(map(_timed, before), map(_timed, after)), growing=seconds > 0)
+        change = _inputs_change(site) if base_count == head_count else None
+        grown: list[PartSite] = []
+        if seconds > 0 and head_count > base_count:
+            code = frozenset(row.code for row in self.before.rows if row.code)
+            grown = grown_sites(rows_by_line(before), rows_by_line(after), code)
+        # Operators that compute in full precision again: the line had asked for less.
+        lowered = (part for c in self.exact if c.metric == LOW_PRECISION_OPS for part in c.parts)
+        precision_lines = {part.name.removesuffix(FULL_PRECISION): part.line for part in lowered if part.line}
+        # A copy on the device that is new: the host began to wait for it.
+        new_copy = site is not None and site.base is None and site.row.kind == "copy"
+        wait = self._more_waits if new_copy else None
+        return Contribution(
+            op=op,
+            kind=_kind(base_count, head_count, change, seconds),
+            seconds=rounded(seconds),
+            base_count=rounded(base_count),
+            head_count=rounded(head_count),
+            line=precision_lines.get(op)
+            or (grown[0].line if grown else None)
+            or (site.row.line if site else None)
+            or operator_lines(self.head, self._place).get(op)
+            or (wait.line if wait is not None and "copy" in wait.name else None),
+            inputs_change=change,
+            base_inputs=site.base.shape if change and site and site.base else None,
+            head_inputs=site.head.shape if change and site and site.head else None,
+            sites=grown,
+        )
+
+    @cached_property
     def _more_waits(self) -> Part | None:
         """The place where the host of a device began to wait for it; a CPU waits for nobody."""
         if "outside" in self.after.parts:
@@ -192,15 +228,39 @@ class _Shape(NamedTuple):
         waits = (part for c in self.exact if c.metric == SYNCS for part in c.parts)
         return next((part for part in waits if part.head > part.base), None)
 
-    def _counted(self, *, worse: bool) -> set[str]:
-        """The operators that an exact counter has more of, or fewer; others only do work for these."""
-        sign = 1 if worse else -1
-        return {part.name for c in self.exact for part in c.parts if sign * (part.head - part.base) > 0}
-
-    def _lost_precision(self) -> dict[str, str]:
-        """The operators that compute in full precision again, and the line that had asked for less."""
-        parts = (part for c in self.exact if c.metric == LOW_PRECISION_OPS for part in c.parts)
-        return {part.name.removesuffix(FULL_PRECISION): part.line for part in parts if part.line}
+    def _of_outside(self, seconds: float, *, before: float) -> Contribution:
+        """What is added outside operators: that of waiting, of more operators, else of the function that grew most."""
+        wait = self._more_waits
+        if wait is not None and seconds > 0:
+            return Contribution(
+                op=wait.name,
+                kind="waiting",
+                seconds=rounded(seconds),
+                base_count=wait.base,
+                head_count=wait.head,
+                line=wait.line,
+            )
+        accounts = self.before, self.after
+        base_ops, head_ops = (_count(row for row in account.rows if row.kind != "python") for account in accounts)
+        by_launching = before / base_ops * (head_ops - base_ops) if base_ops else 0.0
+        if by_launching / seconds >= _LAUNCHING:
+            return Contribution(
+                op=OUTSIDE_OPERATORS,
+                kind="launching",
+                seconds=rounded(seconds),
+                base_count=rounded(base_ops),
+                head_count=rounded(head_ops),
+            )
+        old, new = ([_timed(row) for row in account.rows if row.kind == "python"] for account in accounts)
+        site = _largest(align(old, new), growing=seconds > 0)
+        changed = self.head.source.changed_functions
+        return Contribution(
+            op=OUTSIDE_OPERATORS,
+            kind="outside",
+            seconds=rounded(seconds),
+            function=site.row.op if site else None,
+            line=changed.get(site.row.line, site.row.line) if site and site.row.line else None,
+        )
 
 
 def _added_seconds(pairs: PairedTimes, smallest: float) -> dict[str, float]:
@@ -272,88 +332,6 @@ def _ranked(parts: Sequence[Contribution], measured: float, *, counted: Collecti
     return [part for _, part in sorted(enumerate(parts), key=order)]
 
 
-class _Sites:
-    """What the traces of both sides say of an operator: how often it ran, on what, and where most of its change lies."""
-
-    def __init__(
-        self,
-        before: CallAccount,
-        after: CallAccount,
-        *,
-        lines: dict[str, str],
-        wait: Part | None,
-        precision_lines: dict[str, str],
-        changed: dict[str, str],
-    ) -> None:
-        self._before, self._after = _by_op(before), _by_op(after)
-        self._lines, self._wait, self._precision_lines, self._changed = lines, wait, precision_lines, changed
-
-    def of_operator(self, op: str, seconds: float) -> Contribution:
-        """What an operator adds, with the line on which most of it lies."""
-        before, after = self._before.get(op, []), self._after.get(op, [])
-        base_count, head_count = sum(row.count for row in before), sum(row.count for row in after)
-        site = _largest(align(map(_timed, before), map(_timed, after)), growing=seconds > 0)
-        change = _inputs_change(site) if base_count == head_count else None
-        grown: list[PartSite] = []
-        if seconds > 0 and head_count > base_count:
-            code = frozenset(row.code for rows in self._before.values() for row in rows if row.code)
-            grown = grown_sites(rows_by_line(before), rows_by_line(after), code)
-        return Contribution(
-            op=op,
-            kind=_kind(base_count, head_count, change, seconds),
-            seconds=rounded(seconds),
-            base_count=rounded(base_count),
-            head_count=rounded(head_count),
-            line=self._precision_lines.get(op)
-            or (grown[0].line if grown else None)
-            or (site.row.line if site else None)
-            or self._lines.get(op)
-            or self._wait_line(site),
-            inputs_change=change,
-            base_inputs=site.base.shape if change and site and site.base else None,
-            head_inputs=site.head.shape if change and site and site.head else None,
-            sites=grown,
-        )
-
-    def _wait_line(self, site: AlignedRow | None) -> str | None:
-        """The line where the host began to wait for a copy, for a copy on the device that is new."""
-        new = site is not None and site.base is None and site.row.kind == "copy"
-        return self._wait.line if new and self._wait is not None and "copy" in self._wait.name else None
-
-    def of_outside(self, seconds: float, *, before: float) -> Contribution:
-        """What is added outside operators: that of waiting, of more operators, else of the function that grew most."""
-        if self._wait is not None and seconds > 0:
-            return Contribution(
-                op=self._wait.name,
-                kind="waiting",
-                seconds=rounded(seconds),
-                base_count=self._wait.base,
-                head_count=self._wait.head,
-                line=self._wait.line,
-            )
-        base_ops, head_ops = (
-            sum(row.count for rows in side.values() for row in rows if row.kind != "python")
-            for side in (self._before, self._after)
-        )
-        by_launching = before / base_ops * (head_ops - base_ops) if base_ops else 0.0
-        if by_launching / seconds >= _LAUNCHING:
-            return Contribution(
-                op=OUTSIDE_OPERATORS,
-                kind="launching",
-                seconds=rounded(seconds),
-                base_count=rounded(base_ops),
-                head_count=rounded(head_ops),
-            )
-        site = _largest(align(_functions(self._before), _functions(self._after)), growing=seconds > 0)
-        return Contribution(
-            op=OUTSIDE_OPERATORS,
-            kind="outside",
-            seconds=rounded(seconds),
-            function=site.row.op if site else None,
-            line=self._changed.get(site.row.line, site.row.line) if site and site.row.line else None,
-        )
-
-
 def _by_op(account: CallAccount) -> dict[str, list[CallRow]]:
     rows: dict[str, list[CallRow]] = {}
     for row in account.rows:
@@ -361,20 +339,12 @@ def _by_op(account: CallAccount) -> dict[str, list[CallRow]]:
     return rows
 
 
-def _functions(side: dict[str, list[CallRow]]) -> list[TimedRow]:
-    return [_timed(row) for rows in side.values() for row in rows if row.kind == "python"]
+def _count(rows: Iterable[CallRow]) -> float:
+    return sum(row.count for row in rows)
 
 
 def _timed(row: CallRow) -> TimedRow:
-    return TimedRow(
-        op=row.op,
-        time=row.self_time,
-        count=row.count,
-        shape=row.inputs,
-        line=row.line,
-        code=row.code,
-        kind=row.kind,
-    )
+    return TimedRow(row.op, row.self_time, row.count, row.inputs, row.line, row.code, row.kind)
 
 
 def _largest(aligned: Sequence[AlignedRow], *, growing: bool) -> AlignedRow | None:
@@ -407,20 +377,15 @@ def _inputs_change(pair: AlignedRow | None) -> InputsChange | None:
     """What differs first in the inputs of a pair of rows: the dtypes, else the shapes, else only the layout."""
     if pair is None or pair.base is None or pair.head is None or pair.base.shape == pair.head.shape:
         return None
-    before, after = _forms(pair.base.shape), _forms(pair.head.shape)
+    before, after = _dtypes_and_shapes(pair.base.shape), _dtypes_and_shapes(pair.head.shape)
     if before is None or after is None:
         return None
-    if before.dtypes != after.dtypes:
+    if before[0] != after[0]:
         return "dtype"
-    return "shape" if before.shapes != after.shapes else "layout"
+    return "shape" if before[1] != after[1] else "layout"
 
 
-class _Forms(NamedTuple):
-    dtypes: list[str]
-    shapes: list[str]
-
-
-def _forms(inputs: str | None) -> _Forms | None:
+def _dtypes_and_shapes(inputs: str | None) -> tuple[list[str], list[str]] | None:
     """Dtypes and shapes of inputs as an account words them (``float32[8,96] strided, int64[4]``).
 
     None for the profiler's own words, which know neither dtypes nor layouts, and stand where nothing better is known.
@@ -428,4 +393,4 @@ def _forms(inputs: str | None) -> _Forms | None:
     if not inputs or inputs.startswith("["):
         return None
     words = [word.partition("[") for word in inputs.split(", ")]
-    return _Forms([dtype for dtype, _, _ in words], [rest.partition("]")[0] for _, _, rest in words])
+    return [dtype for dtype, _, _ in words], [rest.partition("]")[0] for _, _, rest in words]

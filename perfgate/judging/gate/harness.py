@@ -73,9 +73,8 @@ def _differences(name: str, base: Harness | None, head: Harness | None) -> Itera
     elif head.error is None:
         differences = [
             *_shapes(base.shapes, head.shapes),
-            *_batches(base, head),
+            *_settings(base, head),
             *_functions(base.functions, head.functions),
-            *_sla(base.sla_p99, head.sla_p99),
         ]
         yield from differences
         if not differences and base.file_sha256 != head.file_sha256:
@@ -93,11 +92,18 @@ def _shapes(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[_Diffe
             yield "changed", Message("harness.shape-changed", {"shape": shape, "before": before, "after": after})
 
 
-def _batches(base: Harness, head: Harness) -> Iterator[_Difference]:
+def _settings(base: Harness, head: Harness) -> Iterator[_Difference]:
     if base.batch != head.batch:
         yield "changed", Message("harness.batch-changed", {"before": base.batch, "after": head.batch})
     if base.batch_sizes != head.batch_sizes:
         yield "changed", Message("harness.batch-sizes-changed")
+    before, after = base.sla_p99, head.sla_p99
+    if before is not None and after is None:
+        yield "removed", Message("harness.sla-removed")
+    elif before is None and after is not None:
+        yield "added", Message("harness.sla-added")
+    elif before is not None and after is not None and before != after:
+        yield "changed", Message("harness.sla-changed", {"before": before, "after": after})
 
 
 def _functions(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[_Difference]:
@@ -112,28 +118,16 @@ def _functions(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[_Di
             yield "changed", Message("harness.function-changed", {"function": function})
 
 
-def _sla(base: float | None, head: float | None) -> Iterator[_Difference]:
-    if base is not None and head is None:
-        yield "removed", Message("harness.sla-removed")
-    elif base is None and head is not None:
-        yield "added", Message("harness.sla-added")
-    elif base is not None and head is not None and base != head:
-        yield "changed", Message("harness.sla-changed", {"before": base, "after": head})
-
-
 def _not_comparable(base: RunDocument, head: RunDocument, *, new: set[str]) -> Iterator[HarnessChange]:
     """Where the base fails and the head does not, and their files differ, the head's file is not for the base's code."""
-    broken = [_broken(run) for run in (base, head)]
-    for harness in head.harness:
-        name = harness.workload
-        if name in broken[0] - broken[1]:
-            code = "harness.workload-new-to-base" if name in new else "harness.base-does-not-run"
-            yield HarnessChange(workload=name, kind="not_comparable", message=Message(code))
-
-
-def _broken(run: RunDocument) -> set[str]:
-    return (
+    broken_base, broken_head = (
         {workload.name for workload in run.workloads if workload.error}
         | {step.workload for step in run.steps if step.error}
         | {check.workload for check in run.correctness if check.status == "error"}
+        for run in (base, head)
     )
+    for harness in head.harness:
+        name = harness.workload
+        if name in broken_base - broken_head:
+            code = "harness.workload-new-to-base" if name in new else "harness.base-does-not-run"
+            yield HarnessChange(workload=name, kind="not_comparable", message=Message(code))

@@ -7,9 +7,9 @@ and by the other document: both sides of a check are measured alike, so what one
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from perfgate.catalogue.lookup import METRICS, card
 from perfgate.catalogue.names import (
@@ -44,6 +44,7 @@ _ALWAYS_SEEN = ("seen_ns", "used_ns", "out_of_turn_ns", "waited_ns")
 # What the device or the kernel reports: a block must have it where another block has it.
 _REPORTED = ("run_delay_ns", "instructions", "throttled", "clock_share", "foreign_processes")
 _SIDES: tuple[Side, ...] = ("base", "head")
+_Entry = TypeVar("_Entry", CounterSet, CorrectnessResult)
 
 
 @dataclass(frozen=True)
@@ -110,26 +111,34 @@ class _WorkloadEvidence:
         self._required = required
         self._policy = policy
         self._recorded = are_recordings(base, head)
-        self._stored = self._stored_run()
+        self._records: dict[Side, WorkloadRecord | None] = {
+            side: _record(run, name) for side, run in self._runs.items()
+        }
         self._replicates: dict[Side, list[Replicate]] = {
             side: [replicate for replicate in run.replicates if replicate.workload == name]
             for side, run in self._runs.items()
         }
+        # Main's newest stored run that measured this workload by the file that both sides were measured by.
+        files = {record.sha256 for record in self._records.values() if record}
+        self._stored = next((run for run in required.stored if self._is_measured_by(run, files)), None)
+
+    def _is_measured_by(self, run: RunDocument, files: set[str]) -> bool:
+        record = _record(run, self._name)
+        return not self._recorded and record is not None and record.error is None and {record.sha256} == files
 
     def missing(self, *, timed: bool) -> Iterator[Missing]:
         name = self._name
-        unlisted = [side for side, run in self._runs.items() if _record(run, name) is None]
+        unlisted = [side for side, record in self._records.items() if record is None]
         if unlisted:
-            configured = name in self._required.workloads and len(unlisted) == len(_SIDES)
-            yield Missing(
-                workload=name, side=_both_or(unlisted), named_by="configuration" if configured else "document"
-            )
+            is_configured = name in self._required.workloads and len(unlisted) == len(_SIDES)
+            named_by: NamedBy = "configuration" if is_configured else "document"
+            yield Missing(workload=name, side=_both_or(unlisted), named_by=named_by)
             return
         shapes = self._shapes()
         for shape in shapes:
             unlisted = [side for side, run in self._runs.items() if shape not in _declared_shapes(run, name)]
             if unlisted:
-                named_by: NamedBy = "store" if shape in _declared_shapes(self._stored, name) else "document"
+                named_by = "store" if shape in _declared_shapes(self._stored, name) else "document"
                 yield Missing(workload=name, shape=shape, side=_both_or(unlisted), named_by=named_by)
         if timed and not self._recorded:
             yield from self._missing_pairs(shapes)
@@ -146,17 +155,6 @@ class _WorkloadEvidence:
                 yield Missing(workload=name, shape=shape, metric=bound, side="head")
             yield from self._missing_counters(shape)
             yield from self._missing_checks(shape)
-
-    def _stored_run(self) -> RunDocument | None:
-        """The newest stored run that measured this workload by the file that both sides were measured by."""
-        files = {record.sha256 for run in self._runs.values() if (record := _record(run, self._name))}
-        if self._recorded or len(files) > 1:
-            return None
-        for run in self._required.stored:
-            record = _record(run, self._name)
-            if record and record.error is None and record.sha256 in files:
-                return run
-        return None
 
     def _shapes(self) -> list[str]:
         """Every shape that is declared, or of which anything was measured."""
@@ -302,31 +300,24 @@ class _WorkloadEvidence:
 
     def _missing_sla(self) -> Iterator[Missing]:
         """Yield that a side does not say what the workload promises: its file does, and both sides are measured by one."""
-        records = {side: record for side, run in self._runs.items() if (record := _record(run, self._name))}
+        records = {side: record for side, record in self._records.items() if record}
         stored = _record(self._stored, self._name)
-        promises = [*records.values(), *([stored] if stored else [])]
-        p99, rate = any(record.sla_p99 for record in promises), any(record.sla_rate for record in promises)
-        lacking = [
-            side
-            for side, record in records.items()
-            if (p99 and record.sla_p99 is None) or (rate and record.sla_rate is None)
-        ]
-        yield from self._lacking(lacking, metric=SLA, is_stored=True)
+        lacking: dict[Side, None] = {}
+        for promise in ("sla_p99", "sla_rate"):
+            if any(getattr(record, promise) for record in (*records.values(), stored) if record):
+                lacking.update({side: None for side, record in records.items() if getattr(record, promise) is None})
+        yield from self._lacking(sorted(lacking), metric=SLA, is_stored=True)
 
     def _missing_counters(self, shape: str) -> Iterator[Missing]:
-        sets = {side: _counters(run, self._name, shape) for side, run in self._runs.items()}
-        stored = _counters(self._stored, self._name, shape)
+        sets = {side: _at(run.counters, self._name, shape) for side, run in self._runs.items()}
+        stored = _at(self._stored.counters if self._stored else (), self._name, shape)
         counted = {side: counters for side, counters in sets.items() if counters}
         lacking = [side for side in _SIDES if side not in counted]
         # Recordings of a host alone, or of a device alone, count what they have.
         if lacking and not (self._recorded and len(lacking) == len(_SIDES)):
             yield from self._lacking(lacking, shape=shape, metric=FRAMEWORK_OPS, is_stored=stored is not None)
-        if not lacking:
-            yield from self._missing_counts(shape, counted, stored)
-
-    def _missing_counts(
-        self, shape: str, counted: Mapping[Side, CounterSet], stored: CounterSet | None
-    ) -> Iterator[Missing]:
+        if lacking:
+            return
         in_documents = {name for c in counted.values() for name in (*c.values, *c.steady, *c.unstable)}
         # A metric that an older perfgate counted and this one does not is no metric of the catalogue.
         in_store = stored.values.keys() & METRICS.keys() if stored else set()
@@ -335,9 +326,7 @@ class _WorkloadEvidence:
         for metric in sorted(in_documents | in_store):
             if metric.startswith("ops."):  # a single operator, of those that are unstable
                 continue
-            lacking = [
-                side for side, counters in counted.items() if _lacks_count(counters, metric, says_steady=says_steady)
-            ]
+            lacking = [side for side in _SIDES if _lacks_count(counted[side], metric, says_steady=says_steady)]
             yield from self._lacking(lacking, shape=shape, metric=metric, is_stored=metric in in_store)
         if any(counters.sites for counters in counted.values()):
             for side, counters in counted.items():
@@ -345,8 +334,8 @@ class _WorkloadEvidence:
                     yield Missing(workload=self._name, shape=shape, metric=part, side=side)
 
     def _missing_checks(self, shape: str) -> Iterator[Missing]:
-        checks = {side: _check(run, self._name, shape) for side, run in self._runs.items()}
-        stored = _check(self._stored, self._name, shape)
+        checks = {side: _at(run.correctness, self._name, shape) for side, run in self._runs.items()}
+        stored = _at(self._stored.correctness if self._stored else (), self._name, shape)
         results = [check for check in (*checks.values(), stored) if check]
         # Only a workload that has a check passes one, and both sides are measured by one file.
         passed = any(check.status == "passed" for check in results)
@@ -376,14 +365,8 @@ def _declared_shapes(run: RunDocument | None, name: str) -> list[str]:
     return record.shapes if record else []
 
 
-def _counters(run: RunDocument | None, name: str, shape: str) -> CounterSet | None:
-    entries = run.counters if run else []
-    return next((counters for counters in entries if (counters.workload, counters.shape) == (name, shape)), None)
-
-
-def _check(run: RunDocument | None, name: str, shape: str) -> CorrectnessResult | None:
-    entries = run.correctness if run else []
-    return next((check for check in entries if (check.workload, check.shape) == (name, shape)), None)
+def _at(entries: Iterable[_Entry], name: str, shape: str) -> _Entry | None:
+    return next((entry for entry in entries if (entry.workload, entry.shape) == (name, shape)), None)
 
 
 def _pair_numbers(traces: Iterable[int]) -> Iterator[int]:
@@ -399,23 +382,19 @@ def _pair_numbers(traces: Iterable[int]) -> Iterator[int]:
 def _lacks_count(counters: CounterSet, metric: str, *, says_steady: bool) -> bool:
     if metric in counters.not_applicable:
         return False
-    is_judged: Collection[str] = (*counters.steady, *counters.unstable)
-    return metric not in counters.values or (says_steady and metric not in is_judged)
+    is_judged = metric in counters.steady or metric in counters.unstable
+    return metric not in counters.values or (says_steady and not is_judged)
 
 
 def _incomplete_sites(counted: CounterSet) -> Iterator[str]:
     """Yield the places and operators that do not add up to their counter, of those that the gate judges by."""
-    of_ops = _site_counts(counted, FRAMEWORK_OPS)
-    for metric, counts in ((FRAMEWORK_OPS, of_ops), (LOW_PRECISION_OPS, _site_counts(counted, LOW_PRECISION_OPS))):
-        if sum(counts.values()) != counted.values.get(metric, 0):
+    counts: dict[str, Counter[str]] = {FRAMEWORK_OPS: Counter(), LOW_PRECISION_OPS: Counter()}
+    for site in counted.sites:
+        if site.metric in counts:
+            counts[site.metric][site.name] += site.count
+    for metric, by_op in counts.items():
+        if sum(by_op.values()) != counted.values.get(metric, 0):
             yield f"sites.{metric}"
     ops = {op.op: op.count for op in counted.ops}
-    yield from (f"ops.count:{name}" for name, count in sorted(of_ops.items()) if ops.get(name) != count)
-
-
-def _site_counts(counted: CounterSet, metric: str) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for site in counted.sites:
-        if site.metric == metric:
-            counts[site.name] += site.count
-    return counts
+    of_ops = sorted(counts[FRAMEWORK_OPS].items())
+    yield from (f"ops.count:{name}" for name, count in of_ops if ops.get(name) != count)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.decision import Invalid, InvalidKind
-from perfgate.document.message import Message
+from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import BlockColumns, Replicate, RunDocument
 from perfgate.document.samples import unpack
 from perfgate.judging.gate.comparison import rounded
@@ -124,14 +124,9 @@ def _disturbed(base: RunDocument, head: RunDocument) -> Iterator[Invalid]:
             continue
         taints: Counter[Taint] = sum((pair.taints for pair in pairs), Counter())
         (most, count), total = taints.most_common(1)[0], sum(taints.values())
-        yield Invalid(
-            workload=workload,
-            shape=shape,
-            kind=most if count > total / 2 else "too_few_clean",
-            message=Message(
-                "gate.too-few-blocks", {"what": _TAINTS[most], "few": len(pairs) - clean, "pairs": len(pairs)}
-            ),
-        )
+        kind: InvalidKind = most if count > total / 2 else "too_few_clean"
+        values: dict[str, MessageValue] = {"what": _TAINTS[most], "few": len(pairs) - clean, "pairs": len(pairs)}
+        yield Invalid(workload=workload, shape=shape, kind=kind, message=Message("gate.too-few-blocks", values))
 
 
 # --- what workers did
@@ -139,22 +134,20 @@ def _disturbed(base: RunDocument, head: RunDocument) -> Iterator[Invalid]:
 
 def misconduct(base: RunDocument, head: RunDocument) -> Iterator[Invalid]:
     """Yield what workers did that makes their times worthless, worst first."""
-    yield from _false_clocks(base, "base")
-    yield from _false_clocks(head, "head")
-    yield from _more_cpus(base, "base")
-    yield from _more_cpus(head, "head")
+    sides = (("base", base), ("head", head))
+    for side, run in sides:
+        for replicate in run.replicates:
+            for shape, columns in replicate.lanes:
+                if reason := _false_clock(columns):
+                    message = Message("gate.wrong-clock", {"side": side, "pair": replicate.pair, "what": reason})
+                    yield Invalid(workload=replicate.workload, shape=shape, kind="worker_clock", message=message)
+    for side, run in sides:
+        for replicate in run.replicates:
+            yield from _more_cpus(replicate, side)
     for pairs in _pairs_by_workload(base, head).values():
         yield from _changed_settings(pairs)
         yield from _out_of_turn(pairs)
         yield from _unsteady(pairs)
-
-
-def _false_clocks(run: RunDocument, side: str) -> Iterator[Invalid]:
-    for replicate in run.replicates:
-        for shape, columns in replicate.lanes:
-            if reason := _false_clock(columns):
-                message = Message("gate.wrong-clock", {"side": side, "pair": replicate.pair, "what": reason})
-                yield Invalid(workload=replicate.workload, shape=shape, kind="worker_clock", message=message)
 
 
 def _false_clock(columns: BlockColumns) -> Message | None:
@@ -198,18 +191,18 @@ def _or_zeros(column: list[int], blocks: int) -> Floats:
     return np.asarray(column or [0] * blocks, dtype=np.float64)
 
 
-def _more_cpus(run: RunDocument, side: str) -> Iterator[Invalid]:
-    for replicate in run.replicates:
-        # The books are read before and after the conductor's clock, and it may have waited between the two.
-        seen = _seen_ns(replicate) + sum(sum(columns.conductor_delay_ns) for _, columns in replicate.lanes)
-        used = sum(sum(columns.used_ns) for _, columns in replicate.lanes)
-        if seen and used > CPU_SHARE * len(replicate.cpus) * seen:
-            granted = len(replicate.cpus)
-            message = Message(
-                "gate.too-many-cpus",
-                {"side": side, "pair": replicate.pair, "used": rounded(used / seen), "granted": granted},
-            )
-            yield from _every_shape(replicate, "worker_changed", message)
+def _more_cpus(replicate: Replicate, side: str) -> Iterator[Invalid]:
+    # The books are read before and after the conductor's clock, and it may have waited between the two.
+    seen = _total(replicate, "seen_ns") + _total(replicate, "conductor_delay_ns")
+    used, granted = _total(replicate, "used_ns"), len(replicate.cpus)
+    if seen and used > CPU_SHARE * granted * seen:
+        values: dict[str, MessageValue] = {
+            "side": side,
+            "pair": replicate.pair,
+            "used": rounded(used / seen),
+            "granted": granted,
+        }
+        yield from _every_shape(replicate, "worker_changed", Message("gate.too-many-cpus", values))
 
 
 def _changed_settings(pairs: list[_Pair]) -> Iterator[Invalid]:
@@ -217,10 +210,8 @@ def _changed_settings(pairs: list[_Pair]) -> Iterator[Invalid]:
         for name in sorted(first.settings.keys() & second.settings.keys()):
             before, after = first.settings[name], second.settings[name]
             if before != after:
-                message = Message(
-                    "gate.settings-differ", {"pair": first.pair, "name": name, "before": before, "after": after}
-                )
-                yield from _every_shape(first, "worker_changed", message)
+                values: dict[str, MessageValue] = {"pair": first.pair, "name": name, "before": before, "after": after}
+                yield from _every_shape(first, "worker_changed", Message("gate.settings-differ", values))
 
 
 def _out_of_turn(pairs: list[_Pair]) -> Iterator[Invalid]:
@@ -229,18 +220,15 @@ def _out_of_turn(pairs: list[_Pair]) -> Iterator[Invalid]:
     if abs(head - base) <= OUT_OF_TURN_SHARE + min(base, head):
         return
     busy, idle = ("head", "base") if head > base else ("base", "head")
-    share, other_share = rounded(max(base, head)), rounded(min(base, head))
-    message = Message(
-        "gate.works-out-of-turn", {"busy": busy, "other": idle, "share": share, "other_share": other_share}
-    )
+    shares_used = {"share": rounded(max(base, head)), "other_share": rounded(min(base, head))}
+    message = Message("gate.works-out-of-turn", {"busy": busy, "other": idle, **shares_used})
     yield from _every_shape(pairs[0].first, "out_of_turn", message)
 
 
 def _out_of_turn_share(replicate: Replicate) -> float:
-    used = sum(sum(columns.out_of_turn_ns) for _, columns in replicate.lanes)
-    waited = sum(sum(columns.waited_ns) for _, columns in replicate.lanes)
     # Documents of before waited_ns: turns of both sides were taken to be equally long.
-    return used / max(1, waited or _seen_ns(replicate))
+    waited = _total(replicate, "waited_ns") or _total(replicate, "seen_ns")
+    return _total(replicate, "out_of_turn_ns") / max(1, waited)
 
 
 def _unsteady(pairs: list[_Pair]) -> Iterator[Invalid]:
@@ -251,8 +239,8 @@ def _unsteady(pairs: list[_Pair]) -> Iterator[Invalid]:
             yield from _every_shape(pairs[0].first, "not_steady", message)
 
 
-def _seen_ns(replicate: Replicate) -> int:
-    return sum(sum(columns.seen_ns) for _, columns in replicate.lanes)
+def _total(replicate: Replicate, column: str) -> int:
+    return sum(sum(getattr(columns, column)) for _, columns in replicate.lanes)
 
 
 def _every_shape(replicate: Replicate, kind: InvalidKind, message: Message) -> Iterator[Invalid]:
