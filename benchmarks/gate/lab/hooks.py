@@ -20,11 +20,11 @@ import msgspec
 
 from perfgate.measuring.timing import blocks
 from perfgate.measuring.timing.blocks import BlockRecorder
-from perfgate.measuring.worker import become, server, worker
+from perfgate.measuring.worker import server, worker
 from perfgate.measuring.workload.layout import Layout, fill_pools
 from perfgate.protocol import BlockRequest, ForkRequest
 
-_become = become.become_worker
+_become = server.become_worker
 _block = worker.Worker._block
 _pad = os.environ.get("LAB_PAD", "")
 _rebuild_every = int(os.environ.get("LAB_REBUILD", "0"))
