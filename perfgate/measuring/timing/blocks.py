@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.document.run import BlockColumns, StageTimes
 from perfgate.document.samples import pack
 from perfgate.measuring.devices.device import Condition, Device
+from perfgate.measuring.timing.calls import Ints
 from perfgate.measuring.timing.hardware import Counts, HardwareCounters, counted, shared_counters
 from perfgate.measuring.timing.preprocessing import Preprocessing
 from perfgate.measuring.timing.quiet import collector_off
@@ -34,7 +34,6 @@ IN_A_ROW = 3
 SETTLING_BLOCKS = 4
 FEWEST_CALLS = 3
 
-Ints = npt.NDArray[np.int64]
 CpuSource = Literal["thread_cpu", "device"]
 
 

@@ -155,7 +155,7 @@ def find_steady_state(call: Callable[[], Any], device: Device, *, cap_seconds: f
     """
     deadline = device.clock_ns() + int(cap_seconds * 1e9)
     first_call_ns = timed_call(call, device)
-    windows: list[npt.NDArray[np.int64]] = []
+    windows: list[Ints] = []
     calls, steady = 1, False
     while not steady and len(windows) < CAP_WINDOWS and (not windows or device.clock_ns() < deadline):
         windows.append(_window(call, device, deadline))
@@ -164,7 +164,7 @@ def find_steady_state(call: Callable[[], Any], device: Device, *, cap_seconds: f
     return SteadyState(calls, steady, first_call_ns, float(np.median(windows[-1])))
 
 
-def _window(call: Callable[[], Any], device: Device, deadline: int) -> npt.NDArray[np.int64]:
+def _window(call: Callable[[], Any], device: Device, deadline: int) -> Ints:
     """Time one window; the deadline may cut it short, but not below one call."""
     started = device.clock_ns()
     times = [timed_call(call, device)]
@@ -175,7 +175,7 @@ def _window(call: Callable[[], Any], device: Device, deadline: int) -> npt.NDArr
     return np.asarray(times, dtype=np.int64)
 
 
-def agree(windows: list[npt.NDArray[np.int64]]) -> bool:
+def agree(windows: list[Ints]) -> bool:
     """Whether the medians of the windows lie within max(1 %, twice their median noise) of each other."""
     medians = [float(np.median(window)) for window in windows]
     noise = float(np.median([median_deviation(window) / max(1.0, m) for window, m in zip(windows, medians)]))

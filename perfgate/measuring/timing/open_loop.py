@@ -1,7 +1,7 @@
 """Calls sent at the times they are intended for, whether or not earlier ones are done.
 
 A loop that waits for each call before it sends the next leaves out the calls that should have been sent meanwhile, so that a
-stall counts once where all that came in during it had to wait ("coordinated omission", Gil Tene; facts/measuring.md 1, wrk2).
+stall counts once where all that came in during it had to wait ("coordinated omission", Gil Tene; wrk2).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.measuring.devices.device import Device, Event
+from perfgate.measuring.timing.calls import Floats, Ints
 from perfgate.measuring.workload.workload import Traffic
 
 # Fewer calls show no trend.
@@ -23,9 +23,6 @@ _KEEPS_UP = 0.95
 # Calls that come in too fast are not waited for longer than this many times what they were to take.
 _PATIENCE = 2.0
 _LEAD_NS = 1_000_000
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.document.run import Value
 from perfgate.measuring.devices.device import Device
+from perfgate.measuring.timing.calls import Ints
+from perfgate.measuring.timing.versus import FEWEST_QUADS, log_ratio
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload, Stage, copied
-from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
 from perfgate.stats.summary import CONFIDENCE
-
-Ints = npt.NDArray[np.int64]
 
 
 class Preprocessing:
@@ -75,8 +73,6 @@ def _content(batch: Any) -> bytes | None:
         return None
 
 
-# Of five rounds no signed rank gives a two-sided interval at 95 %; of six it does.
-FEWEST_ROUNDS = 6
 _ROUND_SECONDS = 0.15
 _FEWEST_BATCHES = 4
 
@@ -106,10 +102,10 @@ class Exposed:
 def measure_exposed(
     preprocess: Callable[[], Any], feed: Callable[[Any], Any], device: Device, *, seconds: float, seed: int
 ) -> Exposed:
-    """Compare both ways over rounds of a few batches, for about ``seconds`` and at least ``FEWEST_ROUNDS`` rounds.
+    """Compare both ways over rounds of a few batches, for about ``seconds`` and at least ``FEWEST_QUADS`` rounds.
 
     ``preprocess`` makes the next batch, ``feed`` brings one to the device and calls the model. The share is
-    1 - T_model / T_pipeline; never below 0, for a pipeline is not faster than its model but by noise.
+    1 - T_model / T_pipeline.
     """
     ready = [preprocess() for _ in range(_FEWEST_BATCHES)]
     started = device.clock_ns()
@@ -126,10 +122,10 @@ def measure_exposed(
             lambda: _seconds_a_batch(_ahead(preprocess, thread, batches), feed, device),
             lambda: _seconds_a_batch((ready[number % len(ready)] for number in range(batches)), feed, device),
         )
-        while len(rounds) < FEWEST_ROUNDS or device.clock_ns() < until:
+        while len(rounds) < FEWEST_QUADS or device.clock_ns() < until:
             times = {way: ways[way]() for way in lot.sample((0, 1), 2)}
             rounds.append((times[0], times[1]))
-    return _exposed(rounds)
+    return summarize_rounds(rounds)
 
 
 def _ahead(preprocess: Callable[[], Any], thread: ThreadPoolExecutor, batches: int) -> Iterator[Any]:
@@ -151,20 +147,10 @@ def _seconds_a_batch(batches: Iterator[Any], feed: Callable[[Any], Any], device:
     return max(1, ends[-1] - ends[0]) / 1e9 / (len(ends) - 1)
 
 
-def _exposed(rounds: list[tuple[float, float]]) -> Exposed:
+def summarize_rounds(rounds: list[tuple[float, float]]) -> Exposed:
+    """From the seconds a batch of the pipeline and of the model alone, round by round."""
     table = np.asarray(rounds)
-    differences = np.log(table[:, 0]) - np.log(table[:, 1])
-    alpha = (1 - CONFIDENCE) / 2
-
-    def share(difference: float) -> float:
-        return max(0.0, -math.expm1(-difference))
-
-    pipeline, model = np.median(table, axis=0)
-    return Exposed(
-        share=share(estimate(differences)),
-        low=share(lower_bound(differences, alpha)),
-        high=share(upper_bound(differences, alpha)),
-        pipeline=float(pipeline),
-        model=float(model),
-        rounds=len(rounds),
-    )
+    # Never below 0, for a pipeline is not faster than its model but by noise.
+    share, low, high = (max(0.0, -math.expm1(-difference)) for difference in log_ratio(table))
+    pipeline, model = np.median(table, axis=0).tolist()
+    return Exposed(share, low, high, pipeline, model, rounds=len(rounds))

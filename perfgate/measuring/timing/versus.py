@@ -1,7 +1,7 @@
 """Two ways to do the same work, in one process and in turns: how much faster the second is, with its interval.
 
 What a step proposes (another precision, layout, batch or a compiled graph) it tries, so that the gain is measured and no
-promise. Blocks of both run in random ABBA or BAAB order: a drift of the machine meets both alike (facts/measuring.md 5.2).
+promise. Blocks of both run in random ABBA or BAAB order: a drift of the machine meets both alike.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.document.run import Value
 from perfgate.measuring.devices.device import Device
-from perfgate.measuring.timing.calls import timed_call
+from perfgate.measuring.timing.calls import Floats, timed_call
 from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
 from perfgate.stats.summary import CONFIDENCE
 
@@ -94,17 +93,16 @@ def _block(call: Callable[[], Any], device: Device, calls: int) -> float:
     return float(np.median([timed_call(call, device) for _ in range(calls)]))
 
 
-def summarize_turns(quads: npt.NDArray[np.float64]) -> Versus:
+def summarize_turns(quads: Floats) -> Versus:
     """How both ways compare, from an array of shape (quads, 2): nanoseconds of a call in both ways, turn by turn."""
     quads = np.maximum(quads, 1.0)  # a coarse clock may not have moved
-    differences = np.log(quads[:, 0]) - np.log(quads[:, 1])
+    speedup, low, high = map(math.exp, log_ratio(quads))
+    first_ns, second_ns = np.median(quads, axis=0).tolist()
+    return Versus(speedup, low, high, first_ns, second_ns, quads=len(quads))
+
+
+def log_ratio(turns: Floats) -> tuple[float, float, float]:
+    """The logarithm of the first column over the second, with its interval at ``CONFIDENCE``."""
+    differences = np.log(turns[:, 0]) - np.log(turns[:, 1])
     alpha = (1 - CONFIDENCE) / 2
-    first_ns, second_ns = np.median(quads, axis=0)
-    return Versus(
-        speedup=math.exp(estimate(differences)),
-        low=math.exp(lower_bound(differences, alpha)),
-        high=math.exp(upper_bound(differences, alpha)),
-        first_ns=float(first_ns),
-        second_ns=float(second_ns),
-        quads=len(quads),
-    )
+    return estimate(differences), lower_bound(differences, alpha), upper_bound(differences, alpha)

@@ -16,7 +16,7 @@ from perfgate.measuring.checklist.step import RecordingContext, StepContext, Ste
 from perfgate.measuring.checklist.steps import s11_preprocess
 from perfgate.measuring.checklist.steps.s11_preprocess import STEP, preparing_share
 from perfgate.measuring.devices.backends.cpu import CpuDevice
-from perfgate.measuring.timing.preprocessing import _exposed, measure_exposed
+from perfgate.measuring.timing.preprocessing import measure_exposed, summarize_rounds
 from perfgate.measuring.workload.workload import Workload
 from perfgate.trace.events import EventTableBuilder
 from perfgate.trace.recording import ProfilerStep, Timeline
@@ -66,10 +66,10 @@ def test_preprocess__two_stages__each_timed_and_the_share_of_both() -> None:
 
 
 def test_exposed__rounds_of_known_times__share_that_the_model_waits() -> None:
-    found = _exposed([(0.012, 0.006)] * 6)
+    found = summarize_rounds([(0.012, 0.006)] * 6)
     assert (found.share, found.low, found.high) == pytest.approx((0.5, 0.5, 0.5))
     assert (found.pipeline, found.model, found.rounds) == (0.012, 0.006, 6)
-    faster = _exposed([(0.006, 0.012)] * 6)  # but by noise no pipeline is
+    faster = summarize_rounds([(0.006, 0.012)] * 6)  # but by noise no pipeline is
     assert (faster.share, faster.low, faster.high) == (0.0, 0.0, 0.0)
 
 

@@ -25,8 +25,8 @@ from perfgate.measuring.checklist.step import (
     unavailable,
 )
 from perfgate.measuring.checklist.values import of_quantile
-from perfgate.measuring.timing.calls import CallBudget, time_calls
-from perfgate.measuring.timing.preprocessing import Ints, Preprocessing, measure_exposed
+from perfgate.measuring.timing.calls import CallBudget, Ints, time_calls
+from perfgate.measuring.timing.preprocessing import Preprocessing, measure_exposed
 from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.versus import compare
 from perfgate.measuring.workload.bound import POOL_SIZE, Stage, line_of
