@@ -14,8 +14,8 @@ from perfgate.catalogue.records import Family
 from perfgate.document.decision import Comparison, DecisionDocument, NoiseFloor, Outcome, Part, Policy
 from perfgate.document.doctor import Resolution
 from perfgate.document.message import Message
-from perfgate.document.run import RunDocument
-from perfgate.judging.gate.comparison import margins_for_unchanged, rounded, tolerance
+from perfgate.document.run import Arm, RunDocument
+from perfgate.judging.gate.comparison import Place, margins_for_unchanged, rounded, tolerance
 from perfgate.judging.gate.pairs import Clocks, Effects, deciding_clocks, paired_effects, stage_times
 from perfgate.judging.gate.rule import (
     MOST_PAIRS,
@@ -41,14 +41,17 @@ FLOOR_DOUBT = 2.1
 
 
 class _Cell(NamedTuple):
-    """One metric of one shape, with its paired effects and the tolerance of it; ``moved`` is whether its layout moved."""
+    """One metric of one shape: its paired effects, its tolerance, and what base against base showed of it.
 
-    workload: str
-    shape: str
+    ``moved`` is whether its memory layout moved.
+    """
+
+    place: Place
     metric: str
     effects: Effects
     tolerance: float
     moved: bool
+    floor: NoiseFloor | None
 
 
 def compare_time(
@@ -58,26 +61,28 @@ def compare_time(
 
     Metrics are corrected for as they will be when ``to_come`` further workloads, of a shape each, have been measured.
     """
-    unmoved_workloads = unmoved(base, head)
+    floor_of = {(floor.workload, floor.shape, floor.metric): floor for floor in floors}
+    kept_layout = unmoved(base, head)
     cells = []
-    for workload, shape in _shapes(head):
-        moved = workload not in unmoved_workloads
-        effects = paired_effects(
-            base.replicates, head.replicates, workload=workload, shape=shape, arm="ab", clocks=clocks
-        )
-        for name, effect in effects.items():
-            allowed = tolerance(policy, name, workload, shape, moved=moved)
-            cells.append(_Cell(workload, shape, name, effect, allowed, moved))
+    for place in _places(head):
+        moved = place.workload not in kept_layout
+        for name, effect in _effects(base, head, place, clocks).items():
+            allowed = tolerance(policy, name, *place, moved=moved)
+            cells.append(_Cell(place, name, effect, allowed, moved, floor_of.get((*place, name))))
     comparisons = [
-        comparison
-        for family in FAMILIES.values()
-        for comparison in _compare_family(cells, family, policy, floors, to_come)
+        comparison for family in FAMILIES.values() for comparison in _compare_family(cells, family, policy, to_come)
     ]
     return [_with_context(comparison, comparisons, base, head) for comparison in comparisons]
 
 
-def _shapes(run: RunDocument) -> list[tuple[str, str]]:
-    return [(workload.name, shape) for workload in run.workloads for shape in workload.shapes]
+def _places(run: RunDocument) -> list[Place]:
+    return [Place(workload.name, shape) for workload in run.workloads for shape in workload.shapes]
+
+
+def _effects(base: RunDocument, head: RunDocument, place: Place, clocks: Clocks, arm: Arm = "ab") -> dict[str, Effects]:
+    return paired_effects(
+        base.replicates, head.replicates, workload=place.workload, shape=place.shape, arm=arm, clocks=clocks
+    )
 
 
 def unmoved(*runs: RunDocument) -> list[str]:
@@ -88,8 +93,19 @@ def unmoved(*runs: RunDocument) -> list[str]:
 def _with_context(
     comparison: Comparison, comparisons: Sequence[Comparison], base: RunDocument, head: RunDocument
 ) -> Comparison:
+    workload, shape = comparison.workload, comparison.shape
     if comparison.metric == PREPROCESSING:
-        return msgspec.structs.replace(comparison, parts=_stages(comparison, base, head))
+        changed = head.source.changed_functions
+        parts = [
+            Part(
+                name=stage.name,
+                base=rounded(stage.first),
+                head=rounded(stage.second),
+                line=changed.get(stage.line, stage.line) if stage.line else None,
+            )
+            for stage in stage_times(base.replicates, head.replicates, workload=workload, shape=shape)
+        ]
+        return msgspec.structs.replace(comparison, parts=parts)
     if comparison.metric == INSTRUCTIONS and (reason := _why_instructions_inform(comparison, comparisons, head)):
         shown = reason if comparison.outcome == "regressed" else comparison.reason
         return msgspec.structs.replace(comparison, gating=False, reason=shown)
@@ -111,20 +127,6 @@ def _why_instructions_inform(
     return None
 
 
-def _stages(comparison: Comparison, base: RunDocument, head: RunDocument) -> list[Part]:
-    changed = head.source.changed_functions
-    stages = stage_times(base.replicates, head.replicates, workload=comparison.workload, shape=comparison.shape)
-    return [
-        Part(
-            name=stage.name,
-            base=rounded(stage.first),
-            head=rounded(stage.second),
-            line=changed.get(stage.line, stage.line) if stage.line else None,
-        )
-        for stage in stages
-    ]
-
-
 # --- noise floors
 
 
@@ -135,19 +137,16 @@ def noise_floors(base: RunDocument, policy: Policy, clocks: Clocks, *, pairs: in
     is 0. ``differs`` needs all evidence on one side and more than what the job would call unchanged: the second
     is a twin in other code, which luck of layout alone may make 1 % faster or slower.
     """
-    floors, unmoved_workloads = [], unmoved(base)
-    for workload, shape in _shapes(base):
-        moved = workload not in unmoved_workloads
-        effects = paired_effects(
-            base.replicates, base.replicates, workload=workload, shape=shape, arm="aa", clocks=clocks
-        )
-        for name, effect in effects.items():
+    floors, kept_layout = [], unmoved(base)
+    for place in _places(base):
+        moved = place.workload not in kept_layout
+        for name, effect in _effects(base, base, place, clocks, "aa").items():
             differences = effect.differences
-            margin = margins_for_unchanged(policy, name, workload, shape, moved=moved).sufficient
+            margin = margins_for_unchanged(policy, name, *place, moved=moved).sufficient
             floors.append(
                 NoiseFloor(
-                    workload=workload,
-                    shape=shape,
+                    workload=place.workload,
+                    shape=place.shape,
                     metric=name,
                     floor=rounded(FLOOR_QUANTILE * spread(differences, around=0.0) / math.sqrt(max(pairs, 1))),
                     pairs=differences.size,
@@ -162,37 +161,19 @@ def noise_floors(base: RunDocument, policy: Policy, clocks: Clocks, *, pairs: in
 # --- one family of metrics
 
 
-def _compare_family(
-    cells: list[_Cell], family: Family, policy: Policy, floors: list[NoiseFloor], to_come: int
-) -> list[Comparison]:
+def _compare_family(cells: list[_Cell], family: Family, policy: Policy, to_come: int) -> list[Comparison]:
     members = [cell for cell in cells if cell.metric in family.metrics]
     unmeasured = [1.0] * (to_come * len({cell.metric for cell in members}))
     p_values = [p_slower(cell.effects.differences, 0.0, alarm_looks(policy.looks)) for cell in members]
     errors = Errors(alarm=policy.alpha * family.share, unchanged=policy.alpha_ok, looks=tuple(policy.looks))
-    by_cell = {(floor.workload, floor.shape, floor.metric): floor for floor in floors}
     return [
-        _compare_cell(
-            cell,
-            policy,
-            errors,
-            p_adjusted=adjusted,
-            tests=len(members),
-            floor=by_cell.get((cell.workload, cell.shape, cell.metric)),
-            gating=family.gating,
-        )
+        _compare_cell(cell, policy, errors, p_adjusted=adjusted, tests=len(members), gating=family.gating)
         for cell, adjusted in zip(members, holm([*p_values, *unmeasured]))
     ]
 
 
 def _compare_cell(
-    cell: _Cell,
-    policy: Policy,
-    errors: Errors,
-    *,
-    p_adjusted: float,
-    tests: int,
-    floor: NoiseFloor | None,
-    gating: bool,
+    cell: _Cell, policy: Policy, errors: Errors, *, p_adjusted: float, tests: int, gating: bool
 ) -> Comparison:
     differences, level = cell.effects.differences, cell.effects.level
     effect = differences.estimate
@@ -201,16 +182,16 @@ def _compare_cell(
     if cell.metric == GAP:
         head = level + math.expm1(effect) * cell.effects.call_level
     # Answered for the margin that is sought, and where that says nothing, for the one that is sufficient.
-    for margin in margins_for_unchanged(policy, cell.metric, cell.workload, cell.shape, moved=cell.moved):
-        result = _answer(cell, margin, errors, p_adjusted=p_adjusted, floor=floor)
+    for margin in margins_for_unchanged(policy, cell.metric, *cell.place, moved=cell.moved):
+        result = _answer(cell, margin, errors, p_adjusted=p_adjusted)
         if result.outcome != "inconclusive":
             break
     entry = metric(cell.metric)
     bounds = interval(differences, errors)
     visible = detectable(differences, math.log1p(cell.tolerance), errors, tests=tests)
     return Comparison(
-        workload=cell.workload,
-        shape=cell.shape,
+        workload=cell.place.workload,
+        shape=cell.place.shape,
         metric=cell.metric,
         unit=entry.unit,
         better=entry.better,
@@ -241,8 +222,8 @@ class _Answer(NamedTuple):
     excluded: float | None = None
 
 
-def _answer(cell: _Cell, margin: float, errors: Errors, *, p_adjusted: float, floor: NoiseFloor | None) -> _Answer:
-    differences, pairs = cell.effects.differences, cell.effects.pairs
+def _answer(cell: _Cell, margin: float, errors: Errors, *, p_adjusted: float) -> _Answer:
+    differences, pairs, floor = cell.effects.differences, cell.effects.pairs, cell.floor
     limits = Limits(math.log1p(cell.tolerance), math.log1p(margin))
     outcome = answer(differences, limits, errors, p_adjusted=p_adjusted)
     if outcome == "unchanged" and floor and _is_above(floor, margin):
@@ -252,21 +233,18 @@ def _answer(cell: _Cell, margin: float, errors: Errors, *, p_adjusted: float, fl
         return _Answer("inconclusive", reason, min(needed, MOST_PAIRS))
     if outcome == "inconclusive":
         needed = math.ceil(pairs_to_decide(differences, excluded=limits.excluded) * pairs / differences.size)
-        return _Answer("inconclusive", _not_excluded(cell, limits, errors), needed)
+        shown = Message("gate.too-few-pairs", {"pairs": pairs})
+        if bounds := interval(differences, errors):
+            values = {"bound": rounded(math.expm1(bounds.high)), "confidence": rounded((1 + bounds.confidence) / 2)}
+            shown = Message("gate.upper-bound", values)
+        reason = Message("gate.slowdown-possible", {"size": rounded(math.expm1(limits.excluded)), "shown": shown})
+        return _Answer("inconclusive", reason, needed)
     return _Answer(outcome, excluded=margin if outcome == "unchanged" else None)
 
 
 def _is_above(floor: NoiseFloor, limit: float) -> bool:
     """Whether base against base spreads too much for a limit beyond doubt: its few pairs tell that roughly."""
     return floor.floor > limit * (1 + FLOOR_DOUBT / math.sqrt(max(1, floor.pairs)))
-
-
-def _not_excluded(cell: _Cell, limits: Limits, errors: Errors) -> Message:
-    bound = Message("gate.too-few-pairs", {"pairs": cell.effects.pairs})
-    if bounds := interval(cell.effects.differences, errors):
-        values = {"bound": rounded(math.expm1(bounds.high)), "confidence": rounded((1 + bounds.confidence) / 2)}
-        bound = Message("gate.upper-bound", values)
-    return Message("gate.slowdown-possible", {"size": rounded(math.expm1(limits.excluded)), "shown": bound})
 
 
 # --- what a machine can show
@@ -278,21 +256,18 @@ def resolutions(base: RunDocument, head: RunDocument, decision: DecisionDocument
     for comparison in decision.comparisons:
         if comparison.method != "paired":
             continue
-        workload, shape, name = comparison.workload, comparison.shape, comparison.metric
-        effects = paired_effects(
-            base.replicates, head.replicates, workload=workload, shape=shape, arm="ab", clocks=clocks
-        )
-        differences = effects[name].differences
+        place, name = Place(comparison.workload, comparison.shape), comparison.metric
+        differences = _effects(base, head, place, clocks)[name].differences
         timed_ns = sum(
             sum(blocks.end_ns) - sum(blocks.start_ns)
             for replicate in (*base.replicates, *head.replicates)
-            if replicate.workload == workload and replicate.arm == "ab"
+            if replicate.workload == place.workload and replicate.arm == "ab"
             for _, blocks in replicate.lanes
         )
         rows.append(
             Resolution(
-                workload=workload,
-                shape=shape,
+                workload=place.workload,
+                shape=place.shape,
                 metric=name,
                 pairs=differences.size,
                 spread=rounded(math.expm1(spread(differences))),
