@@ -84,7 +84,7 @@ def test_pygithub__issues__what_we_keep_up_is_what_it_reads(hub: FakeForge) -> N
     ours = _issues(hub)
     ours.add_issue("ours", "text", "perfgate")
     number = ours.issues("perfgate")[0].number
-    ours.close_issue(number, "closed")
+    ours.edit_issue(number, "closed", "closed")
     found = repository.get_issue(number)
     assert (found.title, found.body, found.state, [label.name for label in found.labels]) == (
         "ours", "closed", "closed", ["perfgate"],
@@ -158,7 +158,7 @@ def test_python_gitlab__issues__what_we_keep_up_is_what_it_reads(lab: FakeForge)
     ours.add_issue("ours", "text", "perfgate")
     (issue,) = _python_gitlab(lab).projects.get(5, lazy=True).issues.list(labels="perfgate", iterator=True)
     assert (issue.title, issue.description, issue.state) == ("ours", "text", "opened")
-    ours.close_issue(issue.iid, "closed")
+    ours.edit_issue(issue.iid, "closed", "closed")
     assert _python_gitlab(lab).projects.get(5, lazy=True).issues.get(issue.iid).state == "closed"
 
 

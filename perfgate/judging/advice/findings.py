@@ -89,7 +89,6 @@ def at_most(share: float) -> Gain | None:
 def _gain(
     source: MeasuredGain | EstimatedGain | None, run: RunDocument, workload: str, evidence: Mapping[str, Evidence]
 ) -> Gain | None:
-    """The gain that advice promises on a finding with this evidence; None where the run has no number for it."""
     if isinstance(source, MeasuredGain):
         return _measured(source, _value(run, source.metric, workload, evidence))
     if isinstance(source, EstimatedGain):

@@ -121,7 +121,6 @@ def find_own(comments: list[Comment], first_line: str) -> list[Comment]:
 
 
 def read_state(body: str) -> CommentState | None:
-    """The state a comment carries; None for one without a state that can be read."""
     return read_state_line(body, _STATE, CommentState)
 
 
@@ -143,7 +142,6 @@ def compose(text: str, state: CommentState, first_line: str) -> str:
 
 
 def _decided(verdict: Verdict, last: Decided | None) -> Decided | None:
-    """The last PASS or FAIL, after one more verdict."""
     return verdict if verdict in ("PASS", "FAIL") else last
 
 

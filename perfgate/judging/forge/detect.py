@@ -270,7 +270,6 @@ def _gitea(environ: Mapping[str, str]) -> CiEvent:
 
 
 def _given(environ: Mapping[str, str]) -> CiEvent:
-    """Read the event that the job was given in so many words."""
     missing = [f"{GIVEN[name]} ({name})" for name in _NEEDED if not environ.get(name)]
     if missing:
         raise UsageError(f"the event of this job is given in part; missing: {', '.join(missing)}")

@@ -17,7 +17,7 @@ import msgspec
 
 from perfgate.errors import ForgeError, ForgeSettingError
 from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Clock, Comment, CommitStatus, ForgeArtifact, Sleep
-from perfgate.judging.forge.http import ForgeSession
+from perfgate.judging.forge.http import ForgeSession, Ignored
 
 T = TypeVar("T")
 
@@ -61,10 +61,6 @@ class _Pull(msgspec.Struct):
     head: _Head
     base: _Head | None = None
     state: str = "open"
-
-
-class Ignored(msgspec.Struct):
-    """An answer of which only the status counts."""
 
 
 def connect_dialect(event: CiEvent, token: str, dialect: Dialect, *, sleep: Sleep, clock: Clock) -> DialectForge:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Literal, Protocol
 
 from perfgate.document.run import CiContext
@@ -166,11 +167,8 @@ class Forge(Protocol):
 
 
 def token_variables(forge: str, variable: str | None = None) -> tuple[str, ...]:
-    """The environment variables in which a forge's token is looked for, in order; ``named`` alone where it is given."""
-    if variable:
-        return (variable,)
-    variables: tuple[str, ...] = load_member(hosts, _known(forge), FORGES).TOKEN_VARIABLES
-    return variables
+    """The environment variables in which a forge's token is looked for, in order; ``variable`` alone where it is given."""
+    return (variable,) if variable else tuple(_member(forge).TOKEN_VARIABLES)
 
 
 def find_token(forge: str, environ: Mapping[str, str], variable: str | None = None) -> str | None:
@@ -179,17 +177,17 @@ def find_token(forge: str, environ: Mapping[str, str], variable: str | None = No
 
 def addresses(forge: str) -> tuple[str | None, str | None]:
     """The API and the server address of a forge that has one everybody uses; None where each has its own."""
-    member = load_member(hosts, _known(forge), FORGES)
+    member = _member(forge)
     return member.API_URL, member.SERVER_URL
 
 
 def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> Forge:
-    forge: Forge = load_member(hosts, _known(event.forge), FORGES).connect(event, token, sleep=sleep, clock=clock)
+    forge: Forge = _member(event.forge).connect(event, token, sleep=sleep, clock=clock)
     return forge
 
 
-def _known(name: str) -> str:
+def _member(name: str) -> ModuleType:
     names = member_names(hosts, FORGES)
     if name not in names:
         raise UsageError(f"no forge {name[:40]!r}; perfgate posts to {', '.join(names)}")
-    return name
+    return load_member(hosts, name, FORGES)

@@ -51,6 +51,10 @@ class Answer:
     location: str = ""
 
 
+class Ignored(msgspec.Struct):
+    """An answer of which only the status counts."""
+
+
 class _Request(NamedTuple):
     """What is sent. ``where`` names it in errors, ``repeatable`` says that doing it twice is the same as doing it once."""
 

@@ -50,12 +50,8 @@ class IssueForge(Protocol):
         """Open a new issue, which notifies people."""
         ...
 
-    def edit_issue(self, number: int, body: str, *, reopen: bool) -> None:
-        """Replace an issue's text, which notifies nobody; ``reopen`` opens it where somebody closed it."""
-        ...
-
-    def close_issue(self, number: int, body: str) -> None:
-        """Replace an issue's text and close it."""
+    def edit_issue(self, number: int, body: str, state: Literal["open", "closed"] | None = None) -> None:
+        """Replace an issue's text, which notifies nobody, and open or close it where a state is given."""
         ...
 
     def comment_issue(self, number: int, body: str) -> None:
@@ -85,7 +81,6 @@ class FoundIssue:
 
 
 def issue_marker(key: str) -> str:
-    """The first line of our issue. ``key`` tells several projects of one repository apart."""
     return marker_line(_MARKER, key)
 
 
@@ -102,7 +97,6 @@ def find_own(forge: IssueForge, first_line: str) -> FoundIssue:
 
 
 def read_state(body: str) -> IssueState | None:
-    """The state an issue carries; None for one without a state that can be read."""
     return read_state_line(body, _STATE, IssueState)
 
 
@@ -157,7 +151,8 @@ def _settle(forge: IssueForge, body: str, state: IssueState, first_line: str) ->
     if not mine or mine[0] is ours[0]:
         return "created"
     for issue in mine:
-        forge.close_issue(issue.number, f"perfgate opened two issues at once; it reports in #{ours[0].number}.\n")
+        text = f"perfgate opened two issues at once; it reports in #{ours[0].number}.\n"
+        forge.edit_issue(issue.number, text, "closed")
     return _replace(forge, ours[0], body, state, None)
 
 
@@ -165,7 +160,7 @@ def _replace(forge: IssueForge, issue: Issue, body: str, state: IssueState, news
     writer = _writer(issue)
     if writer is not None and state.written_by < writer:
         return "kept"
-    forge.edit_issue(issue.number, body, reopen=news is not None and not issue.is_open)
+    forge.edit_issue(issue.number, body, "open" if news is not None and not issue.is_open else None)
     if news is not None and state.written_by != writer:
         forge.comment_issue(issue.number, "\n".join(without_commands(news.splitlines())) + "\n")
     return "updated"

@@ -40,7 +40,6 @@ _WAITING: dict[CallPart, Bottleneck] = {
 
 
 def better_roof(accounts: Iterable[CallAccount]) -> Roof | None:
-    """The best rates that any of some accounts saw."""
     rates = (account.roof for account in accounts if account.roof is not None)
     # A document from outside may hold any numbers.
     roofs = [roof for roof in rates if min(roof.flops_per_second, roof.bytes_per_second) > 0]

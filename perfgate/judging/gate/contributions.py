@@ -115,7 +115,6 @@ class _Shape:
 
     @cached_property
     def _rows(self) -> tuple[dict[str, list[CallRow]], dict[str, list[CallRow]]]:
-        """The rows of both traces by operator."""
         return _by_op(self.before), _by_op(self.after)
 
     def explanation(self) -> Explanation:
@@ -188,7 +187,6 @@ class _Shape:
         return max(0.0, float(np.median([sum(first.values()) for first, _ in pairs])) - clocked) / events
 
     def _of_operator(self, op: str, seconds: float) -> Contribution:
-        """What an operator adds, with the line on which most of it lies."""
         before, after = (rows.get(op, []) for rows in self._rows)
         base_count, head_count = _count(before), _count(after)
         site = _largest(align(map(_timed, before), map(_timed, after)), growing=seconds > 0)

@@ -27,7 +27,6 @@ _REASONS = {
 
 
 def compare_counters(base: RunDocument, head: RunDocument, policy: Policy) -> list[Comparison]:
-    """Compare every counter of every shape, then the ops whose count changed."""
     bases = {(counters.workload, counters.shape): counters for counters in base.counters}
     checked = {(check.workload, check.shape) for check in head.correctness if check.status == "passed"}
     comparisons: list[Comparison] = []
@@ -223,7 +222,6 @@ def _outcome(base: float, head: float, allowed: float, *, slack: float = 0.0) ->
 
 
 def _with_first_line(code: str, parts: list[Part], number: float) -> Message:
-    """How many more operators, with the place of the first where its line is known."""
     if parts and parts[0].line:
         return Message(f"{code}-at", {"number": number, "op": parts[0].name, "line": parts[0].line})
     return Message(code, {"number": number})

@@ -247,7 +247,6 @@ def more_pairs_would_help(
 
 
 def _is_undecided(comparison: Comparison, policy: Policy, *, moved: bool) -> bool:
-    """Whether a comparison is inconclusive, or excludes only a larger margin than is sought."""
     if comparison.excluded is None:
         return comparison.outcome == "inconclusive"
     sought = margins_for_unchanged(policy, comparison.metric, comparison.workload, comparison.shape, moved=moved).sought

@@ -38,7 +38,6 @@ def hides(change: HarnessChange) -> bool:
 
 
 def is_consequence(failure: Failure, changes: list[HarnessChange]) -> bool:
-    """Whether a failure is that of a base which does not run under the head's workload file."""
     unable = {change.workload for change in changes if change.kind == "not_comparable"}
     return failure.workload in unable
 

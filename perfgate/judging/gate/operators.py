@@ -81,7 +81,6 @@ def paired_times(base: RunDocument, head: RunDocument, place: Place, kind: Kind 
 
 
 def _profiled(run: RunDocument, place: Place, member: str, kind: Kind) -> dict[int, dict[str, float]]:
-    """The profiled times of a shape by pair."""
     times: dict[int, dict[str, float]] = {}
     for replicate in run.replicates:
         shapes = replicate.operators if kind == "operators" else replicate.subroutines
@@ -301,7 +300,6 @@ def operator_times(
 
 
 def _heaviest(pairs: PairedTimes) -> list[str]:
-    """The operators with most time in all members of the pairs, and what is outside them."""
     total: dict[str, float] = defaultdict(float)
     for side in chain.from_iterable(pairs):
         for op, seconds in side.items():

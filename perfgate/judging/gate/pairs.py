@@ -70,7 +70,6 @@ ALL_BY_WALL: Clocks = {}
 
 
 def deciding_clocks(base: RunDocument, head: RunDocument) -> Clocks:
-    """The clock of every lane that both sides have in their pairs."""
     before, after = _blocks_by_lane(base), _blocks_by_lane(head)
     return {lane: deciding_clock(before[lane], after[lane]) for lane in before.keys() & after.keys()}
 
@@ -296,7 +295,6 @@ def _by_pair(replicates: Iterable[Replicate], place: Place, arm: Arm, member: st
 def _preprocess_lanes(
     firsts: Mapping[int, Replicate], seconds: Mapping[int, Replicate], shape: str
 ) -> Iterator[tuple[BlockColumns, BlockColumns]]:
-    """Yield the blocks of preprocessing of every pair that has them on both sides."""
     for number in sorted(firsts.keys() & seconds.keys()):
         first, second = firsts[number].preprocess.get(shape), seconds[number].preprocess.get(shape)
         if first is not None and second is not None:

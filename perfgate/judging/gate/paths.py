@@ -67,7 +67,6 @@ def skipped(
     head: Source,
     chosen_because: Message | None,
 ) -> DecisionDocument:
-    """The decision not to measure."""
     return DecisionDocument(
         perfgate_version=__version__,
         project=config.project,

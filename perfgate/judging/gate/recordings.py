@@ -116,7 +116,6 @@ def _unit_total(times: KernelTimes, unit: _Unit) -> float | None:
 
 
 def _unit_seconds(times: KernelTimes, unit: _Unit) -> dict[str, float]:
-    """What a unit counted, in seconds, by operator and inputs."""
     counts = ((row, row.mac if unit == "mac" else row.vec) for row in times.rows)
     return {_row_name(row.op, row.inputs): seconds for row, seconds in counts if seconds is not None}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from perfgate.catalogue.lookup import judged_by, measuring_step, metric
@@ -89,7 +89,6 @@ class _Bound(NamedTuple):
                     yield value
 
     def values(self, run: RunDocument, place: Place) -> Iterator[Value]:
-        """The values that steps measured, and the exact counter."""
         yield from self.step_values(run, place)
         for counters in run.counters:
             if (counters.workload, counters.shape) == place and self.budget.metric in counters.values:
@@ -101,12 +100,10 @@ class _Bound(NamedTuple):
         end = low if self.budget.at_most else high
         return value.value if end is None else end
 
-    def is_beyond(self, number: float) -> bool:
-        return number > self.budget.bound if self.budget.at_most else number < self.budget.bound
-
-    def is_broken_by(self, value: Value) -> bool:
-        end = self.best_end(value)
-        return end is not None and self.is_beyond(end)
+    def is_beyond(self, number: float | None) -> bool:
+        return number is not None and (
+            number > self.budget.bound if self.budget.at_most else number < self.budget.bound
+        )
 
     def badness(self, value: Value) -> float:
         end = self.best_end(value)
@@ -144,27 +141,35 @@ def _bounds(workload: WorkloadRecord, policy: Policy) -> Iterator[_Bound]:
 
 def _compare_bound(base: RunDocument | None, head: RunDocument, bound: _Bound, place: Place) -> Comparison:
     budget = bound.budget
-    value = _best_attempt(bound, head, place)
+    # An attempt may have several values, as of several batch sizes: the worst counts.
+    worst = [max(values, key=bound.badness) for values in _by_attempt(bound.values(head, place)).values()]
+    value = min(worst, key=bound.badness, default=None)
+    end = bound.best_end(value) if value else None
     number: float | None = None
     outcome: Outcome = "inconclusive"
     gating = True
     reason: Message | None = None
     if value is None:
         reason = Message("gate.bound-not-measured", {"step": measuring_step(budget.metric)})
-    elif value.value is None and not bound.is_broken_by(value):
+    elif bound.is_beyond(end):
+        number = end if value.value is None else value.value
+        if base is not None and any(bound.is_beyond(bound.best_end(before)) for before in bound.values(base, place)):
+            gating, reason = False, Message("gate.base-breaks-bound")
+        else:
+            outcome = "regressed"
+            reason = _longest_kernel(head, place) if budget.metric == "ops.kernel_time" else None
+    elif value.value is None:
         reason = value.reason
     else:
-        number = bound.best_end(value) if value.value is None else value.value
-        if bound.is_broken_by(value):
-            if base is not None and any(bound.is_broken_by(before) for before in bound.values(base, place)):
-                gating, reason = False, Message("gate.base-breaks-bound")
-            else:
-                outcome = "regressed"
-                reason = _longest_kernel(head, place) if budget.metric == "ops.kernel_time" else None
-        elif value.value is not None and bound.is_beyond(value.value):
+        number = value.value
+        if bound.is_beyond(number):
             gating, reason = False, Message("gate.interval-holds-bound")
         else:
             outcome = "unchanged"
+    if budget.rate is not None:
+        rate = budget.rate
+        because = Message("gate.at-rate-because", {"rate": rate, "reason": reason}) if reason else None
+        reason = because or Message("gate.at-rate", {"rate": rate})
     return Comparison(
         workload=place.workload,
         shape=place.shape,
@@ -176,24 +181,16 @@ def _compare_bound(base: RunDocument | None, head: RunDocument, bound: _Bound, p
         gating=gating,
         base=budget.bound,
         head=None if number is None else rounded(number),
-        reason=reason if budget.rate is None else _at_rate(budget.rate, reason),
+        reason=reason,
         limit=bound.limit,
     )
 
 
-def _best_attempt(bound: _Bound, run: RunDocument, place: Place) -> Value | None:
-    """The worst value of the best attempt: an attempt may have several, as of several batch sizes."""
+def _by_attempt(values: Iterable[Value]) -> dict[str, list[Value]]:
     attempts: dict[str, list[Value]] = {}
-    for value in bound.values(run, place):
+    for value in values:
         attempts.setdefault(value.labels.get("attempt", ""), []).append(value)
-    worst = [max(values, key=bound.badness) for values in attempts.values()]
-    return min(worst, key=bound.badness, default=None)
-
-
-def _at_rate(rate: float, reason: Message | None) -> Message:
-    if reason is None:
-        return Message("gate.at-rate", {"rate": rate})
-    return Message("gate.at-rate-because", {"rate": rate, "reason": reason})
+    return attempts
 
 
 def _longest_kernel(head: RunDocument, place: Place) -> Message | None:
@@ -212,7 +209,6 @@ def broken_metrics(base: RunDocument, head: RunDocument, policy: Policy, *, work
 
 
 def bounded_metrics(policy: Policy) -> set[str]:
-    """The metrics that a budget or a gating limit is set on."""
     limits = (judged_by(name) for name in policy.limits)
     return {budget.metric for budget in policy.budgets} | {limit.metric for limit in limits if limit is not None}
 
@@ -237,12 +233,11 @@ def bounds_with_lost_values(base: RunDocument, head: RunDocument, policy: Policy
 
 
 def _labels_by_attempt(run: RunDocument, bound: _Bound, place: Place) -> dict[str, Counter[_Labels]]:
-    attempts: dict[str, Counter[_Labels]] = {}
-    for value in bound.step_values(run, place):
-        if bound.best_end(value) is not None:
-            labels = frozenset(label for label in value.labels.items() if label[0] != "attempt")
-            attempts.setdefault(value.labels.get("attempt", ""), Counter())[labels] += 1
-    return attempts
+    values = (value for value in bound.step_values(run, place) if bound.best_end(value) is not None)
+    return {
+        attempt: Counter(frozenset(value.labels.items() - {("attempt", attempt)}) for value in of_attempt)
+        for attempt, of_attempt in _by_attempt(values).items()
+    }
 
 
 # --- [expect] kernels
@@ -266,11 +261,8 @@ def compare_expected_kernels(head: RunDocument, policy: Policy) -> Iterator[Comp
             reason = Message("gate.kernels-left-out")
         else:
             outcome = "regressed"
-            kernels_missing = [
-                Message("gate.kernel-missing", {"kernel": kernel.pattern, "nearest": kernel.nearest})
-                for kernel in missing
-            ]
-            reason = Message("gate.kernels-missing", {"kernels": kernels_missing})
+            named = [Message("gate.kernel-missing", {"kernel": k.pattern, "nearest": k.nearest}) for k in missing]
+            reason = Message("gate.kernels-missing", {"kernels": named})
         yield comparison(
             Place(workload.name, ""),
             EXPECTED_KERNELS,

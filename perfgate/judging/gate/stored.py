@@ -31,7 +31,6 @@ _OF_A_CALL = (LATENCY, *STORED_METRICS, P99)
 
 
 def compare_stored(head: RunDocument, history: History) -> list[StoredComparison]:
-    """Put the head's own values beside those of main's stored runs."""
     values = ((series, _value(head, series)) for series in history.series if series.values)
     return [_compare(series, value) for series, value in values if value is not None]
 

@@ -42,7 +42,6 @@ class VerdictReasons(NamedTuple):
 
 
 def verdict_of(rules: list[VerdictRule]) -> VerdictReasons:
-    """The verdict of the first rule that applies."""
     for rule in rules:
         if rule.names:
             reasons = [Message(f"verdict.{rule.code}", {"name": name}) for name in rule.names]
@@ -135,6 +134,5 @@ def _name(comparison: Comparison) -> str:
 
 
 def _is_faster_at(counted: Comparison, gating: list[Comparison]) -> bool:
-    """Whether the pairs show that calls of this place take less time."""
     place = (counted.workload, counted.shape, "paired", "improved")
     return any((c.workload, c.shape, c.method, c.outcome) == place and c.unit == "s" for c in gating)

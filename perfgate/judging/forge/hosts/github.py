@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 import msgspec
 
 from perfgate.errors import ForgeError
-from perfgate.judging.forge.dialects import Dialect, DialectForge, Ignored, T, User
+from perfgate.judging.forge.dialects import Dialect, DialectForge, T, User
 from perfgate.judging.forge.forge import (
     ACCOUNT_VARIABLE,
     ChangeRequest,
@@ -20,7 +20,7 @@ from perfgate.judging.forge.forge import (
     ForgeArtifact,
     Sleep,
 )
-from perfgate.judging.forge.http import ForgeSession, Query
+from perfgate.judging.forge.http import ForgeSession, Ignored, Query
 from perfgate.judging.forge.issues import Issue
 from perfgate.judging.forge.orders import OrderedChange
 
@@ -202,12 +202,8 @@ class GitHub(DialectForge):
                 f"{ACCOUNT_VARIABLE} to the login of the token's account, so that it is found again"
             )
 
-    def edit_issue(self, number: int, body: str, *, reopen: bool) -> None:
-        sent = {"body": body, **({"state": "open"} if reopen else {})}
-        self._session.send("PATCH", f"{self._path}/issues/{number}", sent, Ignored, expect=200, repeatable=True)
-
-    def close_issue(self, number: int, body: str) -> None:
-        sent = {"body": body, "state": "closed"}
+    def edit_issue(self, number: int, body: str, state: Literal["open", "closed"] | None = None) -> None:
+        sent = {"body": body, **({"state": state} if state else {})}
         self._session.send("PATCH", f"{self._path}/issues/{number}", sent, Ignored, expect=200, repeatable=True)
 
     def comment_issue(self, number: int, body: str) -> None:
@@ -215,7 +211,6 @@ class GitHub(DialectForge):
         self.add_comment(number, body)
 
     def ordered_change(self, number: int) -> OrderedChange:
-        """What an order on a pull request is checked against."""
         pull = self._session.get(f"{self._path}/pulls/{number}", _Pull)
         ours = pull.head.repo is not None and pull.head.repo.full_name.lower() == self._event.project.lower()
         return OrderedChange(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Literal
 from urllib.parse import quote
 
 import msgspec
@@ -18,7 +19,7 @@ from perfgate.judging.forge.forge import (
     Sleep,
     StatusState,
 )
-from perfgate.judging.forge.http import ForgeSession, Query
+from perfgate.judging.forge.http import ForgeSession, Ignored, Query
 from perfgate.judging.forge.issues import Issue
 
 NAME = "gitlab"
@@ -93,10 +94,6 @@ class _Job(msgspec.Struct):
     artifacts_file: _Archive | None = None
 
 
-class _Ignored(msgspec.Struct):
-    """An answer of which only the status counts."""
-
-
 class GitLab:
     """One project on GitLab."""
 
@@ -164,10 +161,10 @@ class GitLab:
         """The notes of a merge request; those GitLab itself writes (``system``) are left out."""
         query: Query = {"per_page": 100, "sort": "asc", "order_by": "created_at"}
         notes = self._session.pages(self._notes(number), _Note, query=query)
-        return [self._comment(note) for note in notes if not note.system]
+        return [Comment(note.id, note.body, own=note.author.id == self._user_id) for note in notes if not note.system]
 
     def add_comment(self, number: int, body: str) -> None:
-        self._session.send("POST", self._notes(number), {"body": body}, _Ignored, expect=201, repeatable=False)
+        self._session.send("POST", self._notes(number), {"body": body}, Ignored, expect=201, repeatable=False)
 
     def edit_comment(self, number: int, comment_id: int, body: str) -> None:
         self._session.replace("PUT", f"{self._notes(number)}/{comment_id}", {"body": body})
@@ -181,11 +178,8 @@ class GitLab:
         GitLab refuses a status that stands already with 400 "Cannot transition status via ..." (gitlab-foss issue
         25807): a repeated job sees that, and nothing is wrong then.
         """
-        body = {
-            "state": _STATES[status.state],
-            "name": status.name,
-            "description": status.description[:MAX_DESCRIPTION],
-        }
+        description = status.description[:MAX_DESCRIPTION]
+        body = {"state": _STATES[status.state], "name": status.name, "description": description}
         if status.url and len(status.url) <= MAX_DESCRIPTION:
             body["target_url"] = status.url
         path = f"{self._path}/statuses/{quote(status.sha, safe='')}"
@@ -197,32 +191,24 @@ class GitLab:
         query: Query = {"labels": label, "state": "all", "per_page": 100}
         issues = self._session.pages(f"{self._path}/issues", _Issue, query=query)
         return [
-            Issue(
-                issue.iid,
-                issue.description or "",
-                own=issue.author.id == self._user_id,
-                is_open=issue.state == "opened",
-            )
-            for issue in issues
+            Issue(i.iid, i.description or "", own=i.author.id == self._user_id, is_open=i.state == "opened")
+            for i in issues
         ]
 
     def add_issue(self, title: str, body: str, label: str) -> None:
         """Open a new issue; GitLab makes a label that is not there yet."""
         sent = {"title": title, "description": body, "labels": label}
-        self._session.send("POST", f"{self._path}/issues", sent, _Ignored, expect=201, repeatable=False)
+        self._session.send("POST", f"{self._path}/issues", sent, Ignored, expect=201, repeatable=False)
 
-    def edit_issue(self, number: int, body: str, *, reopen: bool) -> None:
-        sent = {"description": body, **({"state_event": "reopen"} if reopen else {})}
-        self._session.send("PUT", f"{self._path}/issues/{number}", sent, _Ignored, expect=200, repeatable=True)
-
-    def close_issue(self, number: int, body: str) -> None:
-        sent = {"description": body, "state_event": "close"}
-        self._session.send("PUT", f"{self._path}/issues/{number}", sent, _Ignored, expect=200, repeatable=True)
+    def edit_issue(self, number: int, body: str, state: Literal["open", "closed"] | None = None) -> None:
+        event = {"open": {"state_event": "reopen"}, "closed": {"state_event": "close"}, None: {}}[state]
+        sent = {"description": body, **event}
+        self._session.send("PUT", f"{self._path}/issues/{number}", sent, Ignored, expect=200, repeatable=True)
 
     def comment_issue(self, number: int, body: str) -> None:
         """Write a note below an issue (docs.gitlab.com, Notes API, "Create an issue note")."""
         path = f"{self._path}/issues/{number}/notes"
-        self._session.send("POST", path, {"body": body}, _Ignored, expect=201, repeatable=False)
+        self._session.send("POST", path, {"body": body}, Ignored, expect=201, repeatable=False)
 
     @cached_property
     def _user_id(self) -> int:
@@ -234,6 +220,3 @@ class GitLab:
 
     def _notes(self, number: int) -> str:
         return f"{self._path}/merge_requests/{number}/notes"
-
-    def _comment(self, note: _Note) -> Comment:
-        return Comment(id=note.id, body=note.body, own=note.author.id == self._user_id)
