@@ -12,6 +12,7 @@ from perfgate.conductor.sides.plan import PairPlan
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import ReplyType, Worker, WorkerError
 from perfgate.document.files import misfit
+from perfgate.document.message import Message
 from perfgate.document.run import PAIRS_PER_ROUND, BlockColumns, ErrorDetail, Replicate
 from perfgate.document.samples import unpack
 from perfgate.errors import DocumentError
@@ -194,5 +195,5 @@ def check_blocks(shapes: Mapping[str, BlockColumns], requests: Mapping[str, Sequ
 
 
 def _false_blocks(reason: str) -> WorkerError:
-    message = f"what the worker hands over is false: {reason}"
+    message = Message("worker.false-blocks", {"why": reason})
     return WorkerError(ErrorDetail(kind="protocol", message=message), alive=False)

@@ -22,6 +22,7 @@ from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import WorkerError
 from perfgate.config import WorkloadReference
+from perfgate.document.message import Message
 from perfgate.document.run import TIME_SPENT, ErrorDetail, FailedPair, Replicate
 from perfgate.document.tolerances import judges_subroutines
 from perfgate.protocol import BlockRequest
@@ -200,10 +201,7 @@ class _PairRunner:
     def _both_at_once(self, error: ErrorDetail) -> ErrorDetail:
         if error.kind != "memory":
             return error
-        message = (
-            f"base and head do not fit into the memory of {self._bench.config.device} together, and a pair holds both at once: "
-            f"measure smaller inputs, or on a device with more memory ({error.message})"
-        )
+        message = Message("worker.both-at-once", {"device": self._bench.config.device, "error": error.message})
         return msgspec.structs.replace(error, message=message)
 
     def _replicates(self, plan: PairPlan, members: dict[int, Member]) -> tuple[Replicate, Replicate]:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from perfgate.conductor.workers.logs import bound_log, log_tail, one_line, read_log
+from perfgate.document.message import Message, as_message, english
 from perfgate.document.run import ErrorDetail
 from perfgate.errors import MeasuringError
 from perfgate.protocol import (
@@ -50,7 +51,7 @@ class WorkerError(MeasuringError):
     """A worker died or its workload raised; ``detail`` says how. ``alive`` is whether it can still be asked."""
 
     def __init__(self, detail: ErrorDetail, *, alive: bool) -> None:
-        super().__init__(detail.message)
+        super().__init__(english(as_message(detail.message)))
         self.detail = detail
         self.alive = alive
 
@@ -172,13 +173,12 @@ class ForkServer:
         """How a server ended that is gone; makes sure that it is."""
         self._kill()
         code = self._process.returncode
-        end = f"was killed by {signal_name(-code)}" if code < 0 else f"exited with code {code}"
-        return ErrorDetail(
-            kind="signal" if code < 0 else "exit",
-            message=f"the fork server {end}, and its workers with it",
-            signal=signal_name(-code) if code < 0 else None,
-            log_tail=log_tail(self._log),
-        )
+        tail = log_tail(self._log)
+        if code < 0:
+            name = signal_name(-code)
+            message = Message("worker.server-killed", {"signal": name})
+            return ErrorDetail(kind="signal", message=message, signal=name, log_tail=tail)
+        return ErrorDetail(kind="exit", message=Message("worker.server-exited", {"code": code}), log_tail=tail)
 
     def _wait(self, *, timeout: float, doing: str, worker_id: int | None) -> Any:
         """The answer the server owes us: that it is ready, or what became of a fork."""
@@ -282,8 +282,7 @@ class Worker:
         self._kill()
         detail = ErrorDetail(
             kind="timeout",
-            message=f"{status} took longer than {timeout:g} s and was killed{state}; "
-            "raise [measure] load_timeout or step_timeout if it needs longer",
+            message=Message("worker.timed-out", {"doing": status, "seconds": timeout, "state": state}),
             traceback=self._python_stack(),
             log_tail=log_tail(self.log),
         )
@@ -292,8 +291,8 @@ class Worker:
     def _breach(self, reason: str) -> WorkerError:
         """Kill a worker that breaks the protocol."""
         self._kill()
-        message = f"the workload wrote into the worker's own socket, or the two speak different versions: {reason}"
-        detail = ErrorDetail(kind="protocol", message=message[:500], log_tail=log_tail(self.log))
+        message = Message("worker.breach", {"why": reason[:400]})
+        detail = ErrorDetail(kind="protocol", message=message, log_tail=log_tail(self.log))
         return WorkerError(detail, alive=False)
 
     def _end_detail(self) -> ErrorDetail:
@@ -303,23 +302,20 @@ class Worker:
         tail = log_tail(self.log)
         if exited is None:
             self._kill()
-            message = "the workload closed the worker's own socket and went on; it was killed"
-            return ErrorDetail(kind="protocol", message=message, log_tail=tail)
+            return ErrorDetail(kind="protocol", message=Message("worker.closed-socket"), log_tail=tail)
         if exited.exit_code < 0:
             name = signal_name(-exited.exit_code)
-            hint = "; the kernel's out-of-memory killer ends processes this way" if name == "SIGKILL" else ""
             return ErrorDetail(
                 kind="signal",
-                message=f"the worker was killed by {name}{hint}",
+                message=Message("worker.out-of-memory" if name == "SIGKILL" else "worker.killed", {"signal": name}),
                 signal=name,
                 traceback=self._python_stack(),
                 log_tail=tail,
             )
-        hint = "; does the workload call os._exit, or close files it did not open?"
+        code = exited.exit_code
         return ErrorDetail(
             kind="exit",
-            message=f"the worker exited with code {exited.exit_code} without an answer"
-            + (hint if exited.exit_code in (0, 1) else ""),
+            message=Message("worker.exited-itself" if code in (0, 1) else "worker.exited", {"code": code}),
             traceback=self._python_stack(),
             log_tail=tail,
         )

@@ -19,6 +19,7 @@ import tempfile
 import traceback
 from typing import NoReturn
 
+from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail
 from perfgate.measuring.timing.hardware import HardwareCounters
 from perfgate.measuring.worker.worker import Worker, describe_error
@@ -116,7 +117,7 @@ class _Server:
             pid = os.fork()
         except OSError as error:
             os.close(descriptor)
-            refused = ErrorDetail(kind="exception", message=f"the kernel refuses another process: {error}")
+            refused = ErrorDetail(kind="exception", message=Message("worker.no-process", {"error": str(error)}))
             send(self.connection, ForkFailed(worker_id=request.worker_id, error=refused))
             return
         if pid == 0:

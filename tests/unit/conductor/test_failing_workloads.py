@@ -58,7 +58,7 @@ def _error(step: StepResult) -> ErrorDetail:
 
 def _expect(error: ErrorDetail, kind: str, words: str, trace: object) -> None:
     assert error.kind == kind
-    assert words in error.message
+    assert words in word(error.message)
     assert (str(trace) in error.traceback) if trace and error.traceback else trace is None
 
 
@@ -90,7 +90,7 @@ def test_run_checklist__call_hangs__stopped_at_the_time_limit_with_its_python_st
     findings = measure("call_hangs", steps=(2, 3), step_timeout=3)
     error = _error(findings.steps[0])
     assert error.kind == "timeout"
-    assert "took longer than 3 s and was killed" in error.message
+    assert "took longer than 3 s and was killed" in word(error.message)
     assert error.traceback is not None
     assert error.traceback.splitlines()[-1].endswith("in _sleep"), "a traceback ends where the code was"
     assert findings.steps[1].status == "not_applicable"
@@ -107,7 +107,7 @@ def test_run_checklist__build_hangs__stopped_at_the_load_limit(measure: Measure,
     findings = measure("build_hangs", load_timeout=3)
     assert findings.workload.error is not None
     assert findings.workload.error.kind == "timeout"
-    assert "building build_hangs took longer than 3 s" in findings.workload.error.message
+    assert "building build_hangs took longer than 3 s" in word(findings.workload.error.message)
     assert any(re.search(r"loading workload build_hangs: building build_hangs \([123] s\)", line) for line in said)
 
 
@@ -146,7 +146,7 @@ def test_run_checklist__check__its_word_and_the_steps_all_the_same(
 ) -> None:
     findings = measure(name, steps=(3,))
     assert [found.status for found in findings.correctness] == [status]
-    assert words is None or words in str(findings.correctness[0].message)
+    assert words is None or words in word(findings.correctness[0].message)
     assert [step.status for step in findings.steps] == ["not_applicable"]
 
 

@@ -15,6 +15,7 @@ from perfgate.document.decision import Policy
 from perfgate.document.run import TIME_SPENT, BlockColumns, Replicate
 from perfgate.document.samples import pack, unpack
 from perfgate.judging.report.render.comment import CommentContext, render_comment
+from perfgate.judging.report.text.messages import word
 from tests.fakes.device import FakeDevice
 from tests.fakes.processor import FakeProcessor, no_processor
 from tests.traps.virtual import MS, SHAPE, WORKLOAD, Block, Call, Machine, Side, VirtualGate, works
@@ -265,7 +266,7 @@ def test_measure_pairs__room_for_one_model__says_that_a_pair_holds_both() -> Non
     measured, _ = VirtualGate(holding(1), holding(1), device=device_of_models, aa_pairs=0).measure()
 
     assert {failed.error.kind for failed in measured.failed} == {"memory"}
-    (message,) = {failed.error.message for failed in measured.failed}
+    (message,) = {word(failed.error.message) for failed in measured.failed}
     assert message.startswith(
         "base and head do not fit into the memory of fake together, and a pair holds both at once: "
     )
@@ -274,7 +275,7 @@ def test_measure_pairs__room_for_one_model__says_that_a_pair_holds_both() -> Non
 
 def test_measure_pairs__room_for_no_model__the_error_is_of_one_side() -> None:
     measured, _ = VirtualGate(holding(0), holding(0), device=device_of_models, aa_pairs=0).measure()
-    assert not any("together" in failed.error.message for failed in measured.failed)
+    assert not any("together" in word(failed.error.message) for failed in measured.failed)
     assert {failed.error.kind for failed in measured.failed} == {"memory"}
 
 
@@ -390,7 +391,7 @@ def test_measure_pairs__samples_that_cannot_be_unpacked__a_failed_pair_and_no_en
 
     measured, _ = VirtualGate(works(MS), works(MS), aa_pairs=0, reported=cut).measure()
     assert {failed.error.kind for failed in measured.failed} == {"protocol"}
-    assert "cannot be unpacked" in measured.failed[0].error.message
+    assert "cannot be unpacked" in word(measured.failed[0].error.message)
 
 
 def numbers(measured: PairedMeasurement) -> list[int]:

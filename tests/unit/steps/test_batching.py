@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from perfgate.document.message import Message
 from perfgate.document.run import Value
 from perfgate.measuring.checklist.step import StepContext, StepOutcome
 from perfgate.measuring.checklist.steps.s10_batching import STEP, items_agree
@@ -186,7 +187,7 @@ def test_batching__real_calls_with_a_fixed_cost__static_batches_slower_and_same_
     # The first of eight waits for 70 ms: far longer than a call of 2 ms takes on a busy machine.
     outcome = STEP.measure(_torch_context(Sleeps(), batch=8, traffic=Traffic(rate=100.0)))
     assert outcome.findings[0].rule == "batching.gain"
-    assert outcome.findings[0].evidence["outputs"] == "the same"
+    assert outcome.findings[0].evidence["outputs"] == Message("output.same")
     assert outcome.findings[0].evidence["speedup.low"] > 1.0
     assert np.isfinite(_number(outcome, "batching.simulation_error", "static", "replayed"))
 

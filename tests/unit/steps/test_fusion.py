@@ -105,7 +105,7 @@ def test_fusion__three_written_out__found_with_line_operators_and_cost(tmp_path)
         "fusion.rms_norm": line_of("normalization"),
         "fusion.gelu": line_of("activation"),
     }
-    assert found["fusion.gelu"]["ops"] == "mul, div, erf, add, mul"
+    assert found["fusion.gelu"]["ops"] == ["mul", "div", "erf", "add", "mul"]
     assert found["fusion.attention"]["op"] in ("aten::div", "aten::_softmax")
     # The shares are medians of their own, so their sum is theirs but for rounding.
     assert sum(evidence["fusion.share"] for evidence in found.values()) == pytest.approx(values(result)["fusion.share"])
@@ -194,7 +194,7 @@ def test_fusion__cost_of_some_patterns_unknown__named_and_the_others_judged():
     findings = judge_patterns(found, nodes, NodeTimes([50.0, None, 10.0], 100.0), "s", {})
 
     assert [(finding.rule, finding.severity, finding.evidence["ops"]) for finding in findings] == [
-        ("fusion.elementwise", "warning", "mul"), ("fusion.unknown_cost", "info", "add, relu"),
+        ("fusion.elementwise", "warning", ["mul"]), ("fusion.unknown_cost", "info", ["add", "relu"]),
     ]  # fmt: skip
     assert merged_share(found, NodeTimes([50.0, None, 10.0], 100.0)) == 0.5
     assert merged_share(found, None) is None

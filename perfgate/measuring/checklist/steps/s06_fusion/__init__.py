@@ -8,7 +8,7 @@ from pathlib import Path
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.document.run import Finding, Value
+from perfgate.document.run import Evidence, Finding, Value
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding, limit
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import (
@@ -167,14 +167,17 @@ def _judge_kernels(summary: DeviceSummary, labels: dict[str, str], limits: Limit
         "fusion.sequence_share": share,
     }
     names = Counter(_shortened(name) for name in kernels.heaviest)
-    listed = _listed([name if count == 1 else f"{count} x {name}" for name, count in names.items()])
-    evidence = {"shape": labels["shape"], "kernels": listed}
+    repeated = [
+        name if count == 1 else Message("operators.repeated", {"count": count, "name": name})
+        for name, count in names.items()
+    ]
+    evidence = {"shape": labels["shape"], "kernels": _listed(repeated)}
     return StepOutcome(several(numbers, labels), above("fusion.sequence_share", share, limits, evidence))
 
 
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_SHOWN_OPS])
-    return shown if len(names) <= _SHOWN_OPS else f"{shown} and {len(names) - _SHOWN_OPS} more"
+def _listed(names: Sequence[str | Message]) -> Evidence:
+    first, more = names[:_SHOWN_OPS], len(names) - _SHOWN_OPS
+    return Message("operators.names-and-more", {"names": first, "count": more}) if more > 0 else first
 
 
 def _shortened(name: str) -> str:

@@ -165,7 +165,7 @@ def _judge_saturation(simulation: _Simulation) -> list[Finding]:
         return []
     service = simulation.service
     most = max(service.capacity(size) for size in service.sizes)
-    evidence = {"rate": f"{simulation.rate:g}", "most": f"{most:.3g}", "shape": simulation.shape}
+    evidence: MaybeEvidence = {"rate": simulation.rate, "most": most, "shape": simulation.shape}
     return [finding("batching.saturated", "warning", evidence)]
 
 
@@ -182,17 +182,17 @@ def _judge_gain(
         "batch": policy.batch,
         "configured": simulation.configured,
         "shape": simulation.shape,
-        "rate": f"{simulation.rate:g}",
+        "rate": simulation.rate,
         "batching.gain": simulation.gain,
         "simulated p99 [s]": simulation.best.p99,
         "simulated p99 of static batches [s]": simulation.static.p99,
-        "outputs": Message("times.rows-not-comparable") if agree is None else "the same",
+        "outputs": Message("times.rows-not-comparable") if agree is None else Message("output.same"),
         "batching.speedup": speedup.value if speedup else None,
         "speedup.low": speedup.low if speedup else None,
         "speedup.high": speedup.high if speedup else None,
     }
     if agree is False:
-        return [finding("batching.differs", "warning", {**evidence, "outputs": "another"})]
+        return [finding("batching.differs", "warning", {**evidence, "outputs": Message("output.another")})]
     if speedup is None or speedup.low <= 1:
         return [finding("batching.unconfirmed", "info", evidence)]
     return [finding("batching.gain", "warning", evidence)]

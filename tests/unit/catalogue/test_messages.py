@@ -1,0 +1,47 @@
+"""Every sentence of the catalogue is said by some code, and every code that is written out has its sentence."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from perfgate.catalogue.lookup import MESSAGES, METRICS, RULE_ADVICE
+from perfgate.system.package import PACKAGE
+
+
+def _trees() -> Iterator[tuple[Path, ast.Module]]:
+    for path in PACKAGE.rglob("*.py"):
+        yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def test_messages__every_code__is_used() -> None:
+    texts = {
+        node.value
+        for _, tree in _trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    # `verdict` and `advice` are put before a name that stands in the code, in a metric's entry, or in a finding's advice.
+    texts |= {metric.advice for metric in METRICS.values() if metric.advice}
+    named = {f"{area}.{text}" for area in ("verdict", "advice") for text in texts}
+    of_a_line = {f"{text}-at" for text in texts}
+    of_rules = {f"advice.{rule}{end}" for rule in RULE_ADVICE for end in ("", ".instead")}
+
+    assert sorted(MESSAGES.keys() - texts - named - of_a_line - of_rules) == []
+
+
+def test_messages__code_in_a_message__has_its_sentence() -> None:
+    unknown = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno} {node.args[0].value}"
+        for path, tree in _trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "Message"
+        and node.args
+        and isinstance(node.args[0], ast.Constant)
+        and node.args[0].value not in MESSAGES
+    ]
+
+    assert unknown == []
