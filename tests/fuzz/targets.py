@@ -23,7 +23,7 @@ from perfgate.errors import PerfgateError, UsageError
 from perfgate.jobs.trace.job import Choice, trace_steps
 from perfgate.measuring.devices.ascend.npu_smi import parse_blocks, parse_info, parse_map
 from perfgate.measuring.devices.ascend.reading import read_state, read_telemetry
-from perfgate.measuring.devices.nvidia_smi import APP_FIELDS, FIELDS, parse_apps, parse_rows, read_gpu
+from perfgate.measuring.devices.monitors.cuda import APP_FIELDS, FIELDS, parse_apps, parse_rows, read_gpu
 from perfgate.plugins import load_members
 from perfgate.trace import readers
 from perfgate.trace.gaps import device_gaps
@@ -140,7 +140,7 @@ CHROME = [
 ]
 
 
-# As nvidia-smi --query-gpu prints its fields (perfgate.measuring.devices.nvidia_smi.FIELDS).
+# As nvidia-smi --query-gpu prints its fields (perfgate.measuring.devices.monitors.cuda.FIELDS).
 _GPU = b"0, GPU-aa, NVIDIA H200, 550.1, 41, 119.50, 1980, 1980, 3, 1, 4096, 81559, 0x0000000000000008, [N/A]\n"
 
 

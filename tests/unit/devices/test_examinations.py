@@ -12,7 +12,7 @@ import pytest
 
 from perfgate.document.doctor import FitnessCheck
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.ascend.software import DRIVER, NEEDED
+from perfgate.measuring.devices.ascend.machine import DRIVER, NEEDED
 from perfgate.measuring.devices.host import Host, Runner
 from perfgate.measuring.devices.registry import examine_device
 

@@ -9,15 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.ascend.environment import check_environment, check_nodes, refuse_blocking
-from perfgate.measuring.devices.ascend.software import (
+from perfgate.measuring.devices.ascend.machine import (
     LISTED,
     NEEDED,
     cann_for,
     check_cann,
+    check_environment,
+    check_nodes,
     check_torch,
     missing_libraries,
     read_software,
+    refuse_blocking,
     set_env,
 )
 from perfgate.measuring.devices.host import Host

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from perfgate.document.telemetry import DeviceProcess
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.nvidia_smi import (
+from perfgate.measuring.devices.monitors.cuda import (
     APP_FIELDS,
     FIELDS,
     choose_row,

@@ -14,7 +14,7 @@ from perfgate.document.telemetry import Telemetry
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.backends._shared import GIB, AcceleratorDevice, record_kineto, require_packages
 from perfgate.measuring.devices.device import Capability
-from perfgate.measuring.devices.nvidia_smi import read_gpu
+from perfgate.measuring.devices.monitors.cuda import read_gpu
 
 KIND = "cuda"
 

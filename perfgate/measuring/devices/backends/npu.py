@@ -16,9 +16,14 @@ from typing import Any
 
 from perfgate.document.telemetry import Telemetry
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.ascend.environment import refuse_blocking
+from perfgate.measuring.devices.ascend.machine import (
+    installed_cann,
+    missing_libraries,
+    read_software,
+    refuse_blocking,
+    set_env,
+)
 from perfgate.measuring.devices.ascend.reading import read_telemetry
-from perfgate.measuring.devices.ascend.software import installed_cann, missing_libraries, read_software, set_env
 from perfgate.measuring.devices.backends import _npu_profiler
 from perfgate.measuring.devices.backends._shared import GIB, AcceleratorDevice, require_packages
 from perfgate.measuring.devices.device import Capability

@@ -1,25 +1,53 @@
-"""A CUDA GPU, from what ``nvidia-smi`` tells. Never seen on hardware here; what it cannot tell is unavailable."""
+"""A CUDA GPU, from what ``nvidia-smi`` tells, asked for by name. Never seen on hardware here: written from NVIDIA's manual.
+
+Source: ``nvidia-smi --help-query-gpu`` and ``--help-query-compute-apps`` as documented, NVML's table of clock event reasons.
+What it cannot tell is unavailable.
+"""
 
 from __future__ import annotations
 
+import csv
+import os
+import re
+from collections.abc import Mapping
+
 from perfgate.document.doctor import FitnessCheck
-from perfgate.document.telemetry import Sensor, Telemetry, Watch
+from perfgate.document.message import Message, UnmeasuredError
+from perfgate.document.telemetry import DeviceProcess, Sensor, Telemetry, Watch
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.card import check_card
-from perfgate.measuring.devices.host import Host
-from perfgate.measuring.devices.nvidia_smi import (
-    APPS,
-    GPUS,
-    choose_row,
-    foreign,
-    parse_apps,
-    parse_gpus,
-    read_gpu,
-    slowed_by,
-    to_telemetry,
-)
+from perfgate.measuring.devices.cells import MHZ, MIB, MOST_TEXT, number, quoted, scaled, share
+from perfgate.measuring.devices.host import Host, Runner, run_tool
 
 KIND = "cuda"
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+# Since driver 535 the reasons are called clocks_event_reasons; every driver still knows the older name.
+FIELDS = (
+    *("index", "uuid", "name", "driver_version", "temperature.gpu", "power.draw", "clocks.sm", "clocks.max.sm"),
+    *("utilization.gpu", "utilization.memory", "memory.used", "memory.total", "clocks_throttle_reasons.active"),
+    "ecc.errors.uncorrected.volatile.total",
+)
+APP_FIELDS = ("gpu_uuid", "pid", "process_name", "used_gpu_memory")
+# The commands whose rows have FIELDS and APP_FIELDS.
+GPUS = ("nvidia-smi", f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits")
+APPS = ("nvidia-smi", f"--query-compute-apps={','.join(APP_FIELDS)}", "--format=csv,noheader,nounits")
+# NVML, nvmlClocksEventReasons: bits that mean slower than asked for. Idle (1), application clocks (2) and display clocks
+# (0x100) are not among them.
+_SLOWED = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x20: "heat (software)",
+    0x40: "heat (hardware)",
+    0x80: "power brake",
+}
+_FAILURES = (
+    "nvidia-smi has failed",
+    "failed to initialize nvml",
+    "unable to determine the device handle",
+    "no devices were found",
+    "is not a valid field to query",
+    "command not found",
+)
 
 
 def examine(host: Host, index: int = 0) -> list[FitnessCheck]:
@@ -60,3 +88,114 @@ def open_watch(host: Host, index: int, identity: str) -> Watch:
         return Telemetry(foreign_processes=foreign(parse_apps(host.run(APPS)), uuid, frozenset()))
 
     return Watch(state=lambda: to_telemetry(row(), None), processes=processes)
+
+
+def read_gpu(
+    index: int,
+    runner: Runner = run_tool,
+    environ: Mapping[str, str] = os.environ,
+    own: frozenset[int] = frozenset(),
+    identity: str = "",
+) -> Telemetry:
+    """What nvidia-smi says of torch's ``cuda:index``; ``own`` are the processes that are not foreign.
+
+    ``identity`` is its UUID as nvidia-smi writes it, where that is known. Raises MeasuringError when nvidia-smi is not there,
+    fails, or shows no such GPU.
+    """
+    row = choose_row(parse_gpus(runner(GPUS)), index, environ, identity)
+    try:
+        processes = foreign(parse_apps(runner(APPS)), row["uuid"], own)
+    except MeasuringError:
+        processes = None
+    return to_telemetry(row, processes)
+
+
+def parse_rows(text: str, fields: tuple[str, ...], command: str) -> list[dict[str, str]]:
+    """One dictionary a line. Raises UnmeasuredError for a failure, and where a line has another number of values."""
+    text = text[:MOST_TEXT]
+    printed = {"command": command, "printed": quoted(text)}
+    if any(failure in text.lower() for failure in _FAILURES):
+        raise UnmeasuredError(Message("device.nvidia-smi-fails", printed))
+    lines = [line for line in text.replace("\0", "").splitlines() if line.strip()]
+    try:
+        cells = list(csv.reader(lines, skipinitialspace=True))
+    except csv.Error as error:
+        values = {"command": command, "error": str(error)}
+        raise UnmeasuredError(Message("device.nvidia-smi-no-table", values)) from error
+    if not cells or any(len(row) != len(fields) for row in cells):
+        raise UnmeasuredError(Message("device.nvidia-smi-no-row", {**printed, "count": len(fields)}))
+    return [dict(zip(fields, (cell.strip() for cell in row))) for row in cells]
+
+
+def parse_gpus(text: str) -> list[dict[str, str]]:
+    return parse_rows(text, FIELDS, "nvidia-smi --query-gpu")
+
+
+def parse_apps(text: str) -> list[dict[str, str]]:
+    """The processes on all GPUs, none for an empty answer."""
+    return parse_rows(text, APP_FIELDS, "nvidia-smi --query-compute-apps") if text.strip() else []
+
+
+def choose_row(rows: list[dict[str, str]], index: int, environ: Mapping[str, str], identity: str) -> dict[str, str]:
+    """The row of torch's ``cuda:index``: by its UUID, else by what CUDA_VISIBLE_DEVICES shows.
+
+    Raises UnmeasuredError when there is none, and where its number does not tell which: nvidia-smi counts by bus, CUDA puts
+    the fastest first unless CUDA_DEVICE_ORDER says otherwise (CUDA programming guide, environment variables).
+    """
+    visible = environ.get(_VISIBLE, "")
+    entries = [entry.strip() for entry in visible.split(",") if entry.strip()]
+    if not identity and entries and index >= len(entries):
+        shown = Message(
+            "device.gpu-not-visible",
+            {"index": index, "variable": _VISIBLE, "value": visible[:80], "count": len(entries)},
+        )
+        raise UnmeasuredError(shown)
+    name = identity or (entries[index] if entries else str(index))
+    if identity or name.startswith("GPU-"):
+        column, matches = "uuid", [row for row in rows if row["uuid"].startswith(name)]
+    elif environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID" and len({row["name"] for row in rows}) > 1:
+        raise UnmeasuredError(Message("device.gpu-ambiguous", {"index": index}))
+    else:
+        column, matches = "index", [row for row in rows if row["index"] == name]
+    if not matches:
+        others = ", ".join(row[column] for row in rows)[:160]
+        raise UnmeasuredError(Message("device.no-such-gpu", {"gpu": name[:80], "shown": others}))
+    return matches[0]
+
+
+def to_telemetry(row: dict[str, str], processes: list[DeviceProcess] | None) -> Telemetry:
+    units = {"gpu": share(row["utilization.gpu"]), "memory_bandwidth": share(row["utilization.memory"])}
+    reasons = slowed_by(row["clocks_throttle_reasons.active"])
+    # A GPU without ECC says [N/A]: nothing is known, which is not OK.
+    errors = number(row["ecc.errors.uncorrected.volatile.total"])
+    return Telemetry(
+        temperature=number(row["temperature.gpu"]),
+        power=number(row["power.draw"]),
+        clock=scaled(row["clocks.sm"], MHZ),
+        rated_clock=scaled(row["clocks.max.sm"], MHZ),
+        utilization=units["gpu"],
+        units={name: value for name, value in units.items() if value is not None},
+        memory_used=scaled(row["memory.used"], MIB),
+        memory_total=scaled(row["memory.total"], MIB),
+        health=None if errors is None else "OK" if errors == 0 else f"{errors:.0f} uncorrected ECC errors",
+        throttled=None if reasons is None else bool(reasons),
+        foreign_processes=processes,
+    )
+
+
+def slowed_by(mask: str) -> list[str] | None:
+    """Why the clock is lower than asked for, in words; None where the driver does not say."""
+    text = mask.strip().lower()
+    if not re.fullmatch(r"0x[0-9a-f]{1,16}", text):
+        return None
+    return [word for bit, word in _SLOWED.items() if int(text, 16) & bit]
+
+
+def foreign(apps: list[dict[str, str]], uuid: str, own: frozenset[int]) -> list[DeviceProcess]:
+    processes = []
+    for app in apps:
+        pid = number(app["pid"])
+        if app["gpu_uuid"] == uuid and pid is not None and pid > 0 and int(pid) not in own:
+            memory = scaled(app["used_gpu_memory"], MIB)
+            processes.append(DeviceProcess(pid=int(pid), name=app["process_name"], memory=memory))
+    return processes

@@ -5,22 +5,24 @@ from __future__ import annotations
 from perfgate.document.doctor import FitnessCheck
 from perfgate.document.telemetry import Sensor, Watch
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.ascend.environment import card_nodes, check_environment, check_nodes
-from perfgate.measuring.devices.ascend.reading import find_chip, read_processes, read_state, read_telemetry
-from perfgate.measuring.devices.ascend.software import (
+from perfgate.measuring.devices.ascend.machine import (
     ASCEND,
     DRIVER,
     NEEDED,
     Compatibility,
     Software,
     cann_for,
+    card_nodes,
     check_cann,
+    check_environment,
+    check_nodes,
     check_torch,
     missing_libraries,
     read_software,
     release_of,
     set_env,
 )
+from perfgate.measuring.devices.ascend.reading import find_chip, read_processes, read_state, read_telemetry
 from perfgate.measuring.devices.card import check_card
 from perfgate.measuring.devices.host import Host
 
