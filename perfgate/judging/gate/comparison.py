@@ -17,7 +17,7 @@ from perfgate.document.budget import parse_place
 from perfgate.document.decision import Comparison, Method, Outcome, Part, Policy
 from perfgate.document.history import Acceptance
 from perfgate.document.message import Message
-from perfgate.document.run import Source
+from perfgate.document.run import RunDocument, Source
 from perfgate.document.tolerances import OK_MARGIN, SOUGHT_OK_MARGIN
 
 
@@ -26,6 +26,10 @@ class Place(NamedTuple):
 
     workload: str
     shape: str
+
+
+def places(run: RunDocument) -> list[Place]:
+    return [Place(workload.name, shape) for workload in run.workloads for shape in workload.shapes]
 
 
 def rounded(value: float) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Literal, NamedTuple
 
@@ -28,7 +28,7 @@ from perfgate.document.decision import (
 )
 from perfgate.document.run import OUTSIDE_OPERATORS, RunDocument, Side
 from perfgate.document.tolerances import judges_subroutines
-from perfgate.judging.gate.comparison import Place, configured_tolerance, rounded
+from perfgate.judging.gate.comparison import Place, configured_tolerance, places, rounded
 from perfgate.judging.gate.counters import changed_counts, operator_lines
 from perfgate.judging.gate.rule import SHAPE, alarm_looks
 from perfgate.stats.error_control import false_discovery, nominal_level
@@ -67,13 +67,6 @@ class _Cell(NamedTuple):
     share: float
 
 
-class _Evidence(NamedTuple):
-    """One-sided p-value in the direction of the effect, and the same adjusted for all cells."""
-
-    p: float
-    q: float
-
-
 def paired_times(base: RunDocument, head: RunDocument, place: Place, kind: Kind = "operators") -> PairedTimes:
     """The times of operators (and outside them) or of subroutines of all pairs that profiled them, by pair."""
     before, after = _profiled(base, place, "first", kind), _profiled(head, place, "second", kind)
@@ -103,7 +96,7 @@ def compare_operators(base: RunDocument, head: RunDocument, *, invalid: Iterable
     of those named faster.
     """
     cells = list(_cells(base, head, invalid, "operators"))
-    tests = [_test(cell, evidence, head) for cell, evidence in zip(cells, _evidence(cells))]
+    tests = list(_tests(cells, head))
     return sorted(tests, key=lambda test: (test.base - test.head, test.workload, test.shape, test.op))
 
 
@@ -120,11 +113,8 @@ def judge_subroutines(
     cells = [*_cells(base, head, invalid, "operators"), *_cells(base, head, invalid, "subroutines")]
     tolerances = [configured_tolerance(policy, cell.metric, *cell.place) for cell in cells]
     judged = [(cell, allowed) for cell, allowed in zip(cells, tolerances) if allowed is not None]
-    evidence = _evidence([cell for cell, _ in judged])
-    return [
-        _judge(cell, allowed, cell_evidence, _test(cell, cell_evidence, head), policy)
-        for (cell, allowed), cell_evidence in zip(judged, evidence)
-    ]
+    tests = _tests([cell for cell, _ in judged], head)
+    return [_judge(cell, allowed, test, policy) for (cell, allowed), test in zip(judged, tests)]
 
 
 def _cells(base: RunDocument, head: RunDocument, invalid: Iterable[Invalid], kind: Kind) -> Iterator[_Cell]:
@@ -134,7 +124,7 @@ def _cells(base: RunDocument, head: RunDocument, invalid: Iterable[Invalid], kin
     """
     spoiled = {(entry.workload, entry.shape) for entry in invalid}
     changed = changed_counts(base, head) if kind == "operators" else set()
-    for place in (Place(workload.name, shape) for workload in head.workloads for shape in workload.shapes):
+    for place in places(head):
         pairs = [] if place in spoiled else paired_times(base, head, place, kind)
         if not pairs:
             continue
@@ -158,23 +148,23 @@ def _call_seconds(times: dict[str, float], kind: Kind) -> float:
     return max(times.values(), default=0.0)
 
 
-def _evidence(cells: list[_Cell]) -> list[_Evidence]:
+def _tests(cells: Sequence[_Cell], head: RunDocument) -> Iterator[OperatorTest]:
+    """Yield the test of each cell: one-sided in the direction of its effect, and adjusted for all cells."""
     slower = [p_above(cell.differences, 0.0) for cell in cells]
     faster = [p_below(cell.differences, 0.0) for cell in cells]
-    directions = zip(cells, slower, faster, false_discovery(slower), false_discovery(faster))
-    return [
-        _Evidence(p_slower, q_slower) if estimate(cell.differences) > 0 else _Evidence(p_faster, q_faster)
-        for cell, p_slower, p_faster, q_slower, q_faster in directions
-    ]
+    adjusted = false_discovery(slower), false_discovery(faster)
+    for cell, p_slower, p_faster, q_slower, q_faster in zip(cells, slower, faster, *adjusted):
+        is_slower = estimate(cell.differences) > 0
+        yield _test(cell, p_slower if is_slower else p_faster, q_slower if is_slower else q_faster, head)
 
 
-def _test(cell: _Cell, evidence: _Evidence, head: RunDocument) -> OperatorTest:
+def _test(cell: _Cell, p: float, q: float, head: RunDocument) -> OperatorTest:
     effect = estimate(cell.differences)
     tail = (1 - CONFIDENCE) / 2
     low, high = lower_bound(cell.differences, tail), upper_bound(cell.differences, tail)
     smallest, excluded = math.log1p(SMALLEST_CHANGE), math.log1p(EXCLUDED_CHANGE)
     outcome: Literal["regressed", "improved", "unchanged", "inconclusive"] = "inconclusive"
-    if evidence.q <= FALSE_DISCOVERIES and abs(effect) > smallest:
+    if q <= FALSE_DISCOVERIES and abs(effect) > smallest:
         outcome = "regressed" if effect > 0 else "improved"
     elif -excluded < low and high < excluded:
         outcome = "unchanged"
@@ -188,18 +178,18 @@ def _test(cell: _Cell, evidence: _Evidence, head: RunDocument) -> OperatorTest:
         delta=rounded(math.expm1(effect)),
         interval=(rounded(math.expm1(low)), rounded(math.expm1(high))),
         confidence=CONFIDENCE,
-        p=rounded(evidence.p),
-        q=rounded(evidence.q),
+        p=rounded(p),
+        q=rounded(q),
         outcome=outcome,
         pairs=int(cell.differences.size),
         line=operator_lines(head, cell.place).get(cell.op),
     )
 
 
-def _judge(cell: _Cell, allowed: float, evidence: _Evidence, test: OperatorTest, policy: Policy) -> Comparison:
+def _judge(cell: _Cell, allowed: float, test: OperatorTest, policy: Policy) -> Comparison:
     level = nominal_level(FALSE_ALARMS, alarm_looks(policy.looks), test.pairs, shape=SHAPE)
     outcome: Outcome = "inconclusive"
-    if evidence.q <= level and abs(test.delta) > allowed:
+    if test.q <= level and abs(test.delta) > allowed:
         outcome = "regressed" if test.delta > 0 else "improved"
     elif test.interval is not None and test.interval[1] < max(allowed, EXCLUDED_CHANGE):
         outcome = "unchanged"
@@ -292,7 +282,7 @@ def operator_times(
         (e.workload, e.shape, part.profiled): part.seconds for e in explanations for part in e.contributions
     }
     times: list[OperatorTime] = []
-    for place in (Place(workload.name, shape) for workload in head.workloads for shape in workload.shapes):
+    for place in places(head):
         pairs = [] if place in spoiled else paired_times(base, head, place)
         rows = [_time(place, op, pairs, differences) for op in _heaviest(pairs)]
         times += sorted(rows, key=lambda row: -max(row.base, row.head))

@@ -15,7 +15,7 @@ decided before anybody looks at the times: by what the kernel says that workers 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -232,6 +232,7 @@ class Effects(NamedTuple):
     clock: Clock = "wall"
 
 
+_Lanes = tuple[BlockColumns, BlockColumns]
 _StatisticsPair = tuple[Statistics, Statistics]
 
 
@@ -250,23 +251,21 @@ def paired_effects(
     """
     place = Place(workload, shape)
     clock, preprocess_clock = (clocks.get(TimedLane(place, preprocess), "wall") for preprocess in (False, True))
-    firsts, seconds = _by_pair(first, place, arm, "first"), _by_pair(second, place, arm, "second")
-    numbers = sorted(firsts.keys() & seconds.keys())
-    lanes = ((firsts[number].shapes[shape], seconds[number].shapes[shape]) for number in numbers)
-    pairs = _summarise_pairs(lanes, clock)
+    members = _by_pair(first, second, place, arm)
+    pairs = _summarise_pairs([(a.shapes[shape], b.shapes[shape]) for a, b in members], clock)
     if not pairs:
         return {}
     effects = {
-        LATENCY: _fast_path_effects([(a.fast_path, b.fast_path) for a, b in pairs])._replace(clock=clock),
-        P50: _log_ratios([(a.p50, b.p50) for a, b in pairs], pairs=len(pairs))._replace(clock=clock),
+        LATENCY: _fast_path_effects([(a.fast_path, b.fast_path) for a, b in pairs], clock),
+        P50: _log_ratios([(a.p50, b.p50) for a, b in pairs], pairs=len(pairs), clock=clock),
         GAP: _gap_effects(pairs),
     }
     if clock != "wall":  # the fast path by the wall, beside the clock that decides
-        effects[WALL_TIME] = _fast_path_effects([(a.wall_path, b.wall_path) for a, b in pairs])
+        effects[WALL_TIME] = _fast_path_effects([(a.wall_path, b.wall_path) for a, b in pairs], "wall")
     if pools := pool_pairs((a.cpu, b.cpu) for a, b in pairs):
-        on_device = any(replicate.shapes[shape].cpu_source == "device" for replicate in firsts.values())
+        on_device = any(a.shapes[shape].cpu_source == "device" for a, _ in members)
         tails = [(_log_p99(first_pool), _log_p99(second_pool)) for first_pool, second_pool in pools]
-        effects[P99] = _log_ratios(tails, pairs=len(pairs))._replace(clock="device" if on_device else "cpu")
+        effects[P99] = _log_ratios(tails, pairs=len(pairs), clock="device" if on_device else "cpu")
     seen = [(a.turnaround, b.turnaround) for a, b in pairs if a.turnaround is not None and b.turnaround is not None]
     if len(seen) == len(pairs):
         effects[TURNAROUND] = _log_ratios(seen, pairs=len(pairs))
@@ -276,32 +275,37 @@ def paired_effects(
         ]
         if len(counts) == len(pairs):
             effects[metric] = _log_ratios(counts, pairs=len(pairs))
-    preprocessed = _summarise_pairs(_preprocess_lanes(firsts, seconds, shape), preprocess_clock)
-    if preprocessed:
+    if preprocessed := _summarise_pairs(_preprocess_lanes(members, shape), preprocess_clock):
         paths = [(a.fast_path, b.fast_path) for a, b in preprocessed]
-        effects[PREPROCESSING] = _fast_path_effects(paths)._replace(clock=preprocess_clock)
+        effects[PREPROCESSING] = _fast_path_effects(paths, preprocess_clock)
     return effects
 
 
-def _by_pair(replicates: Iterable[Replicate], place: Place, arm: Arm, member: str) -> dict[int, Replicate]:
-    return {
-        replicate.pair: replicate
-        for replicate in replicates
-        if (replicate.workload, replicate.arm, replicate.member) == (place.workload, arm, member)
-        and place.shape in replicate.shapes
-    }
+def _by_pair(
+    first: Iterable[Replicate], second: Iterable[Replicate], place: Place, arm: Arm
+) -> list[tuple[Replicate, Replicate]]:
+    """The pairs, in the order of measuring, both members of which timed the shape."""
+    firsts, seconds = (
+        {
+            replicate.pair: replicate
+            for replicate in replicates
+            if (replicate.workload, replicate.arm, replicate.member) == (place.workload, arm, member)
+            and place.shape in replicate.shapes
+        }
+        for replicates, member in ((first, "first"), (second, "second"))
+    )
+    return [(firsts[number], seconds[number]) for number in sorted(firsts.keys() & seconds.keys())]
 
 
-def _preprocess_lanes(
-    firsts: Mapping[int, Replicate], seconds: Mapping[int, Replicate], shape: str
-) -> Iterator[tuple[BlockColumns, BlockColumns]]:
-    for number in sorted(firsts.keys() & seconds.keys()):
-        first, second = firsts[number].preprocess.get(shape), seconds[number].preprocess.get(shape)
-        if first is not None and second is not None:
-            yield first, second
+def _preprocess_lanes(pairs: Iterable[tuple[Replicate, Replicate]], shape: str) -> list[_Lanes]:
+    return [
+        (first.preprocess[shape], second.preprocess[shape])
+        for first, second in pairs
+        if shape in first.preprocess and shape in second.preprocess
+    ]
 
 
-def _summarise_pairs(lanes: Iterable[tuple[BlockColumns, BlockColumns]], clock: Clock) -> list[_StatisticsPair]:
+def _summarise_pairs(lanes: Iterable[_Lanes], clock: Clock) -> list[_StatisticsPair]:
     pairs = []
     for first, second in lanes:
         quads = clean_pair(first, second).quads
@@ -326,19 +330,19 @@ def _log_p99(seconds: Floats) -> float:
     return float(np.log(max(float(np.quantile(seconds, 0.99)), 1e-9)))
 
 
-def _fast_path_effects(pairs: Sequence[tuple[FastPath, FastPath]]) -> Effects:
+def _fast_path_effects(pairs: Sequence[tuple[FastPath, FastPath]], clock: Clock) -> Effects:
     compared = [compare_fast_paths(first, second) for first, second in pairs]
     differences = Differences(
         np.array([pair.effect for pair in compared]), np.array([pair.weight for pair in compared])
     )
     level = float(np.exp(np.median([first.p10 for first, _ in pairs])))
-    return Effects(differences, level, level, len(pairs))
+    return Effects(differences, level, level, len(pairs), clock)
 
 
-def _log_ratios(levels: list[tuple[float, float]], *, pairs: int) -> Effects:
+def _log_ratios(levels: list[tuple[float, float]], *, pairs: int, clock: Clock = "wall") -> Effects:
     table = np.array(levels)
     level = float(np.exp(np.median(table[:, 0])))
-    return Effects(Differences.of(table[:, 1] - table[:, 0]), level, level, pairs)
+    return Effects(Differences.of(table[:, 1] - table[:, 0]), level, level, pairs, clock)
 
 
 def _gap_effects(pairs: Sequence[_StatisticsPair]) -> Effects:
@@ -368,17 +372,16 @@ def stage_times(
     first: Iterable[Replicate], second: Iterable[Replicate], *, workload: str, shape: str
 ) -> list[StageTime]:
     """The stages that both sides have: the median over pairs of the 10th percentile of the calls of a process."""
-    place = Place(workload, shape)
-    firsts, seconds = _by_pair(first, place, "ab", "first"), _by_pair(second, place, "ab", "second")
+    pairs = _by_pair(first, second, Place(workload, shape), "ab")
     levels: dict[str, list[tuple[float, float]]] = {}
     lines: dict[str, str | None] = {}
-    for before, after in _preprocess_lanes(firsts, seconds, shape):
+    for before, after in _preprocess_lanes(pairs, shape):
         stages = {stage.name: stage for stage in before.stages}
         for stage in after.stages:
             if stage.name in stages:
                 levels.setdefault(stage.name, []).append((_low(stages[stage.name].wall), _low(stage.wall)))
                 lines[stage.name] = stage.line
-    medians = {name: np.median(np.array(pairs), axis=0) for name, pairs in levels.items()}
+    medians = {name: np.median(np.array(both), axis=0) for name, both in levels.items()}
     return [StageTime(name, float(both[0]), float(both[1]), lines[name]) for name, both in medians.items()]
 
 

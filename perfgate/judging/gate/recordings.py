@@ -10,14 +10,14 @@ msinsight-910B-alexnet-2501).
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.decision import Comparison, Outcome, Part, Policy
 from perfgate.document.message import Message
 from perfgate.document.run import FROM_PROFILE, KernelTimes, RunDocument
-from perfgate.judging.gate.comparison import Place, comparison, relative_change, rounded, tolerance
+from perfgate.judging.gate.comparison import Place, comparison, places, relative_change, rounded, tolerance
 from perfgate.judging.gate.counters import operator_rows, unmarked
 
 FEWEST_STEPS = 3
@@ -44,7 +44,7 @@ def are_recordings(base: RunDocument, head: RunDocument) -> bool:
 
 def compare_kernel_times(base: RunDocument, head: RunDocument, policy: Policy) -> list[Comparison]:
     """Compare the times of kernels of every place that either side has; what one side lacks is undecided."""
-    before, after = _kernel_times(base), _kernel_times(head)
+    before, after = ({Place(times.workload, times.shape): times for times in run.kernel_times} for run in (base, head))
     comparisons: list[Comparison] = []
     for place in dict.fromkeys([*before, *after]):
         old, new = before.get(place), after.get(place)
@@ -56,7 +56,7 @@ def compare_kernel_times(base: RunDocument, head: RunDocument, policy: Policy) -
         comparisons += [
             _compare_unit(place, old, new, unit, policy)
             for unit in _UNIT_METRICS
-            if _counted(old, unit) or _counted(new, unit)
+            if any(getattr(times, unit) is not None or _unit_seconds(times, unit) for times in (old, new))
         ]
     return comparisons
 
@@ -65,12 +65,8 @@ def untimed_places(base: RunDocument, head: RunDocument, comparisons: Sequence[C
     """The places of two recordings without a time that could be compared, where none of them has one."""
     if any(comparison.method == "profiled" for comparison in comparisons):
         return []
-    places = dict.fromkeys((w.name, shape) for run in (base, head) for w in run.workloads for shape in w.shapes)
-    return [f"{workload}/{shape} {KERNELS_TIME}" for workload, shape in places]
-
-
-def _kernel_times(run: RunDocument) -> dict[Place, KernelTimes]:
-    return {Place(times.workload, times.shape): times for times in run.kernel_times}
+    listed = dict.fromkeys([*places(base), *places(head)])
+    return [f"{workload}/{shape} {KERNELS_TIME}" for workload, shape in listed]
 
 
 def _compare_sum(place: Place, base: KernelTimes, head: KernelTimes, policy: Policy) -> Comparison:
@@ -107,16 +103,8 @@ def _slower_operators(base: KernelTimes, head: KernelTimes) -> list[Part]:
     return sorted(slower, key=lambda part: (part.base - part.head, part.name))[:_MAX_PARTS]
 
 
-def _counted(times: KernelTimes, unit: _Unit) -> bool:
-    return _unit_total(times, unit) is not None or bool(_unit_seconds(times, unit))
-
-
-def _unit_total(times: KernelTimes, unit: _Unit) -> float | None:
-    return times.mac if unit == "mac" else times.vec
-
-
 def _unit_seconds(times: KernelTimes, unit: _Unit) -> dict[str, float]:
-    counts = ((row, row.mac if unit == "mac" else row.vec) for row in times.rows)
+    counts = ((row, getattr(row, unit)) for row in times.rows)
     return {_row_name(row.op, row.inputs): seconds for row, seconds in counts if seconds is not None}
 
 
@@ -132,7 +120,7 @@ def _compare_unit(place: Place, base: KernelTimes, head: KernelTimes, unit: _Uni
     name = _UNIT_METRICS[unit]
     before, after = _unit_seconds(base, unit), _unit_seconds(head, unit)
     for side, times, rows in (("base", base, before), ("head", head, after)):
-        total = _unit_total(times, unit)
+        total = getattr(times, unit)
         if total is None or abs(sum(rows.values()) - total) > _ROUNDING:
             return _undecided(place, name, None, None, Message("gate.times-incomplete", {"side": side}))
     allowed = tolerance(policy, name, *place)
@@ -142,9 +130,7 @@ def _compare_unit(place: Place, base: KernelTimes, head: KernelTimes, unit: _Uni
     removed = sum(seconds for key, seconds in before.items() if key not in after)
     worse = [part for part in parts if part.head - part.base > max(allowed * part.base, noise)]
     if sum(added.values()) - removed > max(allowed * removed, noise):
-        worse += sorted(
-            (Part(name=key, base=0.0, head=seconds) for key, seconds in added.items()), key=lambda part: -part.head
-        )
+        worse += [Part(name=key, base=0.0, head=seconds) for key, seconds in added.items()]
     worse = sorted(worse, key=lambda part: part.base - part.head)[:_MAX_PARTS]
     better = [part for part in parts if part.base - part.head > max(allowed * part.base, noise)]
     return _profiled(
@@ -196,14 +182,15 @@ def _profiled(
 
 def recorded_times(base: RunDocument, head: RunDocument) -> list[Comparison]:
     """Times of both sides from which nothing follows: of the whole step, then of its heaviest operators."""
-    return [*_step_times(base, head), *_operator_times(base, head)]
-
-
-def _step_times(base: RunDocument, head: RunDocument) -> Iterator[Comparison]:
     before, after = _step_values(base), _step_values(head)
-    for (place, name), seconds in after.items():
-        if (place, name) in before:
-            yield _shown(place, name, before[place, name], seconds)
+    shown = [_shown(*step, before[step], seconds) for step, seconds in after.items() if step in before]
+    old, new, not_of_a_step = operator_rows(base), operator_rows(head), unmarked(base, head)
+    for place in (place for place in new if place in old and place not in not_of_a_step):
+        rows = {op: (old[place].get(op), new[place].get(op)) for op in old[place].keys() | new[place].keys()}
+        times = {op: [row.self_time if row else None for row in pair] for op, pair in rows.items()}
+        heaviest = sorted(times, key=lambda op: (-max(time or 0.0 for time in times[op]), op))
+        shown += [_shown(place, f"ops.time:{op}", *times[op]) for op in heaviest[:MAX_OPERATORS]]
+    return shown
 
 
 def _step_values(run: RunDocument) -> dict[tuple[Place, str], float]:
@@ -213,16 +200,6 @@ def _step_values(run: RunDocument) -> dict[tuple[Place, str], float]:
         for value in step.values
         if value.metric in _SHOWN and value.value is not None
     }
-
-
-def _operator_times(base: RunDocument, head: RunDocument) -> Iterator[Comparison]:
-    before, after = operator_rows(base), operator_rows(head)
-    for place in (place for place in after if place in before and place not in unmarked(base, head)):
-        rows = {op: (before[place].get(op), after[place].get(op)) for op in before[place].keys() | after[place].keys()}
-        times = {op: [row.self_time if row else None for row in pair] for op, pair in rows.items()}
-        heaviest = sorted(times, key=lambda op: (-max(time or 0.0 for time in times[op]), op))
-        for op in heaviest[:MAX_OPERATORS]:
-            yield _shown(place, f"ops.time:{op}", *times[op])
 
 
 def _shown(place: Place, name: str, base: float | None, head: float | None) -> Comparison:

@@ -15,7 +15,7 @@ from perfgate.document.decision import Comparison, DecisionDocument, NoiseFloor,
 from perfgate.document.doctor import Resolution
 from perfgate.document.message import Message
 from perfgate.document.run import Arm, RunDocument
-from perfgate.judging.gate.comparison import Place, margins_for_unchanged, rounded, tolerance
+from perfgate.judging.gate.comparison import Place, margins_for_unchanged, places, rounded, tolerance
 from perfgate.judging.gate.pairs import Clocks, Effects, deciding_clocks, paired_effects, stage_times
 from perfgate.judging.gate.rule import (
     MOST_PAIRS,
@@ -64,7 +64,7 @@ def compare_time(
     floor_of = {(floor.workload, floor.shape, floor.metric): floor for floor in floors}
     kept_layout = unmoved(base, head)
     cells = []
-    for place in _places(head):
+    for place in places(head):
         moved = place.workload not in kept_layout
         for name, effect in _effects(base, head, place, clocks).items():
             allowed = tolerance(policy, name, *place, moved=moved)
@@ -73,10 +73,6 @@ def compare_time(
         comparison for family in FAMILIES.values() for comparison in _compare_family(cells, family, policy, to_come)
     ]
     return [_with_context(comparison, comparisons, base, head) for comparison in comparisons]
-
-
-def _places(run: RunDocument) -> list[Place]:
-    return [Place(workload.name, shape) for workload in run.workloads for shape in workload.shapes]
 
 
 def _effects(base: RunDocument, head: RunDocument, place: Place, clocks: Clocks, arm: Arm = "ab") -> dict[str, Effects]:
@@ -138,7 +134,7 @@ def noise_floors(base: RunDocument, policy: Policy, clocks: Clocks, *, pairs: in
     is a twin in other code, which luck of layout alone may make 1 % faster or slower.
     """
     floors, kept_layout = [], unmoved(base)
-    for place in _places(base):
+    for place in places(base):
         moved = place.workload not in kept_layout
         for name, effect in _effects(base, base, place, clocks, "aa").items():
             differences = effect.differences
