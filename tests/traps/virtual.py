@@ -21,7 +21,7 @@ from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import BlockColumns, CorrectnessResult, CounterSet, RunDocument
 from perfgate.errors import MeasuringError
-from perfgate.judging.gate.decide import decide, more_pairs_would_help
+from perfgate.judging.gate.decide import Look, decide
 from perfgate.measuring.checklist.steps.s04_top_ops import STEP as TOP_OPS
 from perfgate.measuring.timing.hardware import HardwareCounters
 from perfgate.measuring.worker.worker import Worker
@@ -285,7 +285,7 @@ class VirtualGate:
 
     def _enough(self, measured: PairedMeasurement) -> bool:
         documents = documents_of(measured)
-        return not more_pairs_would_help(*documents, policy=self.policy, workload=WORKLOAD)
+        return not Look(*documents, self.policy, workload=WORKLOAD).more_pairs_would_help()
 
     def _config(self) -> Config:
         return Config(

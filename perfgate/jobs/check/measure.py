@@ -29,13 +29,7 @@ from perfgate.jobs.shared.flame import PairFlame
 from perfgate.jobs.shared.options import CheckOptions
 from perfgate.jobs.shared.session import assemble_run, job_notes, remove_traces
 from perfgate.jobs.trust.commits import BaseConfig
-from perfgate.judging.gate.decide import (
-    base_differs,
-    more_pairs_would_help,
-    names_would_help,
-    regressed_so_far,
-    rerun_would_help,
-)
+from perfgate.judging.gate.decide import Look
 from perfgate.judging.gate.rule import looks_left
 from perfgate.judging.gate.rules import bounded_metrics, broken_metrics
 
@@ -172,7 +166,7 @@ def _confirm_bounds(
 
 def _note_regressions(reference: WorkloadReference, job: Job, measured: Measured, progress: Progress) -> None:
     """Say what the exact counters show, long before pairs tell what it costs."""
-    names = regressed_so_far(*documents_of(job, measured), policy=job.policy, workload=reference.name)
+    names = Look(*documents_of(job, measured), job.policy, workload=reference.name).regressed()
     if names:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         progress.note(f"{reference.name}: {', '.join(names[:_NAMED])}{more} regressed; pairs measure what that costs")
@@ -239,16 +233,16 @@ def _measure_pairs(
 
     def enough() -> bool:
         watcher.put_into(pairs.base, pairs.head)
-        documents = documents_of(job, measured)
-        return not more_pairs_would_help(*documents, policy=job.policy, workload=reference.name, to_come=to_come)
+        look = Look(*documents_of(job, measured), job.policy, workload=reference.name, to_come=to_come)
+        return not look.more_pairs_would_help()
 
     def needs_names() -> bool:
-        return names_would_help(*documents_of(job, measured), policy=job.policy, workload=reference.name)
+        return Look(*documents_of(job, measured), job.policy, workload=reference.name).names_would_help()
 
-    if job.earlier and not rerun_would_help(
-        job.earlier.base, job.earlier.head, policy=job.policy, workload=reference.name
-    ):
-        return
+    if job.earlier:
+        last = Look(job.earlier.base, job.earlier.head, job.policy, workload=reference.name)
+        if not last.rerun_would_help():
+            return
     looks = looks_left(job.policy.looks, job.earlier.pairs_of(reference.name)) if job.earlier else job.policy.looks
     budget_ends = time.monotonic() + bench.config.gate.budget
     with bench.watching(measured.testbeds[1]) as watcher:
@@ -269,9 +263,8 @@ def _measure_pairs(
                 traces=traces,
             )
             # Luck of the layout, unless it comes again in every other: only then does it say something of the machine.
-            unlucky = not job.earlier and base_differs(
-                *documents_of(job, measured), job.policy, workload=reference.name
-            )
+            look = Look(*documents_of(job, measured), job.policy, workload=reference.name)
+            unlucky = look.base_differs and not job.earlier
             if not unlucky or time.monotonic() > min(budget_ends, job.deadline):
                 break
             pairs.give_up()

@@ -224,66 +224,63 @@ def _base_differs(floors: list[NoiseFloor]) -> list[Invalid]:
 # --- between two looks
 
 
-def more_pairs_would_help(
-    base: RunDocument, head: RunDocument, *, policy: Policy, workload: str, to_come: int = 0
-) -> bool:
-    """Whether the verdict hangs on a time comparison of this workload that more pairs could decide.
+class Look:
+    """What the documents say of one workload while it is measured.
 
-    Besides those that must be decided, that is any which looks worse than tolerated and is not yet shown to be. A time that
-    must be decided is known well enough once the slowdown that is sought is excluded, and not only a larger one. Where the
-    gate fails already, a second look is still worth its seconds: whoever broke a counter wants to know what it costs.
     ``to_come`` workloads are measured after this one: what is shown must still be so when they are corrected for too.
     """
-    gating = [
-        c for c in _compare(base, head, policy, to_come=to_come).comparisons if c.gating and c.workload == workload
-    ]
-    second_look = policy.looks[min(1, len(policy.looks) - 1)]
-    measured = max((comparison.pairs or 0 for comparison in gating), default=0)
-    if any(comparison.outcome == "regressed" for comparison in gating) and measured >= second_look:
-        return False
-    moved = workload not in unmoved(base, head)
-    undecided = [c for c in gating if c.method not in RULE_METHODS and _is_undecided(c, policy, moved=moved)]
-    return any(c.metric in MUST_DECIDE or (c.outcome == "inconclusive" and _looks_worse(c)) for c in undecided)
 
+    def __init__(
+        self, base: RunDocument, head: RunDocument, policy: Policy, *, workload: str, to_come: int = 0
+    ) -> None:
+        comparisons, floors, invalid = _compare(base, head, policy, to_come=to_come)
+        self._policy = policy
+        self._moved = workload not in unmoved(base, head)
+        self._comparisons = [c for c in comparisons if c.workload == workload]
+        self._is_invalid = any(entry.workload == workload for entry in invalid)
+        # A difference of the head would prove nothing.
+        self.base_differs = any(floor.differs for floor in floors if floor.workload == workload)
 
-def _is_undecided(comparison: Comparison, policy: Policy, *, moved: bool) -> bool:
-    if comparison.excluded is None:
-        return comparison.outcome == "inconclusive"
-    sought = margins_for_unchanged(policy, comparison.metric, comparison.workload, comparison.shape, moved=moved).sought
-    return comparison.excluded > sought
+    def regressed(self) -> list[str]:
+        return [c.metric for c in self._comparisons if c.gating and c.outcome == "regressed"]
 
+    def more_pairs_would_help(self) -> bool:
+        """Whether the verdict hangs on a time comparison that more pairs could decide.
 
-def base_differs(base: RunDocument, head: RunDocument, policy: Policy, *, workload: str) -> bool:
-    """Whether base against base differs in a workload, so that a difference of the head would prove nothing."""
-    floors = noise_floors(base, policy, deciding_clocks(base, head), pairs=_pairs(head))
-    return any(floor.differs for floor in floors if floor.workload == workload)
+        Besides those that must be decided, that is any which looks worse than tolerated and is not yet shown to be. A time
+        that must be decided is known well enough once the slowdown that is sought is excluded, and not only a larger one.
+        Where the gate fails already, a second look is still worth its seconds: whoever broke a counter wants to know what it
+        costs.
+        """
+        gating = [c for c in self._comparisons if c.gating]
+        second_look = self._policy.looks[min(1, len(self._policy.looks) - 1)]
+        measured = max((comparison.pairs or 0 for comparison in gating), default=0)
+        if self.regressed() and measured >= second_look:
+            return False
+        undecided = [c for c in gating if c.method not in RULE_METHODS and self._is_undecided(c)]
+        return any(c.metric in MUST_DECIDE or (c.outcome == "inconclusive" and _looks_worse(c)) for c in undecided)
 
+    def names_would_help(self) -> bool:
+        """Whether operators are judged, or something moved or looks worse, so that its cause needs a name."""
+        return judges_subroutines(self._policy.tolerances) or any(
+            c.outcome in ("regressed", "improved") or (c.gating and c.outcome == "inconclusive" and _looks_worse(c))
+            for c in self._comparisons
+        )
 
-def names_would_help(base: RunDocument, head: RunDocument, *, policy: Policy, workload: str) -> bool:
-    """Whether operators are judged, or something of this workload moved or looks worse, so that its cause needs a name."""
-    if judges_subroutines(policy.tolerances):
-        return True
-    comparisons = [c for c in _compare(base, head, policy).comparisons if c.workload == workload]
-    return any(
-        c.outcome in ("regressed", "improved") or (c.gating and c.outcome == "inconclusive" and _looks_worse(c))
-        for c in comparisons
-    )
+    def rerun_would_help(self) -> bool:
+        """Whether another job could add to this workload: it is undecided, or its times proved nothing."""
+        return self._is_invalid or self.more_pairs_would_help()
+
+    def _is_undecided(self, comparison: Comparison) -> bool:
+        if comparison.excluded is None:
+            return comparison.outcome == "inconclusive"
+        place = comparison.workload, comparison.shape
+        sought = margins_for_unchanged(self._policy, comparison.metric, *place, moved=self._moved).sought
+        return comparison.excluded > sought
 
 
 def _looks_worse(comparison: Comparison) -> bool:
     return (comparison.delta or 0.0) > (comparison.tolerance or 0.0)
-
-
-def regressed_so_far(base: RunDocument, head: RunDocument, *, policy: Policy, workload: str) -> list[str]:
-    comparisons = _compare(base, head, policy).comparisons
-    return [c.metric for c in comparisons if c.workload == workload and c.gating and c.outcome == "regressed"]
-
-
-def rerun_would_help(base: RunDocument, head: RunDocument, *, policy: Policy, workload: str) -> bool:
-    """Whether another job could add to this workload: it is undecided, or its times proved nothing."""
-    if any(entry.workload == workload for entry in _compare(base, head, policy).invalid):
-        return True
-    return more_pairs_would_help(base, head, policy=policy, workload=workload)
 
 
 def _comparing(base: RunDocument, head: RunDocument) -> Comparing:

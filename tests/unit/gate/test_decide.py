@@ -14,7 +14,7 @@ from perfgate.document.history import History, HistorySeries, write_history
 from perfgate.document.message import Message, quote
 from perfgate.document.run import CorrectnessResult, ErrorDetail, FailedPair, RunDocument, StepResult, Value
 from perfgate.errors import DocumentError
-from perfgate.judging.gate.decide import base_differs, decide, judge_folder, more_pairs_would_help
+from perfgate.judging.gate.decide import Look, decide, judge_folder
 from perfgate.judging.gate.verdict import exit_code
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 from tests.wording import text_of, worded
@@ -285,9 +285,9 @@ def test_more_pairs_would_help__noisy_pairs__yes_but_no_third_look_where_a_count
     pairs: int, help_where_a_counter_failed: bool
 ) -> None:
     base, head = sides(np.exp(np.random.default_rng(5).normal(0.0, 0.1, pairs)).tolist())
-    assert more_pairs_would_help(base, head, policy=DEFAULT_POLICY, workload=WORKLOAD)
+    assert Look(base, head, DEFAULT_POLICY, workload=WORKLOAD).more_pairs_would_help()
     failed = with_counters(base, head, {"aten::add": 1}, {"aten::add": 2})
-    found = more_pairs_would_help(*failed, policy=DEFAULT_POLICY, workload=WORKLOAD)
+    found = Look(*failed, DEFAULT_POLICY, workload=WORKLOAD).more_pairs_would_help()
     assert found == help_where_a_counter_failed
 
 
@@ -295,13 +295,13 @@ def test_more_pairs_would_help__tail_looks_worse_than_tolerated__yes() -> None:
     base, head = sides(NO_CHANGE[:8], cpu=0.0108, blocks=6)
     metrics = {c.metric: (c.outcome, c.delta) for c in judge(base, head).comparisons}
     assert metrics["latency.p99"][0] == "inconclusive"
-    assert more_pairs_would_help(base, head, policy=DEFAULT_POLICY, workload=WORKLOAD)
+    assert Look(base, head, DEFAULT_POLICY, workload=WORKLOAD).more_pairs_would_help()
 
 
 def test_more_pairs_would_help__decided_or_another_workload__no() -> None:
-    assert not more_pairs_would_help(*sides(NO_CHANGE), policy=DEFAULT_POLICY, workload=WORKLOAD)
+    assert not Look(*sides(NO_CHANGE), DEFAULT_POLICY, workload=WORKLOAD).more_pairs_would_help()
     noisy = sides(np.exp(np.random.default_rng(5).normal(0.0, 0.1, 14)).tolist())
-    assert not more_pairs_would_help(*noisy, policy=DEFAULT_POLICY, workload="another")
+    assert not Look(*noisy, DEFAULT_POLICY, workload="another").more_pairs_would_help()
 
 
 def test_decide__workers_that_waited_for_the_cpu__the_share_is_said() -> None:
@@ -330,6 +330,6 @@ def test_decide__nothing_tolerated_and_nothing_to_exclude__an_answer_and_no_cras
 
 def test_base_differs__twin_in_other_layouts__named_for_its_workload_alone() -> None:
     base, head = sides([1.0] * 8, aa_ratios=[1.05] * 7)
-    assert base_differs(base, head, Policy(), workload=WORKLOAD)
-    assert not base_differs(base, head, Policy(), workload="another")
-    assert not base_differs(*sides([1.05] * 8), Policy(), workload=WORKLOAD)
+    assert Look(base, head, Policy(), workload=WORKLOAD).base_differs
+    assert not Look(base, head, Policy(), workload="another").base_differs
+    assert not Look(*sides([1.05] * 8), Policy(), workload=WORKLOAD).base_differs

@@ -12,7 +12,7 @@ from perfgate.document.decision import Comparison, DecisionDocument, Policy
 from perfgate.document.files import misfit
 from perfgate.document.history import History
 from perfgate.document.run import Replicate, RunDocument
-from perfgate.judging.gate.decide import decide, more_pairs_would_help
+from perfgate.judging.gate.decide import Look, decide
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
 from tests.wording import text_of, worded
@@ -126,7 +126,7 @@ def test_decide__host_that_waits_for_a_device__instructions_only_inform() -> Non
     decision = judged(*runs)
     assert (compared(decision).outcome, compared(decision).gating) == ("regressed", False)
     assert decision.verdict == "PASS"
-    assert not more_pairs_would_help(*runs, policy=POLICY, workload=WORKLOAD)
+    assert not Look(*runs, POLICY, workload=WORKLOAD).more_pairs_would_help()
 
 
 def test_decide__nobody_counts__nothing_compared_and_nothing_missing() -> None:

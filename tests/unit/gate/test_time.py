@@ -11,7 +11,7 @@ from perfgate.catalogue.lookup import FAMILIES
 from perfgate.document.decision import Comparison, DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import Replicate, RunDocument
-from perfgate.judging.gate.decide import decide, more_pairs_would_help
+from perfgate.judging.gate.decide import Look, decide
 from perfgate.judging.gate.time import resolutions
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
 from tests.wording import text_of
@@ -99,8 +99,8 @@ def seen_from_outside(replicate: Replicate) -> Replicate:
 
 def test_more_pairs_would_help__workloads_to_come__a_regression_must_survive_their_correction() -> None:
     documents = sides([1.05] * 10)
-    assert not more_pairs_would_help(*documents, policy=TEN_PAIRS, workload=WORKLOAD)
-    assert more_pairs_would_help(*documents, policy=TEN_PAIRS, workload=WORKLOAD, to_come=9)
+    assert not Look(*documents, TEN_PAIRS, workload=WORKLOAD).more_pairs_would_help()
+    assert Look(*documents, TEN_PAIRS, workload=WORKLOAD, to_come=9).more_pairs_would_help()
 
 
 # Pairs that alternate around no change: 16 of them exclude 1 % where they differ by 0.3 %, and only 2 % where by 1.3 %.
@@ -113,7 +113,7 @@ def test_decide__unchanged__says_what_is_excluded(ratios: list[float], excluded:
     low = of_metric(judged(base, head, Policy()), "latency.low")
     assert (low.outcome, low.excluded) == ("unchanged", excluded)
     # Where only the larger margin is excluded, it is worth going on.
-    assert more_pairs_would_help(base, head, policy=Policy(), workload=WORKLOAD) == (excluded == 0.02)
+    assert Look(base, head, Policy(), workload=WORKLOAD).more_pairs_would_help() == (excluded == 0.02)
 
 
 def test_decide__margin_asked_for__the_larger_one_is_not_enough() -> None:
