@@ -127,7 +127,7 @@ class CountingMode(WatchingMode):
         self._lines = SourceLines(root)
         self._waits = waits
         self._waiting = False
-        self._autocast = AutocastLines(self._lines)
+        self._autocast_lines: list[str | None] = []
         self._seen_storages: set[int] = set()
         # Looked up once: a call that changes it changes it for the next call.
         self._rounds_products = torch.get_float32_matmul_precision() != "highest"
@@ -137,7 +137,7 @@ class CountingMode(WatchingMode):
         with ExitStack() as stack:
             for wait in self._waits:
                 stack.enter_context(_replaced(wait.owner, wait.name, self._counting(wait)))
-            with self._autocast, self:
+            with _watched_autocast(self._lines, self._autocast_lines), self:
                 call()
 
     def saw(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
@@ -155,7 +155,8 @@ class CountingMode(WatchingMode):
             op.add(FRAMEWORK_OPS, line)
             op.add(COLLECTIVES, line, name.startswith(_COLLECTIVES) and name not in _AROUND_COLLECTIVES)
             # A region of autocast is the reason, whatever runs in it.
-            op.add(LOW_PRECISION_OPS, self._autocast.current or line, self._is_low_precision(name, result))
+            region = self._autocast_lines[-1] if self._autocast_lines else None
+            op.add(LOW_PRECISION_OPS, region or line, self._is_low_precision(name, result))
             self._remember(name, line, result, older=(args, keywords))
         waits = _reads_data(func, name, args, keywords)
         for target, source in copied(name, args, result):
@@ -275,37 +276,25 @@ def is_view(func: Any) -> bool:
     return bool(marks) and not any(mark.is_write for mark in marks)
 
 
-class AutocastLines:
-    """While active, know the line of the project that entered the innermost enabled region of ``torch.autocast``."""
+@contextmanager
+def _watched_autocast(lines: SourceLines, entered: list[str | None]) -> Iterator[None]:
+    """While active, keep in ``entered`` the lines of the project that entered the regions of ``torch.autocast``.
 
-    def __init__(self, lines: SourceLines) -> None:
-        self._lines = lines
-        self._entered: list[str | None] = []
-        self._stack = ExitStack()
+    The last is that of the innermost region; None stands for a disabled one.
+    """
+    region_kind: Any = torch.autocast
+    enter, leave = region_kind.__enter__, region_kind.__exit__
 
-    @property
-    def current(self) -> str | None:
-        """The line; None outside of any region that was entered since, and in a disabled one."""
-        return self._entered[-1] if self._entered else None
+    def entering(region: Any) -> Any:
+        entered.append(lines.of(sys._getframe(1)) if region._enabled else None)
+        return enter(region)
 
-    def __enter__(self) -> AutocastLines:
-        region_kind: Any = torch.autocast
-        enter, leave = region_kind.__enter__, region_kind.__exit__
+    def leaving(region: Any, *raised: Any) -> Any:
+        del entered[-1:]  # a region may have been entered before
+        return leave(region, *raised)
 
-        def entering(region: Any) -> Any:
-            self._entered.append(self._lines.of(sys._getframe(1)) if region._enabled else None)
-            return enter(region)
-
-        def leaving(region: Any, *raised: Any) -> Any:
-            del self._entered[-1:]  # a region may have been entered before
-            return leave(region, *raised)
-
-        self._stack.enter_context(_replaced(torch.autocast, "__enter__", entering))
-        self._stack.enter_context(_replaced(torch.autocast, "__exit__", leaving))
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._stack.close()
+    with _replaced(torch.autocast, "__enter__", entering), _replaced(torch.autocast, "__exit__", leaving):
+        yield
 
 
 @lru_cache(maxsize=4096)

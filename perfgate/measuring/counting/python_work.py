@@ -43,7 +43,12 @@ def with_python_work(workload: BoundWorkload, counted: CounterSet, *, root: Path
     repeats = [sites for sites in runs[1:] if sites is not None]
     if len(repeats) < len(runs) - 1:
         return counted
-    totals = [_totals(repeat) for repeat in repeats]
+    totals = []
+    for repeat in repeats:
+        total: Counter[str] = Counter()
+        for site, count in repeat.items():
+            total[site.metric] += count
+        totals.append(dict(total))
     return msgspec.structs.replace(
         counted,
         values={**counted.values, **totals[-1]},
@@ -142,10 +147,3 @@ class _Counting:
         self._executed += 1
         if self._executed > MOST_BYTECODES:
             frame.f_trace_opcodes = False
-
-
-def _totals(counted: Counter[Site]) -> dict[str, int]:
-    totals: Counter[str] = Counter()
-    for site, count in counted.items():
-        totals[site.metric] += count
-    return dict(totals)
