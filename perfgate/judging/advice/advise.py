@@ -1,24 +1,29 @@
-"""All suggestions of a run or of a decision, the most promising first."""
+"""All suggestions of a run or of a decision, the most promising first; those on a run come from what its steps noticed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from perfgate.document.decision import DecisionDocument, Suggestion
-from perfgate.document.message import english
-from perfgate.document.run import RunDocument
+from perfgate.catalogue.lookup import RULE_ADVICE
+from perfgate.catalogue.names import P50
+from perfgate.catalogue.records import Advice, EstimatedGain, MeasuredGain
+from perfgate.document.decision import DecisionDocument, Gain, Suggestion
+from perfgate.document.message import english, message_from
+from perfgate.document.run import FROM_PROFILE, Evidence, Finding, RunDocument, StepResult, Value
 from perfgate.judging.advice.advisor import on_advisories
-from perfgate.judging.advice.changes import on_changes
-from perfgate.judging.advice.findings import is_new, on_findings
+from perfgate.judging.advice.changes import at_most, on_changes
 
+_COMPARED = ("ok", "attention")
 _KINDS = {"measured": 0, "estimated": 1}
 _SEVERITIES = {"severe": 0, "warning": 1, "info": 2}
 
 
 def suggestions(run: RunDocument) -> list[Suggestion]:
-    return _ranked([*on_findings(run), *on_advisories(run)])
+    return _ranked([*_on_findings(run), *on_advisories(run)])
 
 
 def advised(decision: DecisionDocument, base: RunDocument, head: RunDocument) -> DecisionDocument:
@@ -33,7 +38,7 @@ def advised(decision: DecisionDocument, base: RunDocument, head: RunDocument) ->
         if suggestion.step is None:
             new = bool(of_base) and (suggestion.workload, suggestion.rule) not in of_base
         else:
-            new = is_new(suggestion, base)
+            new = _is_new(suggestion, base)
         advice.append(msgspec.structs.replace(suggestion, introduced=comparable and new))
     return msgspec.structs.replace(decision, suggestions=_ranked(advice))
 
@@ -43,12 +48,10 @@ def _ranked(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
 
     One rule on one line is the same advice whatever the shape: that of the shape which gains most stays.
     """
-    ordered = sorted(suggestions, key=_rank)
     once: dict[tuple[object, ...], Suggestion] = {}
-    for suggestion in ordered:
-        once.setdefault(
-            (suggestion.workload, suggestion.rule, english(suggestion.message), suggestion.line), suggestion
-        )
+    for suggestion in sorted(suggestions, key=_rank):
+        words = english(suggestion.message)
+        once.setdefault((suggestion.workload, suggestion.rule, words, suggestion.line), suggestion)
     return list(once.values())
 
 
@@ -62,3 +65,127 @@ def _rank(suggestion: Suggestion) -> tuple[int, float, int, bool, str, str]:
         suggestion.workload,
         suggestion.rule,
     )
+
+
+def _on_findings(run: RunDocument) -> Iterator[Suggestion]:
+    for step in run.steps:
+        for finding in step.findings:
+            advice = RULE_ADVICE.get(finding.rule)
+            suggestion = _suggestion(run, step, finding, advice) if advice else None
+            if suggestion is not None:
+                yield suggestion
+
+
+def _is_new(suggestion: Suggestion, base: RunDocument) -> bool:
+    """Whether the base's same step ran and did not notice this; what it could not measure is not known to be new.
+
+    A step that only mentions something may do so by chance, so it takes a warning.
+    """
+    if suggestion.severity == "info":
+        return False
+    same = [
+        step
+        for step in base.steps
+        if (step.number, step.workload) == (suggestion.step, suggestion.workload) and step.status in _COMPARED
+    ]
+    before = {(finding.rule, _shape(finding), finding.evidence.get("op")) for step in same for finding in step.findings}
+    return bool(same) and (suggestion.rule, suggestion.shape, suggestion.evidence.get("op")) not in before
+
+
+def _suggestion(run: RunDocument, step: StepResult, finding: Finding, advice: Advice) -> Suggestion | None:
+    evidence = finding.evidence
+    tried = _gain(advice.tried, run, step.workload, evidence)
+    in_vain = tried is not None and (tried.interval[0] if tried.interval else tried.speedup) <= 1
+    if in_vain and advice.instead is None:
+        return None
+    try:
+        message = message_from(f"advice.{finding.rule}.instead" if in_vain else f"advice.{finding.rule}", evidence)
+        english(message)
+        code = "" if in_vain else advice.code.format_map(evidence)
+    except (KeyError, ValueError, TypeError):  # a document of another version, whose evidence has other names or types
+        return None
+    line = evidence.get("line")
+    command = None
+    if run.session.command != FROM_PROFILE:
+        steps = ",".join(map(str, advice.steps or (step.number,)))
+        command = f"perfgate run --steps {steps} --workload {shlex.quote(step.workload)}"
+    return Suggestion(
+        rule=finding.rule,
+        workload=step.workload,
+        shape=_shape(finding),
+        message=message,
+        step=step.number,
+        severity=finding.severity,
+        line=None if line is None else str(line),
+        evidence=evidence,
+        gain=(None if in_vain else tried) or _gain(advice.gain, run, step.workload, evidence),
+        code=code or None,
+        command=command,
+    )
+
+
+def _shape(finding: Finding) -> str:
+    return str(finding.evidence.get("shape", ""))
+
+
+# --- gains
+
+
+def _gain(
+    source: MeasuredGain | EstimatedGain | None, run: RunDocument, workload: str, evidence: Mapping[str, Evidence]
+) -> Gain | None:
+    if isinstance(source, MeasuredGain):
+        return _measured(source, _value(run, source.metric, workload, evidence))
+    if isinstance(source, EstimatedGain):
+        return _estimated(source, run, workload, evidence)
+    return None
+
+
+def _measured(source: MeasuredGain, value: Value | None) -> Gain | None:
+    speedup = _speedup(source, value.value if value else None)
+    if speedup is None or value is None:
+        return None
+    low, high = (_speedup(source, end) for end in value.interval or (None, None))
+    interval = None if low is None or high is None else (min(low, high), max(low, high))
+    return Gain(kind="measured", speedup=speedup, of=source.of, interval=interval)
+
+
+def _speedup(source: MeasuredGain, number: float | None) -> float | None:
+    """A number of a metric as the speed-up that it means; None for what means none."""
+    if number is None:
+        return None
+    ratio = 1 - number if source.loss else number
+    if not (math.isfinite(ratio) and ratio > 0):
+        return None
+    return 1 / ratio if source.loss or source.inverse else ratio
+
+
+def _estimated(source: EstimatedGain, run: RunDocument, workload: str, evidence: Mapping[str, Evidence]) -> Gain | None:
+    share = _number(evidence, source.share)
+    if share is None:
+        return None
+    if source.seconds:
+        call = _value(run, P50, workload, evidence)
+        return at_most(share / call.value) if call is not None and call.value else None
+    if source.rest:
+        share = 1 - share
+    if source.stays:
+        share *= 1 - (_number(evidence, source.stays) or 0.0)
+    if source.of_busy:
+        # Without the device's own word the share of its busy time stands for that of the call, which is not larger.
+        busy = _value(run, "utilization.busy", workload, evidence)
+        share *= busy.value if busy is not None and busy.value is not None else 1.0
+    return at_most(share)
+
+
+def _number(evidence: Mapping[str, Evidence], name: str) -> float | None:
+    number = evidence.get(name)
+    return float(number) if isinstance(number, (int, float)) and math.isfinite(number) else None
+
+
+def _value(run: RunDocument, metric: str, workload: str, evidence: Mapping[str, Evidence]) -> Value | None:
+    for value in (value for step in run.steps if step.workload == workload for value in step.values):
+        of_finding = all(str(evidence.get(label, text)) == text for label, text in value.labels.items())
+        if value.metric == metric and value.value is not None and of_finding:
+            return value
+    return None

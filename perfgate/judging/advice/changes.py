@@ -18,7 +18,6 @@ from perfgate.catalogue.names import (
 from perfgate.document.decision import Comparison, Contribution, DecisionDocument, Explanation, Gain, Part, Suggestion
 from perfgate.document.message import Message, message_from
 from perfgate.document.run import Evidence
-from perfgate.judging.advice.findings import at_most
 
 # Of what a call takes longer; a smaller part is not worth advice.
 _TELLS = 0.1
@@ -185,6 +184,13 @@ def _share_of_call(advised: _Advised, decision: DecisionDocument) -> tuple[float
             seconds = _seconds(advised, explained.contributions)
             return seconds, at_most(seconds / call.head)
     return 0.0, None
+
+
+def at_most(share: float) -> Gain | None:
+    """What a call gains at most where ``share`` of its time goes (Amdahl, 1967); None for what is no part of it."""
+    if not 0 < share < 1:
+        return None
+    return Gain(kind="estimated", speedup=1 / (1 - share), share=share)
 
 
 def _seconds(advised: _Advised, contributions: Sequence[Contribution]) -> float:

@@ -241,3 +241,8 @@ def test_suggestions__compiling_is_no_faster__the_other_remedy_without_it(notice
 def test_suggestions__compiling_is_faster__promised_as_measured(noticed: StepResult) -> None:
     (found,) = suggestions(make_run(steps=[noticed, compiled(1.3, 1.2, 1.4)]))
     assert found.gain == Gain(kind="measured", speedup=1.3, interval=(1.2, 1.4))
+
+
+def test_suggestions__evidence_of_another_type_than_the_words_need__nothing_is_suggested() -> None:
+    noticed = step(10, finding("batching.saturated", most="many", rate=100.0))
+    assert suggestions(make_run(steps=[noticed])) == []
