@@ -112,8 +112,7 @@ class Device(Protocol):
     def identity(self) -> str:
         """What the vendor's tools call this very device, whatever its number here; empty where nobody tells."""
 
-    def clock_ns(self) -> int:
-        """The host clock."""
+    def clock_ns(self) -> int: ...
 
     def cpu_clock_ns(self) -> int:
         """The CPU time of the calling thread."""
@@ -145,8 +144,7 @@ class Device(Protocol):
     def copy_stream(self) -> AbstractContextManager[None]:
         """A context whose copies go to a stream of their own; after it the main stream waits for them."""
 
-    def bytes_of(self, batch: Any) -> int:
-        """The bytes of all tensors in a batch."""
+    def bytes_of(self, batch: Any) -> int: ...
 
     def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
         """Profile ``calls`` calls and write one file into ``folder``: ``name`` with the suffix of the device's format.
@@ -176,8 +174,7 @@ class Device(Protocol):
     def reset_memory_peaks(self) -> None:
         """Let the peaks of ``memory_statistics`` begin anew at what is held now."""
 
-    def host_memory(self) -> HostMemory:
-        """What the process holds in the host's memory."""
+    def host_memory(self) -> HostMemory: ...
 
     def cache_bytes(self) -> int | None:
         """The size of the last cache before the device's memory, None where nobody tells it."""
@@ -202,16 +199,14 @@ class Device(Protocol):
         """
 
     def condition(self) -> Condition:
-        """The device's condition; cheap enough to be asked after every block of a few milliseconds."""
+        """Cheap enough to be asked after every block of a few milliseconds."""
 
     def telemetry(self) -> Telemetry | None:
         """Temperature, power, clock and the like; None where nobody tells. It may take a second: not while timing."""
 
-    def empty_cache(self) -> None:
-        """Give cached memory back."""
+    def empty_cache(self) -> None: ...
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether an exception means that the device's memory is full."""
 
-    def inference_mode(self) -> AbstractContextManager[Any]:
-        """A context without gradient tracking."""
+    def inference_mode(self) -> AbstractContextManager[Any]: ...

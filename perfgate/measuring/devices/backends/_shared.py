@@ -76,6 +76,39 @@ class TorchDevice:
 
         return torch.inference_mode()
 
+    def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
+        """With torch's own profiler, into ``name.json.gz``, which appears under its name only when complete."""
+        from torch.autograd.profiler import record_function
+
+        with self.profiler() as profiler:
+            for _ in range(calls):
+                with record_function(CALL):
+                    call()
+                    self.synchronize()
+        path = folder / f"{name}.json.gz"
+        plain, packed = (path.with_name(f".{path.name}.{os.getpid()}.{word}") for word in ("json", "gz"))
+        try:
+            profiler.export_chrome_trace(str(plain))
+            if not plain.is_file() or not plain.stat().st_size:
+                raise UnmeasuredError(Message("device.no-trace-written", {"path": str(path)}))
+            with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=6) as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+            packed.replace(path)
+        except OSError as error:
+            values = {"path": str(path), "error": str(error)}
+            raise UnmeasuredError(Message("device.trace-not-writable", values)) from error
+        finally:
+            for part in (plain, packed):
+                part.unlink(missing_ok=True)
+        return path
+
+    def profiler(self) -> Any:
+        """A new profiler of torch, to be entered."""
+        raise NotImplementedError
+
+    def synchronize(self) -> None:
+        """Do nothing: a call on a device without a queue returns when it is done."""
+
     def record_raw(self, call: Callable[[], Any], *, calls: int, folder: Path) -> Path:  # noqa: ARG002
         """Refuse: a trace of torch's own profiler is complete when it is recorded."""
         raise MeasuringError(f"a trace of a device of kind {self.kind} needs no analysis; record_trace writes it")
@@ -318,37 +351,6 @@ class _Mark:
 def _held(stats: Mapping[str, int], kind: str) -> int:
     name = next((name for name in _BYTES if f"{name}.{kind}" in stats), _BYTES[-1])
     return stats[f"{name}.{kind}"]
-
-
-def record_kineto(
-    call: Callable[[], Any], *, calls: int, folder: Path, name: str, profiler: Any, synchronize: Callable[[], None]
-) -> Path:
-    """Profile ``calls`` calls with one of torch's profilers into ``name.json.gz``; each is waited for within its mark.
-
-    The file appears under its name only when complete. Raises UnmeasuredError when the trace cannot be written.
-    """
-    from torch.autograd.profiler import record_function
-
-    with profiler:
-        for _ in range(calls):
-            with record_function(CALL):
-                call()
-                synchronize()
-    path = folder / f"{name}.json.gz"
-    plain, packed = (path.with_name(f".{path.name}.{os.getpid()}.{word}") for word in ("json", "gz"))
-    try:
-        profiler.export_chrome_trace(str(plain))
-        if not plain.is_file() or not plain.stat().st_size:
-            raise UnmeasuredError(Message("device.no-trace-written", {"path": str(path)}))
-        with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=6) as target:
-            shutil.copyfileobj(source, target, 1 << 20)
-        packed.replace(path)
-    except OSError as error:
-        raise UnmeasuredError(Message("device.trace-not-writable", {"path": str(path), "error": str(error)})) from error
-    finally:
-        for part in (plain, packed):
-            part.unlink(missing_ok=True)
-    return path
 
 
 def sweeper(place: Any, size: int, synchronize: Callable[[], None]) -> Callable[[], None]:

@@ -15,9 +15,10 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import Any
 
+from perfgate.document.message import Message, UnmeasuredError
 from perfgate.document.telemetry import Telemetry
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.backends._shared import GIB, TorchDevice, record_kineto, require_packages, sweeper
+from perfgate.measuring.devices.backends._shared import GIB, TorchDevice, require_packages, sweeper
 from perfgate.measuring.devices.device import Capability, Condition, Event, HostWait, MemoryCount, MemoryStatistics
 from perfgate.measuring.devices.host import text_of
 from perfgate.trace.events import CALL
@@ -68,9 +69,6 @@ class CpuDevice(TorchDevice):
             "instructions": str(torch.backends.cpu.get_cpu_capability()),
         }
 
-    def synchronize(self) -> None:
-        """Do nothing: a call on the CPU returns when it is done."""
-
     def event(self) -> Event:
         return HostEvent()
 
@@ -86,19 +84,12 @@ class CpuDevice(TorchDevice):
     def copy_stream(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
+    def profiler(self) -> Any:
         # torch.profiler.profile imports hundreds of modules when it starts, seconds in a forked worker (torch 2.13: 822
         # modules); the profiler inside it writes the same trace.
         from torch.autograd.profiler import profile
 
-        return record_kineto(
-            call,
-            calls=calls,
-            folder=folder,
-            name=name,
-            profiler=profile(use_cpu=True, record_shapes=True, with_stack=True),
-            synchronize=self.synchronize,
-        )
+        return profile(use_cpu=True, record_shapes=True, with_stack=True)
 
     def count_memory(self, calls: Sequence[Callable[[], Any]]) -> list[MemoryCount] | None:
         """The allocations of each call, counted at torch's CPU allocator.
@@ -117,7 +108,7 @@ class CpuDevice(TorchDevice):
                     gc.collect()
         results = profiler.kineto_results
         if results is None:
-            raise MeasuringError("torch's profiler gave no memory events; this build of torch has no Kineto")
+            raise UnmeasuredError(Message("operators.no-events"))
         return held_by_call(_allocations(results.experimental_event_tree()))
 
     def memory_statistics(self) -> MemoryStatistics | None:

@@ -6,13 +6,11 @@ tests/contract runs over it wherever a CUDA device is present.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from perfgate.document.telemetry import Telemetry
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.backends._shared import GIB, AcceleratorDevice, record_kineto, require_packages
+from perfgate.measuring.devices.backends._shared import GIB, AcceleratorDevice, require_packages
 from perfgate.measuring.devices.device import Capability
 from perfgate.measuring.devices.monitors.cuda import read_gpu
 
@@ -82,18 +80,11 @@ class CudaDevice(AcceleratorDevice):
         size = getattr(self._properties, "L2_cache_size", None)
         return int(size) if size else None
 
-    def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
+    def profiler(self) -> Any:
         from torch.profiler import ProfilerActivity, profile
 
         activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
-        return record_kineto(
-            call,
-            calls=calls,
-            folder=folder,
-            name=name,
-            profiler=profile(activities=activities, record_shapes=True, with_stack=True),
-            synchronize=self.synchronize,
-        )
+        return profile(activities=activities, record_shapes=True, with_stack=True)
 
     def telemetry(self) -> Telemetry | None:
         try:

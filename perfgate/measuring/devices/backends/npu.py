@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Sequence
@@ -120,14 +119,12 @@ class NpuDevice(AcceleratorDevice):
 
     def record_trace(self, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> Path:
         path = folder / f"{name}.zip"
-        raw = Path(tempfile.mkdtemp(prefix="npu_profile_")).resolve()
-        try:
+        with tempfile.TemporaryDirectory(prefix="npu_profile_", ignore_cleanup_errors=True) as scratch:
+            raw = Path(scratch).resolve()
             recording = self.record_raw(call, calls=calls, folder=raw)
             if not _npu_profiler.analyse(raw, [recording]):
                 raise _npu_profiler.why_incomplete(raw, recording)
             pack(recording, path)
-        finally:
-            shutil.rmtree(raw, ignore_errors=True)
         return path
 
     def record_raw(self, call: Callable[[], Any], *, calls: int, folder: Path) -> Path:
