@@ -53,7 +53,8 @@ _CHANGED: frozenset[ContributionKind] = frozenset({*_COUNTED, "other_inputs", "w
 _UNCHANGED: frozenset[ContributionKind] = frozenset({"slower", "faster", "outside"})
 # The share of the growth outside operators from which it is put down to there being more operators.
 _LAUNCHING = 0.5
-EXPLAINED_METRICS = tuple(name for name, entry in METRICS.items() if entry.explained)
+_MOVED = ("regressed", "improved")
+_EXPLAINED_METRICS = tuple(name for name, entry in METRICS.items() if entry.explained)
 
 
 def explanations(
@@ -72,29 +73,22 @@ def explanations(
     before, after = (
         {Place(account.workload, account.shape): account for account in run.accounts} for run in (base, head)
     )
-    places = sorted(before.keys() & after.keys())
-    return [
-        _Shape(
-            base,
-            head,
-            before[place],
-            after[place],
-            moved=None if place in spoiled else _moved_time(comparisons, place),
-            exact=[c for c in comparisons if (c.workload, c.shape, c.method) == (*place, "exact")],
-            tested={test.op: test.head - test.base for test in tests if (test.workload, test.shape) == place},
-        ).explanation()
-        for place in places
-    ]
+    explained = []
+    for place in sorted(before.keys() & after.keys()):
+        times = [] if place in spoiled else call_times(comparisons, *place)
+        moved = next((time for time in times if time.outcome in _MOVED), None)
+        exact = [c for c in comparisons if (c.workload, c.shape, c.method) == (*place, "exact")]
+        tested = {test.op: test.head - test.base for test in tests if (test.workload, test.shape) == place}
+        explained.append(_Shape(base, head, before[place], after[place], moved, exact, tested).explanation())
+    return explained
 
 
-def _moved_time(comparisons: Sequence[Comparison], place: Place) -> Comparison | None:
-    """The time of a call that regressed or improved, the one to explain first."""
-    moved = {
-        c.metric: c
-        for c in comparisons
-        if (c.workload, c.shape, c.method) == (*place, "paired") and c.outcome in ("regressed", "improved")
-    }
-    return next((moved[metric] for metric in EXPLAINED_METRICS if metric in moved), None)
+def call_times(comparisons: Sequence[Comparison], workload: str, shape: str) -> list[Comparison]:
+    """What the pairs say of a call: what regressed or improved comes first, then in the order in which it is explained."""
+    paired = {c.metric: c for c in comparisons if (c.workload, c.shape, c.method) == (workload, shape, "paired")}
+    times = [paired[metric] for metric in _EXPLAINED_METRICS if metric in paired]
+    comparable = [time for time in times if time.outcome != "not_comparable"]
+    return sorted(comparable, key=lambda time: time.outcome not in _MOVED)
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ they still say otherwise than the clock, times are not what the frames are compa
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
 from perfgate.document.decision import Comparison, DecisionDocument
 from perfgate.document.flame import FLAME_KINDS, NONE, FlameCosts, FlameTree, WhyCounts, node_totals
 from perfgate.document.run import OUTSIDE_OPERATORS
-from perfgate.judging.gate.contributions import EXPLAINED_METRICS
+from perfgate.judging.gate.contributions import call_times
 
 _STREAM = FLAME_KINDS.index("stream")
 _OPERATOR = FLAME_KINDS.index("host_op")
@@ -32,7 +32,7 @@ def with_pairs(tree: FlameTree, decision: DecisionDocument, workload: str, shape
         base=_with_times(tree, tree.base, {row.op: row.base for row in rows}),
         head=_with_times(tree, tree.head, {row.op: row.head for row in rows}),
     )
-    call = _comparison(decision.comparisons, workload, shape)
+    call = next(iter(call_times(decision.comparisons, workload, shape)), None)
     return msgspec.structs.replace(tree, call=call, by_counts=why_counts(tree, call))
 
 
@@ -53,19 +53,6 @@ def why_counts(tree: FlameTree, call: Comparison | None) -> WhyCounts | None:
     if threads is not None and not low <= threads <= high:
         return "outside"
     return None
-
-
-def _comparison(comparisons: Sequence[Comparison], workload: str, shape: str) -> Comparison | None:
-    """What the pairs say of a call: what is decided first, as in the explanation."""
-    paired = {
-        comparison.metric: comparison
-        for comparison in comparisons
-        if (comparison.workload, comparison.shape, comparison.method) == (workload, shape, "paired")
-        and comparison.outcome != "not_comparable"
-    }
-    of_calls = [paired[metric] for metric in EXPLAINED_METRICS if metric in paired]
-    decided = (comparison for comparison in of_calls if comparison.outcome in ("regressed", "improved"))
-    return next(decided, of_calls[0] if of_calls else None)
 
 
 def _change(tree: FlameTree, *, streams: bool) -> float | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from itertools import groupby
+from typing import TypeVar
 
 from perfgate.catalogue.lookup import METRICS, card
 from perfgate.catalogue.names import (
@@ -93,14 +94,6 @@ def missing_evidence(
     ]
 
 
-class _PairMembers(NamedTuple):
-    """The replicates of one pair; the twin is the second member of a pair of base against base."""
-
-    first: Replicate | None = None
-    head: Replicate | None = None
-    twin: Replicate | None = None
-
-
 class _WorkloadEvidence:
     """What both documents hold of one workload, and main's stored run that measured it by the same file."""
 
@@ -182,32 +175,25 @@ class _WorkloadEvidence:
 
         Pairs are numbered as they run, base against base among them; each number is a pair that was measured or that failed.
         """
-        pairs = self._pairs()
+        firsts = {r.pair: r for r in self._replicates["base"] if r.member == "first"}
+        twins = {r.pair: r for r in self._replicates["base"] if r.member != "first"}
+        heads = {r.pair: r for r in self._replicates["head"]}
+        measured = {*firsts, *twins, *heads}
         failed = {pair.pair for pair in self._head.failed_pairs if pair.workload == self._name}
         absent: dict[MissingSide, list[int]] = {}
         compared: dict[int, dict[Side, Replicate]] = {}
-        for number in _pair_numbers({*pairs, *failed}):
-            pair = pairs.get(number, _PairMembers())
-            if pair.first and pair.head and pair.first.arm == "ab":
-                compared[number] = {"base": pair.first, "head": pair.head}
-            elif number in failed and number not in pairs:
+        for number in _pair_numbers(measured | failed):
+            first, head = firsts.get(number), heads.get(number)
+            if first and head and first.arm == "ab":
+                compared[number] = {"base": first, "head": head}
+            elif number in failed - measured:
                 continue
-            elif not (pair.first and pair.twin and pair.first.arm == "aa"):
-                side: MissingSide = "head" if pair.first and pair.first.arm == "ab" else "base"
-                absent.setdefault(side if number in pairs else "both", []).append(number)
+            elif not (first and number in twins and first.arm == "aa"):
+                side: MissingSide = "head" if first and first.arm == "ab" else "base"
+                absent.setdefault(side if number in measured else "both", []).append(number)
         for absent_side, numbers in absent.items():
             yield Missing(workload=self._name, metric=LATENCY, side=absent_side, pairs=numbers)
         yield from self._missing_lanes(shapes, compared)
-
-    def _pairs(self) -> dict[int, _PairMembers]:
-        pairs: dict[int, _PairMembers] = {}
-        for replicate in self._replicates["base"]:
-            pair = pairs.get(replicate.pair, _PairMembers())
-            is_first = replicate.member == "first"
-            pairs[replicate.pair] = pair._replace(first=replicate) if is_first else pair._replace(twin=replicate)
-        for replicate in self._replicates["head"]:
-            pairs[replicate.pair] = pairs.get(replicate.pair, _PairMembers())._replace(head=replicate)
-        return pairs
 
     def _missing_lanes(self, shapes: Sequence[str], pairs: Mapping[int, Mapping[Side, Replicate]]) -> Iterator[Missing]:
         members = [member for pair in pairs.values() for member in pair.values()]
@@ -371,12 +357,8 @@ def _at(entries: Iterable[_Entry], name: str, shape: str) -> _Entry | None:
 
 def _pair_numbers(traces: Iterable[int]) -> Iterator[int]:
     """Yield the numbers of every round from its first pair to the last that left a trace."""
-    last: dict[int, int] = {}
-    for pair in traces:
-        number = pair // PAIRS_PER_ROUND
-        last[number] = max(pair, last.get(number, 0))
-    for number in sorted(last):
-        yield from range(number * PAIRS_PER_ROUND, last[number] + 1)
+    for number, pairs in groupby(sorted(traces), key=lambda pair: pair // PAIRS_PER_ROUND):
+        yield from range(number * PAIRS_PER_ROUND, max(pairs) + 1)
 
 
 def _lacks_count(counters: CounterSet, metric: str, *, says_steady: bool) -> bool:
