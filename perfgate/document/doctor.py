@@ -7,9 +7,10 @@ from typing import Literal
 import msgspec
 
 from perfgate.document.decision import Verdict
+from perfgate.document.message import Message
 
 DOCTOR_SCHEMA: Literal["perfgate/doctor"] = "perfgate/doctor"
-DOCTOR_SCHEMA_VERSION = 1
+DOCTOR_SCHEMA_VERSION = 2
 
 FitnessStatus = Literal["ok", "attention", "unfit", "unavailable"]
 
@@ -18,13 +19,13 @@ class FitnessCheck(msgspec.Struct, frozen=True):
     """One thing about the machine: what was seen, and what to do about it.
 
     ``attention`` costs precision, ``unfit`` means that nothing can be measured, ``unavailable`` that nobody can tell; none
-    of the three is ok.
+    of the three is ok. Texts are a device's own.
     """
 
     name: str
     status: FitnessStatus
-    seen: str
-    remedy: str | None = None
+    seen: Message | str
+    remedy: Message | str | None = None
 
 
 class PlantedResult(msgspec.Struct, frozen=True, kw_only=True):

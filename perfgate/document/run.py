@@ -21,6 +21,7 @@ FROM_PROFILE = "from-profile"
 StepStatus = Literal["ok", "attention", "not_applicable", "unavailable", "invalid", "error"]
 Severity = Literal["info", "warning", "severe"]
 Side = Literal["base", "head"]
+ErrorKind = Literal["exception", "exit", "signal", "timeout", "memory", "protocol"]
 Arm = Literal["ab", "aa"]
 Evidence = MessageValue
 RowKind = Literal["compute", "copy", "comm", "host", "python"]
@@ -83,7 +84,7 @@ class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
     ``kind`` is one word: exception, exit, signal, timeout, memory, protocol. A ``message`` that is a text is somebody else's.
     """
 
-    kind: Literal["exception", "exit", "signal", "timeout", "memory", "protocol"]
+    kind: ErrorKind
     message: Message | str
     traceback: str | None = None
     signal: str | None = None

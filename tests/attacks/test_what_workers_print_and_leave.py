@@ -173,7 +173,7 @@ def test_run__daemons_of_a_worker__killed_and_named_even_where_the_fork_server_w
         document = json.loads((project / "out" / "run.json").read_text())
     assert done.returncode == (4 if kill else 0), done.stderr
     (workload,) = document["workloads"]
-    assert ("the fork server was killed by SIGKILL" in str(workload["error"])) is kill
+    assert ("worker.server-killed" in str(workload["error"])) is kill
     told = [warning for warning in map(worded, document["warnings"]) if warning.startswith("left ")]
     assert len(told) == 1, document["warnings"]
     # A worker whose server was killed may be there still.
@@ -188,7 +188,7 @@ def test_run__worker_puts_another_file_in_the_place_of_its_stack_and_log__not_re
         done = run_job(project, NOBODYS_BUSINESS="hush-4711", CI="true")
         document = (project / "out" / "run.json").read_text()
     assert done.returncode == 4, done.stderr
-    assert "the worker exited with code 3 without an answer" in document
+    assert '"code":"worker.exited","values":{"code":3}' in document
     assert "hush-4711" not in document + done.stdout + done.stderr
 
 

@@ -8,7 +8,8 @@ import tempfile
 from pathlib import Path
 
 from perfgate.conductor.machine.lock import machine_lock
-from perfgate.document.doctor import FitnessCheck
+from perfgate.document.doctor import FitnessCheck, FitnessStatus
+from perfgate.document.message import Message, MessageValue, quote, reason_of
 from perfgate.errors import MeasuringError, RepositoryError
 from perfgate.git.commands import run_git
 from perfgate.git.repository import Repository
@@ -26,6 +27,7 @@ def try_everything(scratch: Path, lock: Path) -> list[FitnessCheck]:
 
 def try_scratch(folder: Path) -> FitnessCheck:
     """Make a home for a worker and write into it."""
+    name = "scratch home"
     try:
         home = Path(tempfile.mkdtemp(prefix="perfgate-", dir=folder))
         try:
@@ -33,13 +35,9 @@ def try_scratch(folder: Path) -> FitnessCheck:
         finally:
             remove_folder(home)
     except OSError as error:
-        return FitnessCheck(
-            "scratch home",
-            "unfit",
-            f"{folder} cannot be written: {error.strerror}",
-            "set TMPDIR to a folder that the job may write to",
-        )
-    return FitnessCheck("scratch home", "ok", f"{folder} can be written")
+        refused = _message("scratch-refused", folder=str(folder), error=str(error.strerror))
+        return FitnessCheck(name, "unfit", refused, _message("scratch-remedy"))
+    return FitnessCheck(name, "ok", _message("scratch", folder=str(folder)))
 
 
 def try_pinning() -> FitnessCheck:
@@ -49,34 +47,27 @@ def try_pinning() -> FitnessCheck:
         for cpu in sorted(mask):
             os.sched_setaffinity(0, {cpu})
     except OSError as error:
-        return FitnessCheck(
-            "pinning",
-            "unfit",
-            f"a CPU of the mask is refused: {error.strerror}",
-            "allow sched_setaffinity in the container's seccomp profile; pairs share one CPU",
-        )
+        refused = _message("pinning-refused", error=str(error.strerror))
+        return FitnessCheck("pinning", "unfit", refused, _message("pinning-remedy"))
     finally:
         os.sched_setaffinity(0, mask)
-    return FitnessCheck("pinning", "ok", "processes can be pinned to a CPU")
+    return FitnessCheck("pinning", "ok", _message("pinning"))
 
 
 def try_git() -> FitnessCheck:
-    """Ask git for its version."""
     try:
-        version = run_git(Path.cwd(), ["--version"], {}).output
+        return judge_git(run_git(Path.cwd(), ["--version"], {}).output)
     except RepositoryError as error:
-        return FitnessCheck("git", "unfit", str(error), "install git")
-    return judge_git(version)
+        return FitnessCheck("git", "unfit", reason_of(error), _message("git-remedy"))
 
 
 def judge_git(version: str) -> FitnessCheck:
     """Judge what ``git --version`` says."""
     numbers = re.search(r"(\d+)\.(\d+)", version)
-    if numbers is None:
-        return FitnessCheck("git", "attention", f"says {version!r}", "install git 2.31 or newer")
-    if (int(numbers[1]), int(numbers[2])) < OLDEST_GIT:
-        return FitnessCheck("git", "unfit", version, "install git 2.31 or newer")
-    return FitnessCheck("git", "ok", version)
+    status: FitnessStatus = "attention"
+    if numbers is not None:
+        status = "unfit" if (int(numbers[1]), int(numbers[2])) < OLDEST_GIT else "ok"
+    return FitnessCheck("git", status, quote(version), None if status == "ok" else _message("git-remedy"))
 
 
 def try_worktrees(scratch: Path) -> FitnessCheck:
@@ -93,25 +84,23 @@ def try_worktrees(scratch: Path) -> FitnessCheck:
                     raise RepositoryError(f"git {arguments[0]} failed: {result.errors}")
             repository = Repository(clone)
             with repository.worktrees({"base": repository.head()}, link=[]):
-                pass
+                return FitnessCheck("worktrees", "ok", _message("worktrees"))
     except (OSError, RepositoryError) as error:
-        return FitnessCheck(
-            "worktrees",
-            "unfit",
-            str(error),
-            "make git work in the temporary folder; base and head are checked out as worktrees",
-        )
-    return FitnessCheck("worktrees", "ok", "a commit can be checked out beside another")
+        return FitnessCheck("worktrees", "unfit", reason_of(error), _message("worktrees-remedy"))
 
 
 def try_lock(path: Path) -> FitnessCheck:
     """Take the machine's lock and give it back; who holds it is worth a word, one that cannot be opened is unfit."""
+    name = "machine lock"
     holder: list[str] = []
     try:
         with machine_lock(path, purpose="perfgate doctor", say=holder.append, timeout=0.0):
-            pass
+            return FitnessCheck(name, "ok", _message("lock", path=str(path)))
     except MeasuringError as error:
         if holder:
-            return FitnessCheck("machine lock", "attention", holder[0], "let it end; a gate waits for it")
-        return FitnessCheck("machine lock", "unfit", str(error), "set PERFGATE_LOCK to a file you can write")
-    return FitnessCheck("machine lock", "ok", f"free ({path})")
+            return FitnessCheck(name, "attention", quote(holder[0]), _message("lock-held-remedy"))
+        return FitnessCheck(name, "unfit", reason_of(error), _message("lock-remedy"))
+
+
+def _message(name: str, **values: MessageValue) -> Message:
+    return Message(f"fitness.{name}", values)

@@ -13,6 +13,7 @@ import msgspec
 
 from perfgate.conductor.workers.logs import one_line
 from perfgate.document.doctor import FitnessCheck
+from perfgate.document.message import Message, as_message, english
 from perfgate.errors import ConfigError, UsageError
 from perfgate.protocol import About
 
@@ -131,11 +132,13 @@ def explain_closed(error: str, device: str, checks: list[FitnessCheck]) -> str:
     if not obstacles:
         return error
     first, newline, rest = error.partition("\n")
-    lines = [f"- {check.name}: {check.seen}{f'; {check.remedy}' if check.remedy else ''}" for check in obstacles]
+    lines = []
+    for check in obstacles:
+        texts = [english(as_message(text)) for text in (check.seen, check.remedy) if text]
+        lines.append(f"- {check.name}: {'; '.join(texts)}")
     return "\n".join([first, f"what stands in the way of device {device!r}:", *lines]) + newline + rest
 
 
 def _failed_probe(device: str, reason: str) -> FitnessCheck:
-    return FitnessCheck(
-        name=f"probe {device}", status="unavailable", seen=f"the probe of {device} failed: {one_line(reason)}"
-    )
+    failed = Message("fitness.probe-failed", {"device": device, "error": one_line(reason)})
+    return FitnessCheck(name=f"probe {device}", status="unavailable", seen=failed)

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ import msgspec
 
 from perfgate.conductor.workers.logs import bound_log, log_tail, one_line, read_log
 from perfgate.document.message import Message, as_message, english
-from perfgate.document.run import ErrorDetail
+from perfgate.document.run import ErrorDetail, ErrorKind
 from perfgate.errors import MeasuringError
 from perfgate.protocol import (
     STACK_SIGNAL,
@@ -172,8 +173,7 @@ class ForkServer:
     def end_detail(self) -> ErrorDetail:
         """How a server ended that is gone; makes sure that it is."""
         self._kill()
-        code = self._process.returncode
-        tail = log_tail(self._log)
+        code, tail = self._process.returncode, log_tail(self._log)
         if code < 0:
             name = signal_name(-code)
             message = Message("worker.server-killed", {"signal": name})
@@ -239,7 +239,7 @@ class Worker:
             send(self._connection, request)
             answer = self._await_reply(timeout, doing)
         except ConnectionClosed:
-            raise WorkerError(self._end_detail(), alive=False) from None
+            raise self._ended() from None
         except (ProtocolError, msgspec.DecodeError) as error:
             raise self._breach(str(error)) from error
         if isinstance(answer, Failed):
@@ -280,45 +280,37 @@ class Worker:
         self._write_stack()
         state = _kernel_state(self.pid)
         self._kill()
-        detail = ErrorDetail(
-            kind="timeout",
-            message=Message("worker.timed-out", {"doing": status, "seconds": timeout, "state": state}),
-            traceback=self._python_stack(),
-            log_tail=log_tail(self.log),
-        )
-        return WorkerError(detail, alive=False)
+        message = Message("worker.timed-out", {"doing": status, "seconds": timeout, "state": state})
+        return self._error("timeout", message, stack=True)
 
     def _breach(self, reason: str) -> WorkerError:
         """Kill a worker that breaks the protocol."""
         self._kill()
-        message = Message("worker.breach", {"why": reason[:400]})
-        detail = ErrorDetail(kind="protocol", message=message, log_tail=log_tail(self.log))
-        return WorkerError(detail, alive=False)
+        return self._error("protocol", Message("worker.breach", {"why": reason[:400]}))
 
-    def _end_detail(self) -> ErrorDetail:
+    def _ended(self) -> WorkerError:
         exited = self._server.exit_of(self, timeout=EXIT_SECONDS)
         if exited is None and not self._server.running:
-            return self._server.end_detail()
-        tail = log_tail(self.log)
+            return WorkerError(self._server.end_detail(), alive=False)
         if exited is None:
             self._kill()
-            return ErrorDetail(kind="protocol", message=Message("worker.closed-socket"), log_tail=tail)
+            return self._error("protocol", Message("worker.closed-socket"))
         if exited.exit_code < 0:
             name = signal_name(-exited.exit_code)
-            return ErrorDetail(
-                kind="signal",
-                message=Message("worker.out-of-memory" if name == "SIGKILL" else "worker.killed", {"signal": name}),
-                signal=name,
-                traceback=self._python_stack(),
-                log_tail=tail,
-            )
-        code = exited.exit_code
-        return ErrorDetail(
-            kind="exit",
-            message=Message("worker.exited-itself" if code in (0, 1) else "worker.exited", {"code": code}),
-            traceback=self._python_stack(),
-            log_tail=tail,
+            code = "worker.out-of-memory" if name == "SIGKILL" else "worker.killed"
+            return self._error("signal", Message(code, {"signal": name}), stack=True, signal=name)
+        code = "worker.exited-itself" if exited.exit_code in (0, 1) else "worker.exited"
+        return self._error("exit", Message(code, {"code": exited.exit_code}), stack=True)
+
+    def _error(
+        self, kind: ErrorKind, message: Message, *, stack: bool = False, signal: str | None = None
+    ) -> WorkerError:
+        """The error of a worker that is no more, with the end of its log."""
+        traceback = self._python_stack() if stack else None
+        detail = ErrorDetail(
+            kind=kind, message=message, traceback=traceback, signal=signal, log_tail=log_tail(self.log)
         )
+        return WorkerError(detail, alive=False)
 
     def _write_stack(self) -> None:
         """Have a stuck worker write its Python stack; faulthandler does so even while C code runs."""
@@ -339,10 +331,8 @@ class Worker:
         if not self.pid:  # to killpg, 0 is our own group
             return
         for kill in (os.killpg, os.kill):
-            try:
+            with suppress(ProcessLookupError, PermissionError):
                 kill(self.pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                continue
 
 
 def innermost_last(stack: str) -> str:
@@ -370,10 +360,8 @@ def signal_name(number: int) -> str:
 
 def _kernel_state(pid: int) -> str:
     """What the kernel says a stuck process is doing, e.g. `` (state S, sleeping)``."""
-    try:
+    with suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("State:"):
                 return f" (state {' '.join(line.split()[1:])})"
-    except OSError:
-        pass
     return ""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from perfgate.conductor.machine.fitness import Machine, check_disk, examine_kernel, look
+from perfgate.conductor.machine.fitness import Kernel, Machine, check_disk, examine_kernel, look
 from perfgate.conductor.machine.lock import lock_path
 from perfgate.conductor.machine.permissions import try_everything
 from perfgate.conductor.workers.bench import Bench, open_bench
@@ -22,6 +22,7 @@ from perfgate.conductor.workers.interpreters import RUNNING, is_absent, probe_de
 from perfgate.config import CONFIG_NAME, Config, GateSettings, load_config, parse_config
 from perfgate.document.doctor import DoctorDocument, FitnessCheck, PlantedResult, Resolution
 from perfgate.document.files import read_decision, read_run, write_text_atomically
+from perfgate.document.message import Message, quote
 from perfgate.document.run import Testbed
 from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, ConfigError, MeasuringError, UsageError
 from perfgate.jobs.doctor.planted import CHANGES, PROJECT, PlantedChange, run_planted
@@ -33,7 +34,6 @@ from perfgate.version import __version__
 LOOKING_SECONDS = 1.0
 REQUIRED_DEVICE = "cpu"
 _VERSIONED = ("version", "driver", "firmware", "cann", "torch_npu")
-_SEE_ABOVE = "mend what stands above as UNFIT or attention, from the first line down"
 
 
 def examine_machine(progress: Progress, device: str = REQUIRED_DEVICE) -> list[FitnessCheck]:
@@ -43,9 +43,9 @@ def examine_machine(progress: Progress, device: str = REQUIRED_DEVICE) -> list[F
     machine = Machine()
     before = look(machine, cpus)
     time.sleep(LOOKING_SECONDS)
-    after = look(machine, cpus)
+    kernel = Kernel(machine, cpus, os.cpu_count() or len(cpus), before, look(machine, cpus))
+    checks = examine_kernel(kernel)
     scratch = Path(tempfile.gettempdir())
-    checks = examine_kernel(machine, cpus, os.cpu_count() or len(cpus), before, after)
     checks.append(check_disk(shutil.disk_usage(scratch).free, scratch))
     checks += try_everything(scratch, lock_path())
     for kind in sorted({*device_kinds(), device_kind(device)}):
@@ -80,17 +80,13 @@ def examine_device(device: str, progress: Progress, *, required: bool) -> list[F
 
 def required_device(check: FitnessCheck) -> FitnessCheck:
     """The check of a device that is not there, where the project asks for it."""
-    return msgspec.structs.replace(
-        check,
-        status="unfit",
-        remedy="run on a machine that has one, or set device in perfgate.toml to one that is here",
-    )
+    return msgspec.structs.replace(check, status="unfit", remedy=Message("fitness.device-remedy"))
 
 
 def only_attention(check: FitnessCheck, opens: bool) -> FitnessCheck:
     if check.status != "unfit":
         return check
-    observation = f"{check.seen} (the device opens in spite of it)" if opens else check.seen
+    observation = Message("fitness.device-opens", {"seen": check.seen}) if opens else check.seen
     return msgspec.structs.replace(check, status="attention", seen=observation)
 
 
@@ -116,24 +112,24 @@ def watch_load(bench: Bench, device: str, *, required: bool) -> list[FitnessChec
     kind = device_kind(device)
     if kind == REQUIRED_DEVICE:
         return []
-    why = f'not loaded: set device = "{kind}" in perfgate.toml, or PERFGATE_DEVICE={kind}, to have it tried'
+    why = Message("fitness.load-not-tried", {"kind": kind})
     if required:
         try:
             return bench.watch_load()
         except MeasuringError as error:
-            why = str(error).partition("\n")[0]
+            why = quote(str(error).partition("\n")[0])
     return [FitnessCheck(name=f"{kind} clock under load", status="unavailable", seen=why)]
 
 
 def judge_closed(device: str, why: str, *, required: bool) -> FitnessCheck:
     """Judge a device that does not open: the CPU and the configured one must, of others it is said."""
-    remedy = "install torch for the interpreter that runs perfgate" if device == REQUIRED_DEVICE else _SEE_ABOVE
+    remedy = "fitness.torch-remedy" if device == REQUIRED_DEVICE else "fitness.device-closed-remedy"
     return FitnessCheck(
         name=f"device {device}",
         status="unfit" if required else "unavailable",
         # The probe's own lines stand above; the error repeats them below its first.
         seen=why if device == REQUIRED_DEVICE else why.partition("\n")[0],
-        remedy=remedy if required else None,
+        remedy=Message(remedy) if required else None,
     )
 
 
@@ -152,11 +148,11 @@ def judge_versions(kind: str, testbed: Testbed) -> FitnessCheck:
         return FitnessCheck(
             name=name,
             status="attention",
-            seen=f"{versions}; perfgate itself runs Python {platform.python_version()}",
-            remedy="start perfgate with the interpreter of the environment that is measured",
+            seen=Message("fitness.versions-differ", {"versions": versions, "python": platform.python_version()}),
+            remedy=Message("fitness.versions-differ-remedy"),
         )
     if torch is None:
-        return FitnessCheck(name=name, status="attention", seen=versions, remedy="add torch to [measure] preload")
+        return FitnessCheck(name, "attention", versions, Message("fitness.versions-torch-remedy"))
     return FitnessCheck(name=name, status="ok", seen=versions)
 
 

@@ -7,24 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.machine.fitness import (
-    Machine,
-    Moment,
-    check_clock,
-    check_cpus,
-    check_disk,
-    check_frequency,
-    check_governor,
-    check_load,
-    check_memory,
-    check_neighbours,
-    check_pressure,
-    check_quota,
-    check_steal,
-    check_throttling,
-    examine_kernel,
-    look,
-)
+from perfgate.conductor.machine.fitness import Kernel, Machine, Moment, check_disk, examine_kernel, look
+from perfgate.document.doctor import FitnessCheck
+from tests.wording import text_of
 
 GIB = 1 << 30
 CPU = "sys/devices/system/cpu"
@@ -35,6 +20,14 @@ def machine(root: Path, **files: str) -> Machine:
     for name, text in files.items():
         write(root, name.replace("__", "/"), text)
     return Machine(root)
+
+
+def examine(
+    root: Path, name: str, cpus: list[int] | None = None, *, before: Moment | None = None, after: Moment | None = None
+) -> FitnessCheck:
+    """One check of a machine, of the kernel's files below ``root``."""
+    kernel = Kernel(Machine(root), cpus or [0, 1], 8, before or Moment(), after or Moment())
+    return {check.name: check for check in examine_kernel(kernel)}[name]
 
 
 def write(root: Path, name: str, text: str) -> None:
@@ -51,7 +44,7 @@ def test_governor__of_our_cpus__status(tmp_path: Path, governors: list[str], sta
         write(tmp_path, f"{CPU}/cpu{cpu}/cpufreq/scaling_governor", f"{governor}\n")
     # A CPU that is not ours may do what it wants.
     write(tmp_path, f"{CPU}/cpu7/cpufreq/scaling_governor", "powersave\n")
-    found = check_governor(Machine(tmp_path), [0, 1])
+    found = examine(tmp_path, "governor")
     assert found.status == status
     assert (found.remedy is None) == (status == "ok")
 
@@ -61,22 +54,23 @@ def test_frequency__cap_below_what_the_cpu_can__status(tmp_path: Path, cap: str,
     write(tmp_path, f"{CPU}/cpu0/cpufreq/cpuinfo_max_freq", "3500000\n")
     if cap:
         write(tmp_path, f"{CPU}/cpu0/cpufreq/scaling_max_freq", f"{cap}\n")
-    assert check_frequency(Machine(tmp_path), [0]).status == status
+    assert examine(tmp_path, "frequency", [0]).status == status
 
 
 @pytest.mark.parametrize(
     ("before", "after", "status"), [(12, 12, "ok"), (12, 15, "attention"), (None, None, "unavailable")]
 )
-def test_throttling__counter_rises_while_looking__status(before: int, after: int, status: str) -> None:
-    found = check_throttling(Moment(hot=before), Moment(hot=after))
+def test_throttling__counter_rises_while_looking__status(tmp_path: Path, before: int, after: int, status: str) -> None:
+    found = examine(tmp_path, "throttling", before=Moment(hot=before), after=Moment(hot=after))
     assert found.status == status
     if status == "attention":
-        assert found.seen == "3 times while looking, 15 since boot"
+        assert text_of(found.seen) == "3 times while looking, 15 since boot"
 
 
 @pytest.mark.parametrize(("before", "after", "status"), [(4, 4, "ok"), (4, 9, "attention"), (None, 9, "unavailable")])
-def test_quota__stops_while_looking__status(before: int, after: int, status: str) -> None:
-    assert check_quota(Moment(quota=before), Moment(quota=after)).status == status
+def test_quota__stops_while_looking__status(tmp_path: Path, before: int, after: int, status: str) -> None:
+    found = examine(tmp_path, "quota", before=Moment(quota=before), after=Moment(quota=after))
+    assert found.status == status
 
 
 @pytest.mark.parametrize(
@@ -93,12 +87,12 @@ def test_quota__stops_while_looking__status(before: int, after: int, status: str
 def test_cpus__mask_and_quota__status(tmp_path: Path, cpus: list[int], quota: str, status: str) -> None:
     if quota:
         write(tmp_path, "sys/fs/cgroup/cpu.max", f"{quota}\n")
-    assert check_cpus(Machine(tmp_path), cpus, visible=8).status == status
+    assert examine(tmp_path, "cpus", cpus).status == status
 
 
 def test_cpus__mask_with_a_hole__said_as_ranges(tmp_path: Path) -> None:
-    found = check_cpus(Machine(tmp_path), [0, 1, 2, 5, 7, 8], visible=16)
-    assert found.seen == "6 of 16 CPUs in the affinity mask (0-2,5,7-8); no quota"
+    found = examine(tmp_path, "cpus", [0, 1, 2, 5, 7])
+    assert text_of(found.seen) == "5 of 8 CPUs in the affinity mask (0-2,5,7); no quota"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +101,7 @@ def test_cpus__mask_with_a_hole__said_as_ranges(tmp_path: Path) -> None:
 def test_clock__source__status(tmp_path: Path, clock: str, status: str) -> None:
     if clock:
         write(tmp_path, "sys/devices/system/clocksource/clocksource0/current_clocksource", f"{clock}\n")
-    assert check_clock(Machine(tmp_path)).status == status
+    assert examine(tmp_path, "clock").status == status
 
 
 @pytest.mark.parametrize(
@@ -115,7 +109,8 @@ def test_clock__source__status(tmp_path: Path, clock: str, status: str) -> None:
     [("1.90 1.00 0.50 2/86 999", "ok"), ("2.10 9.00 9.00 3/86 999", "attention"), ("", "unavailable")],
 )
 def test_load__against_two_cpus__status(tmp_path: Path, loadavg: str, status: str) -> None:
-    assert check_load(machine(tmp_path, proc__loadavg=loadavg), [0, 1]).status == status
+    write(tmp_path, "proc/loadavg", loadavg)
+    assert examine(tmp_path, "load").status == status
 
 
 STAT = """cpu  9999 0 9999 9999 0 0 0 0 0 0
@@ -126,36 +121,30 @@ intr 1 2 3
 """
 
 
-def _moments(root: Path, cpus: list[int], **after: int) -> tuple[Moment, Moment]:
+def _examine_counters(root: Path, name: str, cpus: list[int], **after: int) -> FitnessCheck:
     start = {"busy0": 100, "idle0": 100, "steal0": 5, "busy1": 100, "idle1": 100}
     before = look(machine(root, proc__stat=STAT.format(**start)), cpus)
     later = {name: start[name] + after.get(name, 0) for name in start}
-    return before, look(machine(root, proc__stat=STAT.format(**later)), cpus)
+    return examine(root, name, cpus, before=before, after=look(machine(root, proc__stat=STAT.format(**later)), cpus))
 
 
 def test_neighbours__one_of_two_cpus_idle__ok_and_named(tmp_path: Path) -> None:
-    found = check_neighbours(*_moments(tmp_path, [0, 1], busy0=100, idle1=90, busy1=10))
-    assert (found.status, found.seen) == ("ok", "the quietest CPU (1) is 10 % busy")
+    found = _examine_counters(tmp_path, "neighbours", [0, 1], busy0=100, idle1=90, busy1=10)
+    assert (found.status, text_of(found.seen)) == ("ok", "the quietest CPU (1) is 10 % busy")
 
 
 def test_neighbours__both_cpus_busy__attention(tmp_path: Path) -> None:
-    found = check_neighbours(*_moments(tmp_path, [0, 1], busy0=100, busy1=30, idle1=70))
-    assert (found.status, found.seen) == ("attention", "the quietest CPU (1) is 30 % busy")
+    found = _examine_counters(tmp_path, "neighbours", [0, 1], busy0=100, busy1=30, idle1=70)
+    assert (found.status, text_of(found.seen)) == ("attention", "the quietest CPU (1) is 30 % busy")
 
 
 def test_neighbours__a_cpu_that_is_not_ours_is_idle__no_help(tmp_path: Path) -> None:
-    assert check_neighbours(*_moments(tmp_path, [0], busy0=80, idle0=20, idle1=100)).status == "attention"
+    assert _examine_counters(tmp_path, "neighbours", [0], busy0=80, idle0=20, idle1=100).status == "attention"
 
 
 @pytest.mark.parametrize(("steal", "status"), [(0, "ok"), (1, "ok"), (5, "attention")])
 def test_steal__ticks_of_other_guests__status(tmp_path: Path, steal: int, status: str) -> None:
-    assert check_steal(*_moments(tmp_path, [0], steal0=steal, idle0=100 - steal)).status == status
-
-
-def test_neighbours_and_steal__no_proc_stat__unavailable(tmp_path: Path) -> None:
-    moment = look(Machine(tmp_path), [0])
-    assert check_neighbours(moment, moment).status == "unavailable"
-    assert check_steal(moment, moment).status == "unavailable"
+    assert _examine_counters(tmp_path, "steal", [0], steal0=steal, idle0=100 - steal).status == status
 
 
 @pytest.mark.parametrize(
@@ -172,7 +161,7 @@ def test_neighbours_and_steal__no_proc_stat__unavailable(tmp_path: Path) -> None
 def test_pressure__of_a_resource__status(tmp_path: Path, resource: str, text: str, status: str) -> None:
     if text:
         write(tmp_path, f"proc/pressure/{resource}", text)
-    found = check_pressure(Machine(tmp_path), resource)
+    found = examine(tmp_path, f"pressure.{resource}")
     assert (found.name, found.status) == (f"pressure.{resource}", status)
 
 
@@ -194,7 +183,7 @@ def test_memory__machine_and_cgroup__status(tmp_path: Path, available: int, limi
     if limit:
         write(tmp_path, "sys/fs/cgroup/memory.max", f"{limit}\n")
         write(tmp_path, "sys/fs/cgroup/memory.current", f"{used}\n")
-    assert check_memory(Machine(tmp_path)).status == status
+    assert examine(tmp_path, "memory").status == status
 
 
 @pytest.mark.parametrize(("free", "status"), [(3 * GIB, "ok"), (GIB, "attention"), (100 << 20, "unfit")])
@@ -215,7 +204,9 @@ def test_look__throttle_counters_and_cpu_stat__read(tmp_path: Path) -> None:
 def test_examine__nothing_readable__nothing_ok_but_the_mask(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     moment = look(machine, [0, 1])
-    found = {check.name: check.status for check in examine_kernel(machine, [0, 1], 2, moment, moment)}
+    checks = examine_kernel(Kernel(machine, [0, 1], 2, moment, moment))
+    found = {check.name: check.status for check in checks}
     assert found.pop("cpus") == "ok"
     assert set(found.values()) == {"unavailable"}
     assert len(found) == 12
+    assert all("fitness." not in text_of(text) for check in checks for text in (check.seen, check.remedy))

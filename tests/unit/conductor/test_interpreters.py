@@ -10,6 +10,7 @@ import pytest
 
 from perfgate.conductor.workers.interpreters import explain_closed, is_absent, probe_device
 from perfgate.document.doctor import FitnessCheck
+from tests.wording import text_of
 
 UNFIT = FitnessCheck(name="npu libraries", status="unfit", seen="no libhccl.so", remedy="source set_env.sh")
 ABSENT = FitnessCheck(name="device npu", status="unavailable", seen="no Ascend device")
@@ -46,7 +47,7 @@ def test_probe_device__words_around_the_answer__the_last_line_counts(tmp_path: P
 def test_probe_device__no_answer__unavailable_with_the_reason(tmp_path: Path, script: str, words: str) -> None:
     (check,) = probe_device(interpreter(tmp_path, script), "npu", {"PATH": "/bin"}, cwd=tmp_path)
     assert check.status == "unavailable"
-    assert words in check.seen
+    assert words in text_of(check.seen)
 
 
 def test_probe_device__no_interpreter__unavailable(tmp_path: Path) -> None:

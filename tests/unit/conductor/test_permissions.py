@@ -14,6 +14,7 @@ from perfgate.conductor.machine.permissions import (
     try_scratch,
     try_worktrees,
 )
+from tests.wording import text_of
 
 
 def test_try_everything__this_machine__all_ok_and_nothing_left(tmp_path: Path) -> None:
@@ -35,7 +36,7 @@ def test_try_pinning__mask__is_as_before() -> None:
 def test_try_scratch__folder_that_is_not_there__unfit(tmp_path: Path) -> None:
     found = try_scratch(tmp_path / "gone")
     assert found.status == "unfit"
-    assert "No such file or directory" in found.seen
+    assert "No such file or directory" in text_of(found.seen)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_try_lock__held_by_another__attention_and_who(tmp_path: Path) -> None:
         fcntl.flock(held, fcntl.LOCK_EX)
         found = try_lock(lock)
     assert found.status == "attention"
-    assert "process 77: perfgate check in /models is measuring" in found.seen
+    assert "process 77: perfgate check in /models is measuring" in text_of(found.seen)
 
 
 def test_try_lock__no_file_can_be_there__unfit(tmp_path: Path) -> None:

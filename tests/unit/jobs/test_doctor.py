@@ -18,6 +18,7 @@ from perfgate.jobs.doctor.job import (
     read_gate,
 )
 from perfgate.jobs.doctor.planted import CHANGES
+from tests.wording import text_of
 
 
 def _document(status: str = "ok", *agrees: bool) -> DoctorDocument:
@@ -67,7 +68,7 @@ def test_read_gate__project__its_gate_table(tmp_path: Path) -> None:
 )
 def test_judge_closed__device__must_open_where_it_is_required(device: str, required: bool, status: str) -> None:
     found = judge_closed(device, "torch is not installed", required=required)
-    assert (found.name, found.status, found.seen) == (f"device {device}", status, "torch is not installed")
+    assert (found.name, found.status, text_of(found.seen)) == (f"device {device}", status, "torch is not installed")
     assert (found.remedy is None) == (status == "unavailable")
 
 
@@ -94,7 +95,7 @@ def test_read_device__project_and_environment__as_a_gate_takes_it(
 
 def test_only_attention__unfit__not_for_a_device_that_opens_or_that_nobody_asks_for() -> None:
     unfit = FitnessCheck(name="npu nodes", status="unfit", seen="gone", remedy="mount them")
-    assert only_attention(unfit, opens=True).seen == "gone (the device opens in spite of it)"
+    assert text_of(only_attention(unfit, opens=True).seen) == "gone (the device opens in spite of it)"
     assert (only_attention(unfit, opens=False).status, only_attention(unfit, opens=False).seen) == ("attention", "gone")
     ok = FitnessCheck(name="npu nodes", status="ok", seen="all there")
     assert only_attention(ok, opens=True) == ok
@@ -112,4 +113,4 @@ def test_only_attention__unfit__not_for_a_device_that_opens_or_that_nobody_asks_
 def test_judge_versions__as_the_worker_sees_them__status(comparable: dict[str, str], status: str, words: str) -> None:
     found = judge_versions("cpu", run.Testbed(fingerprint="f", device_kind="cpu", comparable=comparable))
     assert found.status == status
-    assert words in found.seen
+    assert words in text_of(found.seen)

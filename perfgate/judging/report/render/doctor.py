@@ -10,6 +10,7 @@ from rich.text import Text
 from perfgate.document.doctor import FitnessCheck, PlantedResult, Resolution
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.format import duration, percent
+from perfgate.judging.report.text.messages import word
 
 _STATUS = {
     "ok": ("ok", "green"),
@@ -34,11 +35,11 @@ def render_fitness(fitness: list[FitnessCheck], console: Console) -> None:
     """Print one row a check; what to do stands below what was seen."""
     table = _table("machine", "", "seen")
     for check in fitness:
-        word, style = _STATUS[check.status]
-        detail = Text(clean(check.seen, limit=_LONG))
+        label, style = _STATUS[check.status]
+        detail = Text(clean(word(check.seen), limit=_LONG))
         if check.remedy:
-            detail.append(f"\n→ {clean(check.remedy, limit=_LONG)}", "cyan")
-        table.add_row(clean(check.name), Text(word, style), detail)
+            detail.append(f"\n→ {clean(word(check.remedy), limit=_LONG)}", "cyan")
+        table.add_row(clean(check.name), Text(label, style), detail)
     console.print(table)
 
 
