@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import random
 import socket
 import sys
 import time
 import traceback
 from collections.abc import Callable
+
+# The function itself, taken before user code may replace it.
+from gc import get_objects
 from pathlib import Path
 from typing import Any, Literal
 
@@ -54,7 +56,9 @@ class Worker:
         self.profile: OperatorProfile | None = None
         self.subroutines: SubroutineTimes | None = None
         self.root = Path()
-        self._frozen = 0
+        # Made behind the last time that we freeze: the collector lists it until user code freezes it with everything else.
+        # Looking for it costs less than counting what is frozen, which is all that torch imported.
+        self._unfrozen: list[object] = []
         self._answers: dict[type, Callable[[Any], msgspec.Struct]] = {
             protocol.HarnessRequest: self._read_harness,
             protocol.LoadRequest: self._load,
@@ -158,7 +162,7 @@ class Worker:
             cap_seconds=request.cap_seconds,
             preprocessing=self.recorder.preprocessing,
         )
-        self._frozen = gc.get_freeze_count()
+        self._unfrozen = []
         return warm
 
     def _move(self, request: protocol.MoveRequest) -> protocol.Moved:
@@ -176,7 +180,7 @@ class Worker:
         return protocol.Collected(
             shapes=self._warmed.columns(),
             preprocess=self._warmed.preprocess_columns(self.root),
-            settings=_library_settings(frozen_more=gc.get_freeze_count() > self._frozen),
+            settings=_library_settings(frozen_more=all(entry is not self._unfrozen for entry in get_objects())),
             uncounted=self._warmed.uncounted,
         )
 
