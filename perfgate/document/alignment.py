@@ -115,9 +115,11 @@ def _match(
     before: Sequence[TimedRow], after: Sequence[TimedRow], key: _Key
 ) -> tuple[list[AlignedRow], list[TimedRow], list[TimedRow]]:
     groups = _grouped(after, key)
-    pairs: list[AlignedRow] = []
-    for word, rows in _grouped(before, key).items():
-        pairs += [AlignedRow(rows[one], groups[word][other]) for one, other in _nearest(rows, groups.get(word, []))]
+    pairs = [
+        AlignedRow(rows[one], groups[word][other])
+        for word, rows in _grouped(before, key).items()
+        for one, other in _nearest(rows, groups.get(word, []))
+    ]
     taken_before = {id(pair.base) for pair in pairs}
     taken_after = {id(pair.head) for pair in pairs}
     return (

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import msgspec
 
 from perfgate.catalogue.records import Metric
-from perfgate.catalogue.terms import Better
 
 # Every unit a budget may be written in, as a factor of the base unit it stands for.
 _UNITS: dict[str, tuple[str, float]] = {
@@ -89,35 +88,25 @@ def parse_place(key: str) -> Place:
 
 def parse_budget(key: str, written: str | float | int, metric: Metric) -> Budget:
     """Read one entry of ``[budget]``. Raises ValueError that says what is wrong and what a budget looks like."""
-    place = parse_place(key)
+    place, signs = parse_place(key), {"lower": "<", "higher": ">"}
+    sign, rate = signs.get(metric.better), None
     if isinstance(written, (int, float)):
-        return _budget(place, float(written), _default_sign(metric), None)
-    read = _BUDGET.fullmatch(written)
-    if read is None:
-        raise ValueError(f"{written!r} is no budget; write {_EXAMPLE}")
-    if read["unit"] not in _UNITS:
-        raise ValueError(f"{written!r} has a unit that is not known; write one of {', '.join(filter(None, _UNITS))}")
-    unit, factor = _UNITS[read["unit"]]
-    if unit != metric.unit:
-        raise ValueError(f"{written!r} is in {unit}, and {metric.name} is measured in {metric.unit}")
-    return _budget(
-        place,
-        float(read["number"]) * factor,
-        read["sign"][0] if read["sign"] else _default_sign(metric),
-        float(read["rate"]) if read["rate"] else None,
-    )
-
-
-_SIGNS: dict[Better, str] = {"lower": "<", "higher": ">"}
-
-
-def _default_sign(metric: Metric) -> str:
-    if metric.better not in _SIGNS:
+        bound = float(written)
+    else:
+        read = _BUDGET.fullmatch(written)
+        if read is None:
+            raise ValueError(f"{written!r} is no budget; write {_EXAMPLE}")
+        if read["unit"] not in _UNITS:
+            raise ValueError(
+                f"{written!r} has a unit that is not known; write one of {', '.join(filter(None, _UNITS))}"
+            )
+        unit, factor = _UNITS[read["unit"]]
+        if unit != metric.unit:
+            raise ValueError(f"{written!r} is in {unit}, and {metric.name} is measured in {metric.unit}")
+        bound, rate = float(read["number"]) * factor, float(read["rate"]) if read["rate"] else None
+        sign = read["sign"][0] if read["sign"] else sign
+    if sign is None:
         raise ValueError(f"neither direction of {metric.name} is better; say which bound it is, with < or >")
-    return _SIGNS[metric.better]
-
-
-def _budget(place: Place, bound: float, sign: str, rate: float | None) -> Budget:
     return Budget(
         metric=place.metric, bound=bound, at_most=sign == "<", workload=place.workload, shape=place.shape, rate=rate
     )

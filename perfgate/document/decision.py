@@ -20,8 +20,6 @@ DECISION_SCHEMA_VERSION = 2
 DEFAULT_LOOKS = (8, 16, 32, 64)
 MOST_LOOKS = 12
 
-# The metrics of what one call takes, and the preprocessing of one batch.
-
 Outcome = Literal["regressed", "improved", "unchanged", "inconclusive", "not_comparable"]
 Verdict = Literal["PASS", "WARN", "FAIL", "INCONCLUSIVE", "SKIPPED"]
 InvalidKind = Literal[
@@ -73,7 +71,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def judges_alone(self) -> bool:
-        """Return whether a rule holds the head to a bound that needs no base."""
+        """Whether a rule holds the head to a bound that needs no base."""
         return bool(self.budgets or self.limits or self.kernels)
 
     def __post_init__(self) -> None:
@@ -270,7 +268,7 @@ class Contribution(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def profiled(self) -> str:
-        """Return the name under which the pairs profiled what it is about."""
+        """The name under which the pairs profiled what it is about."""
         return OUTSIDE_OPERATORS if self.kind in ("waiting", "outside", "launching") else self.op
 
 
@@ -370,7 +368,7 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def saved(self) -> float:
-        """Return the share of the time that is saved: of what was measured at least, of what is estimated at most."""
+        """The share of the time that is saved: of what was measured at least, of what is estimated at most."""
         return 1 - 1 / (self.interval[0] if self.interval else self.speedup)
 
 
@@ -486,7 +484,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def excluded(self) -> float:
-        """Return the slowdown that every unchanged time of a call excludes, up to what its tolerance allows."""
+        """The slowdown that every unchanged time of a call excludes, up to what its tolerance allows."""
         calls = [c.excluded for c in self.comparisons if c.metric in FAST_PATHS and c.excluded is not None]
         by_default = OK_MARGIN if self.policy.ok_margin is None else self.policy.ok_margin
         return max(calls, default=by_default)

@@ -12,6 +12,7 @@ import json
 import os
 import secrets
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -124,7 +125,13 @@ def write_atomically(path: Path, data: bytes) -> None:
         raise PerfgateError(f"{path} cannot be written: {error.strerror or error}; {_remedy(error)}") from error
     except ValueError as error:  # a path with a NUL character
         raise PerfgateError(f"{str(path)!a} cannot be written: {error}; choose another path") from error
-    _sync_folder(target.parent)
+    # Make the rename durable. Some file systems refuse to sync a folder; the file itself is whole either way.
+    with suppress(OSError):
+        descriptor = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _parse(data: bytes, record: type[_Record], name: str, *, complete: bool = False) -> _Record:
@@ -142,38 +149,20 @@ def _read(path: Path) -> bytes:
         # Non-blocking, so that a pipe with no writer is refused instead of waited for.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            return _read_open(descriptor, str(path))
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise DocumentError(f"{path}: not a regular file; give the path of the document itself")
+            if status.st_size > MAX_BYTES:
+                refuse(str(path), "$", f"{status.st_size} bytes, where at most {MAX_BYTES} are read", DAMAGED)
+            with open(descriptor, "rb", closefd=False) as file:
+                data = file.read(MAX_BYTES + 1)
         finally:
             os.close(descriptor)
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
         raise DocumentError(f"{path}: cannot be read ({error}); give the path of a document of perfgate") from error
-
-
-def _read_open(descriptor: int, name: str) -> bytes:
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        raise DocumentError(f"{name}: not a regular file; give the path of the document itself")
-    if status.st_size > MAX_BYTES:
-        refuse(name, "$", f"{status.st_size} bytes, where at most {MAX_BYTES} are read", DAMAGED)
-    with open(descriptor, "rb", closefd=False) as file:
-        data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
-        refuse(name, "$", f"more than {MAX_BYTES} bytes, and growing", "wait for its writer, then try again")
+        refuse(str(path), "$", f"more than {MAX_BYTES} bytes, and growing", "wait for its writer, then try again")
     return data
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the rename durable. Some file systems refuse to sync a folder; the file itself is whole either way."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        pass
-    finally:
-        os.close(descriptor)
 
 
 def _remedy(error: OSError) -> str:
@@ -199,7 +188,7 @@ def _left_out(value: Any, whole: Any, path: str) -> str | None:
         inside = ((value[index], part, f"{path}[{index}]") for index, part in enumerate(whole))
     else:
         return None
-    return next((found for found in (_left_out(*one) for one in inside) if found), None)
+    return next((absent for part in inside if (absent := _left_out(*part))), None)
 
 
 def misfit(columns: BlockColumns) -> str | None:

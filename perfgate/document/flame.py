@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -22,18 +22,7 @@ FlameKind = Literal[
     "comm",
     "other",
 ]
-FLAME_KINDS: tuple[FlameKind, ...] = (
-    "thread",
-    "stream",
-    "python",
-    "host_op",
-    "annotation",
-    "runtime",
-    "compute",
-    "copy",
-    "comm",
-    "other",
-)
+FLAME_KINDS: tuple[FlameKind, ...] = get_args(FlameKind)
 FlameUnit = Literal["call", "profiler step", "whole recording"]
 # Why the frames of two sides are compared by how often they ran: the pairs did not time the call, or what was traced says
 # that it became slower where they say faster (or the other way round), or differs by an amount that they exclude.

@@ -386,7 +386,7 @@ class Replicate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lanes(self) -> list[tuple[str, BlockColumns]]:
-        """Return the blocks of calls and those of the preprocessing, each with their shape."""
+        """The blocks of calls and those of the preprocessing, each with their shape."""
         return [*self.shapes.items(), *self.preprocess.items()]
 
 

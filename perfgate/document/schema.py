@@ -75,14 +75,11 @@ def load_schema(name: str) -> dict[str, Any]:
 
 def _close(title: str, component: dict[str, Any]) -> None:
     """Turn what msgspec says about one record into a closed and bounded description."""
-    component["description"] = _one_line_a_paragraph(component.get("description", ""))
+    paragraphs = inspect.cleandoc(component.get("description", "")).split("\n\n")
+    component["description"] = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
     component["additionalProperties"] = False
     for field, schema in component["properties"].items():
         _bound(schema, _LENGTHS.get((title, field), MAX_TEXT))
-
-
-def _one_line_a_paragraph(docstring: str) -> str:
-    return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(docstring).split("\n\n"))
 
 
 def _bound(schema: dict[str, Any], length: int) -> None:
@@ -97,8 +94,10 @@ def _bound(schema: dict[str, Any], length: int) -> None:
         schema.setdefault("maxItems", MAX_ITEMS)
     elif kind == "object":
         schema.update(maxProperties=MAX_KEYS, propertyNames={"maxLength": MAX_KEY})
-    for inner in _inner(schema):
-        _bound(inner, length)
+    below = [*schema.get("anyOf", []), *schema.get("prefixItems", [])]
+    for inner in [*below, schema.get("items"), schema.get("additionalProperties")]:
+        if isinstance(inner, dict):
+            _bound(inner, length)
     _merge_null(schema)
 
 
@@ -112,12 +111,6 @@ def _merge_null(schema: dict[str, Any]) -> None:
         schema["enum"] = [*first["enum"], None]
     else:
         schema.update({**first, "type": [first["type"], "null"]})
-
-
-def _inner(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    below = [*schema.get("anyOf", []), *schema.get("prefixItems", [])]
-    below += [schema.get("items"), schema.get("additionalProperties")]
-    return [inner for inner in below if isinstance(inner, dict)]
 
 
 def _pin(component: dict[str, Any]) -> None:
@@ -161,14 +154,13 @@ def _validator(name: str) -> Any:
 
 def _items(validator: Any, items: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
     """Check an array of integers at once, as jsonschema takes 6 us for each; leave all else, errors too, to it."""
-    if not (isinstance(items, dict) and items.keys() == {"type", "minimum", "maximum"} and _integers(instance, items)):
-        yield from _PLAIN_ITEMS(validator, items, instance, schema)
-
-
-def _integers(instance: Any, items: dict[str, Any]) -> bool:
-    if items["type"] != "integer" or not isinstance(instance, list) or set(map(type, instance)) - {int}:
-        return False
-    return not instance or bool(items["minimum"] <= min(instance) and max(instance) <= items["maximum"])
+    if isinstance(items, dict) and items.keys() == {"type", "minimum", "maximum"} and items["type"] == "integer":
+        only_integers = isinstance(instance, list) and not set(map(type, instance)) - {int}
+        if only_integers and (
+            not instance or (items["minimum"] <= min(instance) and max(instance) <= items["maximum"])
+        ):
+            return
+    yield from _PLAIN_ITEMS(validator, items, instance, schema)
 
 
 _PLAIN_ITEMS = jsonschema.Draft202012Validator.VALIDATORS["items"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -47,7 +48,7 @@ def check_values(value: Any, name: str, *, remedy: str = DAMAGED) -> None:
     for place, item in _walk(value):
         if isinstance(item, _Refused):
             refuse(name, place, item.what, remedy)
-        if isinstance(item, str) and not _encodable(item):
+        if isinstance(item, str) and _SURROGATE.search(item):
             refuse(name, place, "text with a lone surrogate, which is no character", remedy)
         if isinstance(item, float) and not math.isfinite(item):
             refuse(name, place, f"{item} is not a finite number", remedy)
@@ -67,6 +68,7 @@ class _Refused:
         self.what = what
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _MAYBE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _TOKEN = re.compile(rb'"[^"]*"?|[\[\]{}]')
 
@@ -120,7 +122,10 @@ def _decode(text: str, name: str, refused: list[_Refused]) -> Any:
 
     def table(pairs: list[tuple[str, Any]]) -> Any:
         value = dict(pairs)
-        return value if len(value) == len(pairs) else stand_in(f"the key {_repeated(pairs)} stands twice")
+        if len(value) == len(pairs):
+            return value
+        key = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        return stand_in(f"the key {key[:80]!a} stands twice")
 
     def constant(word: str) -> Any:
         return stand_in(f"{word} is not a finite number")
@@ -129,23 +134,6 @@ def _decode(text: str, name: str, refused: list[_Refused]) -> Any:
         return json.loads(text, parse_int=integer, parse_float=number, object_pairs_hook=table, parse_constant=constant)
     except json.JSONDecodeError as error:
         refuse(name, f"line {error.lineno}, column {error.colno}", f"not JSON: {error.msg}", DAMAGED)
-
-
-def _repeated(pairs: list[tuple[str, Any]]) -> str:
-    seen: set[str] = set()
-    for key, _ in pairs:
-        if key in seen:
-            return ascii(key[:80])
-        seen.add(key)
-    raise AssertionError("no key is repeated")
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _walk(value: Any) -> Iterator[tuple[str, Any]]:

@@ -46,9 +46,7 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.utilization is None else self.utilization > AT_WORK
 
     def clock_share(self) -> float | None:
-        if self.clock is None or not self.rated_clock:
-            return None
-        return self.clock / self.rated_clock
+        return None if self.clock is None or not self.rated_clock else self.clock / self.rated_clock
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):

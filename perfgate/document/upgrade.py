@@ -100,33 +100,19 @@ def upgrade(value: Any, schema: str, *, name: str, current: int, upgrades: Mappi
     if value.get("schema") != schema:
         found = ascii(value.get("schema"))[:80]
         refuse(name, "$.schema", f"{found} where {schema!r} was expected", "give the file that this command reads")
-    version = _version(value, name)
-    if version > current:
-        refuse(
-            name,
-            "$.schema_version",
-            f"version {version} was written by a newer perfgate; this one reads up to version {current}",
-            "upgrade perfgate",
-        )
-    return _upgraded(value, version, name, current, upgrades)
-
-
-def _version(value: dict[str, Any], name: str) -> int:
     version = value.get("schema_version")
     if not isinstance(version, int) or isinstance(version, bool) or version < 0:
         refuse(name, "$.schema_version", f"a version number was expected, found {ascii(version)[:80]}", DAMAGED)
-    return version
-
-
-def _upgraded(
-    value: dict[str, Any], version: int, name: str, current: int, upgrades: Mapping[int, Upgrade]
-) -> dict[str, Any]:
+    if version > current:
+        newer = f"version {version} was written by a newer perfgate; this one reads up to version {current}"
+        refuse(name, "$.schema_version", newer, "upgrade perfgate")
+    document: dict[str, Any] = value
     for old in range(version, current):
         step = upgrades.get(old)
         if step is None:
             refuse(name, "$.schema_version", f"version {old} can no longer be read", "measure again with this perfgate")
         try:
-            value = {**step(value), "schema_version": old + 1}
+            document = {**step(document), "schema_version": old + 1}
         except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
             refuse(name, "$", f"not a document of version {old} ({type(error).__name__}: {error})", DAMAGED)
-    return value
+    return document

@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from perfgate.config import CONFIG_NAME
 from perfgate.errors import RepositoryError, UsageError
-from perfgate.git.clone import checked_out
+from perfgate.git.repository import checked_out
 from perfgate.git.commands import run_git
 from perfgate.git.repository import Repository
 from perfgate.jobs.init.installed import REMEDY, Revision, address, installed_revision, named_revision

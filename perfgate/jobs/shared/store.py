@@ -12,7 +12,7 @@ from perfgate.config import Config
 from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument
 from perfgate.errors import RepositoryError, StoreError
-from perfgate.git.clone import is_behind
+from perfgate.git.repository import is_behind
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.forge.detect import detect
 from perfgate.judging.forge.forge import CiEvent, find_token

@@ -14,7 +14,7 @@ from perfgate.document.history import Confirmation
 from perfgate.document.strict_json import parse_json
 from perfgate.document.trend import CommitLabel, ConfirmationsFile, TrendChange, TrendDocument, TrendState
 from perfgate.errors import DocumentError, RepositoryError
-from perfgate.git.clone import is_behind
+from perfgate.git.repository import is_behind
 from perfgate.git.commands import COMMIT_ID, run_git
 from perfgate.jobs.shared.doors import Doors, Progress
 from perfgate.jobs.shared.options import Check

@@ -13,7 +13,7 @@ from perfgate.document.history import History
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument, WorkloadRecord
 from perfgate.errors import DocumentError, ForgeGoneError, StoreError
-from perfgate.git.clone import files_between, prefix_of
+from perfgate.git.repository import files_between, prefix_of
 from perfgate.jobs.shared.store import open_project_store, stored_history
 from perfgate.jobs.trust.commits import config_at, same_code_between
 from perfgate.jobs.trust.provenance import common_ancestor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfgate.git.clone import fetched_tip, files_between, merge_base
+from perfgate.git.repository import fetched_tip, files_between, merge_base
 from perfgate.git.repository import Repository
 from tests.fakes.remote import git
 
