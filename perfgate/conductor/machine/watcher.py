@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ import msgspec
 
 from perfgate.conductor.workers.environment import device_kind
 from perfgate.document.run import BlockColumns, Replicate
-from perfgate.document.telemetry import DeviceProcess, Reading, Telemetry
+from perfgate.document.telemetry import Reading
 from perfgate.sampling import Sampler, sampling
 
 replace = msgspec.structs.replace
@@ -65,18 +65,13 @@ class Watcher:
 
     def _without_own(self, reading: Reading) -> Reading:
         """A reading with the processes of others alone; None in their place where ours cannot be told apart."""
-        foreign = self._foreign(reading.telemetry)
+        foreign = reading.telemetry.foreign_processes
+        if foreign and not self._host_ids and not any(process.pid in self._own for process in foreign):
+            foreign = None  # ids of the host, among which ours may be
+        elif foreign:
+            # What other jobs are called is no business of a document's reader.
+            foreign = [replace(process, name="") for process in foreign if process.pid not in self._own]
         return replace(reading, telemetry=replace(reading.telemetry, foreign_processes=foreign))
-
-    def _foreign(self, telemetry: Telemetry) -> list[DeviceProcess] | None:
-        listed = telemetry.foreign_processes
-        if not listed:
-            return listed
-        ours = any(process.pid in self._own for process in listed)
-        if not ours and not self._host_ids:
-            return None  # ids of the host, among which ours may be
-        # What other jobs are called is no business of a document's reader.
-        return [replace(process, name="") for process in listed if process.pid not in self._own]
 
 
 @contextmanager
@@ -94,12 +89,10 @@ def watching(
 
 def namespace_ids(pid: int) -> set[int]:
     """The numbers that a process has, from our namespace inward (proc(5), NSpid of /proc/PID/status)."""
-    try:
+    with suppress(OSError):  # it has ended
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("NSpid:"):
                 return {pid, *map(int, line.split()[1:])}
-    except OSError:  # it has ended
-        pass
     return {pid}
 
 
@@ -117,14 +110,11 @@ def _watched(replicate: Replicate, readings: Sequence[Reading]) -> Replicate:
     whole = _Span(min(span.began_ns for span in spans), max(span.ended_ns for span in spans))
     beside = [reading for reading in readings if whole.overlaps(reading)]
 
-    return replace(
-        replicate,
-        readings=beside,
-        shapes={shape: _with_condition(columns, whole, readings) for shape, columns in replicate.shapes.items()},
-        preprocess={
-            shape: _with_condition(columns, whole, readings) for shape, columns in replicate.preprocess.items()
-        },
+    shapes, preprocess = (
+        {shape: _with_condition(columns, whole, readings) for shape, columns in lane.items()}
+        for lane in (replicate.shapes, replicate.preprocess)
     )
+    return replace(replicate, readings=beside, shapes=shapes, preprocess=preprocess)
 
 
 def _spans(columns: BlockColumns) -> list[_Span]:

@@ -31,6 +31,8 @@ from perfgate.document.run import (
 from perfgate.protocol import CheckReply, CheckRequest, Loaded, StepReply, StepRequest
 from perfgate.system.processes import run_delay_ns
 
+replace = msgspec.structs.replace
+
 _CHECK = None  # among the numbers of steps: the check of the output
 
 
@@ -51,15 +53,11 @@ class Findings:
         """Add the values of steps that ran once more to those of their first run, labelled with the number of the attempt."""
         repeated = {step.number: step for step in repeated_steps}
         for index, step in enumerate(self.steps):
-            if step.number in repeated:
-                self.steps[index] = _with_values(step, repeated[step.number], attempt)
-
-
-def _with_values(step: StepResult, repeated: StepResult, attempt: int) -> StepResult:
-    values = [
-        msgspec.structs.replace(value, labels={**value.labels, "attempt": str(attempt)}) for value in repeated.values
-    ]
-    return msgspec.structs.replace(step, values=[*step.values, *values], duration=step.duration + repeated.duration)
+            if again := repeated.get(step.number):
+                values = [replace(value, labels={**value.labels, "attempt": str(attempt)}) for value in again.values]
+                self.steps[index] = replace(
+                    step, values=[*step.values, *values], duration=step.duration + again.duration
+                )
 
 
 def run_checklist(
@@ -117,8 +115,8 @@ def _check(bench: Bench, worker: Worker, reference: WorkloadReference, loaded: L
             CorrectnessResult(workload=reference.name, shape=shape, status="error", message=error.detail.message)
             for shape in loaded.shapes
         ]
-        return
-    findings.correctness = reply.results
+    else:
+        findings.correctness = reply.results
 
 
 def _run_step(
@@ -152,13 +150,13 @@ def _run_step(
         findings.steps.append(_unmeasured(number, reference, error=error.detail))
         return error.alive
     waited = waited_share(delay, run_delay_ns(worker.pid), time.perf_counter_ns() - started)
-    findings.steps.append(msgspec.structs.replace(reply.result, waited=waited))
+    findings.steps.append(replace(reply.result, waited=waited))
     findings.counters += reply.counters
     findings.operators += reply.operators
     findings.accounts += reply.accounts
     paths = {artifact.path for artifact in findings.artifacts}
     new = [artifact for artifact in reply.artifacts if artifact.path not in paths]
-    findings.artifacts += [msgspec.structs.replace(artifact, workload=reference.name) for artifact in new]
+    findings.artifacts += [replace(artifact, workload=reference.name) for artifact in new]
     return True
 
 

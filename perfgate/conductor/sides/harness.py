@@ -27,16 +27,19 @@ def read_harnesses(
     that cannot be imported is kept with its error.
     """
     own_base = Checkout(root=base.root, harness=base.root, python=base.python)
-    names = [name for name in {**references[0], **references[1]} if _differs(bench, name, own_base, head, references)]
-    before = [_read(bench, own_base, references[0][name]) for name in names if name in references[0]]
-    by_name = {harness.workload: harness for harness in before}
-    after = []
-    for name in names:
-        if name in references[1]:
-            harness = _read(bench, head, references[1][name])
-            lines = _changed_lines(bench, name, own_base, head, references)
-            added = _added(by_name.get(name), harness)
-            after.append(msgspec.structs.replace(harness, changed_lines=lines, added=added))
+    before: list[Harness] = []
+    after: list[Harness] = []
+    for name in {**references[0], **references[1]}:
+        old, new = references[0].get(name), references[1].get(name)
+        if old and new and old.text == new.text and _code_hash(bench, own_base, old) == _code_hash(bench, head, new):
+            continue
+        of_base = _read(bench, own_base, old) if old else None
+        if of_base is not None:
+            before.append(of_base)
+        if new is not None:
+            of_head = _read(bench, head, new)
+            lines = _changed_lines(bench, own_base, head, old, new) if old else []
+            after.append(msgspec.structs.replace(of_head, changed_lines=lines, added=_added(of_base, of_head)))
     return before, after
 
 
@@ -56,25 +59,12 @@ def unknown_harnesses(names: Sequence[str], reason: str) -> list[Harness]:
     return [Harness(workload=name, reference="", error=error) for name in names]
 
 
-def _differs(
-    bench: Bench, name: str, base: Checkout, head: Checkout, references: tuple[References, References]
-) -> bool:
-    before, after = references[0].get(name), references[1].get(name)
-    if before is None or after is None or before.text != after.text:
-        return True
-    return _code_hash(bench, base, before) != _code_hash(bench, head, after)
-
-
 def _changed_lines(
-    bench: Bench, name: str, base: Checkout, head: Checkout, references: tuple[References, References]
+    bench: Bench, base: Checkout, head: Checkout, before: WorkloadReference, after: WorkloadReference
 ) -> list[str]:
-    before, after = references[0].get(name), references[1][name]
-    if before is None:
-        return []
     files = base.harness / before.file, head.harness / after.file
-    importable = _importable(bench, base), _importable(bench, head)
-    folder = Path(after.file).parent
-    return [(folder / line).as_posix() for line in changed_lines(*files, importable=importable)]
+    lines = changed_lines(*files, importable=(_importable(bench, base), _importable(bench, head)))
+    return [(Path(after.file).parent / line).as_posix() for line in lines]
 
 
 def _read(bench: Bench, checkout: Checkout, reference: WorkloadReference) -> Harness:

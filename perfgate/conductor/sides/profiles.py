@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -106,26 +106,23 @@ def record_traces(
     Both are of the same minute and, over the pairs, each side is recorded first as often as the other, so what they show as
     a difference is not the machine's.
     """
+    first, _ = replicates
+    traces = []
     try:
-        return list(_traces(workers, replicates[0], folder, head_first, timeout))
+        for number, (shape, blocks) in enumerate(first.shapes.items()):
+            calls = _calls(blocks, TRACE_TURN_SECONDS, FEWEST_CALLS, MOST_CALLS)
+            paths: dict[int, Path] = {}
+            for index in (1, 0) if head_first else (0, 1):
+                name = _trace_name(first, number, index)
+                request = TraceRequest(shape=shape, calls=calls, folder=str(folder), name=name)
+                trace = workers[index].ask(request, Recorded, timeout=timeout, doing=f"tracing {first.workload}")
+                # Whatever a worker answers, its file is one of this folder.
+                paths[index] = folder / Path(trace.recording).name
+            traces.append(PairTrace(first.pair, shape, base=paths[0], head=paths[1]))
     except WorkerError as error:
-        say(f"{replicates[0].workload}: no traces from pair {replicates[0].pair}: {error}")
+        say(f"{first.workload}: no traces from pair {first.pair}: {error}")
         return []
-
-
-def _traces(
-    workers: tuple[Worker, Worker], first: Replicate, folder: Path, head_first: bool, timeout: float
-) -> Iterator[PairTrace]:
-    for number, (shape, blocks) in enumerate(first.shapes.items()):
-        calls = _calls(blocks, TRACE_TURN_SECONDS, FEWEST_CALLS, MOST_CALLS)
-        paths: dict[int, Path] = {}
-        for index in (1, 0) if head_first else (0, 1):
-            name = _trace_name(first, number, index)
-            request = TraceRequest(shape=shape, calls=calls, folder=str(folder), name=name)
-            trace = workers[index].ask(request, Recorded, timeout=timeout, doing=f"tracing {first.workload}")
-            # Whatever a worker answers, its file is one of this folder.
-            paths[index] = folder / Path(trace.recording).name
-        yield PairTrace(first.pair, shape, base=paths[0], head=paths[1])
+    return traces
 
 
 class _ReplicateKey(NamedTuple):

@@ -6,8 +6,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeVar
 
 import msgspec
 
@@ -17,10 +18,10 @@ from perfgate.document.message import Message, as_message, english
 from perfgate.errors import ConfigError, UsageError
 from perfgate.protocol import About
 
-ABOUT_SECONDS = 120.0
 # Several questions to a vendor's tool, each of which may take TOOL_SECONDS.
-PROBE_SECONDS = 120.0
+ANSWER_SECONDS = 120.0
 RUNNING = Path(sys.executable)
+_Answer = TypeVar("_Answer")
 
 
 def is_running(python: Path | None) -> bool:
@@ -57,46 +58,40 @@ def with_code(environment: Mapping[str, str], code: Path) -> dict[str, str]:
     return {**environment, "PYTHONPATH": os.pathsep.join(path)}
 
 
-class _Output(NamedTuple):
-    """The last line of standard output, None where the module failed; ``complaint`` is then why."""
+def _ask_module(
+    python: Path, arguments: Sequence[str], environment: Mapping[str, str], answer: type[_Answer], *, cwd: Path
+) -> _Answer | str:
+    """What ``python -m`` prints as its last line; where that is no answer, a text says why.
 
-    answer: bytes | None
-    complaint: str
-
-
-def _run_module(
-    python: Path, arguments: Sequence[str], environment: Mapping[str, str], *, cwd: Path, timeout: float
-) -> _Output:
-    """Run ``python -m`` with these arguments. Raises OSError or TimeoutExpired where it cannot be run to its end."""
+    Raises OSError or TimeoutExpired where it cannot be run to its end.
+    """
     process = subprocess.run(
         [str(python), "-m", *arguments],
         cwd=cwd,
         env=dict(environment),
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=timeout,
+        timeout=ANSWER_SECONDS,
         start_new_session=True,
         check=False,
     )
     last = process.stdout.strip().rpartition(b"\n")[2]
+    if process.returncode == 0:
+        with suppress(msgspec.DecodeError):  # it prints something at its end; the complaint says what
+            return msgspec.json.decode(last, type=answer)
     complaint = process.stderr.decode(errors="replace").strip().rpartition("\n")[2] or last.decode(errors="replace")
-    answer = last if process.returncode == 0 else None
-    return _Output(answer, one_line(complaint) or f"exit code {process.returncode}")
+    return one_line(complaint) or f"exit code {process.returncode}"
 
 
 def ask_about(python: Path, environment: Mapping[str, str], *, cwd: Path, remedy: str) -> About:
     """An interpreter's version and packages. Raises ConfigError with the remedy when no worker can run in it."""
-    arguments = ["perfgate.measuring.worker.about"]
     try:
-        output = _run_module(python, arguments, environment, cwd=cwd, timeout=ABOUT_SECONDS)
+        answer = _ask_module(python, ["perfgate.measuring.worker.about"], environment, About, cwd=cwd)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"{python} cannot be started: {error}; {remedy}") from error
-    if output.answer is not None:
-        try:
-            return msgspec.json.decode(output.answer, type=About)
-        except msgspec.DecodeError:
-            pass  # it prints something at its end; the complaint says what
-    raise ConfigError(f"no worker can run in {python}: {output.complaint}; {remedy}")
+    if isinstance(answer, str):
+        raise ConfigError(f"no worker can run in {python}: {answer}; {remedy}")
+    return answer
 
 
 # --- what stands in the way of a device
@@ -107,17 +102,15 @@ def probe_device(python: Path, device: str, environment: Mapping[str, str], *, c
 
     Nothing for a kind that has no examination. A probe that fails is one check, unavailable with the reason.
     """
-    arguments = ["perfgate.measuring.devices.probe", device]
     try:
-        output = _run_module(python, arguments, environment, cwd=cwd, timeout=PROBE_SECONDS)
+        arguments = ["perfgate.measuring.devices.probe", device]
+        answer = _ask_module(python, arguments, environment, list[FitnessCheck], cwd=cwd)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return [_failed_probe(device, str(error))]
-    if output.answer is not None:
-        try:
-            return msgspec.json.decode(output.answer, type=list[FitnessCheck])
-        except msgspec.DecodeError:
-            pass  # something prints at the interpreter's end; the complaint says what
-    return [_failed_probe(device, output.complaint)]
+        answer = one_line(str(error))
+    if isinstance(answer, str):
+        failed = Message("fitness.probe-failed", {"device": device, "error": answer})
+        return [FitnessCheck(name=f"probe {device}", status="unavailable", seen=failed)]
+    return answer
 
 
 def is_absent(device: str, checks: list[FitnessCheck]) -> bool:
@@ -137,8 +130,3 @@ def explain_closed(error: str, device: str, checks: list[FitnessCheck]) -> str:
         texts = [english(as_message(text)) for text in (check.seen, check.remedy) if text]
         lines.append(f"- {check.name}: {'; '.join(texts)}")
     return "\n".join([first, f"what stands in the way of device {device!r}:", *lines]) + newline + rest
-
-
-def _failed_probe(device: str, reason: str) -> FitnessCheck:
-    failed = Message("fitness.probe-failed", {"device": device, "error": one_line(reason)})
-    return FitnessCheck(name=f"probe {device}", status="unavailable", seen=failed)
