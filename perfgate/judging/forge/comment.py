@@ -234,7 +234,12 @@ class _Posting:
 
     def _settle(self, stays: Comment, *duplicates: Comment) -> bool:
         """Do the next thing there is to do; True where nothing was left."""
-        newest = max((stays, *duplicates), key=_order)
+
+        def run_and_attempt(comment: Comment) -> tuple[int, int]:
+            state = read_state(comment.body)
+            return (state.run, state.attempt) if state else (-1, -1)
+
+        newest = max((stays, *duplicates), key=run_and_attempt)
         stands = read_state(newest.body)
         if stands is not None and self.now.is_older_than(stands):
             self.outcome = "kept"
@@ -314,8 +319,3 @@ class _Posting:
         for (_, before), (reply, verdict) in itertools.pairwise(turns):
             if verdict == before:
                 self._delete(reply)
-
-
-def _order(comment: Comment) -> tuple[int, int]:
-    state = read_state(comment.body)
-    return (state.run, state.attempt) if state else (-1, -1)

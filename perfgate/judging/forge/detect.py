@@ -129,7 +129,13 @@ def read_trigger(environ: Mapping[str, str]) -> Trigger | None:
     if environ.get("GITHUB_ACTIONS") == "true":
         return _github_trigger(environ)
     if environ.get("GITLAB_CI") == "true":
-        return _gitlab_trigger(environ)
+        # CI_COMMIT_BRANCH is there in pipelines of branches only.
+        return Trigger(
+            environ.get("CI_PIPELINE_SOURCE", ""),
+            environ.get("CI_COMMIT_BRANCH") or None,
+            environ.get("CI_DEFAULT_BRANCH") or None,
+            own=not environ.get("CI_MERGE_REQUEST_IID"),
+        )
     return None
 
 
@@ -348,16 +354,6 @@ def _github_trigger(environ: Mapping[str, str]) -> Trigger:
     there = branch if branch and not prefix else None
     # "Scheduled workflows run on the latest commit on the default branch" (docs.github.com, "Events that trigger workflows").
     return Trigger(kind, there, default or (there if kind == "schedule" else None), not kind.startswith("pull_request"))
-
-
-def _gitlab_trigger(environ: Mapping[str, str]) -> Trigger:
-    """Read GitLab's variables: CI_COMMIT_BRANCH is there in pipelines of branches only."""
-    return Trigger(
-        environ.get("CI_PIPELINE_SOURCE", ""),
-        environ.get("CI_COMMIT_BRANCH") or None,
-        environ.get("CI_DEFAULT_BRANCH") or None,
-        own=not environ.get("CI_MERGE_REQUEST_IID"),
-    )
 
 
 def _artifact_url(environ: Mapping[str, str], *places: str | None) -> str | None:

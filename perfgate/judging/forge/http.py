@@ -29,6 +29,7 @@ MAX_PAGES = 500
 TRIES = 5
 # Of all requests together: a job of ours is ended after 15 minutes, and would not come to say why.
 MAX_WAIT = 600.0
+SHORT_WAIT, SECONDARY_WAIT = 1.0, 60.0
 TRANSIENT = (500, 502, 503, 504)
 REDIRECTS = (302, 303, 307)
 DOWNLOADS = 3
@@ -301,16 +302,8 @@ def _explain(status: int, response: requests.Response, body: bytes, rights: str)
         413: "the text is too long",
         422: "the forge found the request invalid",
     }.get(status, "an answer perfgate does not expect here")
-    return f"HTTP {status}: {advice}. The forge says: {_message(body)}"
-
-
-def _message(body: bytes) -> str:
-    text = body[:2000].decode(errors="replace")
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:300] or "(nothing)"
-
-
-SHORT_WAIT = 1.0
-SECONDARY_WAIT = 60.0
+    text = "".join(c if c.isprintable() else " " for c in body[:2000].decode(errors="replace"))
+    return f"HTTP {status}: {advice}. The forge says: {' '.join(text.split())[:300] or '(nothing)'}"
 
 
 @dataclass(frozen=True)

@@ -100,13 +100,9 @@ def read_order(body: str) -> Order | None:
     verb, rest = (words[1], words[2:]) if len(words) > 1 else ("", [])
     head = rest.pop(0) if rest and COMMIT_ID.fullmatch(rest[0]) else None
     if verb == "run" and len(rest) <= 1:
-        return RunOrder(head, _workload(rest[0]) if rest else None)
+        if rest and not _WORKLOAD.fullmatch(rest[0]):
+            raise OrderError("no workload can have this name")
+        return RunOrder(head, rest[0] if rest else None)
     if verb == "accept" and len(rest) >= 2:
         return AcceptOrder(rest[0], " ".join(rest[1:]), head)
     raise OrderError("it is neither `run [WORKLOAD]` nor `accept METRIC REASON`")
-
-
-def _workload(name: str) -> str:
-    if not _WORKLOAD.fullmatch(name):
-        raise OrderError("no workload can have this name")
-    return name

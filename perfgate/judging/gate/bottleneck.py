@@ -63,9 +63,13 @@ def bottleneck(account: CallAccount, times: Sequence[dict[str, float]], roof: Ro
     for part, seconds in account.parts.items():
         if part in _WAITING:
             waiting[_WAITING[part]] = waiting.get(_WAITING[part], 0.0) + seconds / account.wall
-    outside = _outside_share(times)
-    if outside is not None and "outside" in account.parts:
-        waiting["scheduling"] = outside
+    outside = [
+        replicate[OUTSIDE_OPERATORS] / sum(replicate.values())
+        for replicate in times
+        if OUTSIDE_OPERATORS in replicate and sum(replicate.values()) > 0
+    ]
+    if outside and "outside" in account.parts:
+        waiting["scheduling"] = float(np.median(outside))
     largest = max(waiting, key=lambda name: waiting[name], default=None)
     if largest is not None and waiting[largest] >= GAP_LIMIT:
         return largest
@@ -85,12 +89,3 @@ def _by_roofline(account: CallAccount, roof: Roof) -> Bottleneck | None:
     if total < OVERHEAD_LIMIT * working:
         return "scheduling"
     return next((name for name, seconds in least.items() if seconds >= CLEAR * total), None)
-
-
-def _outside_share(times: Sequence[dict[str, float]]) -> float | None:
-    shares = [
-        replicate[OUTSIDE_OPERATORS] / sum(replicate.values())
-        for replicate in times
-        if OUTSIDE_OPERATORS in replicate and sum(replicate.values()) > 0
-    ]
-    return float(np.median(shares)) if shares else None

@@ -21,9 +21,7 @@ _ABSENT = OpCount(op="", count=0)
 _COPY_METRICS = (COPIES, "counters.noncontiguous_copies")
 # What the sites of a counter count, where it is not the operator's own calls.
 _SITE_WORDS = {"memory.kept": "kept", "counters.repeat_saves": "saved"}
-_REASONS = {
-    "counters.repeat_saves": Message("gate.same-input-caching"),
-}
+_REASONS = {"counters.repeat_saves": Message("gate.same-input-caching")}
 
 
 def compare_counters(base: RunDocument, head: RunDocument, policy: Policy) -> list[Comparison]:
@@ -142,7 +140,11 @@ class _Counters:
             return
         before, after = _by_op(self.base), _by_op(self.head)
         parts = {part.name: part for part in self._parts(FRAMEWORK_OPS)}
-        left_out = unstable | self._ops_counted_on_one_side()
+        # The ops of which one side had nothing to count: copies, where its recording has no timeline.
+        one_sided = self.base.values.keys() ^ self.head.values.keys()
+        sites = [*self.base.sites, *self.head.sites]
+        on_both = {site.name for site in sites if site.metric not in one_sided}
+        left_out = unstable | {f"ops.count:{site.name}" for site in sites if site.name not in on_both}
         for op in sorted(before.keys() | after.keys()):
             old, new = before.get(op, _ABSENT), after.get(op, _ABSENT)
             name = f"ops.count:{op}"
@@ -159,13 +161,6 @@ class _Counters:
                     tolerance=0.0,
                     parts=[parts[op]] if op in parts else [],
                 )
-
-    def _ops_counted_on_one_side(self) -> set[str]:
-        """The ops of which one side had nothing to count: copies, where its recording has no timeline."""
-        one_sided = self.base.values.keys() ^ self.head.values.keys()
-        sites = [*self.base.sites, *self.head.sites]
-        on_both = {site.name for site in sites if site.metric not in one_sided}
-        return {f"ops.count:{site.name}" for site in sites if site.metric in one_sided and site.name not in on_both}
 
     def _parts(self, name: str) -> list[Part]:
         """What a counter is made of and changed, the largest change first."""

@@ -96,7 +96,13 @@ def decide(
     changes = harness_changes(base, head)
     comparisons, floors, invalid = _compare(base, head, policy)
     if incomparable:
-        comparisons = [_not_comparable(comparison) for comparison in comparisons]
+        reason = Message("gate.testbeds-differ")
+        comparisons = [
+            comparison
+            if comparison.method in {"check", *RULE_METHODS}
+            else msgspec.structs.replace(comparison, outcome="not_comparable", gating=False, reason=reason)
+            for comparison in comparisons
+        ]
     comparisons += not_compared(head, changes)
     comparisons = with_accepted(comparisons, head.source, history.accepted)
     recorded = are_recordings(base, head)
@@ -114,6 +120,7 @@ def decide(
     verdict, reasons = verdict_of(
         verdict_rules(comparisons, differences, invalid, failures, changes, missing, comparing, not_timed=not_timed)
     )
+    packages = [run.environment.packages for run in (base, head) if run.environment]
     waited = waited_share(columns for run in (base, head) for r in run.replicates for _, columns in r.lanes)
     return msgspec.structs.replace(
         _document(head, policy, comparing, verdict, reasons, comparisons, failures),
@@ -122,7 +129,7 @@ def decide(
         stored=compare_stored(head, history),
         noise_floors=floors,
         testbed_differences=differences,
-        package_differences=_package_differences(base, head),
+        package_differences=_differences(*packages) if len(packages) == 2 else [],
         harness_changes=changes,
         invalid=invalid,
         missing=missing,
@@ -306,26 +313,12 @@ def _testbed_differences(base: RunDocument, head: RunDocument) -> list[TestbedDi
     return fields or [TestbedDifference(field="fingerprint", base=before, head=after)]
 
 
-def _package_differences(base: RunDocument, head: RunDocument) -> list[TestbedDifference]:
-    if base.environment is None or head.environment is None:
-        return []
-    return _differences(base.environment.packages, head.environment.packages)
-
-
 def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[TestbedDifference]:
     return [
         TestbedDifference(field=field, base=before.get(field), head=after.get(field))
         for field in sorted(before.keys() | after.keys())
         if before.get(field) != after.get(field)
     ]
-
-
-def _not_comparable(comparison: Comparison) -> Comparison:
-    if comparison.method in {"check", *RULE_METHODS}:
-        return comparison
-    return msgspec.structs.replace(
-        comparison, outcome="not_comparable", gating=False, reason=Message("gate.testbeds-differ")
-    )
 
 
 def _pairs(head: RunDocument) -> int:

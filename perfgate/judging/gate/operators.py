@@ -128,7 +128,10 @@ def _cells(base: RunDocument, head: RunDocument, invalid: Iterable[Invalid], kin
         pairs = [] if place in spoiled else paired_times(base, head, place, kind)
         if not pairs:
             continue
-        call_seconds = float(np.median([_call_seconds(first, kind) for first, _ in pairs]))
+        operators = [sum(first.values()) - first.get(OUTSIDE_OPERATORS, 0.0) for first, _ in pairs]
+        # Whatever runs in a call runs within its longest subroutine.
+        longest = [max(first.values(), default=0.0) for first, _ in pairs]
+        call_seconds = float(np.median(operators if kind == "operators" else longest))
         for name in sorted({name for first, _ in pairs for name in first} - {OUTSIDE_OPERATORS}):
             times = np.array([(a[name], b[name]) for a, b in pairs if min(a.get(name, 0.0), b.get(name, 0.0)) > 0])
             if len(times) < MIN_PAIRS or (*place, name) in changed:
@@ -139,13 +142,6 @@ def _cells(base: RunDocument, head: RunDocument, invalid: Iterable[Invalid], kin
                 full_name = OPERATOR_TIME + name if kind == "operators" else name
                 part = full_name.partition(".")[2]
                 yield _Cell(place, part, full_name, ratios, typical, typical / call_seconds)
-
-
-def _call_seconds(times: dict[str, float], kind: Kind) -> float:
-    if kind == "operators":
-        return sum(times.values()) - times.get(OUTSIDE_OPERATORS, 0.0)
-    # Whatever runs in a call runs within its longest subroutine.
-    return max(times.values(), default=0.0)
 
 
 def _tests(cells: Sequence[_Cell], head: RunDocument) -> Iterator[OperatorTest]:
@@ -306,10 +302,5 @@ def _time(place: Place, op: str, pairs: PairedTimes, differences: Mapping[tuple[
     gone = not any(op in second for _, second in pairs)
     before, after = (max(0.0, -difference), 0.0) if gone else (before, max(0.0, before + difference))
     return OperatorTime(
-        workload=place.workload,
-        shape=place.shape,
-        op=op,
-        base=rounded(before),
-        head=rounded(after),
-        pairs=len(pairs),
+        workload=place.workload, shape=place.shape, op=op, base=rounded(before), head=rounded(after), pairs=len(pairs)
     )

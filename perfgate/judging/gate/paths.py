@@ -59,13 +59,7 @@ def always_relevant(config: Config, prefix: str) -> set[str]:
 
 
 def skipped(
-    because: Message,
-    *,
-    config: Config,
-    policy: Policy,
-    base: Source,
-    head: Source,
-    chosen_because: Message | None,
+    because: Message, *, config: Config, policy: Policy, base: Source, head: Source, chosen_because: Message | None
 ) -> DecisionDocument:
     return DecisionDocument(
         perfgate_version=__version__,

@@ -43,21 +43,19 @@ def level(values: Sequence[float], is_accepted: Callable[[int], bool]) -> list[f
     """
     level_values: list[float] = []
     for index, value in enumerate(values):
-        if len(level_values) < MIN_RUNS or not _is_slower(level_values, value):
-            level_values.append(value)
-        elif is_accepted(index):
-            level_values = [value]
+        if len(level_values) >= MIN_RUNS:
+            centre, half = _centre_and_half(level_values)
+            if math.log(value) - centre > half:
+                if is_accepted(index):
+                    level_values = [value]
+                continue
+        level_values.append(value)
     return level_values
 
 
 def accepts_a_slower_call(acceptance: Acceptance, workload: str, shape: str) -> bool:
     """Whether what somebody accepted is that a call of this workload and shape takes longer."""
     return any(key_matches(acceptance.metric, name, workload, shape) for name in _OF_A_CALL)
-
-
-def _is_slower(values: Sequence[float], value: float) -> bool:
-    centre, half = _centre_and_half(values)
-    return math.log(value) - centre > half
 
 
 def _centre_and_half(values: Sequence[float]) -> tuple[float, float]:

@@ -72,7 +72,9 @@ def verdict_rules(
     doubtful = [c for c in inconclusive if not c.gating and c.method in {"check", *RULE_METHODS}]
     # A return to full precision may be intended: calls are then faster, or the change is merged with this warning.
     lost_precision = [c for c in comparisons if c.metric == LOW_PRECISION_OPS and c.outcome == "regressed"]
-    doubtful += [c for c in lost_precision if not _is_faster_at(c, gating)]
+    paired = [c for c in gating if c.method == "paired" and c.outcome == "improved" and c.unit == "s"]
+    faster = {(c.workload, c.shape) for c in paired}
+    doubtful += [c for c in lost_precision if (c.workload, c.shape) not in faster]
     # A count that only the head's calls disagree about cannot be compared with the base's: it must not hide behind that.
     unsteady = [_about(_name(c), c.reason) for c in open_rest if c.method == "exact" and not c.gating]
     failed = {f"{f.side} {f.workload} {f.what}" for f in failures if not is_consequence(f, changes)}
@@ -131,8 +133,3 @@ def _about(place: str, what: Message | None) -> Message:
 def _name(comparison: Comparison) -> str:
     place = f"{comparison.workload}/{comparison.shape}" if comparison.shape else comparison.workload
     return f"{place} {comparison.limit or comparison.metric}"
-
-
-def _is_faster_at(counted: Comparison, gating: list[Comparison]) -> bool:
-    place = (counted.workload, counted.shape, "paired", "improved")
-    return any((c.workload, c.shape, c.method, c.outcome) == place and c.unit == "s" for c in gating)

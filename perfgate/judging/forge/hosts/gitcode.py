@@ -10,6 +10,5 @@ NAME = "gitcode"
 API_URL, SERVER_URL = "https://api.gitcode.com/api/v5", "https://gitcode.com"
 TOKEN_VARIABLES = ("PERFGATE_TOKEN", "GITCODE_ACCESS_TOKEN")
 connect = partial(
-    connect_dialect,
-    dialect=Dialect("GitCode", talk="pulls", page_size="per_page", scheme="Bearer", has_statuses=False),
+    connect_dialect, dialect=Dialect("GitCode", talk="pulls", page_size="per_page", scheme="Bearer", has_statuses=False)
 )

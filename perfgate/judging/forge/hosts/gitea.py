@@ -10,6 +10,5 @@ NAME = "gitea"
 API_URL, SERVER_URL = None, None
 TOKEN_VARIABLES = ("PERFGATE_TOKEN", "GITEA_TOKEN", "GITHUB_TOKEN")
 connect = partial(
-    connect_dialect,
-    dialect=Dialect("Gitea", talk="issues", page_size="limit", scheme="token", has_statuses=True),
+    connect_dialect, dialect=Dialect("Gitea", talk="issues", page_size="limit", scheme="token", has_statuses=True)
 )

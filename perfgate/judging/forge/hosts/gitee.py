@@ -10,6 +10,5 @@ NAME = "gitee"
 API_URL, SERVER_URL = "https://gitee.com/api/v5", "https://gitee.com"
 TOKEN_VARIABLES = ("PERFGATE_TOKEN", "GITEE_TOKEN")
 connect = partial(
-    connect_dialect,
-    dialect=Dialect("Gitee", talk="pulls", page_size="per_page", scheme="Bearer", has_statuses=False),
+    connect_dialect, dialect=Dialect("Gitee", talk="pulls", page_size="per_page", scheme="Bearer", has_statuses=False)
 )

@@ -12,14 +12,7 @@ import msgspec
 
 from perfgate.errors import ForgeError
 from perfgate.judging.forge.dialects import Dialect, DialectForge, T, User
-from perfgate.judging.forge.forge import (
-    ACCOUNT_VARIABLE,
-    ChangeRequest,
-    CiEvent,
-    Clock,
-    ForgeArtifact,
-    Sleep,
-)
+from perfgate.judging.forge.forge import ACCOUNT_VARIABLE, ChangeRequest, CiEvent, Clock, ForgeArtifact, Sleep
 from perfgate.judging.forge.http import ForgeSession, Ignored, Query
 from perfgate.judging.forge.issues import Issue
 from perfgate.judging.forge.orders import OrderedChange
