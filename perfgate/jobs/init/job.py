@@ -16,9 +16,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from perfgate.config import CONFIG_NAME
 from perfgate.errors import RepositoryError, UsageError
-from perfgate.git.repository import checked_out
 from perfgate.git.commands import run_git
-from perfgate.git.repository import Repository
+from perfgate.git.repository import Repository, checked_out
 from perfgate.jobs.init.installed import REMEDY, Revision, address, installed_revision, named_revision
 
 Forge = Literal["github", "gitlab", "gitee", "gitcode", "gitea"]

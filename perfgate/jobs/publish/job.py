@@ -13,8 +13,8 @@ from perfgate.document.decision import DecisionDocument, Procedure, SideSummary,
 from perfgate.document.files import write_decision, write_text_atomically
 from perfgate.document.message import Message, ReasonError, reason_of
 from perfgate.errors import DocumentError, ForgeError, RepositoryError, UsageError
-from perfgate.git.repository import checked_out, is_behind
 from perfgate.git.commands import COMMIT_ID
+from perfgate.git.repository import checked_out, is_behind
 from perfgate.jobs.shared.artifact import DEFAULT_KEY, fetch_artifact
 from perfgate.jobs.shared.decision import decide_with_advice
 from perfgate.jobs.shared.doors import Doors

@@ -12,8 +12,8 @@ from perfgate.config import Config
 from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument
 from perfgate.errors import RepositoryError, StoreError
-from perfgate.git.repository import is_behind
 from perfgate.git.commands import COMMIT_ID
+from perfgate.git.repository import is_behind
 from perfgate.judging.forge.detect import detect
 from perfgate.judging.forge.forge import CiEvent, find_token
 from perfgate.judging.gate.stored import STORED_METRICS, accepts_a_slower_call, level

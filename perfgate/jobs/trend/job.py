@@ -14,8 +14,8 @@ from perfgate.document.history import Confirmation
 from perfgate.document.strict_json import parse_json
 from perfgate.document.trend import CommitLabel, ConfirmationsFile, TrendChange, TrendDocument, TrendState
 from perfgate.errors import DocumentError, RepositoryError
-from perfgate.git.repository import is_behind
 from perfgate.git.commands import COMMIT_ID, run_git
+from perfgate.git.repository import is_behind
 from perfgate.jobs.shared.doors import Doors, Progress
 from perfgate.jobs.shared.options import Check
 from perfgate.jobs.shared.session import prepare_out

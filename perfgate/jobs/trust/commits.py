@@ -12,8 +12,8 @@ from typing import NamedTuple
 from perfgate.conductor.sides.code_changes import MAX_BYTES, same_code
 from perfgate.config import CONFIG_NAME, Config, parse_config
 from perfgate.errors import ConfigError, RepositoryError
-from perfgate.git.repository import has_commit, prefix_of
 from perfgate.git.commands import exchange_with_git
+from perfgate.git.repository import has_commit, prefix_of
 from perfgate.git.settings import alone_in, as_environment, authorization, password_of
 from perfgate.judging.forge.url import is_loopback
 from perfgate.judging.store.store import GitAccess

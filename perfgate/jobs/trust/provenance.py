@@ -14,8 +14,8 @@ from perfgate.document.fingerprint import fingerprint
 from perfgate.document.message import Message, ReasonError
 from perfgate.document.run import FROM_PROFILE, CiContext, RunDocument, Session
 from perfgate.errors import DocumentError, ForgeGoneError
-from perfgate.git.repository import fetched_tip, merge_base
 from perfgate.git.commands import COMMIT_ID
+from perfgate.git.repository import fetched_tip, merge_base
 from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Forge
 
 

@@ -145,7 +145,7 @@ class _Account(msgspec.Struct):
 
 
 class _Repository(msgspec.Struct):
-    full_name: str
+    full_name: str = ""
     owner: _Account | None = None
     default_branch: str | None = None
 
@@ -346,7 +346,7 @@ def _github_trigger(environ: Mapping[str, str]) -> Trigger:
     if (run := payload.workflow_run) is not None:
         # The head repository is null once the fork is deleted.
         target, source = payload.repository, run.head_repository
-        own = target is not None and source is not None and source.full_name == target.full_name
+        own = bool(target and source and source.full_name and source.full_name == target.full_name)
         # "GITHUB_SHA: last commit on default branch" (docs.github.com, "Events that trigger workflows", workflow_run).
         return Trigger(run.event, run.head_branch, default, own, tip=environ.get("GITHUB_SHA", ""))
     kind = environ.get("GITHUB_EVENT_NAME", "")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfgate.git.repository import fetched_tip, files_between, merge_base
-from perfgate.git.repository import Repository
+from perfgate.git.repository import Repository, fetched_tip, files_between, merge_base
 from tests.fakes.remote import git
 
 QUIET = '[submodule "kernels"]\n\tpath = kernels\n\turl = ../kernels\n\tignore = all\n'

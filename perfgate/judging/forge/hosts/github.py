@@ -47,7 +47,7 @@ class _Issue(msgspec.Struct):
 
 
 class _Repository(msgspec.Struct):
-    full_name: str
+    full_name: str = ""
 
 
 class _Head(msgspec.Struct):
