@@ -95,7 +95,10 @@ def exchange_with_git(
         raise RepositoryError("git is not installed or not on PATH") from None
     process: subprocess.Popen[bytes] = running.proc
     try:
-        _begin_to_feed(process, feed)
+        pipe, process.stdin = process.stdin, None
+        if pipe is not None:
+            # In a thread: ``communicate`` sends no more once it has timed out (CPython 3.11, Popen._communicate).
+            threading.Thread(target=_feed, args=(pipe, feed), daemon=True).start()
         output, errors = _communicate(process, stop_when_interrupted, limit_seconds)
     except BaseException:
         _kill(process)
@@ -111,15 +114,6 @@ def _library() -> ModuleType:
     import git
 
     return git
-
-
-def _begin_to_feed(process: subprocess.Popen[bytes], feed: bytes) -> None:
-    """Write what git reads in a thread: ``communicate`` would send no more of it once it has timed out (CPython
-    3.11, subprocess.Popen._communicate).
-    """
-    pipe, process.stdin = process.stdin, None
-    if pipe is not None:
-        threading.Thread(target=_feed, args=(pipe, feed), daemon=True).start()
 
 
 def _feed(pipe: IO[bytes], feed: bytes) -> None:

@@ -60,10 +60,8 @@ class Repository:
     def main_branch(self, configured: str = "") -> str:
         if configured:
             return configured
-        try:
+        with suppress(RepositoryError):
             return self._run("rev-parse", "--abbrev-ref", "origin/HEAD")
-        except RepositoryError:
-            pass
         for name in ("main", "master", "origin/main", "origin/master"):
             if self._exists(name):
                 return name
@@ -74,17 +72,15 @@ class Repository:
 
     def main_of(self, remote: str, configured: str = "") -> str | None:
         """The main branch of a remote as it was last seen; None where it never was."""
-        try:
+        with suppress(RepositoryError):
             return self._run("rev-parse", "--abbrev-ref", "--verify", "--quiet", f"refs/remotes/{remote}/HEAD")
-        except RepositoryError:
-            pass
         own = configured.removeprefix(f"{remote}/")
         names = [own] if own else ["main", "master"]
         branches = [f"{remote}/{name}" for name in names if self._exists(f"refs/remotes/{remote}/{name}")]
         return next(iter(branches), None)
 
     def holds(self, revision: str, commit: str) -> bool:
-        """Tell whether a revision has a commit in its history, or is it."""
+        """Whether a revision has a commit in its history, or is it."""
         return run_git(self.root, ["merge-base", "--is-ancestor", commit, revision], {}).code == 0
 
     def choose_base(self, revision: str, head: str) -> BaseChoice:
@@ -130,10 +126,13 @@ class Repository:
         return self._run("commit-tree", tree, "-p", head, "-m", "work tree with uncommitted changes", env=author), True
 
     def source(self, commit: str, *, dirty: bool = False, branch: str | None = None) -> Source:
+        if branch is None:
+            checked_out = self._run("rev-parse", "--abbrev-ref", "HEAD")
+            branch = None if checked_out == "HEAD" else checked_out
         committed_at, _, subject = self._run("show", "--no-patch", "--format=%cI%n%s", commit).partition("\n")
         return Source(
             commit=commit,
-            branch=branch if branch is not None else self._branch(),
+            branch=branch,
             dirty=dirty,
             committed_at=committed_at,
             subject=subject[:200].encode(errors="replace").decode(),
@@ -250,15 +249,7 @@ class Repository:
             raise RepositoryError(f"no merge base of {revision} and head ({head[:10]}): {remedy}") from None
 
     def _exists(self, revision: str) -> bool:
-        try:
-            self._run("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
-        except RepositoryError:
-            return False
-        return True
-
-    def _branch(self) -> str | None:
-        name = self._run("rev-parse", "--abbrev-ref", "HEAD")
-        return None if name == "HEAD" else name
+        return _commit(self.root, revision) is not None
 
     def _run(self, *arguments: str, env: dict[str, str] | None = None, stop_when_interrupted: bool = True) -> str:
         """Run git in the clone and return what it prints."""

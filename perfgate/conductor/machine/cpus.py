@@ -51,22 +51,17 @@ def _folders(cgroup: Path, membership: Path, controller: str) -> list[Path]:
     that cannot be seen here; the mount point itself then is our cgroup.
     """
     mounts = [cgroup / controller] if controller else [cgroup, cgroup / "unified"]
-    own = next((path for controllers, path in _memberships(membership) if controller in controllers), "/")
+    entries = [line.split(":", 2) for line in _read(membership).splitlines() if line.count(":") >= 2]
+    own = next((path for _, controllers, path in entries if controller in controllers.split(",")), "/")
     steps = [part for part in own.split("/") if part not in ("", "..")]
     levels = ["/".join(steps[:depth]) for depth in range(len(steps), -1, -1)]
     return [folder for mount in mounts for level in levels if (folder := mount / level).is_dir()]
 
 
-def _memberships(membership: Path) -> list[tuple[list[str], str]]:
-    fields = [line.split(":", 2) for line in _read(membership).splitlines()]
-    return [(parts[1].split(","), parts[2]) for parts in fields if len(parts) == 3]
-
-
 def _ratio(quota: str, period: str) -> float | None:
     """Quota over period; ``max`` (v2), -1 (v1) and what is no number mean no limit."""
-    if not (quota.isdigit() and period.isdigit() and int(quota) and int(period)):
-        return None
-    return int(quota) / int(period)
+    has_limit = quota.isdigit() and period.isdigit() and int(quota) and int(period)
+    return int(quota) / int(period) if has_limit else None
 
 
 def quietest_cpus(count: int, *, seconds: float = 0.2) -> list[int]:

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -151,34 +152,33 @@ def _ordinal(number: int) -> str:
 # --- the queue
 
 
+@dataclass(frozen=True)
 class Ticket:
     """A place in line. Without a descriptor there is no line: the folder could not be written."""
 
-    def __init__(self, folder: Path, number: int = 0, descriptor: int | None = None) -> None:
-        self._folder = folder
-        self._number = number
-        self._descriptor = descriptor
+    folder: Path
+    number: int = 0
+    descriptor: int | None = None
 
     def ahead(self) -> list[str]:
         """Who is before us and since when, the first first; tickets of processes that are gone are swept away."""
-        if self._descriptor is None:
+        if self.descriptor is None:
             return []
-        with suppress(OSError), _guarded(self._folder):
-            return [who for number in _numbers(self._folder) if number < self._number and (who := self._alive(number))]
+        with suppress(OSError), _guarded(self.folder):
+            return [who for number in _numbers(self.folder) if number < self.number and (who := self._alive(number))]
         return []
 
     def give_back(self) -> None:
         """Leave the line."""
-        if self._descriptor is None:
+        if self.descriptor is None:
             return
         with suppress(OSError):
-            _path(self._folder, self._number).unlink()
-        os.close(self._descriptor)
-        self._descriptor = None
+            _path(self.folder, self.number).unlink()
+        os.close(self.descriptor)
 
     def _alive(self, number: int) -> str | None:
         """Who waits with a number; a ticket that can be locked is nobody's, and is removed."""
-        path = _path(self._folder, number)
+        path = _path(self.folder, number)
         try:
             descriptor = os.open(path, _FLAGS)
         except OSError:

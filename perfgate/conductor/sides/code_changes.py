@@ -104,19 +104,14 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
 
 def _inside(node: ast.AST, function: int | None) -> Iterator[Statement]:
     for child in ast.iter_child_nodes(node):
+        inner = function
         if isinstance(child, ast.stmt):
-            yield Statement(child.lineno, ast.dump(_alone(child)), function)
+            alone = copy.copy(child)
+            for block in _BLOCKS:
+                if block in child._fields:
+                    setattr(alone, block, [])
+            yield Statement(child.lineno, ast.dump(alone), function)
+        if isinstance(child, _FUNCTIONS):
+            inner = min([child.lineno, *(decorator.lineno for decorator in child.decorator_list)])
         if not isinstance(child, ast.expr):
-            yield from _inside(child, _begins(child) if isinstance(child, _FUNCTIONS) else function)
-
-
-def _begins(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
-
-
-def _alone(statement: ast.stmt) -> ast.stmt:
-    alone = copy.copy(statement)
-    for block in _BLOCKS:
-        if block in statement._fields:
-            setattr(alone, block, [])
-    return alone
+            yield from _inside(child, inner)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 import msgspec
 
@@ -59,37 +59,31 @@ class _BlockLog:
         )
 
 
+@dataclass
 class Member:
     """A loaded worker that is warmed up, gets its turns, and hands over a replicate.
 
     ``uncounted`` says which hardware counters the worker lacked, and why.
     """
 
+    worker: Worker
+    loaded: Loaded
+    _: KW_ONLY
+    workload: str
+    observer: Observer
+    block_seconds: float
+    timeout: float
     uncounted: str | None = None
 
-    def __init__(
-        self,
-        worker: Worker,
-        loaded: Loaded,
-        *,
-        workload: str,
-        observer: Observer,
-        block_seconds: float,
-        timeout: float,
-    ) -> None:
-        self.worker = worker
-        self.analysed_late = "late_analysis" in loaded.capabilities
-        self._workload = workload
-        self._observer = observer
-        self._timeout = timeout
-        self._start_up = loaded.seconds
+    def __post_init__(self) -> None:
+        self.analysed_late = "late_analysis" in self.loaded.capabilities
         self._logs: dict[tuple[Lane, str], _BlockLog] = {}
         self._movable = True
         self._cpu_ns_at_turn_end: int | None = None
         self._turn_ended_ns = 0
         # CPU time used out of turn, and the time out of turn, that belong to no block yet.
         self._out_of_turn_ns = self._waited_ns = 0
-        request = WarmUpRequest(block_seconds=block_seconds, cap_seconds=WARM_UP_CAP_SECONDS)
+        request = WarmUpRequest(block_seconds=self.block_seconds, cap_seconds=WARM_UP_CAP_SECONDS)
         self._warm = self._ask(request, WarmedUp, "warming up")
 
     @property
@@ -106,11 +100,11 @@ class Member:
         """Give the worker another layout, so that luck of one is a part of the spread and no bias of all its quads."""
         self._begin_turn()
         self._movable &= self._ask(MoveRequest(seed), Moved, "moving").movable
-        self._end_turn(self._observer.clock_ns())
+        self._end_turn(self.observer.clock_ns())
 
     def run_block(self, request: BlockRequest) -> None:
         """Run a block, and note what it looks like from outside."""
-        pid, observer = self.worker.pid, self._observer
+        pid, observer = self.worker.pid, self.observer
         log = self._logs.setdefault((request.lane, request.shape), _BlockLog())
         log.requests.append(request)
         conductor_delay = observer.run_delay_ns(os.getpid())
@@ -134,31 +128,31 @@ class Member:
 
     def _begin_turn(self) -> int:
         """Note what the worker used since its last turn ended; the CPU time that it has used in all."""
-        cpu_ns = self._observer.cpu_ns(self.worker.pid)
+        cpu_ns = self.observer.cpu_ns(self.worker.pid)
         if self._cpu_ns_at_turn_end is not None:
             self._out_of_turn_ns += max(0, cpu_ns - self._cpu_ns_at_turn_end)
-            self._waited_ns += self._observer.clock_ns() - self._turn_ended_ns
+            self._waited_ns += self.observer.clock_ns() - self._turn_ended_ns
         return cpu_ns
 
     def _end_turn(self, ended_ns: int) -> int:
         """Note when the turn ended; the CPU time that the worker has used in all, once it sleeps."""
-        self._observer.wait_asleep(self.worker.pid)
-        self._cpu_ns_at_turn_end, self._turn_ended_ns = self._observer.cpu_ns(self.worker.pid), ended_ns
+        self.observer.wait_asleep(self.worker.pid)
+        self._cpu_ns_at_turn_end, self._turn_ended_ns = self.observer.cpu_ns(self.worker.pid), ended_ns
         return self._cpu_ns_at_turn_end
 
     def replicate(self, plan: PairPlan, index: int, cpus: list[int]) -> Replicate:
         """Collect the samples of all blocks. Raises WorkerError where they are not those of the blocks that ran."""
-        settings = self._observer.thread_settings(self.worker.pid)
+        settings = self.observer.thread_settings(self.worker.pid)
         collected = self._ask(CollectRequest(), Collected, "collecting")
         self.uncounted = collected.uncounted
         return Replicate(
             pair=plan.pair,
             arm=plan.arm,
             member="second" if index else "first",
-            workload=self._workload,
+            workload=self.workload,
             layout_seed=plan.layout_seed,
             cpus=cpus,
-            start_up=self._start_up,
+            start_up=self.loaded.seconds,
             warm_up_calls=self._warm.calls,
             steady=self._warm.steady,
             moved=self._movable,
@@ -174,7 +168,7 @@ class Member:
         return {shape: logs[shape].add_to(columns) for shape, columns in shapes.items()}
 
     def _ask(self, request: msgspec.Struct, reply: type[ReplyType], verb: str) -> ReplyType:
-        return self.worker.ask(request, reply, timeout=self._timeout, doing=f"{verb} {self._workload}")
+        return self.worker.ask(request, reply, timeout=self.timeout, doing=f"{verb} {self.workload}")
 
 
 def check_blocks(shapes: Mapping[str, BlockColumns], requests: Mapping[str, Sequence[BlockRequest]]) -> None:

@@ -131,48 +131,42 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
     runner.finish()
 
 
+@dataclass
 class _PairRunner:
     """Runs one pair after another into ``measured``; a pair that fails is recorded with its error."""
 
-    def __init__(
-        self,
-        bench: Bench,
-        reference: WorkloadReference,
-        base: Checkout,
-        head: Checkout,
-        measured: PairedMeasurement,
-        observer: Observer,
-        traces: Path | None,
-    ) -> None:
-        self.profiles = False
-        self._bench = bench
-        self._reference = reference
-        self._base = base
-        self._head = head
+    bench: Bench
+    reference: WorkloadReference
+    base: Checkout
+    head: Checkout
+    measured: PairedMeasurement
+    observer: Observer
+    traces: Path | None
+    profiles: bool = False
+    failures_in_a_row: int = 0
+    profiled_pairs: int = 0
+
+    def __post_init__(self) -> None:
         # Where two servers are compared, base against base takes two servers too: a level that a server has for good is
         # then part of the noise floor.
-        self._base_again = base if base.python == head.python else replace(base, second_server=True)
-        self._cpus = quietest_cpus(bench.config.pair_cpus())
-        for checkout in (self._base, self._base_again, self._head):
-            bench.get_ready(checkout)
-        self._measured = measured
-        self._observer = observer
-        self._traces = traces
-        self._timeout = bench.config.measure.step_timeout
-        self._planner = QuadPlanner(bench.config.gate)
-        self._late_operators = LateOperators(bench)
-        self._failures_in_a_row = 0
-        self._profiled_pairs = 0
-        self._most_profiled = math.inf if judges_subroutines(bench.config.gate.tolerance) else PROFILED_PAIRS
+        self.base_again = self.base if self.base.python == self.head.python else replace(self.base, second_server=True)
+        self.cpus = quietest_cpus(self.bench.config.pair_cpus())
+        for checkout in (self.base, self.base_again, self.head):
+            self.bench.get_ready(checkout)
+        gate = self.bench.config.gate
+        self.timeout = self.bench.config.measure.step_timeout
+        self.planner = QuadPlanner(gate)
+        self.late_operators = LateOperators(self.bench)
+        self.most_profiled = math.inf if judges_subroutines(gate.tolerance) else PROFILED_PAIRS
 
     @property
     def too_many_failures(self) -> bool:
-        return self._failures_in_a_row >= FAILURES_TO_STOP
+        return self.failures_in_a_row >= FAILURES_TO_STOP
 
     def run_pair(self, plan: PairPlan, position: str) -> None:
         safe_point()
         second_side = "head" if plan.arm == "ab" else "base (noise floor)"
-        self._bench.say(f"{self._reference.name}: {position}, base against {second_side}")
+        self.bench.say(f"{self.reference.name}: {position}, base against {second_side}")
         members: dict[int, Member] = {}
         try:
             first, second = self._replicates(plan, members)
@@ -180,66 +174,66 @@ class _PairRunner:
             # Once a member was loaded, the other lacked memory beside it.
             detail = self._both_at_once(error.detail) if members else error.detail
             self._fail(plan, detail)
-            self._failures_in_a_row += 1
+            self.failures_in_a_row += 1
             return
-        self._failures_in_a_row = 0
-        self._measured.base.append(first)
-        (self._measured.head if plan.arm == "ab" else self._measured.base).append(second)
+        self.failures_in_a_row = 0
+        self.measured.base.append(first)
+        (self.measured.head if plan.arm == "ab" else self.measured.base).append(second)
 
     def fail_without_pairs(self, plan: PairPlan) -> None:
-        if not self._measured.head:
+        if not self.measured.head:
             self._fail(plan, ErrorDetail(kind="timeout", message=TIME_SPENT))
 
     def finish(self) -> None:
         """Analyse what waits for the end of the last pair."""
-        self._measured.traces += self._late_operators.put_into(self._measured.base, self._measured.head)
+        self.measured.traces += self.late_operators.put_into(self.measured.base, self.measured.head)
 
     def _fail(self, plan: PairPlan, error: ErrorDetail) -> None:
-        failed = FailedPair(pair=plan.pair, arm=plan.arm, workload=self._reference.name, error=error)
-        self._measured.failed.append(failed)
+        failed = FailedPair(pair=plan.pair, arm=plan.arm, workload=self.reference.name, error=error)
+        self.measured.failed.append(failed)
 
     def _both_at_once(self, error: ErrorDetail) -> ErrorDetail:
         if error.kind != "memory":
             return error
-        message = Message("worker.both-at-once", {"device": self._bench.config.device, "error": error.message})
+        message = Message("worker.both-at-once", {"device": self.bench.config.device, "error": error.message})
         return msgspec.structs.replace(error, message=message)
 
     def _replicates(self, plan: PairPlan, members: dict[int, Member]) -> tuple[Replicate, Replicate]:
         """Run one pair; ``members`` gets those that were loaded, also where the pair then fails."""
-        checkouts = self._base, self._head if plan.arm == "ab" else self._base_again
-        began = self._observer.monotonic()
+        checkouts = self.base, self.head if plan.arm == "ab" else self.base_again
+        began = self.observer.monotonic()
         with ExitStack() as stack:
             for index in (1, 0) if plan.second_starts else (0, 1):
                 members[index] = self._start(stack, checkouts[index], plan, dead_functions=plan.dead_functions * index)
-            loaded = self._observer.monotonic()
-            quads = self._planner.quads
+            loaded = self.observer.monotonic()
+            quads = self.planner.quads
             self._run_quads(plan, (members[0], members[1]), quads)
-            quad_seconds = (self._observer.monotonic() - loaded) / quads
-            replicates = members[0].replicate(plan, 0, self._cpus), members[1].replicate(plan, 1, self._cpus)
-            self._measured.uncounted = self._measured.uncounted or members[0].uncounted or members[1].uncounted
-            self._planner.add_pair(*replicates, start_seconds=loaded - began, quad_seconds=quad_seconds)
-            if plan.arm == "ab" and self.profiles and self._profiled_pairs < self._most_profiled:
+            quad_seconds = (self.observer.monotonic() - loaded) / quads
+            replicates = members[0].replicate(plan, 0, self.cpus), members[1].replicate(plan, 1, self.cpus)
+            self.measured.uncounted = self.measured.uncounted or members[0].uncounted or members[1].uncounted
+            self.planner.add_pair(*replicates, start_seconds=loaded - began, quad_seconds=quad_seconds)
+            if plan.arm == "ab" and self.profiles and self.profiled_pairs < self.most_profiled:
                 return self._profile((members[0], members[1]), replicates, checkouts)
             return replicates
 
     def _start(self, stack: ExitStack, checkout: Checkout, plan: PairPlan, *, dead_functions: int) -> Member:
         worker, loaded = stack.enter_context(
-            self._bench.worker(
+            self.bench.worker(
                 checkout,
-                self._reference,
-                cpus=self._cpus,
+                self.reference,
+                cpus=self.cpus,
                 layout_seed=plan.layout_seed,
-                log_name=f"{self._reference.name}-pairs",
+                log_name=f"{self.reference.name}-pairs",
                 dead_functions=dead_functions,
             )
         )
         return Member(
             worker,
             loaded,
-            workload=self._reference.name,
-            observer=self._observer,
-            block_seconds=self._planner.block_seconds,
-            timeout=self._timeout,
+            workload=self.reference.name,
+            observer=self.observer,
+            block_seconds=self.planner.block_seconds,
+            timeout=self.timeout,
         )
 
     def _run_quads(self, plan: PairPlan, members: tuple[Member, Member], quads: int) -> None:
@@ -268,18 +262,18 @@ class _PairRunner:
     ) -> tuple[Replicate, Replicate]:
         """Profile what the gate may have to name, and trace some of the first pairs."""
         workers = members[0].worker, members[1].worker
-        say, timeout = self._bench.say, self._timeout
-        if judges_subroutines(self._bench.config.gate.tolerance, PYTHON_TIMES):
+        say, timeout = self.bench.say, self.timeout
+        if judges_subroutines(self.bench.config.gate.tolerance, PYTHON_TIMES):
             replicates = with_profile("subroutines", workers, replicates, timeout=timeout, say=say)
-        traces = self._traces if self._profiled_pairs < TRACED_PAIRS else None
-        self._profiled_pairs += 1
+        traces = self.traces if self.profiled_pairs < TRACED_PAIRS else None
+        self.profiled_pairs += 1
         if members[0].analysed_late:
-            self._late_operators.record(workers, replicates, checkouts, timeout=timeout, traces=traces)
+            self.late_operators.record(workers, replicates, checkouts, timeout=timeout, traces=traces)
             return replicates
         replicates = with_profile("operators", workers, replicates, timeout=timeout, say=say)
         if traces is not None:
-            head_first = len(self._measured.traces) // len(replicates[0].shapes) % 2 == 1
-            self._measured.traces += record_traces(
+            head_first = len(self.measured.traces) // len(replicates[0].shapes) % 2 == 1
+            self.measured.traces += record_traces(
                 workers, replicates, folder=traces, head_first=head_first, timeout=timeout, say=say
             )
         return replicates

@@ -211,11 +211,18 @@ def refuse_persisted_token(clone: Path) -> None:
         settings = run_git(clone, ["config", "--get-regexp", r"^(http\..*extraheader|remote\..*url)$"], {})
     except RepositoryError:  # no git, no clone
         return
-    names = sorted({line.partition(" ")[0] for line in settings.output.splitlines() if _has_token(line)})
+    names = set()
+    for line in settings.output.splitlines():
+        name, _, value = line.partition(" ")
+        # A token of the job on GitLab reads, and cannot write.
+        if "authorization:" in line.lower() or any(
+            not found.startswith("glcbt-") for found in _TOKEN_VALUE.findall(value)
+        ):
+            names.add(name)
     if names:
         raise UsageError(
-            f"this job measures other people's code and the clone keeps a token in its configuration: {', '.join(names)}. "
-            "Nothing was run. Give actions/checkout `persist-credentials: false`, and clone from an address without a token; "
+            "this job measures other people's code and the clone keeps a token in its configuration: "
+            f"{', '.join(sorted(names))}. Nothing was run. Give actions/checkout `persist-credentials: false`, and clone from an address without a token; "
             "--allow-token-in-env measures all the same"
         )
 
@@ -228,14 +235,5 @@ def drop_secrets(environ: Mapping[str, str], secrets: Secrets) -> dict[str, str]
 
 def token_notes(environ: Mapping[str, str]) -> list[Message]:
     """What a run document says of a job that measured, by request, with a token in its environment."""
-    names = [name for name in environ.get(DROPPED_VARIABLE, "").split(",") if name]
-    tokens = [name for name in names if name not in FORGE_TOKENS]
-    if not tokens:
-        return []
-    return [Message("notes.token-allowed", {"names": list(tokens)})]
-
-
-def _has_token(line: str) -> bool:
-    """Whether a setting of a clone, its name and its value, holds a token other than the job's on GitLab."""
-    tokens = _TOKEN_VALUE.findall(line.partition(" ")[2])
-    return "authorization:" in line.lower() or any(not token.startswith("glcbt-") for token in tokens)
+    tokens = [name for name in environ.get(DROPPED_VARIABLE, "").split(",") if name and name not in FORGE_TOKENS]
+    return [Message("notes.token-allowed", {"names": list(tokens)})] if tokens else []
