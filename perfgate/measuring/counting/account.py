@@ -42,7 +42,7 @@ _DEVICE_PARTS: tuple[CallPart, ...] = ("compute", "communication", "copy", *_GAP
 
 @dataclass(frozen=True)
 class AccountOf:
-    """Whose account it is, and what else it takes to make it: the order of operators, the checkout, the device's best."""
+    """What an account is about: workload, shape, the operators in dispatch order, the checkout, the device's roof."""
 
     workload: str
     shape: str

@@ -46,7 +46,7 @@ class CallTrace:
         return Intervals(calls.start[order], calls.end[order])
 
     def by_length(self) -> tuple[list[int], list[int]]:
-        """The numbers of the faster half of the calls and of the slower one: what disturbs a call adds time to it."""
+        """The numbers of the faster and of the slower half of the calls: what disturbs a call makes it slower."""
         spans = self.spans()
         order = np.argsort(spans.end - spans.start, kind="stable")
         half = (order.size + 1) // 2

@@ -106,7 +106,7 @@ def _graph_breaks(lines: SourceLines) -> set[Site]:
 
 
 def _compiled_during(workload: BoundWorkload, shape: str, indices: range, lines: SourceLines) -> Counter[Site]:
-    """Make calls; what was compiled during them, by line and reason."""
+    """Make calls and return what was compiled during them, by line and reason."""
     from torch._dynamo.utils import clear_compilation_metrics, counters, get_compilation_metrics
 
     # The compiler keeps a bounded list of them.

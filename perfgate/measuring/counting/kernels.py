@@ -107,8 +107,8 @@ def _at_lines(site: CounterSite, rows: list[CallRow]) -> list[CounterSite]:
 def with_fallbacks(counted: CounterSet, fallbacks: Collection[str]) -> CounterSet:
     """Add the calls of operators for which the device has no kernel, and the lines they come from.
 
-    An operator in place is the one of which the device has none: ``aten::lgamma_`` runs the kernel of ``aten::lgamma``.
-    Where one of them differs between the counted calls, so does their number.
+    An operator in place runs the kernel of its base name: ``aten::lgamma_`` that of ``aten::lgamma``. Where the count of one of
+    them differs between the counted calls, their total is unstable.
     """
     sites = [
         CounterSite(metric=FALLBACKS, name=site.name, count=site.count, line=site.line, code=site.code)

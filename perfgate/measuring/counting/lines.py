@@ -76,7 +76,7 @@ class CallLines:
         return None
 
     def runs(self, event: int) -> int:
-        """1 for what runs its row once, and 0 for what a function of the project only has done for it."""
+        """1 for an operator, a kernel or a function of the project, 0 for a library's function that runs inside one."""
         return int(self._kind[event] in _ROW_KINDS or self._function(event) is not None)
 
     def operator(self, event: int) -> Dispatched | None:

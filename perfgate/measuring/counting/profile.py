@@ -115,7 +115,7 @@ def _device_calls(trace: CallTrace) -> list[CallTimes]:
 
 
 def _host_profile(call: Callable[[], Any], device: Device, calls: int) -> Any:
-    """Profile the calls in memory, without shapes and stacks: those cost time, and the more the more operators there are.
+    """Profile the calls in memory, without shapes and stacks, which cost time for every operator.
 
     The profiler is torch's inner one: starting torch.profiler.profile for the first time imports hundreds of modules,
     seconds in a forked worker (torch 2.13: 822 modules).

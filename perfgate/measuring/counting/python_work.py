@@ -60,9 +60,9 @@ def with_python_work(workload: BoundWorkload, counted: CounterSet, *, root: Path
 def count_python(call: Callable[[], object], root: Path) -> Counter[Site] | None:
     """The Python that a call runs in this thread, by site; None where the call sets a trace function of its own.
 
-    A function counts where the project calls it, a bytecode on the line of the project that executes it; one of a library on
-    the nearest line of the project around it, for the function that this calls. That a generator goes on is a call. Bytecodes
-    are left out where there are more than ``MOST_BYTECODES``.
+    A function counts on the line of the project that calls it, a bytecode on the line of the project that executes it. A
+    bytecode of a library counts on the nearest line of the project up the stack, under the function that this line calls.
+    Resuming a generator is a call. Bytecodes are left out where there are more than ``MOST_BYTECODES``.
     """
     counting = _Counting(SourceLines(root))
     before = sys.gettrace()

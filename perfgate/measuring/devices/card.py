@@ -128,9 +128,10 @@ def watch_device(device: Device, seconds: float) -> list[FitnessCheck]:
 def read_under_load(
     sample: Sample, load: Callable[[], Any], seconds: float, *, clock: Callable[[], float] = time.monotonic
 ) -> list[Telemetry]:
-    """Run ``load`` again and again for so long and return the samples taken beside it; none, and no load, where nobody tells.
+    """Run ``load`` again and again for so long and return the samples taken beside it.
 
-    One call of ``load`` should take milliseconds and end when the device is done.
+    One call of ``load`` should take milliseconds and end when the device is done. Where the device reports nothing, no load
+    runs and there are no samples.
     """
     if sample() is None:
         return []

@@ -194,8 +194,8 @@ class Device(Protocol):
     def host_waits(self) -> list[HostWait]:
         """The functions that wait without being an operator, such as an explicit synchronize.
 
-        Where host and device memory are one, those that hand a tensor's values to Python stand among them: copying to
-        the host, by which a device of its own shows them, is no operator there.
+        Where host and device share memory, functions that hand a tensor's values to Python (``Tensor.tolist``) are among them,
+        because no copy to the host shows them there.
         """
 
     def condition(self) -> Condition:

@@ -106,7 +106,7 @@ def _timed_on(device: Device) -> Callable[[Callable[[], Any], Device, int], tupl
 
 
 def _run_on_host(call: Callable[[], Any], device: Device, calls: int) -> tuple[Ints, Ints, int, int]:
-    """Read the CPU clock, a system call, once a call and not twice: the end of one call is the start of the next."""
+    """The CPU clock is a system call, so it is read once per call: the end of one call is the start of the next."""
     clock, cpu_clock, synchronize = device.clock_ns, device.cpu_clock_ns, device.synchronize
     starts, ends, cpu_marks = [0] * calls, [0] * calls, [0] * (calls + 1)
     cpu_marks[0] = cpu_clock()

@@ -97,7 +97,7 @@ def counted(before: Sequence[Reading | None], after: Sequence[Reading | None]) -
 
 
 def shared_counters(counts: Sequence[Counts]) -> str | None:
-    """What some block lacks, which the counters of this process were there for; None where nothing is."""
+    """Which counters some block lacks although this process opened them; None where no block lacks any."""
     lacking = [name for name, column in zip(_NAMES.values(), zip(*counts)) if None in column]
     return _not_counted(lacking, _SHARED) if lacking else None
 

@@ -52,7 +52,7 @@ def _check_shape(workload: BoundWorkload, device: Device, shape: str) -> Correct
 
 
 def _stale_output(workload: BoundWorkload, device: Device, shape: str) -> Message | None:
-    """What is wrong where outputs are kept by the identity of an input; None where nothing is, or it cannot be told."""
+    """A message where outputs are cached by the identity of an input; None where they are not, or that cannot be told."""
     import torch
 
     reused, fresh = workload.new_inputs(shape), workload.new_inputs(shape)
@@ -81,7 +81,7 @@ def _stale_output(workload: BoundWorkload, device: Device, shape: str) -> Messag
 
 
 def _wrong_when_timed(workload: BoundWorkload, device: Device, shape: str) -> Message | None:
-    """What is wrong with the last call of a block as those that are timed; None where nothing is, or it cannot be told."""
+    """A message where the last call of a timed block returns something else than the same call outside a block."""
     pool = workload.pool(shape)
     seconds = timed_call(lambda: workload.invoke(pool[0]), device) / 1e9
     calls = max(FEWEST_CALLS, min(MOST_CALLS, int(BLOCK_SECONDS / max(seconds, 1e-9))))

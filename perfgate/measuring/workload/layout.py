@@ -36,7 +36,8 @@ class Layout:
     """The layout of one workload. ``movable`` is whether all of its tensors can be moved: in the host's memory, not too large.
 
     Tensors of a model are its parameters and buffers, or what its attributes hold; those of inputs are found in tuples,
-    lists and dictionaries. What only a closure holds is not found: what is no module and has no tensor is not movable.
+    lists and dictionaries. A tensor that only a closure holds is not found, so a model that is no module and shows no tensor
+    is not movable.
     """
 
     def __init__(self, workload: BoundWorkload) -> None:

@@ -39,7 +39,7 @@ _BYTES = ("requested_bytes.all", "allocated_bytes.all")
 
 
 class TorchDevice:
-    """The part of ``Device`` that every device of torch does alike, and the answers of one that can tell nothing of itself."""
+    """The part of ``Device`` that is the same for every device of torch, with defaults for what a device cannot report."""
 
     kind: str
 
@@ -158,8 +158,8 @@ class AcceleratorDevice(TorchDevice):
         moved = each_tensor(batch, lambda tensor: tensor.to(place, non_blocking=non_blocking))
         if self._main is not None:
             for tensor in tensors(moved):
-                # It was made in the copy stream: told nothing, the allocator would give its memory to the next copy while
-                # the main stream still reads it.
+                # It was made in the copy stream. Without this the allocator would give its memory to the next copy while the
+                # main stream still reads it.
                 tensor.record_stream(self._main)
         return moved
 

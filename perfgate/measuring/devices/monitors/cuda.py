@@ -77,7 +77,7 @@ def open_sensor(host: Host, index: int) -> Sensor:
 
 
 def open_watch(host: Host, index: int, identity: str) -> Watch:
-    """``identity`` is the GPU's UUID (GPU-…) where that is known; without it nobody may be able to tell which one it is."""
+    """``identity`` is the GPU's UUID (GPU-…) where that is known; without it the index may be ambiguous."""
 
     def row() -> dict[str, str]:
         return choose_row(parse_gpus(host.run(GPUS)), index, host.environ, identity)
