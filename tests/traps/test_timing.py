@@ -15,7 +15,7 @@ from perfgate.document.run import BlockColumns
 from perfgate.document.samples import pack, unpack
 from perfgate.measuring.checklist.steps.s01_latency import STEP as LATENCY
 from perfgate.measuring.devices.backends.cpu import open_device
-from perfgate.measuring.timing.quiet import collector_off
+from perfgate.system.garbage import collector_off
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import context_on, fake_workload

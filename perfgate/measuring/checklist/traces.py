@@ -15,7 +15,7 @@ from perfgate.document.run import Artifact
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.counting.collect import CallTrace, calls_within, read_calls, record_calls, trace_name
 from perfgate.measuring.timing.calls import find_steady_state
-from perfgate.measuring.timing.quiet import quiet
+from perfgate.system.garbage import quiet
 from perfgate.trace.summary import DeviceSummary, summarize
 
 # What the devices write: Kineto, and torch_npu's folder as an archive.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import linecache
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +23,7 @@ from perfgate.measuring.counting.tally import (
 )
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
+from perfgate.system.garbage import quiet
 
 # An optimizer makes its state in the first step and a kernel library its plans in the first call; neither is steady.
 WARM_UP_CALLS = 3
@@ -54,7 +53,7 @@ def count_in_order(
     regions are counted as the framework dispatches them under a dispatch mode, which is without their fusion.
     """
     pool = workload.pool(shape)
-    with garbage_collection_paused():
+    with quiet():
         for index in range(WARM_UP_CALLS):
             workload.invoke(pool[index % POOL_SIZE])
         tallies = [
@@ -170,20 +169,3 @@ def _count_saving(workload: BoundWorkload, device: Device, shape: str, root: Pat
     )
     # Where the second does as much by other operators, nothing is saved.
     return first - second if sum(first.values()) > sum(second.values()) else Counter()
-
-
-@contextmanager
-def garbage_collection_paused() -> Iterator[None]:
-    """Keep collections out of the calls, and make those between them cheap by freezing what is alive."""
-    # A collection within a call frees what other calls left, at a moment of its own choosing.
-    was_enabled, was_frozen = gc.isenabled(), gc.get_freeze_count() > 0
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if not was_frozen:
-            gc.unfreeze()
-        if was_enabled:
-            gc.enable()

@@ -16,9 +16,10 @@ from typing import Any
 import msgspec
 
 from perfgate.document.run import CounterSet
-from perfgate.measuring.counting.counters import counter_sites, garbage_collection_paused
+from perfgate.measuring.counting.counters import counter_sites
 from perfgate.measuring.counting.tally import Site, SourceLines, differing
 from perfgate.measuring.workload.bound import BoundWorkload
+from perfgate.system.garbage import quiet
 from perfgate.system.package import PACKAGE
 
 PYTHON_CALLS = "counters.python_calls"
@@ -38,7 +39,7 @@ def with_python_work(workload: BoundWorkload, counted: CounterSet, *, root: Path
     Nothing is added where a call sets a trace function of its own, as a debugger does: then nobody has counted.
     """
     inputs = workload.pool(counted.shape)[0]
-    with garbage_collection_paused():
+    with quiet():
         runs = [count_python(lambda: workload.invoke(inputs), root) for _ in range(_REPEATS)]
     repeats = [sites for sites in runs[1:] if sites is not None]
     if len(repeats) < len(runs) - 1:

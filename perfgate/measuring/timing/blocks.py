@@ -20,9 +20,9 @@ from perfgate.measuring.devices.device import Condition, Device
 from perfgate.measuring.timing.calls import Ints
 from perfgate.measuring.timing.hardware import Counts, HardwareCounters, counted, shared_counters
 from perfgate.measuring.timing.preprocessing import Preprocessing
-from perfgate.measuring.timing.quiet import collector_off
 from perfgate.measuring.workload.bound import BoundWorkload, line_of
 from perfgate.protocol import WarmedUp
+from perfgate.system.garbage import collector_off
 
 # Fastest calls of blocks that lie this close together count as equal; after this time noise alone may keep them apart. The
 # fastest, because a neighbour slows most calls of a block and hardly ever all: on a machine under load, medians never agreed in

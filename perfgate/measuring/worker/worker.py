@@ -28,12 +28,12 @@ from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.timing.blocks import BlockRecorder, warm_up
 from perfgate.measuring.timing.hardware import HardwareCounters
-from perfgate.measuring.timing.quiet import collector_off
 from perfgate.measuring.timing.testbed import describe_testbed
 from perfgate.measuring.worker.correctness import check_outputs
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.layout import Layout, define_dead_functions
 from perfgate.measuring.workload.load import describe_functions, describe_shapes, load_workload
+from perfgate.system.garbage import collector_off
 
 MAX_MESSAGE = 2_000
 MAX_TRACEBACK = 20_000

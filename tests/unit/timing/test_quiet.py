@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from perfgate.measuring.timing.quiet import collector_off, quiet
+from perfgate.system.garbage import collector_off, quiet
 
 
 @pytest.fixture(autouse=True)

@@ -19,9 +19,9 @@ from perfgate.measuring.checklist.step import RecordingContext, StepContext, Ste
 from perfgate.measuring.checklist.values import lower_bound_only, median, missing, of_quantile
 from perfgate.measuring.timing.calls import CallBudget, find_steady_state, measure_throughput, time_calls
 from perfgate.measuring.timing.open_loop import OpenLoop, calls_of, draw, rate_of, run_open_loop
-from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.workload.workload import SLA
 from perfgate.stats.summary import P99_FLOOR, dependent_quantile, low_location, quantile
+from perfgate.system.garbage import quiet
 
 _QUANTILES = ("latency.p50", "latency.p90", "latency.p99")
 _OPEN_LOOP_QUANTILES = ("latency.p50", "latency.p99")

@@ -18,7 +18,7 @@ from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.devices.card import read_under_load
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import find_steady_state
-from perfgate.measuring.timing.quiet import quiet
+from perfgate.system.garbage import quiet
 from perfgate.trace.analysis import union_length
 from perfgate.trace.summary import StepParts
 

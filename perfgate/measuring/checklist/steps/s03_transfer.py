@@ -19,8 +19,8 @@ from perfgate.measuring.checklist.step import RecordingContext, StepContext, Ste
 from perfgate.measuring.checklist.values import median, missing
 from perfgate.measuring.devices.device import Device, Event
 from perfgate.measuring.timing.calls import CallBudget, find_steady_state, time_calls
-from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
+from perfgate.system.garbage import quiet
 
 _CALLS_PER_ROUND = 5
 _MARKED_CALLS = 20

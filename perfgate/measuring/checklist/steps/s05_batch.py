@@ -15,9 +15,9 @@ from perfgate.measuring.checklist.batch_sweep import FULL, QUICK, Sweep, forget,
 from perfgate.measuring.checklist.limits import above, finding, limit
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, not_applicable
 from perfgate.measuring.checklist.values import median, missing, with_interval
-from perfgate.measuring.timing.quiet import quiet
 from perfgate.stats.signed_rank import lower_bound, upper_bound
 from perfgate.stats.summary import CONFIDENCE, quantile
+from perfgate.system.garbage import quiet
 
 
 class BatchStep:

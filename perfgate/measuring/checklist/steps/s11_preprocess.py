@@ -27,10 +27,10 @@ from perfgate.measuring.checklist.step import (
 from perfgate.measuring.checklist.values import of_quantile
 from perfgate.measuring.timing.calls import CallBudget, Ints, time_calls
 from perfgate.measuring.timing.preprocessing import Preprocessing, measure_exposed
-from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.versus import compare
 from perfgate.measuring.workload.bound import POOL_SIZE, Stage, line_of
 from perfgate.stats.summary import quantile
+from perfgate.system.garbage import quiet
 from perfgate.trace.analysis import Intervals, overlap_length, union_length
 from perfgate.trace.events import EventTable
 from perfgate.trace.recording import ProfilerStep, Timeline

@@ -23,8 +23,8 @@ from perfgate.measuring.checklist.values import missing, several, with_interval
 from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.counting.tally import SYNCS, CallTally
 from perfgate.measuring.timing.calls import find_steady_state
-from perfgate.measuring.timing.quiet import quiet
 from perfgate.stats.summary import quantile
+from perfgate.system.garbage import quiet
 from perfgate.trace.analysis import NOTHING_AROUND, enclosing, gaps, joined, union_length
 from perfgate.trace.events import DEVICE_KINDS, KERNEL_KINDS, EventTable
 from perfgate.trace.summary import DeviceSummary

@@ -17,8 +17,8 @@ from perfgate.measuring.checklist.step import Limits, RecordingContext, StepCont
 from perfgate.measuring.checklist.traces import steady_summary
 from perfgate.measuring.checklist.values import missing
 from perfgate.measuring.devices.batches import each_tensor
-from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.versus import compare
+from perfgate.system.garbage import quiet
 from perfgate.trace.recording import Kernel
 from perfgate.trace.spans import is_format_conversion
 from perfgate.trace.summary import kernels_of

@@ -21,8 +21,8 @@ from perfgate.measuring.checklist.step import RecordingContext, StepContext, Ste
 from perfgate.measuring.checklist.values import missing
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import find_steady_state, timed_call
-from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.versus import FEWEST_QUADS, summarize_turns
+from perfgate.system.garbage import quiet
 from perfgate.trace.recording import Kernel
 
 _HOT, _COLD, _ROTATING = "hot", "cold", "rotating"

@@ -30,8 +30,8 @@ from perfgate.measuring.checklist.step import (
 )
 from perfgate.measuring.checklist.values import median, missing, several
 from perfgate.measuring.counting.collect import record_calls
-from perfgate.measuring.timing.quiet import quiet
 from perfgate.stats.robust import TransferLine, transfer_line
+from perfgate.system.garbage import quiet
 from perfgate.trace.ascend.kinds import type_by_name
 from perfgate.trace.recording import Collective
 from perfgate.trace.summary import DeviceSummary, summarize

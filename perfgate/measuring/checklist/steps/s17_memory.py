@@ -20,9 +20,9 @@ from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.devices.device import MemoryStatistics
 from perfgate.measuring.timing.calls import find_steady_state
-from perfgate.measuring.timing.quiet import quiet
 from perfgate.stats.robust import theil_sen
 from perfgate.stats.summary import quantile
+from perfgate.system.garbage import quiet
 from perfgate.trace.summary import DeviceSummary
 
 # Of fewer calls the interval of a slope says nothing.

@@ -24,9 +24,9 @@ from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.host import run_times
 from perfgate.measuring.devices.registry import monitored_kinds
 from perfgate.measuring.timing.calls import find_steady_state, measure_throughput
-from perfgate.measuring.timing.quiet import quiet
 from perfgate.sampling import sampling
 from perfgate.stats.robust import shift
+from perfgate.system.garbage import quiet
 
 # Below this share of the rated clock a device at work is slowed down (facts/measuring.md, step 19).
 _FULL_CLOCK = 0.97

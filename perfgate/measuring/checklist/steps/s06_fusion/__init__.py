@@ -32,7 +32,7 @@ from perfgate.measuring.checklist.traces import steady_calls
 from perfgate.measuring.checklist.values import missing, several
 from perfgate.measuring.counting.compiled import has_compiled
 from perfgate.measuring.timing.calls import find_steady_state
-from perfgate.measuring.timing.quiet import quiet
+from perfgate.system.garbage import quiet
 from perfgate.trace.summary import DeviceSummary, summarize
 
 _SHOWN_OPS = 6

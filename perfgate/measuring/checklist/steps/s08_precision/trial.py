@@ -11,9 +11,9 @@ from perfgate.measuring.checklist.agreement import TRAINS, Agreement, compare_ou
 from perfgate.measuring.checklist.audit import audit_call
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.devices.batches import each_tensor
-from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.versus import Versus, compare
 from perfgate.measuring.workload.bound import refusal, words_of
+from perfgate.system.garbage import quiet
 
 Against = Literal["as_is", "full"]
 # What user code raises that was not written for another precision: torch words mixed dtypes as RuntimeError.

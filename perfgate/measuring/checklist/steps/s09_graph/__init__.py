@@ -39,8 +39,8 @@ from perfgate.measuring.counting.compiled import (
 )
 from perfgate.measuring.counting.counters import WARM_UP_CALLS
 from perfgate.measuring.counting.tally import Site
-from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.versus import Versus
+from perfgate.system.garbage import quiet
 from perfgate.trace.analysis import IntColumn, Intervals
 from perfgate.trace.events import DEVICE_KINDS, EventTable
 from perfgate.trace.spans import launch_starts, launched_or_began

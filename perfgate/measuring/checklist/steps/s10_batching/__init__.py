@@ -28,10 +28,10 @@ from perfgate.measuring.checklist.steps.s10_batching.serving import (
 from perfgate.measuring.checklist.values import lower_bound_only, missing, of_quantile, with_interval
 from perfgate.measuring.devices.batches import each_tensor, tensors
 from perfgate.measuring.timing.open_loop import arrivals, rate_of
-from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.workload.workload import Traffic
 from perfgate.stats.batching import Policy
 from perfgate.stats.summary import P99_FLOOR, dependent_quantile
+from perfgate.system.garbage import quiet
 
 _QUICK_REQUESTS = 4_000
 _FULL_REQUESTS = 20_000

@@ -26,8 +26,8 @@ from perfgate.measuring.checklist.steps.s13_tiling.products import Product, Repl
 from perfgate.measuring.checklist.traces import steady_summary
 from perfgate.measuring.checklist.values import missing, several
 from perfgate.measuring.timing.calls import find_steady_state, timed_call
-from perfgate.measuring.timing.quiet import quiet
 from perfgate.measuring.timing.versus import Versus, compare
+from perfgate.system.garbage import quiet
 from perfgate.trace.recording import Kernel
 from perfgate.trace.summary import DeviceSummary
 
