@@ -118,13 +118,9 @@ class _Union:
     def __init__(self) -> None:
         self.texts: dict[str, int] = {}
         self.requests: dict[str, int] = {}
-        self.parent: list[int] = []
-        self.kind: list[int] = []
-        self.name: list[int] = []
-        self.place: list[int] = []
-        self.shape: list[int] = []
-        self.more_shapes: list[int] = []
-        self._nodes: dict[tuple[int, int, int], int] = {}
+        self.nodes: dict[tuple[int, int, int], int] = {}
+        # Place, shape and how many other shapes, by node.
+        self.details: dict[int, tuple[int, int, int]] = {}
 
     def add(self, tree: FlameTree) -> FlameCosts:
         """Add the nodes of a tree and return its costs by their new numbers."""
@@ -133,29 +129,13 @@ class _Union:
         requests = [self.requests.setdefault(request, len(self.requests)) for request in tree.requests]
         node: list[int] = []
         for at, parent in enumerate(tree.parent):
-            above = NONE if parent == NONE else node[parent]
-            node.append(self._node(above, tree.kind[at], number[tree.name[at]]))
-            self.place[node[at]] = _moved(tree.place[at], number)
-            self.shape[node[at]] = _moved(tree.shape[at], number)
-            self.more_shapes[node[at]] = tree.more_shapes[at]
+            key = NONE if parent == NONE else node[parent], tree.kind[at], number[tree.name[at]]
+            node.append(self.nodes.setdefault(key, len(self.nodes)))
+            place, shape = _moved(tree.place[at], number), _moved(tree.shape[at], number)
+            self.details[node[at]] = place, shape, tree.more_shapes[at]
         return msgspec.structs.replace(
             costs, node=[node[at] for at in costs.node], request=[_moved(at, requests) for at in costs.request]
         )
-
-    def _node(self, parent: int, kind: int, name: int) -> int:
-        known = self._nodes.get((parent, kind, name))
-        if known is None:
-            known = self._nodes[parent, kind, name] = len(self.parent)
-            for column, value in (
-                (self.parent, parent),
-                (self.kind, kind),
-                (self.name, name),
-                (self.place, NONE),
-                (self.shape, NONE),
-                (self.more_shapes, 0),
-            ):
-                column.append(value)
-        return known
 
     def tree(self, label: str, unit: FlameUnit, *, base: FlameCosts | None, head: FlameCosts, folded: int) -> FlameTree:
         return FlameTree(
@@ -163,12 +143,12 @@ class _Union:
             unit=unit,
             texts=list(self.texts),
             requests=list(self.requests),
-            parent=self.parent,
-            kind=self.kind,
-            name=self.name,
-            place=self.place,
-            shape=self.shape,
-            more_shapes=self.more_shapes,
+            parent=[parent for parent, _, _ in self.nodes],
+            kind=[kind for _, kind, _ in self.nodes],
+            name=[name for _, _, name in self.nodes],
+            place=[place for place, _, _ in self.details.values()],
+            shape=[shape for _, shape, _ in self.details.values()],
+            more_shapes=[more for _, _, more in self.details.values()],
             base=base,
             head=head,
             folded=folded,

@@ -94,7 +94,6 @@ class Observation(NamedTuple):
 
 
 def examine_kernel(kernel: Kernel) -> list[FitnessCheck]:
-    """Every check that reads the kernel's files."""
     return [_check(name, judge(kernel)) for name, judge in _CHECKS.items()]
 
 
@@ -199,7 +198,6 @@ def _neighbours(kernel: Kernel) -> Observation | None:
 
 
 def _steal(kernel: Kernel) -> Observation | None:
-    """How much time the hypervisor gives to other guests."""
     shares = _shares(kernel.before.steal, kernel.after.steal, kernel)
     worst = max(shares.values(), default=0.0)
     return Observation(_status(worst > STEAL_ATTENTION), {"share": worst}) if shares else None
@@ -220,7 +218,6 @@ def _pressure(kernel: Kernel, resource: str) -> Observation | None:
 
 
 def _memory(kernel: Kernel) -> Observation | None:
-    """The memory that is left: of the machine, and under the limit of our cgroup."""
     machine = kernel.machine
     lines = dict(line.split(":", 1) for line in (machine.read("proc/meminfo") or "").splitlines() if ":" in line)
     fields = lines.get("MemAvailable", "").split()

@@ -130,12 +130,10 @@ def _locked(descriptor: int, path: Path) -> bool:
 
 
 def _owner(descriptor: int) -> str:
-    """Who holds a lock or waits with a ticket, as its file says."""
     return one_line(os.pread(descriptor, 400, 0).decode(errors="replace"), limit=400) or "another perfgate"
 
 
 def _waiting(holder: str, ahead: list[str], path: Path) -> str:
-    """Our place in line, who is before us, and who measures."""
     reason = f"(lock {path}); two at once would spoil both"
     if not ahead:
         return f"waiting for the machine: next in line, {holder} is measuring {reason}"
@@ -169,7 +167,6 @@ class Ticket:
         return []
 
     def give_back(self) -> None:
-        """Leave the line."""
         if self.descriptor is None:
             return
         with suppress(OSError):

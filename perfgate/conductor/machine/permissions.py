@@ -26,7 +26,6 @@ def try_everything(scratch: Path, lock: Path) -> list[FitnessCheck]:
 
 
 def try_scratch(folder: Path) -> FitnessCheck:
-    """Make a home for a worker and write into it."""
     name = "scratch home"
     try:
         home = Path(tempfile.mkdtemp(prefix="perfgate-", dir=folder))
@@ -62,7 +61,6 @@ def try_git() -> FitnessCheck:
 
 
 def judge_git(version: str) -> FitnessCheck:
-    """Judge what ``git --version`` says."""
     numbers = re.search(r"(\d+)\.(\d+)", version)
     status: FitnessStatus = "attention"
     if numbers is not None:

@@ -54,7 +54,6 @@ def _added(base: Harness | None, head: Harness) -> list[str]:
 
 
 def unknown_harnesses(names: Sequence[str], reason: str) -> list[Harness]:
-    """The harnesses of a base whose perfgate.toml cannot be read."""
     error = ErrorDetail(kind="exception", message=reason)
     return [Harness(workload=name, reference="", error=error) for name in names]
 

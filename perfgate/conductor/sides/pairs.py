@@ -51,7 +51,6 @@ class PairedMeasurement:
     uncounted: str | None = None
 
     def give_up(self) -> None:
-        """Drop all pairs but their number."""
         self.given_up += sum(replicate.member == "first" for replicate in self.base)
         for entries in (self.base, self.head, self.failed, self.traces):
             entries.clear()
@@ -260,7 +259,6 @@ class _PairRunner:
         replicates: tuple[Replicate, Replicate],
         checkouts: tuple[Checkout, Checkout],
     ) -> tuple[Replicate, Replicate]:
-        """Profile what the gate may have to name, and trace some of the first pairs."""
         workers = members[0].worker, members[1].worker
         say, timeout = self.bench.say, self.timeout
         if judges_subroutines(self.bench.config.gate.tolerance, PYTHON_TIMES):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -107,7 +108,8 @@ class Bench:
         self._hash_seed = config.measure.seed
         self._recordings: dict[Path | None, Path] = {}
         self._homes: dict[Path | None, Path] = {}
-        self._leftovers: dict[Path | None, list[list[str]]] = {}
+        # Names of processes that workers left running, by the checkout that they ran; None where it is nobody's.
+        self.leftovers: dict[Path | None, list[list[str]]] = defaultdict(list)
         self._worker_ids: set[int] = set()
         self._unwatched: dict[str, None] = {}
 
@@ -126,7 +128,7 @@ class Bench:
         return server
 
     def get_ready(self, checkout: Checkout) -> None:
-        """Start the fork server of a checkout where it does not run, so that no worker has to wait for it."""
+        """Start the fork server of a checkout where none runs, so that no worker has to wait for it."""
         self._server(checkout.server)
 
     def start_beside(self, hash_seed: int) -> None:
@@ -167,10 +169,9 @@ class Bench:
         )
 
     def _server(self, key: _ServerKey) -> ForkServer:
-        server = self._servers.get(key)
-        if server is not None and server.running:
-            return server
-        if server is not None:
+        if server := self._servers.get(key):
+            if server.running:
+                return server
             server.close()
         return self.start(key.python, second=key.second)
 
@@ -193,12 +194,11 @@ class Bench:
 
     def _preload(self) -> list[str]:
         """What the fork server imports: what the project asks for, and what belongs to torch on the device."""
-        preload = self.config.measure.preload
+        preload = list(self.config.measure.preload)
         backend = _BACKEND_PACKAGES.get(device_kind(self.config.device))
-        if backend is None or backend in preload or "torch" not in preload:
-            return preload
-        behind = preload.index("torch") + 1
-        return [*preload[:behind], backend, *preload[behind:]]
+        if backend is not None and backend not in preload and "torch" in preload:
+            preload.insert(preload.index("torch") + 1, backend)
+        return preload
 
     def _explained(self, error: MeasuringError, python: Path | None) -> MeasuringError:
         """An error of starting or opening, with what the device's probe says is wrong; the CPU has no probe."""
@@ -248,13 +248,11 @@ class Bench:
 
         Raises MeasuringError when the device cannot be opened, with what stands in its way.
         """
-        device = self.config.device
-        request = TestbedRequest(device=device, threads=self.threads)
+        request = TestbedRequest(device=self.config.device, threads=self.threads)
+        doing = f"opening device {self.config.device}"
         with self._forked(_ServerKey(python), "testbed") as worker:
             try:
-                return worker.ask(
-                    request, TestbedReply, timeout=DEVICE_SECONDS, doing=f"opening device {device}"
-                ).testbed
+                return worker.ask(request, TestbedReply, timeout=DEVICE_SECONDS, doing=doing).testbed
             except MeasuringError as error:
                 raise self._explained(error, python) from error
 
@@ -339,7 +337,7 @@ class Bench:
                     self._worker_ids |= namespace_ids(process)
             worker.close()
             if root is not None and worker.exited is not None:
-                self._leftovers.setdefault(root, []).append(worker.exited.left_behind)
+                self.leftovers[root].append(worker.exited.left_behind)
 
     def _home(self, root: Path | None) -> Path:
         """The home of the workers of a checkout: caches of compilers start empty for base and head alike."""
@@ -348,7 +346,6 @@ class Bench:
         return self._homes[root]
 
     def log(self, name: str) -> Path:
-        """The log of what user code prints."""
         return self._logs / f"{name}.log"
 
     # --- the device, and notes for the documents
@@ -380,15 +377,12 @@ class Bench:
 
     def leftover_notes(self, root: Path | None = None) -> list[Message]:
         """What a document says of what the workers of a checkout left running, or of what is nobody's."""
-        return leftover_notes(self._leftovers.get(root, []))
+        return leftover_notes(self.leftovers[root])
 
     def cache_notes(self) -> list[Message]:
         """What a document says of kernels that may be older than the job."""
         reused = reused_caches(self._allowed_environment())
         return [Message("notes.caches-reused", {"names": list(reused)})] if reused else []
-
-    def note_orphans(self, names: list[str]) -> None:
-        self._leftovers.setdefault(None, []).append(names)
 
 
 @contextmanager
@@ -415,4 +409,4 @@ def open_bench(config: Config, *, logs: Path, say: Say, pythons: Iterable[Path |
             yield bench
         finally:
             bench.close()
-            bench.note_orphans(kill_leftovers(scratch, spare=ours))
+            bench.leftovers[None].append(kill_leftovers(scratch, spare=ours))

@@ -222,7 +222,8 @@ def refuse_persisted_token(clone: Path) -> None:
     if names:
         raise UsageError(
             "this job measures other people's code and the clone keeps a token in its configuration: "
-            f"{', '.join(sorted(names))}. Nothing was run. Give actions/checkout `persist-credentials: false`, and clone from an address without a token; "
+            f"{', '.join(sorted(names))}. Nothing was run. "
+            "Give actions/checkout `persist-credentials: false`, and clone from an address without a token; "
             "--allow-token-in-env measures all the same"
         )
 

@@ -197,14 +197,13 @@ def _run(
         kill_group(process.pid)
         process.wait()
         leftovers = kill_children(spare=ours)
+    if not took_too_long and not process.returncode:
+        return leftovers
+    reason = f"failed with exit code {process.returncode}"
     if took_too_long:
         reason = (
             f"took longer than {plan.timeout:.0f} s and was killed; raise [measure] setup_timeout if it needs longer"
         )
-    elif process.returncode:
-        reason = f"failed with exit code {process.returncode}"
-    else:
-        return leftovers
     raise MeasuringError(
         f"{doing} {reason}\n{log_tail(log) or ''}\nThe command is [measure] setup in perfgate.toml, run in the checkout of the "
         f"{plan.side}; its whole log is {log}"
@@ -212,7 +211,6 @@ def _run(
 
 
 def _ends_in_time(process: subprocess.Popen[bytes], timeout: float, doing: str, log: Path, say: Say) -> bool:
-    """Wait for a process, saying what it last printed."""
     started = time.monotonic()
     while (waited := time.monotonic() - started) <= timeout:
         safe_point()
@@ -229,7 +227,6 @@ def _ends_in_time(process: subprocess.Popen[bytes], timeout: float, doing: str, 
 
 @contextmanager
 def _locked(path: Path, say: Say) -> Iterator[None]:
-    """Hold the lock of one environment; it dies with its holder."""
     with held_back():
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
@@ -248,7 +245,6 @@ def _locked(path: Path, say: Say) -> Iterator[None]:
 
 
 def _forget_unused(cache: Path) -> None:
-    """Remove environments that no job has used for a month."""
     for mark in cache.glob(f"*/{_COMPLETE}"):
         with suppress(OSError):
             if time.time() - mark.stat().st_mtime > UNUSED_SECONDS:

@@ -249,7 +249,6 @@ class Worker:
         return answer
 
     def close(self) -> None:
-        """End the worker and everything it started."""
         self._connection.close()
         if self.pid and self._server.exit_of(self, timeout=LEAVE_SECONDS) is None:
             self._kill()
