@@ -110,7 +110,7 @@ def _on_explanations(explanations: Sequence[Explanation]) -> Iterator[_Advised]:
 def _rule_of(part: Contribution, *, first: bool) -> str | None:
     """The rule on a part of a slower call that counters do not see.
 
-    An operator that merely takes longer is one only where it comes first: behind others it does so in their wake.
+    An operator that merely takes longer gets advice only where it comes first: behind others, they are the cause.
     """
     if part.inputs_change is not None:
         return _OTHER_INPUTS[part.inputs_change]

@@ -23,7 +23,7 @@ ARTIFACT_URL_VARIABLE = "PERFGATE_ARTIFACT_URL"
 # How the measuring job ended, in GitHub's words: success, failure, cancelled, timed_out.
 MEASURED_VARIABLE = "PERFGATE_MEASURED"
 BRANCH_VARIABLE = "PERFGATE_BRANCH"
-# What a job is told of itself on a CI whose variables perfgate does not know (Jenkins, say), each with publish's option.
+# Variables that describe the job on a CI which perfgate does not know (Jenkins, say), each with publish's option.
 # The first turns it on, and then the first four are needed.
 GIVEN = {
     "PERFGATE_FORGE": "--forge",
@@ -40,9 +40,9 @@ _NEEDED = tuple(GIVEN)[:4]
 
 
 def given(options: Mapping[str, object | None], environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment with what a command was told of the event, by the names in GIVEN; an option wins.
+    """The environment with a command's options about the event, under the names in GIVEN; an option wins.
 
-    Raises UsageError for options that say nothing of the forge.
+    Raises UsageError for options that do not name the forge.
     """
     settings = {name: str(value) for name, value in options.items() if value is not None}
     joined = {**environ, **settings}
@@ -121,7 +121,7 @@ class Trigger:
 def read_trigger(environ: Mapping[str, str]) -> Trigger | None:
     """What started the pipeline this job belongs to, or the one it follows; None outside CI.
 
-    Where perfgate was told of the event in so many words, PERFGATE_BRANCH names the branch.
+    Where PERFGATE_FORGE describes the event, PERFGATE_BRANCH names the branch.
     """
     if environ.get("PERFGATE_FORGE"):
         kind = "change request" if environ.get("PERFGATE_CHANGE_REQUEST") else "push"

@@ -153,7 +153,7 @@ class DialectForge:
 
     @cached_property
     def _login(self) -> str:
-        """The account of the token, which the comments of ours are told by."""
+        """The account of the token: comments that it wrote are ours."""
         return self._session.get("/user", User).login
 
     def _all(self, path: str, kind: type[T], key: Callable[[T], int], **query: str) -> list[T]:

@@ -114,7 +114,7 @@ class Forge(Protocol):
     """One repository on one forge, through one token. Every method raises ForgeError when the forge refuses."""
 
     def find_change_request(self, *, prefer: int | None = None) -> ChangeRequest | None:
-        """The change request that the event names, or else the one whose head is the event's head, or None.
+        """The change request that the event names, or else the one with the event's head, or None.
 
         Where several have this head, that with the number ``prefer`` is taken, or else an open one, or the newest.
         """

@@ -1,4 +1,4 @@
-"""The one HTTP session: a token that cannot leak or wander, bounded answers, bounded waiting."""
+"""Requests to a forge: the token goes to its API only, answers and waiting are bounded."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class ForgeSession:
             if answer.status == 200:
                 return answer.body
             try:
-                # The forge's own CA file says nothing of other hosts.
+                # The forge's own CA file is for its host alone.
                 on_forge = isinstance(self._verify, str) and is_same_host(answer.location, self._root)
                 return download(
                     answer.location,

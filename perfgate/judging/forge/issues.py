@@ -60,7 +60,7 @@ class IssueForge(Protocol):
 
 
 class IssueState(msgspec.Struct, frozen=True, kw_only=True):
-    """What an issue knows about itself, in its hidden second line: the run that wrote it, and what that run told."""
+    """What stands in an issue's hidden second line: the run that wrote it, and the trend that it reported."""
 
     run: int
     attempt: int
@@ -74,7 +74,7 @@ class IssueState(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class FoundIssue:
-    """Our issue as it stands, and what it says it told; nothing of it where there is none yet."""
+    """Our issue and the state in its hidden line; both None where there is no issue yet."""
 
     issue: Issue | None = None
     state: IssueState | None = None

@@ -76,7 +76,7 @@ class NothingArrivedError(ForgeError):
 
 
 def download(location: str, *, api_root: str, most_bytes: int, clock: Clock, verify: bool | str) -> bytes:
-    """What lies at an address the forge gave, which is https unless both are on this machine.
+    """Fetch a file from an address of the forge's storage, which is https unless both are on this machine.
 
     ``verify`` is True, or a file of certificates to check the storage's by. Raises NothingArrivedError where it may
     come yet, ForgeError where it will not.

@@ -65,7 +65,7 @@ def _change(tree: FlameTree, *, streams: bool) -> float | None:
 def _with_times(tree: FlameTree, side: FlameCosts, times: Mapping[str, float]) -> FlameCosts:
     """A side's costs with each operator's time as the pairs have it, and that outside all operators.
 
-    What the pairs say nothing of stays as it was traced.
+    An operator that the pairs did not profile keeps its traced time.
     """
     on_device = _STREAM in tree.kind
     measured = _ON_DEVICE if on_device else frozenset({_OPERATOR})

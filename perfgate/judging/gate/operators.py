@@ -118,7 +118,7 @@ def judge_subroutines(
 
 
 def _cells(base: RunDocument, head: RunDocument, invalid: Iterable[Invalid], kind: Kind) -> Iterator[_Cell]:
-    """What enough pairs timed on both sides and is a large enough share of the call, of shapes whose times prove something.
+    """Yield what enough pairs timed on both sides, of shapes whose times are valid and of parts large enough in the call.
 
     Operators that one side runs more often are left out.
     """

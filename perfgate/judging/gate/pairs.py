@@ -180,7 +180,7 @@ def statistics(blocks: BlockColumns, quads: frozenset[int] | None = None, *, clo
     is_used = np.array([quads is None or quad in quads for quad in blocks.quad])
     calls = np.asarray(blocks.calls)
     used_calls = np.repeat(is_used, calls)
-    # A call of no time is a lie that the conduct of the worker is judged by; its logarithm must exist until then.
+    # validity.py rejects a worker whose calls take no time; until then every call needs a logarithm.
     wall = np.maximum(unpack(blocks.wall)[used_calls], 1) / 1e9
     cpu = unpack(blocks.cpu)[used_calls] / 1e9
     calls = calls[is_used]

@@ -53,7 +53,7 @@ class Required:
     """What the trusted side says must have been measured; nothing where there is no trusted side.
 
     ``workloads`` are those of the base's configuration, ``aa_pairs`` its pairs of base against base. ``stored`` are the newest
-    stored runs of main that measured a workload file of the base; of a workload that counts whose file is the very same.
+    stored runs of main that measured a workload file of the base; a workload uses the one that measured the same file.
     """
 
     workloads: tuple[str, ...] = ()

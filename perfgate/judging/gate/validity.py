@@ -3,8 +3,8 @@
 Blocks are dropped for what the environment reported about them, never for how long they took; a block that is dropped
 takes its whole quad on both sides with it, so that dropping cannot favour a side.
 
-User code shares its process with what times it: it could lie about its times, change what was set, or work out of turn. What it
-cannot reach is seen from outside, by the conductor's clock and the kernel's books, and compared with what the worker says.
+User code runs in the process that times it: it could report false times, change settings, or work while the other side is
+measured. The conductor's clock and the kernel's accounting are outside its reach, so the worker's report is compared with them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CLOCK_QUANTILE = 0.25
 CLOCK_SHARE = 0.2
 FIRST_CALL_NS = 2_000_000
 FEWEST_BLOCKS = 5
-# CPU time over what the granted CPUs have: the kernel's books are exact, our reading of them takes a moment.
+# CPU time over what the granted CPUs have: the kernel's accounting is exact, reading it takes a moment.
 CPU_SHARE = 1.05
 # CPU time out of turn, as a share of the time of the other side's turns, by which one side may exceed the other. A worker that
 # waits for its next request uses 0.03 ms a block on both sides (measured: 0.07 % of blocks of 40 ms, 0.6 % of 5 ms). A
@@ -173,8 +173,8 @@ def _false_clock(columns: BlockColumns) -> Message | None:
 def _unseen_shares(columns: BlockColumns, spans: Floats) -> Floats:
     """The share of each block's time, without what was waited for a CPU, that the worker's clock does not show.
 
-    Compared with the blocks, all that the worker waited is subtracted, for nobody knows how much of it fell to the call that
-    is not recorded. Compared with its whole turn, only what it waited outside of that.
+    Compared with the blocks, all of the worker's waiting is subtracted, because the share that fell to the call that is not
+    recorded is unknown. Compared with its whole turn, only the waiting outside of that.
     """
     blocks = len(columns.seen_ns)
     calls, delays = np.asarray(columns.calls), _or_zeros(columns.run_delay_ns, blocks)
@@ -192,7 +192,7 @@ def _or_zeros(column: list[int], blocks: int) -> Floats:
 
 
 def _more_cpus(replicate: Replicate, side: str) -> Iterator[Invalid]:
-    # The books are read before and after the conductor's clock, and it may have waited between the two.
+    # CPU times are read before and after the conductor's clock, and the conductor may have waited between the two.
     seen = _total(replicate, "seen_ns") + _total(replicate, "conductor_delay_ns")
     used, granted = _total(replicate, "used_ns"), len(replicate.cpus)
     if seen and used > CPU_SHARE * granted * seen:

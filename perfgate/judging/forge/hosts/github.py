@@ -225,8 +225,8 @@ class GitHub(DialectForge):
     def _login(self) -> str:
         """The account of the token.
 
-        That of an app may not ask (403): it is the one that the job was told, or else GITHUB_TOKEN's. Not any bot's: there
-        are bots that repeat what people say, our marker too.
+        An app's token may not ask (403): then it is the configured account, or else GITHUB_TOKEN's. A comment of any other
+        bot is not ours: some bots repeat what people write, our marker too.
         """
         answer = self._session.get_unless_refused("/user", User, refused=403)
         return answer.login if answer else self._event.account or ACTIONS_ACCOUNT
