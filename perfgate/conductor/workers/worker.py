@@ -118,7 +118,7 @@ class ForkServer:
         if isinstance(message, ServerFailed):
             raise MeasuringError(
                 f"the worker's interpreter {self._python} cannot import what [measure] preload asks for: "
-                f"{message.error.message}\n{message.error.traceback}"
+                f"{english(as_message(message.error.message))}\n{message.error.traceback}"
             )
         self._ready = True
 

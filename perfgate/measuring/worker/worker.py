@@ -12,11 +12,12 @@ from collections.abc import Callable
 # The function itself, taken before user code may replace it.
 from gc import get_objects
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from perfgate import protocol
+from perfgate.document.message import Message, ReasonedError
 from perfgate.document.run import ErrorDetail
 from perfgate.errors import MeasuringError, PerfgateError, WorkloadError
 from perfgate.measuring.checklist.runner import find_steps, run_step
@@ -290,13 +291,13 @@ def describe_error(error: BaseException, device: Device | None = None) -> ErrorD
 
     User code's exceptions may fail to print themselves; the traceback module survives that.
     """
-    kind: Literal["exit", "memory", "exception"] = "exception"
-    message = "".join(traceback.format_exception_only(type(error), error)).strip()
+    line = "".join(traceback.format_exception_only(type(error), error)).strip()[:MAX_MESSAGE]
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))[-MAX_TRACEBACK:]
     if isinstance(error, SystemExit):
-        kind, message = "exit", f"the workload ended its process ({message})"
-    elif isinstance(error, MemoryError) or (device is not None and device.is_out_of_memory(error)):
-        kind, message = "memory", f"out of memory: {message}"
-    elif isinstance(error, PerfgateError):
-        message = str(error)
-    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    return ErrorDetail(kind=kind, message=message[:MAX_MESSAGE], traceback=text[-MAX_TRACEBACK:])
+        return ErrorDetail(kind="exit", message=Message("worker.ended-itself", {"error": line}), traceback=text)
+    if isinstance(error, MemoryError) or (device is not None and device.is_out_of_memory(error)):
+        return ErrorDetail(kind="memory", message=Message("worker.no-memory", {"error": line}), traceback=text)
+    if isinstance(error, ReasonedError):
+        return ErrorDetail(kind="exception", message=error.reason, traceback=text)
+    message = str(error)[:MAX_MESSAGE] if isinstance(error, PerfgateError) else line
+    return ErrorDetail(kind="exception", message=message, traceback=text)
