@@ -6,12 +6,13 @@ import subprocess
 import sys
 import tempfile
 
+from perfgate.document.message import Message
 from perfgate.sampling import Sampler
 
 WRITER = """
 import sys
 for number in range(3000):
-    sys.stdout.write('{"failure": "%d"}\\n' % number)
+    sys.stdout.write('{"failure": {"code": "%d"}}\\n' % number)
     sys.stdout.flush()
 sys.stdin.read()
 """
@@ -24,4 +25,4 @@ def test_sampler__asked_all_the_time_while_lines_come__every_line_whole_and_in_o
             while len(sampler._lines()) < 3000:
                 pass
             sampler.end()
-        assert [line.failure for line in sampler._lines()] == [str(number) for number in range(3000)]
+        assert [line.failure for line in sampler._lines()] == [Message(str(number)) for number in range(3000)]

@@ -17,12 +17,11 @@ from perfgate.conductor.machine.watcher import Watcher, namespace_ids, watching
 from perfgate.conductor.workers.cleanup import kill_leftovers, leftover_notes, remove, scratch_folder
 from perfgate.conductor.workers.environment import device_kind, fresh_caches, reused_caches, worker_environment
 from perfgate.conductor.workers.interpreters import RUNNING, explain_closed, probe_device, share_code, with_code
-from perfgate.conductor.workers.logs import one_line
 from perfgate.conductor.workers.proc_stats import process_family
 from perfgate.conductor.workers.worker import ForkServer, Say, Worker
 from perfgate.config import Config, WorkloadReference
 from perfgate.document.doctor import FitnessCheck
-from perfgate.document.message import Message
+from perfgate.document.message import Message, distinct, reason_of
 from perfgate.document.run import IDENTITY, Testbed
 from perfgate.errors import MeasuringError
 from perfgate.protocol import (
@@ -111,7 +110,7 @@ class Bench:
         # Names of processes that workers left running, by the checkout that they ran; None where it is nobody's.
         self.leftovers: dict[Path | None, list[list[str]]] = defaultdict(list)
         self._worker_ids: set[int] = set()
-        self._unwatched: dict[str, None] = {}
+        self._unwatched: list[Message] = []
 
     # --- fork servers
 
@@ -364,15 +363,15 @@ class Bench:
             try:
                 watcher = stack.enter_context(watch)
             except MeasuringError as error:
-                self._unwatched[str(error)] = None
+                self._unwatched.append(reason_of(error))
                 watcher = Watcher(None, own=self._worker_ids)
             yield watcher
 
     def watch_notes(self) -> list[Message]:
         """What a document says where nothing watched the device."""
         return [
-            Message("notes.watcher-failed", {"device": self.config.device, "why": one_line(reason)})
-            for reason in self._unwatched
+            Message("notes.watcher-failed", {"device": self.config.device, "why": reason})
+            for reason in distinct(self._unwatched)
         ]
 
     def leftover_notes(self, root: Path | None = None) -> list[Message]:
