@@ -248,7 +248,10 @@ class _Posting:
                 self._edit(stays, newest.body)
                 return False
         elif not self.written or self._is_to_edit(stays, is_alone=not duplicates):
-            self._remember(stands)
+            # What stood here before us; when we look again after no word came back, some of it may be ours.
+            if stands is not None and stands != self.now and not self.written:
+                self.last = stands.decided
+                self.now = msgspec.structs.replace(self.now, decided=_decided(self.now.verdict, self.last))
             if self._edit(stays, self._body()):
                 self.outcome = "created" if self.outcome == "created" else "updated"
                 self.written, self.edited, self.stands = True, stays.id, self.now.decided
@@ -267,12 +270,6 @@ class _Posting:
             return stays.id != self.edited
         is_other = stays.id != self.edited and stays.body.strip() != self._body().strip()
         return state.is_older_than(self.now) or (is_other and not is_alone)
-
-    def _remember(self, before: CommentState | None) -> None:
-        """Keep what was decided before us; of what stands when we look again after no word came back, some may be ours."""
-        if before is not None and before != self.now and not self.written:
-            self.last = before.decided
-            self.now = msgspec.structs.replace(self.now, decided=_decided(self.now.verdict, self.last))
 
     def _edit(self, comment: Comment, body: str) -> bool:
         """Replace a text, and give others the time to do it too; False where the comment is gone."""

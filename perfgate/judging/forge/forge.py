@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Literal, Protocol
 
+import msgspec
+
 from perfgate.document.run import CiContext
 from perfgate.errors import UsageError
 from perfgate.judging.forge import hosts
@@ -54,14 +56,7 @@ class CiEvent:
     account: str | None = None
 
     def context(self) -> CiContext:
-        return CiContext(
-            forge=self.forge,
-            repository=self.repository,
-            run_id=self.run_id,
-            run_attempt=self.run_attempt,
-            head_sha=self.head_sha,
-            change_request=self.change_request,
-        )
+        return msgspec.convert(self, CiContext, from_attributes=True)
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,13 @@ def append_to(path: Path, text: str, variable: str) -> None:
 
 def output_lines(values: Mapping[str, str]) -> str:
     """Outputs as the file wants them: each between random delimiters, so that no value can begin another."""
-    return "".join(_output(name, value) for name, value in values.items())
+    lines = []
+    for name, value in values.items():
+        delimiter = f"perfgate_{secrets.token_hex(16)}"
+        while delimiter in value:
+            delimiter = f"perfgate_{secrets.token_hex(16)}"
+        lines.append(f"{name}<<{delimiter}\n{value}\n{delimiter}\n")
+    return "".join(lines)
 
 
 def annotation_command(
@@ -65,21 +71,11 @@ def annotation_command(
     properties = {"title": title}
     if place is not None:
         properties = {"file": place[0], "line": str(place[1]), **properties}
-    words = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    escaped = {name: _data(value).replace(":", "%3A").replace(",", "%2C") for name, value in properties.items()}
+    words = ",".join(f"{name}={value}" for name, value in escaped.items())
     return f"::{level} {words}::{_data(message)}"
-
-
-def _output(name: str, value: str) -> str:
-    delimiter = f"perfgate_{secrets.token_hex(16)}"
-    while delimiter in value:
-        delimiter = f"perfgate_{secrets.token_hex(16)}"
-    return f"{name}<<{delimiter}\n{value}\n{delimiter}\n"
 
 
 def _data(text: str) -> str:
     """Escape a command's text as the runner unescapes it (actions/toolkit, packages/core/src/command.ts)."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")

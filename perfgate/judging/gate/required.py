@@ -135,7 +135,6 @@ class _WorkloadEvidence:
                 yield Missing(workload=name, shape=shape, side=_both_or(unlisted), named_by=named_by)
         if timed and not self._recorded:
             yield from self._missing_pairs(shapes)
-            yield from self._missing_twins()
             yield from self._missing_columns()
             yield from self._missing_settings()
             for shape in shapes if judges_subroutines(self._policy.tolerances) else ():
@@ -194,6 +193,8 @@ class _WorkloadEvidence:
         for absent_side, numbers in absent.items():
             yield Missing(workload=self._name, metric=LATENCY, side=absent_side, pairs=numbers)
         yield from self._missing_lanes(shapes, compared)
+        if sum(twin.arm == "aa" for twin in twins.values()) < self._required.aa_pairs:
+            yield Missing(workload=self._name, metric="replicates.aa", side="base", named_by="configuration")
 
     def _missing_lanes(self, shapes: Sequence[str], pairs: Mapping[int, Mapping[Side, Replicate]]) -> Iterator[Missing]:
         members = [member for pair in pairs.values() for member in pair.values()]
@@ -225,11 +226,6 @@ class _WorkloadEvidence:
         timed = {value.metric for step in steps for value in step.values if value.value is not None}
         lanes = ((LATENCY, P50), (PREPROCESSING, PREPROCESSING_STAGES))
         return {lane for lane, metric in lanes if metric in timed}
-
-    def _missing_twins(self) -> Iterator[Missing]:
-        twins = [r for r in self._replicates["base"] if r.arm == "aa" and r.member == "second"]
-        if len(twins) < self._required.aa_pairs:
-            yield Missing(workload=self._name, metric="replicates.aa", side="base", named_by="configuration")
 
     def _missing_columns(self) -> Iterator[Missing]:
         lanes = {side: [lane for r in replicates for lane in r.lanes] for side, replicates in self._replicates.items()}
