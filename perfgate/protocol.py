@@ -19,15 +19,15 @@ from perfgate.document.budget import Budget
 from perfgate.document.doctor import FitnessCheck
 from perfgate.document.run import (
     Artifact,
-    BlockColumns,
     CallAccount,
     CorrectnessResult,
     CounterSet,
     ErrorDetail,
     OperatorRow,
     StepResult,
-    Testbed,
 )
+from perfgate.document.samples import BlockColumns
+from perfgate.document.testbed import Testbed
 
 MAX_MESSAGE_BYTES = 512 * 1024 * 1024
 _CHUNK = 1 << 20

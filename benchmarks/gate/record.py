@@ -30,8 +30,7 @@ from workloads import write_checkouts, write_harness
 from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
-from perfgate.document.run import BlockColumns, Replicate
-from perfgate.document.samples import unpack
+from perfgate.document.samples import BlockColumns, Replicate, unpack
 
 # The ten that the table in docs/deciding.md is about; the lab has more.
 WORKLOADS = ("ewise", "conv", "tiny", "prefill", "decode", "lstm", "unet", "images", "python", "lengths")

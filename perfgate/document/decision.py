@@ -8,10 +8,10 @@ import msgspec
 
 from perfgate.catalogue.lookup import FAST_PATHS, METRICS, judged_by
 from perfgate.catalogue.terms import GainOf
-from perfgate.document.budget import Budget
+from perfgate.document.budget import OK_MARGIN, Budget
+from perfgate.document.explanation import Explanation, OperatorChange, OperatorTest, OperatorTime, PartSite
 from perfgate.document.message import Message
-from perfgate.document.run import OUTSIDE_OPERATORS, ErrorDetail, Evidence, Finding, Severity
-from perfgate.document.tolerances import OK_MARGIN
+from perfgate.document.run import ErrorDetail, Evidence, Finding, Severity
 
 DECISION_SCHEMA: Literal["perfgate/decision"] = "perfgate/decision"
 DECISION_SCHEMA_VERSION = 2
@@ -41,11 +41,6 @@ Method = Literal["exact", "paired", "check", "budget", "limit", "expect", "profi
 # The methods that hold the head alone to a rule of perfgate.toml.
 RULE_METHODS = frozenset({"budget", "limit", "expect"})
 Comparing = Literal["code", "stack", "rules"]
-ContributionKind = Literal[
-    "added", "removed", "more", "fewer", "other_inputs", "slower", "faster", "waiting", "outside", "launching"
-]
-InputsChange = Literal["shape", "dtype", "layout"]
-Bottleneck = Literal["compute", "memory", "scheduling", "synchronisation", "transfer", "communication"]
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,18 +84,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         for name, error in (("alpha", self.alpha), ("alpha_ok", self.alpha_ok)):
             if not 0 < error < 0.5:
                 raise ValueError(f"{name} must lie between 0 and 0.5, found {error}")
-
-
-class PartSite(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the head that adds more to a part than on the base, and what it adds on both sides.
-
-    ``tensor`` is the form of the largest tensor that it holds (``float32[8,96]``), of a part that is memory.
-    """
-
-    line: str
-    base: float
-    head: float
-    tensor: str | None = None
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,79 +203,6 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
     named_by: NamedBy = "document"
 
 
-class OperatorTest(msgspec.Struct, frozen=True, kw_only=True):
-    """One operator's self time a call on both sides, tested over the pairs; it informs and never fails the gate.
-
-    ``p`` is one-sided, in the direction of ``delta``; ``q`` is it adjusted for false discoveries among all operators of the
-    decision (Benjamini-Hochberg); ``delta``, ``interval`` and ``confidence`` are as in Comparison; times in seconds.
-    ``share`` is the operator's part of the self time of all operators of the base's call.
-    """
-
-    workload: str
-    shape: str
-    op: str
-    base: float
-    head: float
-    share: float
-    delta: float
-    interval: tuple[float, float] | None
-    confidence: float | None
-    p: float
-    q: float
-    outcome: Literal["regressed", "improved", "unchanged", "inconclusive"]
-    pairs: int
-    line: str | None = None
-
-
-class Contribution(msgspec.Struct, frozen=True, kw_only=True):
-    """What one operator adds to the time of a call, in seconds as the pairs tell it; below zero where it saves time.
-
-    ``kind`` is what became of it: ``other_inputs`` where it runs as often on inputs of another shape, dtype or layout
-    (``inputs_change``). ``outside`` is the time outside operators: ``launching`` where it grew with the number of operators,
-    ``waiting`` where the host waits for its device more often, in ``op``. Counts are of one call; ``function`` is the
-    project's Python function, ``line`` the project's line. Inputs are said where they differ. ``sites`` are the lines of the
-    head that run it more often, with their own counts.
-    """
-
-    op: str
-    kind: ContributionKind
-    seconds: float
-    base_count: float | None = None
-    head_count: float | None = None
-    line: str | None = None
-    function: str | None = None
-    inputs_change: InputsChange | None = None
-    base_inputs: str | None = None
-    head_inputs: str | None = None
-    sites: list[PartSite] = []
-
-    @property
-    def profiled(self) -> str:
-        """The name under which the pairs profiled what it is about."""
-        return OUTSIDE_OPERATORS if self.kind in ("waiting", "outside", "launching") else self.op
-
-
-class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a call takes longer, or less: the parts of the measured difference, in seconds a call.
-
-    ``measured`` is head - base of ``metric``, None where no time moved. ``contributions`` are the differences of operators,
-    and of the time outside them, that the pairs show beyond doubt, what explains most first; ``explained`` is their sum and
-    may be more than was measured, because the profiler slows what it watches. ``base_bound`` and ``head_bound`` are what
-    holds the call up on either side, None where nothing tells. ``other_inputs`` are the operators that run as often as before
-    on inputs of another shape, dtype or layout, whether or not that took time; nobody measured by itself what it took.
-    """
-
-    workload: str
-    shape: str
-    metric: str | None = None
-    measured: float | None = None
-    explained: float = 0.0
-    contributions: list[Contribution] = []
-    base_bound: Bottleneck | None = None
-    head_bound: Bottleneck | None = None
-    other_inputs: list[Contribution] = []
-
-
 class TestbedDifference(msgspec.Struct, frozen=True, kw_only=True):
     """A field of the testbed that differs between the sides."""
 
@@ -325,32 +235,6 @@ class SideSummary(msgspec.Struct, frozen=True, kw_only=True):
     dirty: bool = False
     chosen_because: Message | None = None
     sha256: str | None = None
-
-
-class OperatorTime(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator's self seconds in one call on both sides, over all profiled pairs; also of OUTSIDE_OPERATORS.
-
-    ``base`` is the median of the base's members, and ``head - base`` the one estimate of the difference there is: that of the
-    explanation, else of the operator's test, else the paired one (Hodges-Lehmann). ``pairs`` is how many pairs profiled.
-    """
-
-    workload: str
-    shape: str
-    op: str
-    base: float
-    head: float
-    pairs: int
-
-
-class OperatorChange(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator that came, went or runs more or less often: how often a call runs it on both sides."""
-
-    workload: str
-    shape: str
-    op: str
-    base_count: float
-    head_count: float
-    line: str | None = None
 
 
 class Gain(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from perfgate.document.decision import DECISION_SCHEMA, DecisionDocument
-from perfgate.document.run import RUN_SCHEMA, BlockColumns, RunDocument
+from perfgate.document.run import RUN_SCHEMA, RunDocument
+from perfgate.document.samples import BlockColumns
 from perfgate.document.schema import convert_checked
 from perfgate.document.strict_json import DAMAGED, MAX_BYTES, check_values, parse_json, refuse
 from perfgate.document.upgrade import CURRENT, UPGRADES, upgrade

@@ -1,7 +1,8 @@
-"""Raw samples inside a JSON document: unsigned integers, byte-shuffled, zlib, base64; about 4 bytes a sample.
+"""Raw samples inside a JSON document, and the blocks and pairs that they come from.
 
-Shuffling stores all lowest bytes first, then all second bytes, and so on: the high bytes of nearby durations are equal and
-compress to nothing (the idea of the HDF5 shuffle filter).
+Samples are unsigned integers, byte-shuffled, zlib, base64; about 4 bytes a sample. Shuffling stores all lowest bytes first,
+then all second bytes, and so on: the high bytes of nearby durations are equal and compress to nothing (the idea of the HDF5
+shuffle filter).
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.document.telemetry import Reading
 from perfgate.errors import DocumentError
 
 MAX_SAMPLES = 50_000_000
+
+Arm = Literal["ab", "aa"]
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,3 +63,97 @@ def unpack(packed: Packed) -> npt.NDArray[np.int64]:
     if packed.width == 8 and values.size and int(values.max()) > np.iinfo(np.int64).max:
         raise DocumentError("packed samples hold a value above 2^63 - 1; the document is damaged")
     return values.astype(np.int64)
+
+
+class StageTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """What one stage of the preprocessing took in every call, in call order; ``line`` is where its function starts."""
+
+    name: str
+    wall: Packed
+    line: str | None = None
+
+
+class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
+    """The blocks of one worker for one shape, column by column, in the order they ran.
+
+    ``wall`` and ``cpu`` hold every call of every block, one block after another; ``calls`` says where blocks end.
+    ``cpu`` is thread CPU time, or device time where the device has a clock of its own (``cpu_source``).
+
+    What the conductor saw from outside, one entry a block: ``asked_ns`` when it asked and ``seen_ns`` until the reply, by its
+    own clock,
+    ``run_delay_ns`` in which the worker was ready to run and another process had the CPU, ``used_ns`` of CPU time that it and
+    the processes below it used, and ``out_of_turn_ns`` that they had used since its last block, while the turn was not
+    theirs for ``waited_ns``; ``conductor_delay_ns`` in which the conductor itself was ready to run without a CPU. What
+    the worker says of the same time: ``took_ns`` from the request to the reply by its clock, ``took_delay_ns`` of it in which
+    it was ready to run without a CPU, and the user-space ``instructions``, ``cycles`` and ``cache_misses`` of all its threads,
+    the unrecorded call of every block included. What the device reported: ``throttled``, ``clock_share`` (clock over rated
+    clock) and ``foreign_processes`` on it. A column that is empty, or a None in it, was not available.
+
+    Where a call is one of the preprocessing it has ``stages``, whose times add up to its ``wall``.
+    """
+
+    quad: list[int]
+    sequence: list[int]
+    calls: list[int]
+    start_ns: list[int]
+    end_ns: list[int]
+    involuntary_switches: list[int]
+    minor_faults: list[int]
+    wall: Packed
+    cpu: Packed
+    cpu_source: Literal["thread_cpu", "device"] = "thread_cpu"
+    seen_ns: list[int] = []
+    run_delay_ns: list[int] = []
+    used_ns: list[int] = []
+    out_of_turn_ns: list[int] = []
+    waited_ns: list[int] = []
+    asked_ns: list[int] = []
+    conductor_delay_ns: list[int] = []
+    took_ns: list[int] = []
+    took_delay_ns: list[int] = []
+    instructions: list[int] = []
+    cycles: list[int] = []
+    cache_misses: list[int] = []
+    throttled: list[bool | None] = []
+    clock_share: list[float | None] = []
+    foreign_processes: list[int | None] = []
+    stages: list[StageTimes] = []
+
+
+class Replicate(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker process of a pair. In arm ``aa`` both members of the pair run the base.
+
+    ``round`` counts the jobs whose pairs were put together: 0 is the first, each job that added pairs is one more.
+    ``operators`` maps shape and operator to the typical self time of the operator in one call, in seconds, and
+    OUTSIDE_OPERATORS to the rest of the call; ``subroutines`` maps shape and ``module.NAME`` or ``function.FILE:NAME`` to the
+    typical time of those in one call with all that they call, in seconds of the host.
+    ``settings`` are those that the worker had after its last block and that must be equal on both sides: the kernel's word on
+    its threads, the worker's on torch and the garbage collector.
+    ``preprocess`` holds blocks of the preprocessing alone, by shape; a call of them takes a raw batch made beforehand.
+    ``readings`` are what the device said of itself while the blocks ran, by the clock of their ``asked_ns``. ``moved`` is
+    whether weights and inputs lay elsewhere in every quad, at addresses drawn from ``layout_seed`` and the quad; None where
+    it is not said, which is held to what is stricter.
+    """
+
+    pair: int
+    arm: Arm
+    member: Literal["first", "second"]
+    workload: str
+    layout_seed: int
+    cpus: list[int]
+    start_up: float
+    warm_up_calls: int
+    steady: bool
+    moved: bool | None = None
+    shapes: dict[str, BlockColumns]
+    preprocess: dict[str, BlockColumns] = {}
+    round: int = 0
+    operators: dict[str, dict[str, float]] = {}
+    subroutines: dict[str, dict[str, float]] = {}
+    settings: dict[str, str] = {}
+    readings: list[Reading] = []
+
+    @property
+    def lanes(self) -> list[tuple[str, BlockColumns]]:
+        """The blocks of calls and those of the preprocessing, each with their shape."""
+        return [*self.shapes.items(), *self.preprocess.items()]

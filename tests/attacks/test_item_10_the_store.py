@@ -18,9 +18,9 @@ import pytest
 
 from perfgate.config import load_config
 from perfgate.document.files import canonical_bytes, write_run
-from perfgate.document.fingerprint import fingerprint
 from perfgate.document.history import Acceptance
 from perfgate.document.run import CiContext, CorrectnessResult, RunDocument
+from perfgate.document.testbed import fingerprint
 from perfgate.errors import InconclusiveError, MeasuringError, PerfgateError, StoreError, UsageError
 from perfgate.jobs.baseline import (
     ArtifactRequest,

@@ -17,7 +17,6 @@ import pytest
 
 from perfgate.document.decision import Policy
 from perfgate.document.files import write_decision, write_run
-from perfgate.document.fingerprint import fingerprint
 from perfgate.document.history import History
 from perfgate.document.run import (
     CiContext,
@@ -29,7 +28,8 @@ from perfgate.document.run import (
     Source,
     WorkloadRecord,
 )
-from perfgate.document.run import Testbed as _Testbed  # pytest would collect a class named Test...
+from perfgate.document.testbed import Testbed as _Testbed
+from perfgate.document.testbed import fingerprint
 from perfgate.errors import PerfgateError
 from perfgate.jobs.publish.job import PublishRequest, publish
 from perfgate.jobs.shared.doors import Doors

@@ -14,9 +14,6 @@ from perfgate.document.decision import (
     HarnessChange,
     Link,
     NoiseFloor,
-    OperatorChange,
-    OperatorTest,
-    OperatorTime,
     Part,
     Policy,
     Procedure,
@@ -26,25 +23,24 @@ from perfgate.document.decision import (
     TestbedDifference,
     Verdict,
 )
+from perfgate.document.explanation import OperatorChange, OperatorTest, OperatorTime
 from perfgate.document.message import quote
 from perfgate.document.run import (
-    BlockColumns,
     CounterSet,
     ErrorDetail,
     Finding,
     OpCount,
     OperatorRow,
-    Replicate,
     RunDocument,
     Session,
     Side,
     Source,
     StepResult,
-    Testbed,
     Value,
     WorkloadRecord,
 )
-from perfgate.document.samples import pack
+from perfgate.document.samples import BlockColumns, Replicate, pack
+from perfgate.document.testbed import Testbed
 
 BASE_COMMIT = "a1b2c3d4e5f60718293a4b5c6d7e8f9001122334"
 HEAD_COMMIT = "0f1e2d3c4b5a69788796a5b4c3d2e1f001122334"

@@ -10,17 +10,8 @@ import msgspec
 import numpy as np
 
 from perfgate.document.message import quote
-from perfgate.document.run import (
-    CounterSet,
-    ErrorDetail,
-    OpCount,
-    RunDocument,
-    Session,
-    Source,
-    StepResult,
-    Testbed,
-    Value,
-)
+from perfgate.document.run import CounterSet, ErrorDetail, OpCount, RunDocument, Session, Source, StepResult, Value
+from perfgate.document.testbed import Testbed
 from tests.fakes.documents import TESTBED, make_run, run_steps
 
 START = datetime(2026, 5, 4, 2, 30, tzinfo=timezone.utc)

@@ -16,8 +16,8 @@ from perfgate.document.decision import Policy
 from perfgate.document.files import canonical_bytes, parse_run
 from perfgate.document.history import History, HistorySeries
 from perfgate.document.message import quote
-from perfgate.document.run import BlockColumns, ErrorDetail, Harness, RunDocument, StepResult, Value
-from perfgate.document.samples import pack
+from perfgate.document.run import ErrorDetail, Harness, RunDocument, StepResult, Value
+from perfgate.document.samples import BlockColumns, pack
 from perfgate.errors import DocumentError
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.verdict import exit_code

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from perfgate.document.decision import Policy
-from perfgate.document.run import BlockColumns
-from perfgate.document.samples import pack, unpack
+from perfgate.document.samples import BlockColumns, pack, unpack
 from perfgate.measuring.checklist.steps.s01_latency import STEP as LATENCY
 from perfgate.measuring.devices.backends.cpu import open_device
 from perfgate.system.garbage import collector_off

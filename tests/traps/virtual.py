@@ -19,7 +19,8 @@ from perfgate.conductor.workers.worker import WorkerError
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
-from perfgate.document.run import BlockColumns, CorrectnessResult, CounterSet, RunDocument
+from perfgate.document.run import CorrectnessResult, CounterSet, RunDocument
+from perfgate.document.samples import BlockColumns
 from perfgate.errors import MeasuringError
 from perfgate.judging.gate.decide import Look, decide
 from perfgate.measuring.checklist.steps.s04_top_ops import STEP as TOP_OPS

@@ -25,8 +25,7 @@ from perfgate.conductor.sides.plan import draw_plans
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.conductor.workers.worker import ForkServer, Worker
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
-from perfgate.document.run import BlockColumns, Replicate
-from perfgate.document.samples import unpack
+from perfgate.document.samples import BlockColumns, Replicate, unpack
 from perfgate.judging.gate.pairs import statistics
 
 ADDR_NO_RANDOMIZE = 0x0040000  # linux/personality.h

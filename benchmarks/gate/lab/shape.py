@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from table import LOW_QUANTILES, robust_sd
 
-from perfgate.document.run import Replicate
-from perfgate.document.samples import unpack
+from perfgate.document.samples import Replicate, unpack
 
 Floats = npt.NDArray[np.float64]
 Quads = list[list[Floats]]  # per quad the calls of its two blocks, in seconds

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from perfgate.conductor.workers.environment import device_kind
-from perfgate.document.run import BlockColumns, Replicate
+from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.document.telemetry import Reading
 from perfgate.sampling import Sampler, sampling
 

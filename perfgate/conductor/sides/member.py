@@ -13,8 +13,8 @@ from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import ReplyType, Worker, WorkerError
 from perfgate.document.files import misfit
 from perfgate.document.message import Message
-from perfgate.document.run import PAIRS_PER_ROUND, BlockColumns, ErrorDetail, Replicate
-from perfgate.document.samples import unpack
+from perfgate.document.run import PAIRS_PER_ROUND, ErrorDetail
+from perfgate.document.samples import BlockColumns, Replicate, unpack
 from perfgate.errors import DocumentError
 from perfgate.protocol import (
     BlockDone,

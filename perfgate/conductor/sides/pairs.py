@@ -22,9 +22,10 @@ from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import WorkerError
 from perfgate.config import WorkloadReference
+from perfgate.document.budget import judges_subroutines
 from perfgate.document.message import Message
-from perfgate.document.run import TIME_SPENT, ErrorDetail, FailedPair, Replicate
-from perfgate.document.tolerances import judges_subroutines
+from perfgate.document.run import TIME_SPENT, ErrorDetail, FailedPair
+from perfgate.document.samples import Replicate
 from perfgate.protocol import BlockRequest
 from perfgate.system.interrupts import safe_point
 

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.config import GateSettings
-from perfgate.document.run import PAIRS_PER_ROUND, Arm, BlockColumns, Replicate
-from perfgate.document.samples import unpack
+from perfgate.document.run import PAIRS_PER_ROUND
+from perfgate.document.samples import Arm, BlockColumns, Replicate, unpack
 
 DEAD_FUNCTIONS = (5, 120)
 # Quads of a pair: with s the start-up of a pair and q the time of a quad, 3 sqrt(s / q) of them tell most in a given time where

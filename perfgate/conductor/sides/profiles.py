@@ -16,7 +16,7 @@ import msgspec
 
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.worker import Say, Worker, WorkerError
-from perfgate.document.run import BlockColumns, Replicate
+from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.errors import MeasuringError
 from perfgate.protocol import (
     Profiled,

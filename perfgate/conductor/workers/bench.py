@@ -22,7 +22,7 @@ from perfgate.conductor.workers.worker import ForkServer, Say, Worker
 from perfgate.config import Config, WorkloadReference
 from perfgate.document.doctor import FitnessCheck
 from perfgate.document.message import Message, distinct, reason_of
-from perfgate.document.run import IDENTITY, Testbed
+from perfgate.document.testbed import IDENTITY, Testbed
 from perfgate.errors import MeasuringError
 from perfgate.protocol import (
     AnalyseRequest,

@@ -27,7 +27,7 @@ from perfgate.conductor.workers.virtualenv import (
 from perfgate.conductor.workers.worker import Say
 from perfgate.config import MeasureSettings
 from perfgate.document.message import Message
-from perfgate.document.run import Environment
+from perfgate.document.testbed import Environment
 from perfgate.jobs.shared.options import GivenInterpreters
 
 REUSED = Message("notes.reused-environment")

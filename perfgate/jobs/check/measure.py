@@ -19,7 +19,8 @@ from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.config import Config, WorkloadReference
 from perfgate.document.decision import Policy
 from perfgate.document.message import Message
-from perfgate.document.run import Harness, RunDocument, Session, Testbed
+from perfgate.document.run import Harness, RunDocument, Session
+from perfgate.document.testbed import Testbed
 from perfgate.jobs.check.environments import Environments
 from perfgate.jobs.check.pair_traces import keep_traces
 from perfgate.jobs.check.rerun import Earlier, add_pairs, refuse_other_testbed

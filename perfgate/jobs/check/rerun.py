@@ -13,7 +13,8 @@ import msgspec
 
 from perfgate.conductor.sides.pairs import PairedMeasurement
 from perfgate.document.files import read_run
-from perfgate.document.run import RunDocument, Session, Testbed
+from perfgate.document.run import RunDocument, Session
+from perfgate.document.testbed import Testbed
 from perfgate.errors import UsageError
 from perfgate.jobs.shared.session import log_artifacts
 

@@ -23,7 +23,7 @@ from perfgate.config import CONFIG_NAME, Config, GateSettings, load_config, pars
 from perfgate.document.doctor import DoctorDocument, FitnessCheck, PlantedResult, Resolution
 from perfgate.document.files import read_decision, read_run, write_text_atomically
 from perfgate.document.message import Message, quote
-from perfgate.document.run import Testbed
+from perfgate.document.testbed import Testbed
 from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, ConfigError, MeasuringError, UsageError
 from perfgate.jobs.doctor.planted import CHANGES, PROJECT, PlantedChange, run_planted
 from perfgate.jobs.shared.doors import Progress

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfgate.document.fingerprint import fingerprint
 from perfgate.document.message import Message
-from perfgate.document.run import Artifact, Testbed
+from perfgate.document.run import Artifact
+from perfgate.document.testbed import Testbed, fingerprint
 from perfgate.errors import PerfgateError, UsageError
 from perfgate.trace.recording import Recording
 from perfgate.trace.summary import DeviceSummary

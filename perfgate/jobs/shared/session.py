@@ -16,17 +16,9 @@ from perfgate.conductor.workers.environment import in_ci, token_notes
 from perfgate.conductor.workers.logs import bound_log, one_line, read_log
 from perfgate.config import Config
 from perfgate.document.message import Message
-from perfgate.document.run import (
-    Artifact,
-    CiContext,
-    FailedPair,
-    Replicate,
-    RunDocument,
-    Session,
-    Side,
-    Source,
-    Testbed,
-)
+from perfgate.document.run import Artifact, CiContext, FailedPair, RunDocument, Session, Side, Source
+from perfgate.document.samples import Replicate
+from perfgate.document.testbed import Testbed
 from perfgate.errors import UsageError
 from perfgate.version import __version__
 

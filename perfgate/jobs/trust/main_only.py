@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfgate.config import Config
-from perfgate.document.fingerprint import fingerprint
 from perfgate.document.run import RunDocument
+from perfgate.document.testbed import fingerprint
 from perfgate.errors import ForgeGoneError, InconclusiveError, RepositoryError, UsageError
 from perfgate.git.repository import Repository
 from perfgate.judging.forge.detect import BRANCH_VARIABLE, Trigger, detect, read_trigger

@@ -10,9 +10,9 @@ from collections import Counter
 from pathlib import Path
 
 from perfgate.document.artifact import BASE, HEAD, CheckDocuments
-from perfgate.document.fingerprint import fingerprint
 from perfgate.document.message import Message, ReasonError
 from perfgate.document.run import FROM_PROFILE, CiContext, RunDocument, Session
+from perfgate.document.testbed import fingerprint
 from perfgate.errors import DocumentError, ForgeGoneError
 from perfgate.git.commands import COMMIT_ID
 from perfgate.git.repository import fetched_tip, merge_base

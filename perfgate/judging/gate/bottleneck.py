@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from perfgate.document.decision import Bottleneck
+from perfgate.document.explanation import Bottleneck
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallPart, Roof
 
 GAP_LIMIT = 0.3

@@ -13,12 +13,11 @@ from typing import NamedTuple
 import msgspec
 
 from perfgate.catalogue.lookup import METRICS, metric
-from perfgate.document.budget import parse_place
+from perfgate.document.budget import OK_MARGIN, SOUGHT_OK_MARGIN, parse_place
 from perfgate.document.decision import Comparison, Method, Outcome, Part, Policy
 from perfgate.document.history import Acceptance
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument, Source
-from perfgate.document.tolerances import OK_MARGIN, SOUGHT_OK_MARGIN
 
 
 class Place(NamedTuple):

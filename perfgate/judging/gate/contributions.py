@@ -21,15 +21,13 @@ import numpy as np
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import LOW_PRECISION_OPS, SYNCS
 from perfgate.document.alignment import AlignedRow, TimedRow, align
-from perfgate.document.decision import (
-    Comparison,
+from perfgate.document.decision import Comparison, Invalid, Part
+from perfgate.document.explanation import (
     Contribution,
     ContributionKind,
     Explanation,
     InputsChange,
-    Invalid,
     OperatorTest,
-    Part,
     PartSite,
 )
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow, RunDocument

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import COPIES, FRAMEWORK_OPS, LOW_PRECISION_OPS
 from perfgate.document.alignment import AlignedRow, TimedRow, align
-from perfgate.document.decision import Comparison, OperatorChange, Outcome, Part, PartSite, Policy
+from perfgate.document.decision import Comparison, Outcome, Part, Policy
+from perfgate.document.explanation import OperatorChange, PartSite
 from perfgate.document.message import Message
 from perfgate.document.run import CallRow, CounterSet, CounterSite, OpCount, OperatorRow, RunDocument
 from perfgate.judging.gate.comparison import Place, comparison, relative_change, rounded, tolerance

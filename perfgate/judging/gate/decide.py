@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from perfgate.document.budget import judges_subroutines
 from perfgate.document.decision import (
     RULE_METHODS,
     Comparing,
@@ -32,7 +33,6 @@ from perfgate.document.files import content_sha256, read_decision, read_run
 from perfgate.document.history import History, read_history
 from perfgate.document.message import Message
 from perfgate.document.run import FROM_PROFILE, ErrorDetail, RunDocument, Side, Source
-from perfgate.document.tolerances import judges_subroutines
 from perfgate.errors import DocumentError
 from perfgate.judging.gate.comparison import margins_for_unchanged, rounded, with_accepted
 from perfgate.judging.gate.contributions import explanations

@@ -16,18 +16,10 @@ import numpy.typing as npt
 
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import OPERATOR_TIME, PYTHON_TIMES
-from perfgate.document.decision import (
-    Comparison,
-    Explanation,
-    Invalid,
-    OperatorTest,
-    OperatorTime,
-    Outcome,
-    Part,
-    Policy,
-)
+from perfgate.document.budget import judges_subroutines
+from perfgate.document.decision import Comparison, Invalid, Outcome, Part, Policy
+from perfgate.document.explanation import Explanation, OperatorTest, OperatorTime
 from perfgate.document.run import OUTSIDE_OPERATORS, RunDocument, Side
-from perfgate.document.tolerances import judges_subroutines
 from perfgate.judging.gate.comparison import Place, configured_tolerance, places, rounded
 from perfgate.judging.gate.counters import changed_counts, operator_lines
 from perfgate.judging.gate.rule import SHAPE, alarm_looks

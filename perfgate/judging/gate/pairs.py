@@ -23,8 +23,8 @@ import numpy.typing as npt
 
 from perfgate.catalogue.names import GAP, INSTRUCTIONS, LATENCY, P50, P99, PREPROCESSING, TURNAROUND, WALL_TIME
 from perfgate.document.decision import Clock
-from perfgate.document.run import Arm, BlockColumns, Replicate, RunDocument
-from perfgate.document.samples import Packed, unpack
+from perfgate.document.run import RunDocument
+from perfgate.document.samples import Arm, BlockColumns, Packed, Replicate, unpack
 from perfgate.judging.gate.comparison import Place
 from perfgate.judging.gate.rule import Differences
 from perfgate.judging.gate.validity import clean_pair, waited_share

@@ -23,18 +23,18 @@ from perfgate.catalogue.names import (
     SIGNATURE,
     SLA,
 )
+from perfgate.document.budget import judges_subroutines
 from perfgate.document.decision import HarnessChange, Missing, MissingSide, NamedBy, Policy
 from perfgate.document.run import (
     CORRECTNESS,
     PAIRS_PER_ROUND,
     CorrectnessResult,
     CounterSet,
-    Replicate,
     RunDocument,
     Side,
     WorkloadRecord,
 )
-from perfgate.document.tolerances import judges_subroutines
+from perfgate.document.samples import Replicate
 from perfgate.judging.gate.comparison import Place
 from perfgate.judging.gate.operators import untimed_subroutines
 from perfgate.judging.gate.recordings import are_recordings

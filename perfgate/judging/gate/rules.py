@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 from perfgate.catalogue.lookup import judged_by, measuring_step, metric
 from perfgate.catalogue.names import P99, SIGNATURE, SLA
-from perfgate.document.budget import Budget
+from perfgate.document.budget import Budget, missing_kernels
 from perfgate.document.decision import Comparison, Method, Outcome, Part, Policy
 from perfgate.document.message import Message, quote
 from perfgate.document.run import CORRECTNESS, RunDocument, Value, WorkloadRecord
-from perfgate.document.tolerances import missing_kernels
 from perfgate.judging.gate.comparison import Place, comparison, rounded
 
 EXPECTED_KERNELS = "ops.expected_kernels"

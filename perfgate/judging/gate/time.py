@@ -14,7 +14,8 @@ from perfgate.catalogue.records import Family
 from perfgate.document.decision import Comparison, DecisionDocument, NoiseFloor, Outcome, Part, Policy
 from perfgate.document.doctor import Resolution
 from perfgate.document.message import Message
-from perfgate.document.run import Arm, RunDocument
+from perfgate.document.run import RunDocument
+from perfgate.document.samples import Arm
 from perfgate.judging.gate.comparison import Place, margins_for_unchanged, places, rounded, tolerance
 from perfgate.judging.gate.pairs import Clocks, Effects, deciding_clocks, paired_effects, stage_times
 from perfgate.judging.gate.rule import (

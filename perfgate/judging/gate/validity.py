@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from perfgate.document.decision import Invalid, InvalidKind
 from perfgate.document.message import Message, MessageValue
-from perfgate.document.run import BlockColumns, Replicate, RunDocument
-from perfgate.document.samples import unpack
+from perfgate.document.run import RunDocument
+from perfgate.document.samples import BlockColumns, Replicate, unpack
 from perfgate.judging.gate.comparison import rounded
 
 RATED_CLOCK_SHARE = 0.97

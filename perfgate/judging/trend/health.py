@@ -10,8 +10,8 @@ import numpy as np
 
 from perfgate.document.decision import TestbedDifference
 from perfgate.document.history import moment
-from perfgate.document.run import Replicate, RunDocument
-from perfgate.document.samples import unpack
+from perfgate.document.run import RunDocument
+from perfgate.document.samples import Replicate, unpack
 from perfgate.document.trend import RunHealth, TestbedSpan, Week
 from perfgate.stats.summary import low_location
 

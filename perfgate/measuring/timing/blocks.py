@@ -14,8 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from perfgate.document.run import BlockColumns, StageTimes
-from perfgate.document.samples import pack
+from perfgate.document.samples import BlockColumns, StageTimes, pack
 from perfgate.measuring.devices.device import Condition, Device
 from perfgate.measuring.timing.calls import Ints
 from perfgate.measuring.timing.hardware import Counts, HardwareCounters, counted, shared_counters

@@ -8,9 +8,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from perfgate.document.fingerprint import fingerprint
-from perfgate.document.run import IDENTITY, Testbed
 from perfgate.document.telemetry import Telemetry
+from perfgate.document.testbed import IDENTITY, Testbed, fingerprint
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.host import text_of
 from perfgate.measuring.workload.bound import POOL_SIZE

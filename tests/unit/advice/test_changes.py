@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from perfgate.document.decision import Comparison, Contribution, Explanation, Part, Suggestion
+from perfgate.document.decision import Comparison, Part, Suggestion
+from perfgate.document.explanation import Contribution, Explanation
 from perfgate.judging.advice.changes import on_changes
 from perfgate.judging.report.text.messages import word
 from tests.fakes.documents import make_comparison, make_decision

@@ -12,8 +12,8 @@ import pytest
 from perfgate.conductor.sides.pairs import PairedMeasurement
 from perfgate.conductor.sides.plan import FEWEST_QUADS, MOST_QUADS, draw_plans
 from perfgate.document.decision import Policy
-from perfgate.document.run import TIME_SPENT, BlockColumns, Replicate
-from perfgate.document.samples import pack, unpack
+from perfgate.document.run import TIME_SPENT
+from perfgate.document.samples import BlockColumns, Replicate, pack, unpack
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.text.messages import word
 from tests.fakes.device import FakeDevice

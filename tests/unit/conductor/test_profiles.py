@@ -13,7 +13,7 @@ from perfgate.conductor.sides.profiles import LateOperators, record_traces, with
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.conductor.workers.worker import Worker, WorkerError
 from perfgate.config import WorkloadReference, load_config
-from perfgate.document.run import Replicate
+from perfgate.document.samples import Replicate
 from perfgate.measuring.counting.collect import read_calls
 from perfgate.protocol import (
     BlockDone,

@@ -17,7 +17,8 @@ import pytest
 from perfgate import sampling
 from perfgate.conductor.machine.watcher import Watcher, namespace_ids, watching
 from perfgate.document.decision import DecisionDocument
-from perfgate.document.run import BlockColumns, Replicate, RunDocument
+from perfgate.document.run import RunDocument
+from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.document.telemetry import DeviceProcess, Reading, Telemetry
 from perfgate.errors import MeasuringError
 from tests.traps.virtual import VirtualGate, documents_of, judged, works

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from perfgate.document.decision import Comparison, DecisionDocument, Policy, Procedure, SideSummary
 from perfgate.document.message import quote
-from perfgate.document.run import RunDocument, Session, Source, StepResult, Testbed, Value, WorkloadRecord
+from perfgate.document.run import RunDocument, Session, Source, StepResult, Value, WorkloadRecord
+from perfgate.document.testbed import Testbed
 
 
 def minimal_run(

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from perfgate.document.run import Arm, BlockColumns, CorrectnessResult, CounterSet, OpCount, Replicate, RunDocument
-from perfgate.document.samples import pack
+from perfgate.document.run import CorrectnessResult, CounterSet, OpCount, RunDocument
+from perfgate.document.samples import Arm, BlockColumns, Replicate, pack
 from tests.fakes.documents import make_run
 
 SHAPE = "long"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from perfgate.document.decision import Comparison, Contribution, Explanation, Part, PartSite, Policy
+from perfgate.document.decision import Comparison, Part, Policy
+from perfgate.document.explanation import Contribution, Explanation, PartSite
 from perfgate.document.history import History
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow, Roof, RunDocument, Work
 from perfgate.judging.gate.contributions import explanations

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from perfgate.document.decision import Comparison, OperatorTime
+from perfgate.document.decision import Comparison
+from perfgate.document.explanation import OperatorTime
 from perfgate.document.flame import FLAME_KINDS, FlameCosts, FlameTree, merged, node_totals, side_by_side
 from perfgate.document.run import OUTSIDE_OPERATORS
 from perfgate.judging.gate.flame import with_pairs

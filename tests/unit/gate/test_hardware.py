@@ -11,7 +11,8 @@ import pytest
 from perfgate.document.decision import Comparison, DecisionDocument, Policy
 from perfgate.document.files import misfit
 from perfgate.document.history import History
-from perfgate.document.run import Replicate, RunDocument
+from perfgate.document.run import RunDocument
+from perfgate.document.samples import Replicate
 from perfgate.judging.gate.decide import Look, decide
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides

@@ -4,7 +4,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from perfgate.document.decision import Contribution, Explanation, Invalid, OperatorTest
+from perfgate.document.decision import Invalid
+from perfgate.document.explanation import Contribution, Explanation, OperatorTest
 from perfgate.document.message import quote
 from perfgate.document.run import OUTSIDE_OPERATORS, OperatorRow, RunDocument
 from perfgate.judging.gate.operators import compare_operators, operator_times

@@ -11,7 +11,7 @@ import pytest
 
 from perfgate.document.decision import Comparison, DecisionDocument, Policy
 from perfgate.document.history import History
-from perfgate.document.run import BlockColumns, Replicate
+from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.pairs import compare_fast_paths, deciding_clock, fast_path, paired_effects, statistics
 from tests.unit.gate.builders import SHAPE, WORKLOAD, columns, replicate, sides

@@ -10,8 +10,8 @@ import pytest
 
 from perfgate.document.decision import Comparison, DecisionDocument, Policy
 from perfgate.document.history import History
-from perfgate.document.run import BlockColumns, RunDocument, StageTimes
-from perfgate.document.samples import pack
+from perfgate.document.run import RunDocument
+from perfgate.document.samples import BlockColumns, StageTimes, pack
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.report.view.causes import cause_of, causes
 from perfgate.judging.report.view.summary import CommentContext, Summary

@@ -9,7 +9,8 @@ import pytest
 
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
-from perfgate.document.run import BlockColumns, CorrectnessResult, Replicate, RunDocument, StepResult, Value
+from perfgate.document.run import CorrectnessResult, RunDocument, StepResult, Value
+from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.required import Required
 from perfgate.judging.gate.verdict import exit_code

@@ -10,7 +10,8 @@ import pytest
 from perfgate.catalogue.lookup import FAMILIES
 from perfgate.document.decision import Comparison, DecisionDocument, Policy
 from perfgate.document.history import History
-from perfgate.document.run import Replicate, RunDocument
+from perfgate.document.run import RunDocument
+from perfgate.document.samples import Replicate
 from perfgate.judging.gate.decide import Look, decide
 from perfgate.judging.gate.time import resolutions
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides

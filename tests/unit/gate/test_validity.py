@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from perfgate.document.decision import InvalidKind
-from perfgate.document.run import BlockColumns, RunDocument
-from perfgate.document.samples import pack
+from perfgate.document.run import RunDocument
+from perfgate.document.samples import BlockColumns, pack
 from perfgate.judging.gate.validity import misconduct
 from tests.unit.gate.builders import SHAPE, sides
 

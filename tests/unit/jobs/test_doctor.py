@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.document import run
+from perfgate.document import testbed
 from perfgate.document.doctor import DoctorDocument, FitnessCheck, PlantedResult
 from perfgate.errors import UsageError
 from perfgate.jobs.doctor.job import (
@@ -111,6 +111,6 @@ def test_only_attention__unfit__not_for_a_device_that_opens_or_that_nobody_asks_
     ],
 )
 def test_judge_versions__as_the_worker_sees_them__status(comparable: dict[str, str], status: str, words: str) -> None:
-    found = judge_versions("cpu", run.Testbed(fingerprint="f", device_kind="cpu", comparable=comparable))
+    found = judge_versions("cpu", testbed.Testbed(fingerprint="f", device_kind="cpu", comparable=comparable))
     assert found.status == status
     assert words in text_of(found.seen)

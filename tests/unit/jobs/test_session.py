@@ -4,6 +4,7 @@ import pytest
 
 from perfgate.config import parse_config
 from perfgate.document import run as records
+from perfgate.document import testbed
 from perfgate.jobs.shared.session import assemble_run, start_session
 from tests.wording import worded
 
@@ -13,7 +14,7 @@ def _run(observed: dict[str, str], folder: Path) -> records.RunDocument:
         parse_config('workload = "w.py:w"', folder / "perfgate.toml"),
         session=start_session("run", 1, None),
         source=records.Source(),
-        testbed=records.Testbed(fingerprint="0", device_kind="npu", comparable={}, observed=observed),
+        testbed=testbed.Testbed(fingerprint="0", device_kind="npu", comparable={}, observed=observed),
         findings=[],
         folder=folder,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfgate.document.decision import OperatorChange
+from perfgate.document.explanation import OperatorChange
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.view.causes import across_places, cause_of, causes
 from perfgate.judging.report.view.summary import Summary

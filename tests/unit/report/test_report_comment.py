@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from perfgate.document.decision import Failure, Invalid, Link, OperatorChange, Part, Procedure, SideSummary
+from perfgate.document.decision import Failure, Invalid, Link, Part, Procedure, SideSummary
+from perfgate.document.explanation import OperatorChange
 from perfgate.document.message import quote
 from perfgate.document.run import TIME_SPENT, ErrorDetail
 from perfgate.judging.forge.comment import MAX_CHARACTERS, TEXT_BUDGET, CommentState, compose, marker

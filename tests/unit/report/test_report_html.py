@@ -8,7 +8,8 @@ import re
 
 from msgspec.structs import replace
 
-from perfgate.document.decision import Link, Missing, OperatorChange, OperatorTime
+from perfgate.document.decision import Link, Missing
+from perfgate.document.explanation import OperatorChange, OperatorTime
 from perfgate.document.run import OperatorRow, RunDocument, Side
 from perfgate.judging.report.render.html import render_html
 from perfgate.judging.report.view.page_tables import paired_samples

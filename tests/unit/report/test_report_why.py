@@ -7,15 +7,8 @@ import re
 import msgspec
 import pytest
 
-from perfgate.document.decision import (
-    Comparison,
-    Contribution,
-    DecisionDocument,
-    Explanation,
-    OperatorChange,
-    Part,
-    PartSite,
-)
+from perfgate.document.decision import Comparison, DecisionDocument, Part
+from perfgate.document.explanation import Contribution, Explanation, OperatorChange, PartSite
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.html import render_html
 from tests.fakes.documents import make_comparison, make_counter, make_decision, make_operator_test, make_run

@@ -9,17 +9,8 @@ from typing import Literal
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import PYTHON_TIMES
 from perfgate.catalogue.terms import Amount
-from perfgate.document.decision import (
-    RULE_METHODS,
-    Comparison,
-    Contribution,
-    DecisionDocument,
-    Explanation,
-    OperatorChange,
-    OperatorTest,
-    Part,
-    PartSite,
-)
+from perfgate.document.decision import RULE_METHODS, Comparison, DecisionDocument, Part
+from perfgate.document.explanation import Contribution, Explanation, OperatorChange, OperatorTest, PartSite
 from perfgate.judging.report.view.summary import Summary, is_operator, place
 
 # The share of a call's loss from which an operator that runs as often as before is called its cause.

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.decision import DecisionDocument
-from perfgate.document.run import OUTSIDE_OPERATORS, Arm, OperatorRow, Replicate, RunDocument
-from perfgate.document.samples import unpack
+from perfgate.document.run import OUTSIDE_OPERATORS, OperatorRow, RunDocument
+from perfgate.document.samples import Arm, Replicate, unpack
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import svg
 from perfgate.judging.report.text.words import Words, say

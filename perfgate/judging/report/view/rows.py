@@ -9,16 +9,8 @@ from dataclasses import replace
 
 from perfgate.catalogue.lookup import MESSAGES
 from perfgate.catalogue.names import LATENCY
-from perfgate.document.decision import (
-    RULE_METHODS,
-    Bottleneck,
-    Clock,
-    Comparison,
-    Explanation,
-    OperatorTest,
-    PartSite,
-    StoredComparison,
-)
+from perfgate.document.decision import RULE_METHODS, Clock, Comparison, StoredComparison
+from perfgate.document.explanation import Bottleneck, Explanation, OperatorTest, PartSite
 from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import svg

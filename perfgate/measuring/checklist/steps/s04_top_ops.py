@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from perfgate.catalogue.lookup import card
+from perfgate.document.budget import missing_kernels
 from perfgate.document.message import Message
 from perfgate.document.run import CallRow, CounterSet, Finding, OperatorRow, ShapeKernels, Value
-from perfgate.document.tolerances import missing_kernels
 from perfgate.measuring.checklist.limits import above, below, finding
 from perfgate.measuring.checklist.recorded import or_absent
 from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome

@@ -1,0 +1,45 @@
+"""The testbed: machine, device, software and settings, and the hash that says whether two are comparable."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+# What the vendor's tools call the device that a testbed was taken on, among what was observed.
+IDENTITY = "device.identity"
+
+
+class Testbed(msgspec.Struct, frozen=True, kw_only=True):
+    """Machine, device, software and settings.
+
+    ``comparable`` holds what must be equal for two runs to be compared, and ``fingerprint`` is its hash; ``observed`` holds
+    what is worth knowing and may differ (load, temperature, time of boot).
+    """
+
+    fingerprint: str
+    device_kind: str
+    comparable: dict[str, str]
+    observed: dict[str, str] = {}
+
+
+class Environment(msgspec.Struct, frozen=True, kw_only=True):
+    """The Python environment of one side, where base and head have one each.
+
+    ``kind``: ``running`` is that of perfgate itself, ``built`` was made by ``[measure] setup``, ``given`` was named on the
+    command line. ``requirements`` maps the files that define dependencies to a hash of what they say, ``packages`` every
+    installed distribution to its version.
+    """
+
+    kind: Literal["running", "built", "given"]
+    python: str
+    requirements: dict[str, str] = {}
+    packages: dict[str, str] = {}
+
+
+def fingerprint(comparable: Mapping[str, str]) -> str:
+    """The hash of the fields that must be equal: 16 hex digits of SHA-256 over sorted JSON."""
+    return hashlib.sha256(json.dumps(dict(comparable), sort_keys=True).encode()).hexdigest()[:16]
