@@ -13,9 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from perfgate.conductor.machine.fitness import Kernel, Machine, check_disk, examine_kernel, look
+from perfgate.conductor.machine.fitness import Kernel, Machine, check_disk, examine_kernel, look, try_everything
 from perfgate.conductor.machine.lock import lock_path
-from perfgate.conductor.machine.permissions import try_everything
 from perfgate.conductor.workers.bench import Bench, open_bench
 from perfgate.conductor.workers.environment import device_kind, worker_environment
 from perfgate.conductor.workers.interpreters import RUNNING, is_absent, probe_device

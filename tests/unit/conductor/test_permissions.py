@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.machine.permissions import (
+from perfgate.conductor.machine.fitness import (
     judge_git,
     try_everything,
     try_lock,
