@@ -24,11 +24,20 @@ def test_messages__every_code__is_used() -> None:
     }
     # `verdict` and `advice` are put before a name that stands in the code, in a metric's entry, or in a finding's advice.
     texts |= {metric.advice for metric in METRICS.values() if metric.advice}
+    texts |= {text.partition(".")[0] for text in texts}  # of `pressure.memory` the sentence is that of `pressure`
     named = {f"{area}.{text}" for area in ("verdict", "advice") for text in texts}
     of_a_line = {f"{text}-at" for text in texts}
     of_rules = {f"advice.{rule}{end}" for rule in RULE_ADVICE for end in ("", ".instead")}
+    # A check of the machine has a name, a sentence has that name and its end.
+    of_checks = {code for code in MESSAGES if code.startswith("fitness.") and _parts(code) & texts}
 
-    assert sorted(MESSAGES.keys() - texts - named - of_a_line - of_rules) == []
+    assert sorted(MESSAGES.keys() - texts - named - of_a_line - of_rules - of_checks) == []
+
+
+def _parts(code: str) -> set[str]:
+    """What stands in the code for ``fitness.NAME-END``: all of it without the area, or the end alone."""
+    name = code.partition(".")[2]
+    return {name, *(name[at + 1 :] for at, character in enumerate(name) if character == "-")}
 
 
 def test_messages__code_in_a_message__has_its_sentence() -> None:
