@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -149,41 +149,38 @@ class _TracedCall:
     def matches(self, order: Sequence[Dispatched]) -> dict[int, Dispatched]:
         """What was dispatched at each position.
 
-        Each operator is the next of its name that no earlier match has run itself.
+        Each operator is the next of its name that no earlier match has run itself. Views are looked for between their
+        neighbours only: with gradients off the framework makes some of them under another name.
         """
         matches: dict[int, Dispatched] = {}
         busy_until: dict[int, int] = {}
-        first = 0
+        first, end = 0, len(self._names)
         views: list[Dispatched] = []
         for operator in order:
             if operator.view:
                 views.append(operator)
                 continue
-            number = self._next(operator.op, first, len(self._names), busy_until)
-            if number is not None:
-                matches |= self._views(views, first, number, busy_until)
-                matches[self._positions[number]] = operator
+            match = self._match([operator], first, end, dict(busy_until))
+            if match:
+                (number,) = match
+                matches |= self._match(views, first, number, dict(busy_until))
                 busy_until[self._tracks[number]] = self._ends[number]
                 first, views = number + 1, []
-        return matches | self._views(views, first, len(self._names), busy_until)
+            matches |= match
+        matches |= self._match(views, first, end, busy_until)
+        return {self._positions[number]: operator for number, operator in matches.items()}
 
-    def _views(
-        self, views: Sequence[Dispatched], first: int, last: int, busy_until: Mapping[int, int]
+    def _match(
+        self, operators: Sequence[Dispatched], first: int, last: int, busy_until: dict[int, int]
     ) -> dict[int, Dispatched]:
-        """Between their neighbours only: with gradients off the framework makes some views under another name."""
+        """Each operator at the number of the next of its name; ``busy_until`` is when a track has run the last match."""
         matches = {}
-        busy = dict(busy_until)
-        for view in views:
-            number = self._next(view.op, first, last, busy)
-            if number is not None:
-                matches[self._positions[number]] = view
-                busy[self._tracks[number]] = self._ends[number]
-                first = number + 1
+        for operator in operators:
+            for number in range(first, last):
+                start, track = self._starts[number], self._tracks[number]
+                if self._names[number] == operator.op and start >= busy_until.get(track, start):
+                    matches[number] = operator
+                    busy_until[track] = self._ends[number]
+                    first = number + 1
+                    break
         return matches
-
-    def _next(self, op: str, first: int, last: int, busy_until: Mapping[int, int]) -> int | None:
-        for number in range(first, last):
-            start = self._starts[number]
-            if self._names[number] == op and start >= busy_until.get(self._tracks[number], start):
-                return number
-        return None
