@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from perfgate.conductor.workers.logs import one_line
+from perfgate.conductor.workers.cleanup import one_line
 from perfgate.errors import MachineBusyError, MeasuringError
 from perfgate.system.interrupts import held_back, safe_point
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from perfgate.conductor.workers.logs import one_line
+from perfgate.conductor.workers.cleanup import one_line
 from perfgate.document.doctor import FitnessCheck
 from perfgate.document.message import Message, as_message, english
 from perfgate.errors import ConfigError, UsageError

@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from perfgate.conductor.workers.cleanup import leftover_notes
+from perfgate.conductor.workers.cleanup import bound_log, leftover_notes, log_tail, one_line
 from perfgate.conductor.workers.environment import ALLOWED, ALLOWED_PREFIXES
-from perfgate.conductor.workers.logs import bound_log, log_tail, one_line
 from perfgate.conductor.workers.worker import Say
 from perfgate.document.message import Message
 from perfgate.errors import ConfigError, MeasuringError

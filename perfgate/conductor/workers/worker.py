@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from perfgate.conductor.workers.logs import bound_log, log_tail, one_line, read_log
+from perfgate.conductor.workers.cleanup import bound_log, log_tail, one_line, read_log
 from perfgate.document.message import Message, as_message, english
 from perfgate.document.run import ErrorDetail, ErrorKind
 from perfgate.errors import MeasuringError

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from perfgate.conductor.sides.checklist import Findings
-from perfgate.conductor.workers.cleanup import remove_unsafe_entries, unsafe_entries
+from perfgate.conductor.workers.cleanup import bound_log, one_line, read_log, remove_unsafe_entries, unsafe_entries
 from perfgate.conductor.workers.environment import in_ci, token_notes
-from perfgate.conductor.workers.logs import bound_log, one_line, read_log
 from perfgate.config import Config
 from perfgate.document.message import Message
 from perfgate.document.run import Artifact, CiContext, FailedPair, RunDocument, Session, Side, Source
