@@ -149,7 +149,7 @@ def test_run__device_memory_full__error_of_kind_memory(project: Project) -> None
     assert done.returncode == 4
     error = run["workloads"][0]["error"]
     assert error["kind"] == "memory"
-    assert "NPU out of memory" in error["message"]
+    assert "NPU out of memory" in worded(error["message"])
 
 
 def test_run__no_msprof__the_trace_is_an_error_that_says_what_to_do_and_the_rest_is_measured(project: Project) -> None:
