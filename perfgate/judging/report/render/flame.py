@@ -79,13 +79,14 @@ def _render(trees: Sequence[FlameTree]) -> str:
     jinja = environment("html")
     assert jinja.loader is not None
     style, script = (jinja.loader.get_source(jinja, f"flame/{name}")[0] for name in ("style.css", "script.js"))
+    compares = any(tree.base is not None and tree.head is not None for tree in trees)
     values = {
         "style": Words(style),
         "style_hash": Words(_sha256(style)),
         "script": Words(script),
         "script_hash": Words(_sha256(script)),
         "data": Words(_packed(trees)),
-        "title": say("Flame graph of base and head" if _compares(trees) else "Flame graph"),
+        "title": say("Flame graph of base and head" if compares else "Flame graph"),
         "what": Words(" · ".join(clean(tree.label) for tree in trees))
         if len(trees) == 1
         else Words(formats.counted(len(trees), "recording")),
@@ -290,10 +291,6 @@ def _visible(tree: FlameTree) -> FlameTree:
 
 def _plain(text: str) -> str:
     return clean(text, limit=_LONGEST_TEXT)
-
-
-def _compares(trees: Sequence[FlameTree]) -> bool:
-    return any(tree.base is not None and tree.head is not None for tree in trees)
 
 
 def _sha256(text: str) -> str:

@@ -20,7 +20,6 @@ from perfgate.judging.report.view.causes import Cause, causes
 from perfgate.judging.report.view.checklist import step_row
 from perfgate.judging.report.view.facts import worded_failure
 from perfgate.judging.report.view.headline import headline
-from perfgate.judging.report.view.records import Row
 from perfgate.judging.report.view.rows import label, row
 from perfgate.judging.report.view.summary import CommentContext, Summary, place
 from perfgate.locale import Language, speaking
@@ -77,27 +76,14 @@ def _step_case(step: StepResult) -> ET.Element:
 def _metric_case(comparison: Comparison, summary: Summary, changes: list[Cause]) -> ET.Element:
     words = row(comparison, summary, changes if comparison.outcome == "regressed" else ())
     text = render("ci/junit_metric.txt.j2", "plain", {"row": words})
-    return _case(
-        place(comparison.workload, comparison.shape),
-        comparison.metric,
-        _kind(comparison, summary),
-        _message(words),
-        text,
-    )
-
-
-def _kind(comparison: Comparison, summary: Summary) -> str | None:
-    if _fails(comparison, summary):
-        return "failure"
-    return "skipped" if comparison.outcome in ("inconclusive", "not_comparable") else None
+    undecided = "skipped" if comparison.outcome in ("inconclusive", "not_comparable") else None
+    kind = "failure" if _fails(comparison, summary) else undecided
+    message = words.change if words.reason is None else f"{words.change}: {word(words.reason)}"
+    return _case(place(comparison.workload, comparison.shape), comparison.metric, kind, message, text)
 
 
 def _fails(comparison: Comparison, summary: Summary) -> bool:
     return comparison.outcome == "regressed" and label(comparison, summary) == "FAIL"
-
-
-def _message(words: Row) -> str:
-    return words.change if words.reason is None else f"{words.change}: {word(words.reason)}"
 
 
 def _case(classname: str, name: str, kind: str | None, message: str, text: str) -> ET.Element:

@@ -21,7 +21,6 @@ from perfgate.judging.report.view.causes import across_places, causes
 from perfgate.judging.report.view.checklist import recorded_lines, run_title, step_rows
 from perfgate.judging.report.view.facts import base_line, counts_line, worded_failure
 from perfgate.judging.report.view.headline import first_line, headline
-from perfgate.judging.report.view.records import CauseView, Row
 from perfgate.judging.report.view.remedy import remedy_lines
 from perfgate.judging.report.view.rows import grouped, recorded_row, row, stored_row, worded_cause
 from perfgate.judging.report.view.suggestions import introduced, suggestion_lines
@@ -92,7 +91,11 @@ def _print_decision(decision: DecisionDocument, console: Console) -> None:
         told_change = clean(f"{change.workload}: {word(change.message)}{where}", limit=400)
         console.print(Text(f"{say('workload file')}, {told_change}", "yellow"))
     _print_moved(summary, console)
-    _print_lines(say("Why"), [_cause_line(cause) for cause in _first_causes(summary)], console)
+    if summary.verdict in {"FAIL", "WARN"}:
+        first_causes = [worded_cause(cause) for cause in across_places(causes(summary))[:6]]
+        _print_lines(
+            say("Why"), [line("shared/cause.j2", "plain", {"cause": cause}) for cause in first_causes], console
+        )
     _print_recorded(summary, console)
     _print_suggestions(introduced(decision.suggestions)[:_SHOWN], console)
     _print_failures(summary, console)
@@ -138,8 +141,9 @@ def _print_moved(summary: Summary, console: Console) -> None:
         label = words.label
         name = Words(clean(words.metric))
         metric = Text(say("calls of {metric}", metric=name) if words.operator else name)
-        metric.append("\n").append(_where(words.places), "dim")
-        table.add_row(Text(label, _label_style(label)), metric, *_cells(words))
+        metric.append("\n").append(line("shared/places.j2", "plain", {"places": words.places}), "dim")
+        style = next((style for word, style in _LABEL_STYLES.items() if label == say(word)), "dim")
+        table.add_row(Text(label, style), metric, Text(words.base), Text(words.head), Text(words.change))
     console.print(Padding(table, (1, 0)))
     hidden = len(rows) - len(listed)
     if hidden:
@@ -162,28 +166,6 @@ def _print_stored(summary: Summary, console: Console) -> None:
     _print_lines(say("Main's stored runs"), rows, console)
     if rows:
         console.print(Text(f"  {line('shared/stored_note.j2', 'plain', {})}", "dim"))
-
-
-def _label_style(label: str) -> str:
-    return next((style for word, style in _LABEL_STYLES.items() if label == say(word)), "dim")
-
-
-def _where(places: tuple[str, ...]) -> str:
-    return line("shared/places.j2", "plain", {"places": places})
-
-
-def _cells(words: Row) -> list[Text]:
-    return [Text(words.base), Text(words.head), Text(words.change)]
-
-
-def _first_causes(summary: Summary) -> list[CauseView]:
-    if summary.verdict not in {"FAIL", "WARN"}:
-        return []
-    return [worded_cause(cause) for cause in across_places(causes(summary))[:6]]
-
-
-def _cause_line(cause: CauseView) -> str:
-    return line("shared/cause.j2", "plain", {"cause": cause})
 
 
 def _print_suggestions(suggestions: Iterable[Suggestion], console: Console) -> None:

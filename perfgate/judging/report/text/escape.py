@@ -58,7 +58,9 @@ def prose(text: str, *, limit: int = MAX_PROSE, begins: bool = True) -> str:
 def fenced(text: str, *, lines: int = 12, width: int = 160) -> str:
     """The last lines of a text as a fenced block that nothing inside can close."""
     tail = text.rstrip().splitlines()[-lines:]
-    visible = [_indent_slash(clean(line, limit=width).rstrip()) for line in tail] or ["(empty)"]
+    visible = [clean(line, limit=width).rstrip() for line in tail] or ["(empty)"]
+    # GitLab executes note lines that start with "/"; inside a fence it should not, one space makes sure of it.
+    visible = [f" {line}" if line.startswith("/") else line for line in visible]
     fence = "`" * max(3, _longest_run("\n".join(visible)) + 1)
     return "\n".join([fence, *visible, fence])
 
@@ -92,8 +94,3 @@ def _prose_word(word: str, *, first: bool) -> str:
     while close.startswith(")") and core.count("(") > core.count(")"):
         core, close = core + ")", close[1:]
     return match["open"] + code_span(core.strip("`") or core) + close
-
-
-def _indent_slash(line: str) -> str:
-    # GitLab executes note lines that start with "/"; inside a fence it should not, one space makes sure of it.
-    return f" {line}" if line.startswith("/") else line

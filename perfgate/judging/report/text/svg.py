@@ -91,13 +91,12 @@ def histogram(base: Floats, head: Floats) -> Markup:
     def x(seconds: float) -> float:
         return round(_LEFT + math.log(seconds / low) / math.log(high / low) * (_PLOT_WIDTH - _LEFT - _RIGHT), 1)
 
-    densities = [(name, _density(side, edges)) for name, side in (("base", base), ("head", head)) if side.size]
+    sides = [(name, side) for name, side in (("base", base), ("head", head)) if side.size]
+    densities = [(name, np.histogram(side, bins=edges)[0] / side.size) for name, side in sides]
     peak = max(float(density.max()) for _, density in densities) or 1.0
     parts = [_open(_PLOT_WIDTH, _PLOT_HEIGHT, "plot", say("call times of base and head"))]
     parts += [_area(density / peak, edges, x, bottom, name) for name, density in densities]
-    for name, side in (("base", base), ("head", head)):
-        if side.size:
-            parts.append(_median(name, float(np.median(side)), x, bottom, low, high))
+    parts += [_median(name, float(np.median(side)), x, bottom, low, high) for name, side in sides]
     parts.append(Markup('<line class="axis" x1="0" x2="{0}" y1="{1}" y2="{1}"/>').format(_PLOT_WIDTH, bottom))
     for seconds in np.geomspace(low, high, 5):
         parts.append(_tick(x(float(seconds)), bottom, str(formats.quantity(float(seconds), "s"))))
@@ -146,11 +145,6 @@ def _tick(x: float, bottom: int, text: str) -> Markup:
         '<line class="axis" x1="{0}" x2="{0}" y1="{1}" y2="{2}"/><text x="{0}" y="{3}" text-anchor="{4}">{5}</text>'
     )
     return mark.format(x, bottom, bottom + 4, bottom + 18, anchor, text)
-
-
-def _density(side: Floats, edges: Floats) -> Floats:
-    counts, _ = np.histogram(side, bins=edges)
-    return counts / max(side.size, 1)
 
 
 def _area(heights: Floats, edges: Floats, x: Callable[[float], float], bottom: int, name: str) -> Markup:

@@ -26,6 +26,7 @@ STATUS_NAMES = {
     "invalid": phrase("invalid"),
     "error": phrase("error"),
 }
+_MARKS = {"severe": "!!", "warning": "!", "info": "i"}
 _SHOWN_VALUES = 6
 _SHOWN_OPERATORS = 5
 
@@ -94,7 +95,7 @@ def _notes(step: StepResult) -> list[str]:
     notes[:0] = [busy] if (busy := busy_machine(step.waited)) else []
     notes += [say("{more} in run.json", more=formats.counted(hidden, "more value"))] if hidden else []
     notes += _missing_lines(value for value in step.values if value.value is None)
-    notes += [f"{_mark(finding.severity)} {clean(word_finding(finding), limit=200)}" for finding in step.findings]
+    notes += [f"{_MARKS[finding.severity]} {clean(word_finding(finding), limit=200)}" for finding in step.findings]
     if step.error:
         return [*notes, clean(first_line(word(step.error.message)))]
     return notes + ([clean(word(step.reason), limit=200)] if step.reason else [])
@@ -135,10 +136,6 @@ def _interval(value: Value, unit: str) -> str:
 
 def _end(end: float | None, unit: str, metric: str) -> Words:
     return say("not estimable") if end is None else formats.quantity(end, unit, metric=metric)
-
-
-def _mark(severity: str) -> str:
-    return {"severe": "!!", "warning": "!"}.get(severity, "i")
 
 
 # From this share of waiting for a CPU on, what a step says of times says as much of the machine.

@@ -130,7 +130,7 @@ def metric_name(name: str, clock: Clock = "wall") -> str:
 
 def _kind(summary: Summary) -> str:
     if summary.verdict == "PASS":
-        return _pass_kind(summary)
+        return "improved" if summary.improved else "unchanged" if summary.unchanged else "reason"
     if summary.is_about_harness:
         return "harness"
     worst = _named(summary, "")
@@ -148,12 +148,6 @@ def _named(summary: Summary, kind: str) -> Comparison | None:
         return summary.inconclusive[0]
     broken = [comparison for comparison in summary.inconclusive if comparison.method in {"check", *RULE_METHODS}]
     return summary.worst or next(iter(broken), None)
-
-
-def _pass_kind(summary: Summary) -> str:
-    if summary.improved:
-        return "improved"
-    return "unchanged" if summary.unchanged else "reason"
 
 
 def _undecided_kind(summary: Summary) -> str:

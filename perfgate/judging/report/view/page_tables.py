@@ -188,12 +188,10 @@ def paired_samples(base: RunDocument | None, head: RunDocument) -> list[PlaceSam
             effects=_effects(_by_pair(before, "ab"), _by_pair(head.replicates, "ab"), workload, shape),
             noise=_effects(_by_pair(before, "aa", "first"), _by_pair(before, "aa", "second"), workload, shape),
         )
-        for workload, shape in _places([*before, *head.replicates])
+        for workload, shape in dict.fromkeys(
+            (r.workload, shape) for r in [*before, *head.replicates] for shape in r.shapes
+        )
     ]
-
-
-def _places(replicates: Iterable[Replicate]) -> list[tuple[str, str]]:
-    return list(dict.fromkeys((replicate.workload, shape) for replicate in replicates for shape in replicate.shapes))
 
 
 def _calls(replicates: Iterable[Replicate], workload: str, shape: str) -> npt.NDArray[np.float64]:

@@ -133,7 +133,7 @@ def worded_cause(cause: Cause) -> CauseView:
         one=abs(more) == 1,
         base=base,
         head=head,
-        time=_grown(cause.more_time, "s"),
+        time=formats.quantity(cause.more_time, "s") if cause.more_time is not None and cause.more_time > 0 else None,
         kind=cause.part.kind if cause.part else None,
         inclusive=cause.inclusive,
         function=cause.part.function if cause.part else None,
@@ -179,10 +179,6 @@ def common_confidence(comparisons: Iterable[Comparison]) -> Words | None:
     """The confidence level the intervals share, None where they differ or there is none."""
     levels = {c.confidence for c in comparisons if c.interval is not None and c.confidence is not None}
     return formats.confidence(levels.pop()) if len(levels) == 1 else None
-
-
-def _grown(amount: float | None, unit: str) -> Words | None:
-    return formats.quantity(amount, unit) if amount is not None and amount > 0 else None
 
 
 def stored_row(comparison: StoredComparison) -> StoredView:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -183,10 +184,6 @@ def _worst_first(comparisons: Iterable[Comparison]) -> list[Comparison]:
             c.method != "exact" and c.metric in _LISTED_LAST,
             c.method == "exact" and not any(part.line and part.head > part.base for part in c.parts),
             c.metric in _LISTED_LAST,
-            -_size(c),
+            -math.inf if c.delta is None else -abs(c.delta),
         ),
     )
-
-
-def _size(comparison: Comparison) -> float:
-    return float("inf") if comparison.delta is None else abs(comparison.delta)
