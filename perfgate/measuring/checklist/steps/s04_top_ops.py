@@ -19,8 +19,14 @@ from perfgate.measuring.checklist.values import missing
 from perfgate.measuring.counting.account import AccountOf, account_for, measure_roof
 from perfgate.measuring.counting.collect import CallTrace
 from perfgate.measuring.counting.compiled import with_compilations
-from perfgate.measuring.counting.counters import count_in_order, with_steady
-from perfgate.measuring.counting.kernels import FALLBACKS, with_fallbacks, with_kernel_lines, with_kernels
+from perfgate.measuring.counting.counters import (
+    FALLBACKS,
+    count_in_order,
+    with_fallbacks,
+    with_kernel_lines,
+    with_kernels,
+    with_steady,
+)
 from perfgate.measuring.counting.python_work import with_python_work
 from perfgate.trace.analysis import IntColumn, self_times
 from perfgate.trace.events import KIND_CODES, EventKind, EventTable
