@@ -273,6 +273,9 @@ def _not_a_clone(start: Path, words: str) -> RepositoryError:
     return RepositoryError(words)  # e.g. `safe.directory`, with git's own remedy
 
 
+# --- what the clone around a folder knows, where none is measured
+
+
 def prefix_of(root: Path) -> str:
     """Where a folder lies in its clone, empty or with a slash at the end; outside a clone it is the root."""
     return run_git(root, ["rev-parse", "--show-prefix"], {}).output
