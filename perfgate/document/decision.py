@@ -86,6 +86,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(f"{name} must lie between 0 and 0.5, found {error}")
 
 
+# What a counter tells of an operator besides that it runs: its result is kept in memory, a repeated input saves it, or it
+# computes in full precision.
+Aspect = Literal["kept", "saved", "full precision"]
+
+
 class Part(msgspec.Struct, frozen=True, kw_only=True):
     """What a comparison is made of: an operator's count on both sides and the line that calls it, or a stage's seconds.
 
@@ -94,6 +99,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
+    aspect: Aspect | None = None
     base: float
     head: float
     line: str | None = None

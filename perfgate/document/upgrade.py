@@ -64,6 +64,12 @@ def _suggestion_2(suggestion: dict[str, Any]) -> dict[str, Any]:
     return _with_quotes(suggestion, "message")
 
 
+def _part_2(part: dict[str, Any]) -> dict[str, Any]:
+    """What a counter tells of an operator stood behind its name."""
+    name, _, end = part["name"].rpartition(" (")
+    return {**part, "name": name, "aspect": end[:-1]} if end in ("kept)", "saved)", "full precision)") else part
+
+
 def run_2(run: dict[str, Any]) -> dict[str, Any]:
     """Sentences become messages."""
     upgraded = {**run, "warnings": [_quoted(warning) for warning in run.get("warnings", [])]}
@@ -85,6 +91,8 @@ def decision_2(decision: dict[str, Any]) -> dict[str, Any]:
     for records, field in (("comparisons", "reason"), ("invalid", "message"), ("harness_changes", "message")):
         if records in decision:
             upgraded[records] = [_with_quotes(record, field) for record in decision[records]]
+    for comparison in upgraded.get("comparisons", []):
+        comparison["parts"] = [_part_2(part) for part in comparison.get("parts", [])]
     return upgraded
 
 

@@ -33,7 +33,7 @@ from perfgate.document.explanation import (
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow, RunDocument
 from perfgate.judging.gate.bottleneck import better_roof, bottleneck
 from perfgate.judging.gate.comparison import Place, rounded
-from perfgate.judging.gate.counters import FULL_PRECISION, grown_sites, operator_lines, rows_by_line
+from perfgate.judging.gate.counters import grown_sites, operator_lines, rows_by_line
 from perfgate.judging.gate.operators import MIN_PAIRS, PairedTimes, paired_times
 from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
 
@@ -168,7 +168,12 @@ class _Shape:
         large = [part for part in parts if abs(part.seconds) >= abs(measured) * MIN_PART]
         # The operators that an exact counter has more of, or fewer; others only do work for these.
         sign = 1 if measured > 0 else -1
-        counted = {part.name for c in self.exact for part in c.parts if sign * (part.head - part.base) > 0}
+        counted = {
+            part.name
+            for c in self.exact
+            for part in c.parts
+            if part.aspect is None and sign * (part.head - part.base) > 0
+        }
         return _ranked(large, measured, counted=counted)
 
     def _cost_of_an_event(self, pairs: PairedTimes, clocked: float) -> float:
@@ -189,7 +194,7 @@ class _Shape:
             grown = grown_sites(rows_by_line(before), rows_by_line(after), code)
         # Operators that compute in full precision again: the line had asked for less.
         lowered = (part for c in self.exact if c.metric == LOW_PRECISION_OPS for part in c.parts)
-        precision_lines = {part.name.removesuffix(FULL_PRECISION): part.line for part in lowered if part.line}
+        precision_lines = {part.name: part.line for part in lowered if part.line}
         # A copy on the device that is new: the host began to wait for it.
         new_copy = site is not None and site.base is None and site.row.kind == "copy"
         wait = self._more_waits if new_copy else None

@@ -9,19 +9,17 @@ from dataclasses import dataclass
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import COPIES, FRAMEWORK_OPS, LOW_PRECISION_OPS
 from perfgate.document.alignment import AlignedRow, TimedRow, align
-from perfgate.document.decision import Comparison, Outcome, Part, Policy
+from perfgate.document.decision import Aspect, Comparison, Outcome, Part, Policy
 from perfgate.document.explanation import OperatorChange, PartSite
 from perfgate.document.message import Message
 from perfgate.document.run import CallRow, CounterSet, CounterSite, OpCount, OperatorRow, RunDocument
 from perfgate.judging.gate.comparison import Place, comparison, relative_change, rounded, tolerance
 
 MAX_PARTS = 12
-# What follows the name of an operator that computes in full precision again.
-FULL_PRECISION = " (full precision)"
 _ABSENT = OpCount(op="", count=0)
 _COPY_METRICS = (COPIES, "counters.noncontiguous_copies")
 # What the sites of a counter count, where it is not the operator's own calls.
-_SITE_WORDS = {"memory.kept": "kept", "counters.repeat_saves": "saved"}
+_ASPECTS: dict[str, Aspect] = {"memory.kept": "kept", "counters.repeat_saves": "saved"}
 _REASONS = {"counters.repeat_saves": Message("gate.same-input-caching")}
 
 
@@ -128,7 +126,9 @@ class _Counters:
             if dropped > 0:
                 sites = grown_sites(map(_row, after), map(_row, before), frozenset())
                 line = sites[0].line if sites else _largest_line(before)
-                parts.append(Part(name=name + FULL_PRECISION, base=full_before, head=full_before + dropped, line=line))
+                parts.append(
+                    Part(name=name, aspect="full precision", base=full_before, head=full_before + dropped, line=line)
+                )
         return sorted(parts, key=lambda part: (part.base - part.head, part.name))
 
     def _compare_ops(self) -> Iterator[Comparison]:
@@ -166,7 +166,6 @@ class _Counters:
     def _parts(self, name: str) -> list[Part]:
         """What a counter is made of and changed, the largest change first."""
         before, after = _sites(self.base, name), _sites(self.head, name)
-        word = _SITE_WORDS.get(name)
         parts = []
         for key in before.keys() | after.keys():
             old, new = before.get(key, []), after.get(key, [])
@@ -174,7 +173,8 @@ class _Counters:
                 sites = grown_sites(map(_row, old), map(_row, new), self.base_code)
                 parts.append(
                     Part(
-                        name=f"{key} ({word})" if word else key,
+                        name=key,
+                        aspect=_ASPECTS.get(name),
                         base=_total(old),
                         head=_total(new),
                         line=sites[0].line if sites else _largest_line(new or old),

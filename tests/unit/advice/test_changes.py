@@ -159,7 +159,7 @@ def test_on_changes__faster_call__no_advice_on_what_it_is_made_of() -> None:
 
 def test_on_changes__dropped_autocast_seen_in_counters_too__said_once() -> None:
     dtype = Contribution(op="aten::mm", kind="other_inputs", inputs_change="dtype", seconds=0.004, line=LINE)
-    part = Part(name="aten::mm (full precision)", base=2, head=4, line=LINE)
+    part = Part(name="aten::mm", aspect="full precision", base=2, head=4, line=LINE)
     found = _advice(_regressed("counters.low_precision_ops", part, method="check"), explanations=(_slower(dtype),))
     assert _rules(found) == [("dropped-precision", LINE)]
 

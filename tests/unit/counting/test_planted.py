@@ -90,8 +90,8 @@ def test_leak__a_result_is_kept__bytes_and_the_line_that_made_it(base, tmp_path)
     # 8 x 16 floats each call, made by the softmax.
     kept = next(found for found in judged(base, head) if found.metric == "memory.kept")
     assert (kept.base, kept.head, kept.outcome) == (0, 512, "regressed")
-    assert [(part.name, part.base, part.head, part.line) for part in kept.parts] == [
-        ("aten::_softmax (kept)", 0, 1, f"model.py:{FIRST_LINE + 5}")
+    assert [(part.name, part.aspect, part.base, part.head, part.line) for part in kept.parts] == [
+        ("aten::_softmax", "kept", 0, 1, f"model.py:{FIRST_LINE + 5}")
     ]
     assert set(regressed(judged(base, head))) == {"memory.kept"}
 
@@ -123,7 +123,7 @@ def test_cache__by_identity__saved_operators_with_the_reason(base, tmp_path):
     # mm, relu, add, clone, mm, softmax.
     assert (saves.base, saves.head, saves.outcome, saves.gating) == (0, 6, "regressed", True)
     assert text_of(saves.reason).startswith("same-input caching")
-    assert saves.parts[0].name == "aten::mm (saved)"
+    assert (saves.parts[0].name, saves.parts[0].aspect) == ("aten::mm", "saved")
     assert found[WORK].outcome == "unchanged"
 
 
@@ -162,8 +162,8 @@ def test_autocast_dropped__says_what_computes_in_full_and_where_autocast_was(tmp
     found = {c.metric: c for c in comparisons}["counters.low_precision_ops"]
     assert (found.outcome, found.gating) == ("regressed", False)
     line = f"model.py:{FIRST_LINE + len(BODY)}"
-    assert [(part.name, part.base, part.head, part.line) for part in found.parts] == [
-        ("aten::mm (full precision)", 2, 4, line)
+    assert [(part.name, part.aspect, part.base, part.head, part.line) for part in found.parts] == [
+        ("aten::mm", "full precision", 2, 4, line)
     ]
     assert text_of(found.reason).startswith("2 more operators a call compute in full precision (aten::mm")
     found = on_changes(make_decision("WARN", comparisons=comparisons))

@@ -106,3 +106,19 @@ def test_finding__rule_or_evidence_unknown__what_stood_there_is_quoted() -> None
     (upgraded,) = UPGRADES["perfgate/run"][1]({"steps": [step]})["steps"]
     assert upgraded["findings"][0]["message"] == {"code": "quote", "values": {"text": "it does not take 4"}}
     assert quote("x") == Message("quote", {"text": "x"})
+
+
+def test_decision__version_1__what_stood_behind_an_operators_name_is_its_aspect() -> None:
+    old = json.loads((V1 / "decision.json").read_text(encoding="utf-8"))
+    parts = [
+        {"name": name, "base": 0, "head": 1} for name in ("aten::add (kept)", "aten::mm (full precision)", "f (x)")
+    ]
+    old["comparisons"] = [{**old["comparisons"][0], "parts": parts}]
+
+    (comparison,) = UPGRADES["perfgate/decision"][1](old)["comparisons"]
+
+    assert [(part["name"], part.get("aspect")) for part in comparison["parts"]] == [
+        ("aten::add", "kept"),
+        ("aten::mm", "full precision"),
+        ("f (x)", None),
+    ]

@@ -169,11 +169,11 @@ def test_why__compiled_again_without_a_guard__the_words_of_its_code() -> None:
 @pytest.mark.parametrize(
     ("metric", "counted", "said", "entries"),
     [
-        ("memory.kept", Part(name="aten::add (kept)", base=0, head=1, line="model.py:44"),
+        ("memory.kept", Part(name="aten::add", aspect="kept", base=0, head=1, line="model.py:44"),
          "1 more `aten::add` at `model.py:44`, whose result is kept", 1),
-        ("counters.repeat_saves", Part(name="aten::add (saved)", base=0, head=1, line="model.py:44"),
+        ("counters.repeat_saves", Part(name="aten::add", aspect="saved", base=0, head=1, line="model.py:44"),
          "1 more `aten::add` at `model.py:44`, which a repeated input saves", 1),
-        ("memory.kept", Part(name="aten::add (kept)", base=0, head=1, line="model.py:9"),
+        ("memory.kept", Part(name="aten::add", aspect="kept", base=0, head=1, line="model.py:9"),
          "1 more `aten::add` at `model.py:44`", 2),
     ],
 )  # fmt: skip
@@ -198,7 +198,8 @@ def test_why__what_a_line_calls_is_too_fast_to_show__named_before_the_views_arou
 
 def test_why__operators_in_full_precision_again__say_so_with_the_line_that_had_asked_for_less() -> None:
     counted = counting(
-        "counters.low_precision_ops", Part(name="aten::addmm (full precision)", base=0, head=6, line="model.py:56")
+        "counters.low_precision_ops",
+        Part(name="aten::addmm", aspect="full precision", base=0, head=6, line="model.py:56"),
     )
     (row,) = [line for line in render(make_decision("WARN", comparisons=[counted])).splitlines() if "**worse**" in line]
     assert "6 more `aten::addmm` in full precision at `model.py:56`" in row

@@ -79,8 +79,9 @@ def render_first_suggestions(
 
 def _print_decision(decision: DecisionDocument, console: Console) -> None:
     summary = Summary(decision, CommentContext(marker=""), _SHOWN)
-    verdict, _, rest = headline(summary, "plain").partition(" ")
-    console.print(Text(verdict, _VERDICT_STYLES.get(decision.verdict, "bold")) + Text(f" {rest}", "bold"))
+    title = Text(headline(summary, "plain"), "bold")
+    title.stylize(_VERDICT_STYLES.get(decision.verdict, "bold"), 0, len(decision.verdict))  # the verdict comes first
+    console.print(title)
     if summary.is_measured:
         console.print(Text(counts_line(summary, "plain")))
     console.print(Text(base_line(summary, "plain"), "dim"))

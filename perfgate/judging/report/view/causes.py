@@ -9,7 +9,7 @@ from typing import Literal
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import PYTHON_TIMES
 from perfgate.catalogue.terms import Amount
-from perfgate.document.decision import RULE_METHODS, Comparison, DecisionDocument, Part
+from perfgate.document.decision import RULE_METHODS, Aspect, Comparison, DecisionDocument, Part
 from perfgate.document.explanation import Contribution, Explanation, OperatorChange, OperatorTest, PartSite
 from perfgate.judging.report.view.summary import Summary, is_operator, place
 
@@ -21,10 +21,8 @@ _COMPILING: Mapping[str, Compiling] = {
     "counters.graph_breaks": "graph_break",
     "counters.recompiles": "recompilation",
 }
-# What the gate writes behind the name of an operator that a counter tells more of than that it runs.
-Aspect = Literal["kept", "saved", "full precision"]
-_ASPECTS: tuple[Aspect, ...] = ("kept", "saved", "full precision")
-_Key = tuple[str, str, Amount]
+# Place, name of the operator, what a counter tells of it besides that it runs, and what the counts count.
+_Key = tuple[str, str, Aspect | None, Amount]
 
 
 @dataclass(frozen=True)
@@ -36,9 +34,9 @@ class Cause:
     Counts are per call, ``more_time`` seconds per call (None where nothing says); ``mentions`` is how many regressed counters
     name the operator, ``counted`` whether one of them is exact. ``rank`` is its place in the gate's explanation of a slower
     call, None where that does not name it, and ``part`` what the explanation says of it. ``compiling`` is what happened to a
-    compiled graph, where ``op`` is the reason of that. ``also`` is a further name by which a counter tells more of the
-    operator (``aten::add (kept)``). ``sites`` are the lines that add more than before with their own counts, ``line`` being
-    the first of them where there are any. ``amount`` is what the counts count.
+    compiled graph, where ``op`` is the reason of that. ``aspect`` is what a counter tells of the operator besides that it
+    runs, ``also`` such a thing of one that runs more often too. ``sites`` are the lines that add more than before with their
+    own counts, ``line`` being the first of them where there are any. ``amount`` is what the counts count.
     """
 
     places: tuple[str, ...]
@@ -53,7 +51,8 @@ class Cause:
     part: Contribution | None = None
     counted: bool = False
     compiling: Compiling | None = None
-    also: str | None = None
+    aspect: Aspect | None = None
+    also: Aspect | None = None
     sites: tuple[PartSite, ...] = ()
     amount: Amount = "calls"
     inclusive: bool = False
@@ -94,7 +93,7 @@ def _on_other_inputs(decision: DecisionDocument, listed: Iterable[Cause]) -> lis
 
     They may take memory by themselves: a kernel that first brings its inputs into another layout.
     """
-    keys = {(where, cause.op) for cause in listed for where in cause.places}
+    keys = {(where, cause.op) for cause in listed if cause.aspect is None for where in cause.places}
     unexplained = {
         place(c.workload, c.shape)
         for c in decision.comparisons
@@ -151,7 +150,7 @@ def _inner(cause: Cause) -> bool:
     return not cause.counted and cause.part is not None and cause.part.kind in _COUNTED
 
 
-def _order(cause: Cause) -> tuple[bool, bool, int, bool, bool, float, int, float, str, tuple[str, ...]]:
+def _order(cause: Cause) -> tuple[bool, bool, int, bool, bool, float, int, float, str, str, tuple[str, ...]]:
     return (
         cause.compiling is None,
         cause.rank is None,
@@ -162,13 +161,9 @@ def _order(cause: Cause) -> tuple[bool, bool, int, bool, bool, float, int, float
         -cause.mentions,
         -cause.more_count,
         cause.op,
+        cause.aspect or "",
         cause.places,
     )
-
-
-def parted(name: str) -> tuple[str, Aspect | None]:
-    suffix = next((aspect for aspect in _ASPECTS if name.endswith(f" ({aspect})")), None)
-    return (name, None) if suffix is None else (name[: -len(suffix) - 3], suffix)
 
 
 def _with_aspects(merged: Mapping[_Key, Cause]) -> dict[_Key, Cause]:
@@ -179,21 +174,23 @@ def _with_aspects(merged: Mapping[_Key, Cause]) -> dict[_Key, Cause]:
     """
     joined = dict(merged)
     lines_of_python: dict[str, set[str | None]] = {}
-    for (where, _, amount), cause in merged.items():
+    for (where, _, _, amount), cause in merged.items():
         if amount == "bytecodes" and cause.more_count > 0:
             lines_of_python.setdefault(where, set()).add(cause.line)
-    for (where, name, amount), cause in merged.items():
+    for key, cause in merged.items():
+        where, name, aspect, amount = key
         if amount == "functions" and cause.line in lines_of_python.get(where, ()):
-            del joined[where, name, amount]
+            del joined[key]
             continue
-        own = joined.get((where, parted(name)[0], "calls"))
+        plain: _Key = (where, name, None, "calls")
+        own = joined.get(plain)
         if own is None or own.line != cause.line:
             continue
-        if amount == "calls" and own.op != name:
-            joined[where, own.op, "calls"] = replace(own, also=name)
-            del joined[where, name, amount]
+        if amount == "calls" and aspect is not None:
+            joined[plain] = replace(own, also=aspect)
+            del joined[key]
         elif amount in ("copied", "blocks", "flops") and own.more_count > 0:
-            del joined[where, name, amount]
+            del joined[key]
     return joined
 
 
@@ -210,7 +207,7 @@ def across_places(ranked: Iterable[Cause]) -> list[Cause]:
     """The causes with those joined that change the same count by the same line in several places."""
     joined: dict[tuple[object, ...], Cause] = {}
     for cause in ranked:
-        key = (cause.op, cause.amount, cause.base_count, cause.head_count, cause.line)
+        key = (cause.op, cause.aspect, cause.amount, cause.base_count, cause.head_count, cause.line)
         first = joined.get(key)
         # Sorted by time, the first one has the largest.
         joined[key] = cause if first is None else replace(first, places=first.places + cause.places)
@@ -223,12 +220,17 @@ def cause_of(comparison: Comparison, candidates: Iterable[Cause], tests: Iterabl
     A graph that breaks or is compiled again explains whatever comes of it. Where no explanation says, it is what has more
     added time of the operators that run more often and those that were tested by themselves.
     """
-    parts = {part.name: part.head - part.base for part in comparison.parts if part.head > part.base}
+    parts = [part for part in comparison.parts if part.head > part.base]
     at_place = [cause for cause in candidates if place(comparison.workload, comparison.shape) in cause.places]
     if parts:
-        largest = max(parts, key=lambda name: parts[name])
+        largest = max(parts, key=lambda part: part.head - part.base)
         amount = metric(comparison.metric).amount
-        matches = [cause for cause in at_place if largest in (cause.op, cause.also)]
+        matches = [
+            cause
+            for cause in at_place
+            if cause.op == largest.name
+            and (largest.aspect == cause.aspect or (cause.also is not None and largest.aspect == cause.also))
+        ]
         return next((cause for cause in matches if cause.amount == amount), next(iter(matches), None))
     if comparison.method == "exact":
         return next((cause for cause in at_place if cause.part is not None and cause.part.inputs_change), None)
@@ -291,6 +293,7 @@ def _of_count(where: tuple[str, ...], part: Part, amount: Amount) -> Cause:
     return Cause(
         places=where,
         op=part.name,
+        aspect=part.aspect,
         base_count=part.base,
         head_count=part.head,
         line=part.line,
@@ -332,9 +335,10 @@ def _merge_explained(merged: dict[_Key, Cause], explained: Explanation, part: Co
     """Add what the explanation of a slower call knows: the seconds are the pairs', the exact counts stay the counters'."""
     where = place(explained.workload, explained.shape)
     name = part.function or part.op
-    old = merged.get((where, name, "calls"), Cause(places=(where,), op=name, base_count=0, head_count=0, mentions=0))
+    key: _Key = (where, name, None, "calls")
+    old = merged.get(key, Cause(places=(where,), op=name, base_count=0, head_count=0, mentions=0))
     counted = old.base_count or old.head_count or part.kind not in _COUNTED
-    merged[where, name, "calls"] = replace(
+    merged[key] = replace(
         old,
         base_count=old.base_count if counted else part.base_count or 0,
         head_count=old.head_count if counted else part.head_count or 0,
@@ -348,7 +352,7 @@ def _merge_explained(merged: dict[_Key, Cause], explained: Explanation, part: Co
 
 def _merge(merged: dict[_Key, Cause], new: Cause) -> None:
     """Add what a further source knows about an operator; the counts of an earlier, exact source stay."""
-    key = (new.places[0], new.op, new.amount)
+    key = (new.places[0], new.op, new.aspect, new.amount)
     old = merged.get(key)
     if old is None:
         merged[key] = new

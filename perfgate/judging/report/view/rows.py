@@ -16,7 +16,7 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import svg
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.causes import Cause, cause_of, causes, parted
+from perfgate.judging.report.view.causes import Cause, cause_of, causes
 from perfgate.judging.report.view.headline import metric_name, named_change
 from perfgate.judging.report.view.records import (
     AccountView,
@@ -110,7 +110,6 @@ def worded_cause(cause: Cause) -> CauseView:
     first = cause.sites[0] if cause.sites else None
     more = cause.more_count
     at_line = more if first is None else first.head - first.base
-    op, own_aspect = parted(cause.op)
     is_counted = cause.base_count or cause.head_count  # one that is known by its time alone is not
     base, head = _sides(cause, unit) if is_counted else (formats.DASH, formats.DASH)
     base_input, head_input = _changed_input(cause)
@@ -123,9 +122,9 @@ def worded_cause(cause: Cause) -> CauseView:
         more_lines=max(0, len(cause.sites) - _NAMED_LINES),
         tensor=first.tensor if first else None,
         # Why something was compiled again is a code where torch names no guard.
-        op=word(Message(op)) if cause.compiling and op in MESSAGES else op,
-        familiar=_FAMILIAR.get(op),
-        aspect=parted(cause.also)[1] if cause.also else own_aspect,
+        op=word(Message(cause.op)) if cause.compiling and cause.op in MESSAGES else cause.op,
+        familiar=_FAMILIAR.get(cause.op),
+        aspect=cause.also or cause.aspect,
         compiling=cause.compiling,
         places=cause.places,
         line=cause.line,
@@ -265,7 +264,12 @@ def slower_operators(summary: Summary) -> list[OperatorTest]:
     One that also runs more often, or that the explanation of a slower call names, belongs to the causes.
     """
     counted = {(change.workload, change.shape, change.op) for change in summary.decision.operator_changes}
-    counted |= {(c.workload, c.shape, part.name) for c in summary.decision.comparisons for part in c.parts}
+    counted |= {
+        (c.workload, c.shape, part.name)
+        for c in summary.decision.comparisons
+        for part in c.parts
+        if part.aspect is None
+    }
     counted |= {
         (explanation.workload, explanation.shape, part.op)
         for explanation in summary.decision.explanations
