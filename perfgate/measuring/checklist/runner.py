@@ -6,7 +6,7 @@ import math
 import traceback
 
 from perfgate.catalogue.records import StepCard
-from perfgate.document.message import quote
+from perfgate.document.message import ReasonedError, as_message
 from perfgate.document.run import ErrorDetail, StepResult
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist import steps as members
@@ -59,13 +59,14 @@ def step_result(card: StepCard, workload: str, outcome: StepOutcome, *, seconds:
 
 
 def _failed(step: Step, context: StepContext, error: Exception, started: int) -> StepResult:
-    message = "".join(traceback.format_exception_only(type(error), error)).strip()
+    line = "".join(traceback.format_exception_only(type(error), error)).strip()
+    message = error.reason if isinstance(error, ReasonedError) else line
     return StepResult(
         number=step.card.number,
         slug=step.card.slug,
         workload=context.workload.name,
         status="error",
-        reason=quote(message),
+        reason=as_message(message),
         error=ErrorDetail(
             kind="memory" if context.device.is_out_of_memory(error) else "exception",
             message=message,
