@@ -16,7 +16,7 @@ from rich.console import Console
 from perfgate.document.files import read_decision
 from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, MeasuringError, UsageError
 from perfgate.jobs.shared.scratch import ScratchRepository
-from perfgate.judging.report.render.preview import preview_comment
+from perfgate.judging.report.render.terminal import preview_comment
 from perfgate.system.package import PACKAGE
 
 PROJECT = PACKAGE / "demo"

@@ -30,8 +30,13 @@ from perfgate.judging.forge.runner import (
     summary_path,
 )
 from perfgate.judging.gate.verdict import exit_code
-from perfgate.judging.report.render.annotations import Annotation, annotate, verdict_annotation
-from perfgate.judging.report.render.ci_summary import no_verdict, run_markdown
+from perfgate.judging.report.render.ci import (
+    Annotation,
+    annotate,
+    no_verdict,
+    run_markdown,
+    verdict_annotation,
+)
 from perfgate.judging.report.render.comment import render_comment
 from perfgate.judging.report.render.junit import junit, junit_of_run, junit_without_verdict
 from perfgate.judging.report.render.openmetrics import END, openmetrics

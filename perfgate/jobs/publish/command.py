@@ -25,7 +25,7 @@ from perfgate.judging.forge.orders import (
     takes_orders,
 )
 from perfgate.judging.forge.runner import OUTPUT_VARIABLE, append_to, log_lines, output_lines, outputs_path
-from perfgate.judging.report.render.reply import Answer, render_answer
+from perfgate.judging.report.render.comment import Answer, render_answer
 from perfgate.locale import Language
 
 # A call that could not be understood is answered too, once it is known that its writer may ask.

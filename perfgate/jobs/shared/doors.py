@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
+from perfgate.document.decision import DecisionDocument
+from perfgate.jobs.shared.options import CheckOptions
 from perfgate.judging.forge.forge import Clock, Sleep
 
 
@@ -27,3 +30,7 @@ class Progress(Protocol):
 
     def note(self, text: str) -> None:
         """Say something that stays."""
+
+
+# What measures a change: `check_change`, which a job gets as an argument where it needs one.
+Check = Callable[[Path, CheckOptions, Progress], DecisionDocument]

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from perfgate.catalogue.lookup import CARDS
-from perfgate.document.decision import Comparing, DecisionDocument
+from perfgate.document.decision import Comparing
 from perfgate.document.run import RunDocument
 from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, UsageError
-from perfgate.jobs.shared.doors import Progress
 from perfgate.locale import Language
 from perfgate.measuring.checklist import step_numbers
 
@@ -60,10 +58,6 @@ class CheckOptions:
     interpreters: GivenInterpreters = NONE_GIVEN
     comparing: Comparing = "code"
     language: Language = "en"
-
-
-# What measures a change: `check_change`, which a job gets as an argument where it needs one.
-Check = Callable[[Path, CheckOptions, Progress], DecisionDocument]
 
 
 def parse_steps(text: str | None) -> tuple[int, ...]:

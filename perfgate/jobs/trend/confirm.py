@@ -22,8 +22,8 @@ from perfgate.document.strict_json import parse_json
 from perfgate.document.trend import ConfirmationsFile, TrendChange, TrendDocument, TrendSeries
 from perfgate.errors import DocumentError, MeasuringError, RepositoryError, StoreError
 from perfgate.git.repository import Repository
-from perfgate.jobs.shared.doors import Progress
-from perfgate.jobs.shared.options import Check, CheckOptions
+from perfgate.jobs.shared.doors import Check, Progress
+from perfgate.jobs.shared.options import CheckOptions
 from perfgate.jobs.shared.session import now
 from perfgate.judging.report.text.messages import word_all
 from perfgate.judging.store.store import Store

@@ -16,8 +16,7 @@ from perfgate.document.trend import CommitLabel, ConfirmationsFile, TrendChange,
 from perfgate.errors import DocumentError, RepositoryError
 from perfgate.git.commands import COMMIT_ID, run_git
 from perfgate.git.repository import is_behind
-from perfgate.jobs.shared.doors import Doors, Progress
-from perfgate.jobs.shared.options import Check
+from perfgate.jobs.shared.doors import Check, Doors, Progress
 from perfgate.jobs.shared.session import prepare_out
 from perfgate.jobs.shared.store import open_project_store
 from perfgate.jobs.trend.confirm import confirm_suspected, keep_confirmations, read_confirmations

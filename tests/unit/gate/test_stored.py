@@ -14,7 +14,7 @@ from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument, StepResult, Value
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.stored import accepts_a_slower_call, level
-from perfgate.judging.report.render.annotations import annotate, verdict_annotation
+from perfgate.judging.report.render.ci import annotate, verdict_annotation
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.junit import junit
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides

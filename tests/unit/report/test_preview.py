@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from perfgate.judging.report.render.preview import preview_comment
+from perfgate.judging.report.render.terminal import preview_comment
 
 COMMENT = """<!-- perfgate:sticky v1 key=1 -->
 

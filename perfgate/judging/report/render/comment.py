@@ -1,8 +1,9 @@
-"""The comment on a change request: one text for every forge, from the decision alone."""
+"""The comment on a change request, one text for every forge from the decision alone, and the short replies beside it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Literal
 
 from perfgate.document.decision import DecisionDocument, Verdict
 from perfgate.judging.report.sections import changes, details
@@ -121,3 +122,30 @@ def _tidy(text: str) -> str:
         if line.strip() or (lines and lines[-1]):
             lines.append(line.rstrip())
     return "\n".join(lines)
+
+
+Outcome = Literal["measuring", "accepted", "waiting", "unclear", "own_fork", "unnamed", "moved", "no_metric"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of an order.
+
+    ``head`` is the change's commit and ``named`` another one that was asked for; ``close`` the metric that was meant.
+    """
+
+    outcome: Outcome
+    head: str = ""
+    named: str = ""
+    workload: str | None = None
+    metric: str = ""
+    close: str | None = None
+    verdict: Verdict | None = None
+    job_url: str | None = None
+
+
+def render_answer(answer: Answer, language: Language) -> str:
+    """The Markdown of a reply, one line."""
+    with speaking(language):
+        values = {**asdict(answer), "outcome": Words(answer.outcome), "verdict": Words(answer.verdict or "")}
+        return render("order/answer.md.j2", "markdown", values).strip()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -199,3 +201,13 @@ def _print_lines(title: str, lines: Iterable[str], console: Console) -> None:
         console.print(Text(title, "bold"))
     for text in listed:
         console.print(Padding(Text(f"• {text}"), (0, 0, 0, 2)))
+
+
+_FOLD = re.compile(r"<details><summary>(.*?)</summary>.*?</details>", re.DOTALL)
+_TAG = re.compile(r"</?sub>|<!--.*?-->", re.DOTALL)
+
+
+def preview_comment(comment: str, console: Console) -> None:
+    """Print a comment of ours; what its folds hold is left to the file."""
+    folded = _FOLD.sub(lambda fold: f"▸ {fold.group(1)}\n", comment)
+    console.print(Markdown(_TAG.sub("", folded)))

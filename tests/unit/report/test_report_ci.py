@@ -6,7 +6,7 @@ import pytest
 
 from perfgate.document.decision import HarnessChange
 from perfgate.document.message import Message
-from perfgate.judging.report.render.annotations import (
+from perfgate.judging.report.render.ci import (
     Annotation,
     Location,
     annotate,

@@ -1,4 +1,4 @@
-"""What got worse, at the lines that made it worse: a few words for every such line, for hosts that show them in the diff."""
+"""What CI hosts show beside the comment: the lines that got worse, in the diff; a run's checklist; why there is no verdict."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from perfgate.document.decision import Comparison, DecisionDocument
+from perfgate.document.run import RunDocument
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.messages import word
-from perfgate.judging.report.text.templates import line
-from perfgate.judging.report.text.words import say
+from perfgate.judging.report.text.templates import Medium, line, render
+from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.causes import Cause, across_places, cause_of, causes
+from perfgate.judging.report.view.checklist import run_title, step_rows
 from perfgate.judging.report.view.headline import headline, named_change
 from perfgate.judging.report.view.rows import label, worded_cause
 from perfgate.judging.report.view.summary import CommentContext, Summary
@@ -109,3 +111,26 @@ def parse_location(text: str) -> Location | None:
 
 def _joined(messages: Sequence[str]) -> str:
     return "\n".join(clean(message, limit=_LONGEST_LINE) for message in messages[:_MESSAGE_LINES])
+
+
+# Why there is no verdict, by the exit code of the command that measured.
+_ENDS = {
+    2: phrase("wrong use or configuration"),
+    4: phrase("the measuring itself failed"),
+    5: phrase("a bug in perfgate"),
+    130: phrase("interrupted"),
+}
+
+
+def run_markdown(run: RunDocument, language: Language = "en") -> str:
+    with speaking(language):
+        values = {"title": run_title(run), "steps": [row._asdict() for row in step_rows(run)]}
+        return render("ci/run.md.j2", "markdown", values)
+
+
+def no_verdict(why: str, exit_code: int | None, language: Language = "en", *, medium: Medium = "plain") -> str:
+    """One line: there is no verdict, why, and how the measuring ended."""
+    with speaking(language):
+        end = None if exit_code is None else say(_ENDS[exit_code]) if exit_code in _ENDS else Words("")
+        values = {"why": why, "code": exit_code, "end": end}
+        return line("ci/no_verdict.j2", medium, values)
