@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from functools import cache
 from typing import NoReturn
 
@@ -87,8 +86,9 @@ def _say(text: str) -> None:
 
 
 def _report_bug() -> None:
-    import platform  # here, because `perfgate --help` needs neither
+    import platform  # here, because `perfgate --help` needs none of them
     import tempfile
+    import traceback
 
     text = "".join(
         [

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
     from perfgate.jobs.shared.options import CheckOptions
 
 
-@dataclass(frozen=True)
-class _Manner:
+class _Manner(NamedTuple):
     """How a decision is told, and whether one that decides nothing stops a push."""
 
     brief: bool
