@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 from collections.abc import Iterable, MutableMapping
 from pathlib import Path
@@ -55,6 +54,8 @@ def as_environment(settings: Iterable[tuple[str, str]], *, first: int = 0) -> di
 
 
 def password_of(user: str, token: str) -> str:
+    import base64  # here, because the command line imports this module before it knows what is wanted
+
     return base64.b64encode(f"{user}:{token}".encode()).decode()
 
 
