@@ -18,7 +18,7 @@ from perfgate.document.files import write_run
 from perfgate.document.history import Acceptance
 from perfgate.errors import StoreError
 from perfgate.judging.store.backends.sql import SqlStore
-from perfgate.judging.store.tables import MIGRATIONS
+from perfgate.judging.store.sqlite import MIGRATIONS
 from tests.unit.document.minimal import minimal_run
 
 

@@ -21,7 +21,21 @@ from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES
 from perfgate.errors import StoreError
 from perfgate.judging.store.rows import labels_text, run_row, value_rows
-from perfgate.judging.store.sqlite import RESTORE, clear_errors, open_engine, open_read_only, write_ahead
+from perfgate.judging.store.sqlite import (
+    ACCEPTANCES,
+    CONFIRMATIONS,
+    MIGRATIONS,
+    RESTORE,
+    RUNS,
+    VALUES,
+    Migration,
+    clear_errors,
+    migrate,
+    open_engine,
+    open_read_only,
+    store_version,
+    write_ahead,
+)
 from perfgate.judging.store.store import (
     HistoryValue,
     Place,
@@ -30,16 +44,6 @@ from perfgate.judging.store.store import (
     kept_already,
     recorded_document,
     refuse_unfit,
-)
-from perfgate.judging.store.tables import (
-    ACCEPTANCES,
-    CONFIRMATIONS,
-    MIGRATIONS,
-    RUNS,
-    VALUES,
-    Migration,
-    migrate,
-    store_version,
 )
 
 _PREFIX = "sqlite:///"
