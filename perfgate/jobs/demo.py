@@ -17,7 +17,7 @@ from perfgate.document.files import read_decision
 from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, MeasuringError, UsageError
 from perfgate.jobs.shared.scratch import ScratchRepository
 from perfgate.judging.report.render.terminal import preview_comment
-from perfgate.system.package import PACKAGE
+from perfgate.system.folders import PACKAGE
 
 PROJECT = PACKAGE / "demo"
 BASELINE_RUNS = 2

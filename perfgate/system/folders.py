@@ -1,4 +1,4 @@
-"""Remove folders whatever stands in the way."""
+"""Where perfgate's own code lies, and how a folder is removed whatever stands in the way."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import shutil
 import stat
 from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def remove_folder(folder: Path) -> None:

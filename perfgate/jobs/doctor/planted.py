@@ -20,7 +20,7 @@ from perfgate.document.doctor import PlantedResult
 from perfgate.document.files import read_decision
 from perfgate.jobs.shared.scratch import ScratchRepository
 from perfgate.judging.report.text.messages import word, word_all
-from perfgate.system.package import PACKAGE
+from perfgate.system.folders import PACKAGE
 
 PROJECT = PACKAGE / "doctor"
 # What a counter finds needs no clock, so those gates are short. The clock is asked all the same, as in every gate.

@@ -19,8 +19,8 @@ from perfgate.document.run import CounterSet
 from perfgate.measuring.counting.counters import counter_sites
 from perfgate.measuring.counting.tally import Site, SourceLines, differing
 from perfgate.measuring.workload.bound import BoundWorkload
+from perfgate.system.folders import PACKAGE
 from perfgate.system.garbage import quiet
-from perfgate.system.package import PACKAGE
 
 PYTHON_CALLS = "counters.python_calls"
 BYTECODES = "counters.bytecodes"

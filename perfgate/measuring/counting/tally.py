@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from perfgate.system.package import PACKAGE
+from perfgate.system.folders import PACKAGE
 from perfgate.trace.spans import COLLECTIVES
 
 FRAMEWORK_OPS = "counters.framework_ops"

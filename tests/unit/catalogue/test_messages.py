@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from perfgate.catalogue.lookup import MESSAGES, METRICS, RULE_ADVICE
-from perfgate.system.package import PACKAGE
+from perfgate.system.folders import PACKAGE
 
 
 def _trees() -> Iterator[tuple[Path, ast.Module]]:
