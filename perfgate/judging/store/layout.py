@@ -25,8 +25,7 @@ from perfgate.document.history import Acceptance, Confirmation, moment
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES, parse_json
 from perfgate.errors import DocumentError, StoreError
-from perfgate.judging.store.rows import run_row, value_rows
-from perfgate.judging.store.store import StoredRun, recorded_document
+from perfgate.judging.store.store import StoredRun, recorded_document, run_row, value_rows
 
 VERSION = 1
 EMPTY_LIST = b"[]"

@@ -1,24 +1,24 @@
-"""Where the runs of main are kept: the Protocol, what may be kept, and how the store of a project is found."""
+"""Where the runs of main are kept: the Protocol, what may be kept, a run as rows, and how the store of a project is found."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from perfgate.config import Config
 from perfgate.document.files import parse_run
-from perfgate.document.history import Acceptance, Confirmation
+from perfgate.document.history import Acceptance, Confirmation, moment
 from perfgate.document.run import RunDocument
 from perfgate.errors import DocumentError, StoreError
 from perfgate.judging.store import backends
-from perfgate.judging.store.rows import started
 from perfgate.plugins import STORES, load_members
 
 STORE_VARIABLE = "PERFGATE_STORE"
@@ -186,6 +186,55 @@ def recorded_document(data: bytes, run_id: str, *, name: str, remedy: str) -> Ru
 
 def kept_already(session: str, run_id: str) -> StoreError:
     return StoreError(f"session {session!a} is kept already, as {run_id[:12]}; one run a session: measure again")
+
+
+def run_row(run: RunDocument) -> dict[str, Any]:
+    """The columns of a run, without its id, its document and when it was recorded."""
+    return {
+        "project": run.project,
+        "session": run.session.id,
+        "started": started(run),
+        "started_at": run.session.started_at,
+        "fingerprint": run.testbed.fingerprint,
+        "device_kind": run.testbed.device_kind,
+        "commit_id": run.source.commit,
+        "branch": run.source.branch,
+        "subject": run.source.subject,
+        "dirty": run.source.dirty,
+        "workloads": json.dumps([workload.name for workload in run.workloads]),
+    }
+
+
+def value_rows(run: RunDocument) -> list[dict[str, Any]]:
+    """Every available value and counter of a run, one row a workload, shape, metric and further labels."""
+    rows: dict[tuple[str, str, str, str], float] = {}
+    for step in run.steps:
+        for value in step.values:
+            if value.value is not None:
+                key = step.workload, value.labels.get("shape", ""), value.metric, labels_text(value.labels)
+                rows.setdefault(key, value.value)
+    for counters in run.counters:
+        for metric, count in counters.values.items():
+            if metric not in counters.unstable:
+                rows.setdefault((counters.workload, counters.shape, metric, ""), float(count))
+    names = ("workload", "shape", "metric", "labels")
+    return [{**dict(zip(names, key)), "value": value} for key, value in rows.items()]
+
+
+def labels_text(labels: Mapping[str, str]) -> str:
+    rest = {key: value for key, value in labels.items() if key != "shape"}
+    return json.dumps(rest, sort_keys=True) if rest else ""
+
+
+def started(run: RunDocument) -> float:
+    """When the session started, in seconds since 1970. Raises StoreError when the document does not say it."""
+    text = run.session.started_at
+    try:
+        return moment(text).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise StoreError(
+            f"the run says it started at {text[:80]!a}, which is no ISO 8601 time; measure again"
+        ) from error
 
 
 def store_location(config: Config, environ: Mapping[str, str]) -> str:

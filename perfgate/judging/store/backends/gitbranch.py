@@ -23,9 +23,8 @@ from perfgate.errors import StoreError, StoreRefusedError
 from perfgate.judging.store import layout
 from perfgate.judging.store.layout import RunFile
 from perfgate.judging.store.remote import PREFIX, Link, find_link, parse_location
-from perfgate.judging.store.rows import labels_text
 from perfgate.judging.store.scratch import Change, Scratch, Tip, open_scratch
-from perfgate.judging.store.store import HistoryValue, Place, Series, StoredRun, kept_already, refuse_unfit
+from perfgate.judging.store.store import HistoryValue, Place, Series, StoredRun, kept_already, labels_text, refuse_unfit
 
 # After so many commits the branch begins anew with what it holds, or its history would outgrow it.
 MAX_COMMITS = 200

@@ -20,7 +20,6 @@ from perfgate.document.history import Acceptance, Confirmation
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES
 from perfgate.errors import StoreError
-from perfgate.judging.store.rows import labels_text, run_row, value_rows
 from perfgate.judging.store.sqlite import (
     ACCEPTANCES,
     CONFIRMATIONS,
@@ -42,8 +41,11 @@ from perfgate.judging.store.store import (
     Series,
     StoredRun,
     kept_already,
+    labels_text,
     recorded_document,
     refuse_unfit,
+    run_row,
+    value_rows,
 )
 
 _PREFIX = "sqlite:///"
