@@ -73,11 +73,6 @@ def overlap_length(first: Intervals, second: Intervals) -> int:
     return union_length(first) + union_length(second) - union_length(joined(first, second))
 
 
-def exposed_length(first: Intervals, second: Intervals) -> int:
-    """The nanoseconds covered by the first and not by the second: |A or B| - |B|."""
-    return union_length(joined(first, second)) - union_length(second)
-
-
 def totals_by_name(name: IntColumn, value: IntColumn, names: int) -> IntColumn:
     """The sum of the values of each name id below ``names``.
 

@@ -4,7 +4,6 @@ import pytest
 from perfgate.trace.analysis import (
     Intervals,
     counts_by_name,
-    exposed_length,
     gaps,
     overlap_length,
     self_times,
@@ -67,13 +66,12 @@ def test_gaps__no_events__the_whole_window():
     assert pairs(gaps(spans(), (3, 9))) == [(3, 9)]
 
 
-def test_overlap__copy_partly_under_compute__common_and_exposed_part():
+def test_overlap__copy_partly_under_compute__common_part():
     copy = spans((0, 30), (50, 60))
     compute = spans((20, 40), (25, 55))
 
-    # Common: 20..30 and 50..55. Copy alone: 0..20 and 55..60.
+    # Common: 20..30 and 50..55.
     assert overlap_length(copy, compute) == 15
-    assert exposed_length(copy, compute) == 25
 
 
 def test_totals_by_name__sums_beyond_float64__exact():
