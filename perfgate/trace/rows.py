@@ -193,7 +193,7 @@ def _unit_rows(stacks: Stacks, kinds: tuple[EventKind, ...]) -> list[TimedRow]:
     """A row for each name, form of inputs and calling function among events of some kinds."""
     events = stacks.events
     nearest, places = project_places(events, stacks.called_by)
-    chosen = np.flatnonzero(np.isin(events.kind, [KINDS.index(kind) for kind in kinds]))
+    chosen = np.flatnonzero(events.is_kind(*kinds))
     names, lines = len(events.names) + 1, len(places) + 1
     key = ((events.group[chosen] * len(KINDS) + events.kind[chosen]) * names + events.shape[chosen] + 1) * lines
     key += nearest[chosen] + 1

@@ -16,18 +16,8 @@ EAGER_MODEL_ID = 4294967295
 # Every other column is a hardware counter.
 _COLUMNS = frozenset(
     (
-        *(
-            "step id",
-            "device_id",
-            "model id",
-            "model name",
-            "task id",
-            "stream id",
-            "infer id",
-            "name",
-            "type",
-            "op state",
-        ),
+        *("step id", "device_id", "model id", "model name", "task id", "stream id", "infer id"),
+        *("name", "type", "op state"),
         *("accelerator core", "start time(us)", "duration(us)", "wait time(us)", "block dim", "mix block dim"),
         *("hf32 eligible", "input shapes", "input data types", "input formats", "output shapes", "output data types"),
         *("output formats", "context id", "batch id", "subtask id", "index id"),

@@ -169,8 +169,7 @@ def _with_types(events: EventTable, kernels: Sequence[Kernel]) -> EventTable:
     lookup = _Kernels(kernels)
     names = {name: number for number, name in enumerate(events.names)}
     start, duration, group = events.start.copy(), events.duration.copy(), events.group.copy()
-    working = np.isin(events.kind, [KIND_CODES[kind] for kind in KERNEL_KINDS])
-    for position in np.flatnonzero(working).tolist():
+    for position in np.flatnonzero(events.is_kind(*KERNEL_KINDS)).tolist():
         name = events.names[events.name[position]]
         kernel = lookup.at(name, int(start[position]))
         if kernel is not None and kernel.start_ns is not None:

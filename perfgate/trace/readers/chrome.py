@@ -143,8 +143,7 @@ class _Collector:
         ]
         table.kind[:] = np.array(kinds, dtype=np.int64)[back.reshape(-1)] if kinds else 0
         devices = np.array([track.device for track in tracks] or [HOST], dtype=np.int64)[table.track]
-        on_device = np.isin(table.kind, [KIND_CODES[kind] for kind in DEVICE_KINDS])
-        return table, np.where(on_device & (devices == HOST), UNNAMED, devices)
+        return table, np.where(table.is_kind(*DEVICE_KINDS) & (devices == HOST), UNNAMED, devices)
 
     def _add_span(self, key: _Key, opened: _Opened, duration: int) -> None:
         if duration < 0:

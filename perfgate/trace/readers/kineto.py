@@ -30,7 +30,6 @@ from perfgate.trace.chrome_events import (
 from perfgate.trace.events import (
     COLLECTIVE_PREFIXES,
     DEVICE_KINDS,
-    KIND_CODES,
     MAX_NS,
     NO_CORRELATION,
     NO_TEXT,
@@ -236,11 +235,8 @@ def _device(argument: _Scalar, process: bytes) -> int:
 def _give_shapes(table: EventTable, externals: IntColumn) -> None:
     """Give what an operator launched the operator's shapes; both carry the operator's external id."""
     operators = np.flatnonzero((table.shape != NO_TEXT) & (externals != NO_CORRELATION))
-    bare = np.flatnonzero(
-        np.isin(table.kind, [KIND_CODES[kind] for kind in DEVICE_KINDS])
-        & (table.shape == NO_TEXT)
-        & (externals != NO_CORRELATION)
-    )
+    work = table.is_kind(*DEVICE_KINDS)
+    bare = np.flatnonzero(work & (table.shape == NO_TEXT) & (externals != NO_CORRELATION))
     if not operators.size or not bare.size:
         return
     numbers, first = np.unique(externals[operators], return_index=True)
