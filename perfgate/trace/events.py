@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Literal, get_args
 
@@ -77,7 +77,8 @@ class EventTable:
 
     def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> EventTable:
         """The events chosen by a mask, or by positions in their order; names and tracks keep their numbers."""
-        return EventTable(
+        return replace(
+            self,
             start=self.start[chosen],
             duration=self.duration[chosen],
             track=self.track[chosen],
@@ -87,8 +88,6 @@ class EventTable:
             group=self.group[chosen],
             request=self.request[chosen],
             shape=self.shape[chosen],
-            names=self.names,
-            tracks=self.tracks,
         )
 
     def is_kind(self, *kinds: EventKind) -> npt.NDArray[np.bool_]:

@@ -146,8 +146,7 @@ class Tables:
         for table in [*records, *map(read_module_peaks, self._find("npu_module_mem"))]:
             for device, peaks in table.items():
                 highest = devices.setdefault(device, {})
-                for name, value in peaks.items():
-                    highest[name] = max(value, highest.get(name, value))
+                highest.update({name: max(value, highest.get(name, value)) for name, value in peaks.items()})
         return devices
 
 

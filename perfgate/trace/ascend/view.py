@@ -97,7 +97,8 @@ class _Collector:
             if event.cat == _FLOW:
                 ends = self._starts if event.ph == "s" else self._ends
                 ends.flow.append(_flow_number(bytes(event.id)))
-                ends.track.append(self._track(self._key(event)))
+                key = self._word(event.pid), self._word(event.tid)
+                ends.track.append(self._keys.setdefault(key, len(self._keys)))
                 ends.time.append(nanoseconds(bytes(event.ts)))
         elif event.ph == "M":
             self._name(event)
@@ -144,19 +145,13 @@ class _Collector:
 
     def _name(self, event: _Event) -> None:
         arguments = event.args or _NO_ARGUMENTS
-        pid, tid = self._key(event)
+        pid, tid = self._word(event.pid), self._word(event.tid)
         if event.name == "process_name":
             self._processes[pid] = self._word(arguments.name)
         elif event.name == "process_labels":
             self._labels[pid] = self._word(arguments.labels)
         elif event.name == "thread_name":
             self._threads[pid, tid] = self._word(arguments.name)
-
-    def _key(self, event: _Event) -> _Key:
-        return self._word(event.pid), self._word(event.tid)
-
-    def _track(self, key: _Key) -> int:
-        return self._keys.setdefault(key, len(self._keys))
 
     def _word(self, raw: msgspec.Raw) -> str:
         """A text, or a number as text: 7 and "7" are one process."""
