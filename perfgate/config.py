@@ -43,13 +43,10 @@ PROSE = ("*.md", "*.rst", "/docs/**", "LICENSE*")
 # torch_npu launches from a thread of its own beside Python's (TASK_QUEUE_ENABLE), autograd runs in a third: on one CPU they
 # would wait for each other and every call would look host-bound.
 ACCELERATOR_CPUS = 4
-
-
 # Fewer pairs show nothing: the rule cannot reach its error with them.
 FEWEST_PAIRS = 8
 # A longer limit than a year is a mistyped one.
 _YEAR = 365 * 86_400.0
-
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -327,7 +324,7 @@ def load_config(
 def report_language(option: str | None, root: Path, *, environ: Mapping[str, str] = os.environ) -> Language:
     """The language that comments and reports are written in.
 
-    ``given`` on the command line comes first, then the environment variable PERFGATE_LANG, then ``[report] language`` of
+    The ``option`` of the command line comes first, then the environment variable PERFGATE_LANG, then ``[report] language`` of
     ``root/perfgate.toml`` where there is one, then English. LANG and LC_ALL do not count: what a job posts must not depend
     on the machine that it runs on. Raises ConfigError for a language that there is not.
     """
@@ -347,7 +344,10 @@ def parse_config(text: str, path: Path, *, device: str | None = None, needs_work
         raw = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    _refuse_unknown_keys(raw, path)
+    _refuse_unknown(raw, ConfigFile, path, where="")
+    for table in msgspec.structs.fields(ConfigFile):
+        if isinstance(table.default, msgspec.Struct) and isinstance(raw.get(table.name), dict):
+            _refuse_unknown(raw[table.name], type(table.default), path, where=f"[{table.name}] ")
     _refuse_bare_dots(raw, path)
     try:
         parsed = msgspec.convert(raw, ConfigFile)
@@ -372,24 +372,6 @@ def parse_config(text: str, path: Path, *, device: str | None = None, needs_work
         report=parsed.report,
         paths=parsed.paths,
     )
-
-
-_TABLES: dict[str, type[msgspec.Struct]] = {
-    "measure": MeasureSettings,
-    "gate": GateSettings,
-    "store": StoreSettings,
-    "expect": ExpectSettings,
-    "graph": GraphSettings,
-    "report": ReportSettings,
-    "paths": PathSettings,
-}
-
-
-def _refuse_unknown_keys(raw: dict[str, Any], path: Path) -> None:
-    _refuse_unknown(raw, ConfigFile, path, where="")
-    for name, table in _TABLES.items():
-        if isinstance(raw.get(name), dict):
-            _refuse_unknown(raw[name], table, path, where=f"[{name}] ")
 
 
 def _refuse_bare_dots(raw: dict[str, Any], path: Path) -> None:
