@@ -55,63 +55,36 @@ class Shift(NamedTuple):
     z: float
 
 
-class _Rule(NamedTuple):
-    """What a shift must be; ``strength`` 1 and more is enough."""
-
-    min_effect: float
-    min_z: float
-    min_values: int
-    min_last: int
-
-    def strength(self, shift: Shift, edges: list[int], size: int) -> float:
-        """How far a shift between two segments is above what is asked, below a half where one is too short."""
-        start, index, end = edges
-        # The last segment may be going on still; every other has ended, and an excursion that went away is no shift.
-        least_after = self.min_last if end == size else self.min_values
-        if index - start < self.min_values or end - index < least_after:
-            return 0.5 * min(index - start, end - index) / size
-        return 0.5 + 0.5 * min(abs(shift.effect) / self.min_effect, shift.z / self.min_z)
-
-
-def shifts(
-    series: Floats,
-    *,
-    min_effect: float = MIN_EFFECT,
-    min_z: float = MIN_Z,
-    min_values: int = MIN_VALUES,
-    min_last: int = MIN_LAST,
-    cap: float = CAP,
-    penalty: float = PENALTY,
-) -> list[Shift]:
+def shifts(series: Floats, *, min_effect: float = MIN_EFFECT) -> list[Shift]:
     """The shifts of level of a series, oldest first; logarithms of values make effects relative.
 
     1. Noise: the standard deviation of one value, from differences of neighbours (``noise``). Where most of them are equal,
        that of the others is tried as well.
-    2. Segmentation: the levels that make sum of min((x - level)^2 / noise^2, cap^2) + penalty log(n) (shifts) least, found
+    2. Segmentation: the levels that make sum of min((x - level)^2 / noise^2, CAP^2) + PENALTY log(n) (shifts) least, found
        by dynamic programming over (value, level), the levels being observed values. Source: the biweight loss of Fearnhead &
-       Rigaill, Changepoint Detection in the Presence of Outliers, JASA 114 (2019), whose K is ``cap``; they let levels be any.
+       Rigaill, Changepoint Detection in the Presence of Outliers, JASA 114 (2019), whose K is ``CAP``; they let levels be any.
     3. Errors: those of medians of normal values, wider where neighbours are alike (``_error_factor``), because values that
        wander together are fewer than they seem.
-    4. Merging: of the shifts beside a segment of fewer than ``min_values`` (``min_last`` where it is the last), smaller than
-       ``min_effect`` or less than ``min_z`` times their standard error, the weakest goes and its segments become one, until
+    4. Merging: of the shifts beside a segment of fewer than ``MIN_VALUES`` (``MIN_LAST`` where it is the last), smaller than
+       ``min_effect`` or less than ``MIN_Z`` times their standard error, the weakest goes and its segments become one, until
        none is left.
     Raises ValueError for values that are not finite.
     """
     series = np.asarray(series, dtype=np.float64)
     if not np.isfinite(series).all():
         raise ValueError("a series holds a value that is not a finite number")
-    if series.size < min_values + min_last:
+    if series.size < ENOUGH_VALUES:
         return []
-    price = penalty * math.log(series.size)
+    price = PENALTY * math.log(series.size)
     series_noise = noise(series)
     # A series of equal values has no noise; what is left is that of the arithmetic.
     scale = max(series_noise, 1e-9 * max(1.0, float(np.abs(series).max())))
-    begins = _segment(series, scale, cap, price)
+    begins = _segment(series, scale, price)
     rises = series[1:] - series[:-1]
     if rises.any() and not np.median(np.abs(rises)):
         # Beside a level that is equal to the bit, values with noise would be outliers, every one of them.
-        begins = sorted({*begins, *_segment(series, _spread(rises[rises != 0]) / math.sqrt(2), cap, price)})
-    return _merge(series, scale, begins, _Rule(min_effect, min_z, min_values, min_last))
+        begins = sorted({*begins, *_segment(series, _spread(rises[rises != 0]) / math.sqrt(2), price)})
+    return _merge(series, scale, begins, min_effect)
 
 
 def steps(series: Floats) -> list[int]:
@@ -147,7 +120,7 @@ def _spread(differences: Floats) -> float:
     return max(_MAD * float(middle), _UPPER * float(upper))
 
 
-def _segment(series: Floats, scale: float, cap: float, price: float) -> list[int]:
+def _segment(series: Floats, scale: float, price: float) -> list[int]:
     """Where the segments of least cost begin, 0 first (Viterbi over levels; the price is the same for every shift)."""
     levels = _levels(series)
     cost = np.zeros(levels.size)
@@ -159,7 +132,7 @@ def _segment(series: Floats, scale: float, cap: float, price: float) -> list[int
             came_from[index] = best
             changed[index] = cost > cost[best] + price
             cost = np.minimum(cost, cost[best] + price)
-        cost = cost + np.minimum(((value - levels) / scale) ** 2, cap**2)
+        cost = cost + np.minimum(((value - levels) / scale) ** 2, CAP**2)
     level = int(np.argmin(cost))
     begins = []
     for index in range(series.size - 1, 0, -1):
@@ -176,17 +149,27 @@ def _levels(series: Floats) -> Floats:
     return values[np.linspace(0, values.size - 1, _MAX_LEVELS).round().astype(np.intp)]
 
 
-def _merge(series: Floats, scale: float, begins: list[int], rule: _Rule) -> list[Shift]:
+def _merge(series: Floats, scale: float, begins: list[int], min_effect: float) -> list[Shift]:
     while len(begins) > 1:
         edges = [*begins, series.size]
         factor = _error_factor(series, edges)
         candidates = [_shift(series, scale, factor, *edges[i : i + 3]) for i in range(len(begins) - 1)]
-        strengths = [rule.strength(shift, edges[i : i + 3], series.size) for i, shift in enumerate(candidates)]
+        strengths = [_strength(shift, edges[i : i + 3], series.size, min_effect) for i, shift in enumerate(candidates)]
         weakest = int(np.argmin(strengths))
         if strengths[weakest] >= 1:
             return candidates
         del begins[weakest + 1]
     return []
+
+
+def _strength(shift: Shift, edges: list[int], size: int, min_effect: float) -> float:
+    """How far a shift between two segments is above what is asked: 1 is enough, below a half one segment is too short."""
+    start, index, end = edges
+    # The last segment may be going on still; every other has ended, and an excursion that went away is no shift.
+    least_after = MIN_LAST if end == size else MIN_VALUES
+    if index - start < MIN_VALUES or end - index < least_after:
+        return 0.5 * min(index - start, end - index) / size
+    return 0.5 + 0.5 * min(abs(shift.effect) / min_effect, shift.z / MIN_Z)
 
 
 def _error_factor(series: Floats, edges: list[int]) -> float:
