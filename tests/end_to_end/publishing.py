@@ -253,9 +253,9 @@ class Job:
         time, said = _Time(), list[str]()
         environ = {**self.environ, **({"PERFGATE_TOKEN": token} if token else {})}
         doors = Doors(environ=environ, say=said.append, sleep=time.sleep, clock=time.clock)
-        asked = PublishRequest(**{"root": self.root, "artifact": self.artifact, **request})
+        root, artifact = request.pop("root", self.root), request.pop("artifact", self.artifact)
         try:
-            code, error = publish(asked, doors), ""
+            code, error = publish(root, artifact, PublishRequest(**request), doors), ""
         except PerfgateError as refused:
             code, error = refused.exit_code, str(refused)
         return Done(code, "\n".join(said), error, time.slept)

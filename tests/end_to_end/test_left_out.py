@@ -34,7 +34,7 @@ from perfgate.document.run import (
     Value,
 )
 from perfgate.errors import DocumentError
-from perfgate.jobs.publish.job import PublishRequest, judge_without_forge
+from perfgate.jobs.publish.job import judge_without_forge
 from perfgate.jobs.shared.doors import Doors
 from perfgate.judging.store.backends.sql import SqlStore
 from tests.traps.virtual import MS, SHAPE, WORKLOAD, VirtualGate, works
@@ -283,7 +283,7 @@ class Judge:
             documents = read_check(self.artifact)
         except DocumentError as error:
             refusal = error
-        return judge_without_forge(PublishRequest(root=self.root), documents, refusal, doors, None)
+        return judge_without_forge(self.root, (), documents, refusal, doors, None)
 
     def without(self, name: str, path: Path_, left: Callable[[Any], Any]) -> DecisionDocument | None:
         """Judge with one place of one document changed by what ``left`` leaves of it; None where reading refuses that."""

@@ -154,13 +154,12 @@ def _accept(
     if state is None or state.head != change.head_sha:
         return Answer("waiting", head=head, metric=order.metric)
     again = PublishRequest(
-        root=request.root,
         key=request.key,
         token_variable=request.token_variable,
         language=request.language,
         event=_event_of(state, event, change),
     )
-    publish(again, doors)
+    publish(request.root, None, again, doors)
     state = _state(forge, change.number, request.key)
     return Answer("accepted", head=head, metric=order.metric, verdict=state.verdict if state else None)
 

@@ -63,18 +63,16 @@ _RED: dict[FailOn, tuple[Verdict, ...]] = {
 
 @dataclass(frozen=True)
 class PublishRequest:
-    """What to publish: a check's folder or zip, or where ``artifact`` is None what the event's run has uploaded.
+    """How a check is published.
 
-    ``root`` is the folder with perfgate.toml in a checkout of the base or of the default branch, never of the change. ``key``
-    tells several gates of one repository apart; ``token_variable`` names the environment variable of the token where it is
-    not one the forge's own. ``event`` is given by who knows it better than the environment does. ``workload`` is the one that
-    somebody asked for alone: what it says must not stand where the whole check's word does. ``status`` says whether the commit
-    gets a status; None is what suits the CI. ``fail_on`` is what makes that status red. ``out`` is where decision, comment and
-    report are written as they are judged here; with ``outputs`` the verdict becomes an output of the job's step.
+    ``key`` tells several gates of one repository apart; ``token_variable`` names the environment variable of the
+    token where it is not one the forge's own. ``event`` is given by who knows it better than the environment does.
+    ``workload`` is the one that somebody asked for alone: what it says must not stand where the whole check's word
+    does. ``status`` says whether the commit gets a status; None is what suits the CI. ``fail_on`` is what makes that
+    status red. ``out`` is where decision, comment and report are written as they are judged here; with ``outputs``
+    the verdict becomes an output of the job's step.
     """
 
-    root: Path
-    artifact: Path | None = None
     key: str = DEFAULT_KEY
     dry_run: bool = False
     token_variable: str | None = None
@@ -100,24 +98,27 @@ class _Case(NamedTuple):
     access: GitAccess
 
 
-def publish(request: PublishRequest, doors: Doors) -> int:
+def publish(root: Path, artifact: Path | None, request: PublishRequest, doors: Doors) -> int:
     """Publish a check and return the exit code of its verdict, judged here.
 
+    ``root`` is the folder with perfgate.toml in a checkout of the base or of the default branch, never of the change.
+    ``artifact`` is a check's folder or zip; None is what the event's run has uploaded.
     Raises ForgeError (exit code 4) where the forge does not let us: then what stands there may be of an earlier run.
     """
     event = request.event or detect(doors.environ)
     token = find_token(event.forge, doors.environ, request.token_variable) if event else None
     case = None
-    if event is None or token is None or (request.dry_run and request.artifact):
-        if request.artifact is None:
+    only = (request.workload,) if request.workload else ()
+    if event is None or token is None or (request.dry_run and artifact):
+        if artifact is None:
             raise UsageError("an artifact is downloaded in a CI job that has a token; give a folder or zip here")
-        documents, refusal = _read_documents(request.artifact)
-        decision = judge_without_forge(request, documents, refusal, doors, event)
+        documents, refusal = _read_documents(artifact)
+        decision = judge_without_forge(root, only, documents, refusal, doors, event)
     else:
         forge = connect(event, token, sleep=doors.sleep, clock=doors.clock)
-        documents, refusal = _documents(request, forge, event)
+        documents, refusal = _documents(artifact, request.key, forge, event)
         case = _open_case(event, token, forge, documents)
-        decision = _judge(request, doors, case, documents, refusal)
+        decision = _judge(root, only, doors, case, documents, refusal)
     text = render_comment(decision, _context(request, event, decision), budget=TEXT_BUDGET)
     _write_results(request, decision, documents, text, doors)
     if case is None or request.dry_run:
@@ -128,12 +129,12 @@ def publish(request: PublishRequest, doors: Doors) -> int:
 
 
 def _documents(
-    request: PublishRequest, forge: Forge, event: CiEvent
+    artifact: Path | None, key: str, forge: Forge, event: CiEvent
 ) -> tuple[CheckDocuments | None, DocumentError | None]:
     if event.measured in CANCELLED:
         return None, ReasonError(Message("publish.job-cancelled"))
     try:
-        return read_check(request.artifact or fetch_artifact(forge, event, request.key)), None
+        return read_check(artifact or fetch_artifact(forge, event, key)), None
     except DocumentError as error:
         return None, error
 
@@ -155,35 +156,40 @@ def _read_documents(artifact: Path) -> tuple[CheckDocuments | None, DocumentErro
 
 
 def judge_without_forge(
-    request: PublishRequest,
+    root: Path,
+    only: tuple[str, ...],
     documents: CheckDocuments | None,
     refusal: DocumentError | None,
     doors: Doors,
     event: CiEvent | None,
 ) -> DecisionDocument:
-    """Judge where nothing is posted: by what the directory says, without asking the forge."""
-    grounds = grounds_at_hand(request.root, doors.environ)
+    """Judge where nothing is posted: by what the directory says, without asking the forge.
+
+    ``only`` are the workloads that somebody asked for alone.
+    """
+    grounds = grounds_at_hand(root, doors.environ)
     try:
         if documents is None:
             raise refusal or DocumentError("there is none")
         if event is not None:
             refuse_foreign_artifact(documents, event, None, None)
-        return _decide(request, documents, grounds, event, doors, None)
+        return _decide(only, documents, grounds, event, doors, None)
     except DocumentError as error:
         return _undecided("INCONCLUSIVE", _artifact(error), grounds, event)
 
 
 def _judge(
-    request: PublishRequest,
+    root: Path,
+    only: tuple[str, ...],
     doors: Doors,
     case: _Case,
     documents: CheckDocuments | None,
     refusal: DocumentError | None,
 ) -> DecisionDocument:
     try:
-        grounds = _grounds(request, doors, case, measured=documents is not None)
+        grounds = _grounds(root, doors, case, measured=documents is not None)
     except RepositoryError as error:
-        why = str(error).replace(str(request.root), ".")
+        why = str(error).replace(str(root), ".")
         return _undecided(
             "INCONCLUSIVE", Message("publish.base-config-unreadable", {"why": why}), Grounds(), case.event
         )
@@ -193,8 +199,8 @@ def _judge(
         if documents is None:
             raise refusal or DocumentError("there is none")
         refuse_foreign_artifact(documents, case.event, case.change, case.forge)
-        because = _reason_for_base(documents, case, request.root)
-        return _decide(request, documents, grounds, case.event, doors, because)
+        because = _reason_for_base(documents, case, root)
+        return _decide(only, documents, grounds, case.event, doors, because)
     except DocumentError as error:
         return _undecided("INCONCLUSIVE", _artifact(error), grounds, case.event)
 
@@ -208,12 +214,12 @@ def _is_the_same_change(case: _Case) -> bool:
     return now is not None and (now.number, now.head_sha, now.target) == (before.number, before.head_sha, before.target)
 
 
-def _grounds(request: PublishRequest, doors: Doors, case: _Case, *, measured: bool) -> Grounds:
+def _grounds(root: Path, doors: Doors, case: _Case, *, measured: bool) -> Grounds:
     change = case.change or _queued(case.event)
     if change is None or change.base_sha is None:
-        return grounds_at_hand(request.root, doors.environ)
+        return grounds_at_hand(root, doors.environ)
     forge = case.forge if case.change else None
-    return grounds_of_base(request.root, change, change.base_sha, forge, case.access, measured=measured)
+    return grounds_of_base(root, change, change.base_sha, forge, case.access, measured=measured)
 
 
 def _reason_for_base(documents: CheckDocuments, case: _Case, root: Path) -> Message:
@@ -249,7 +255,7 @@ def _queued(event: CiEvent) -> ChangeRequest | None:
 
 
 def _decide(
-    request: PublishRequest,
+    only: tuple[str, ...],
     documents: CheckDocuments,
     grounds: Grounds,
     event: CiEvent | None,
@@ -262,7 +268,7 @@ def _decide(
     history = history_of(grounds.config, head, commit, doors.environ, warn=missing.append)
     for words in missing:
         doors.say(words)  # with the place of the store, which is nobody's business but the log's
-    required = required_of(grounds.config, base, doors.environ, only=(request.workload,) if request.workload else ())
+    required = required_of(grounds.config, base, doors.environ, only=only)
     notes = list(grounds.notes)
     if missing:
         notes.append(Message("publish.store-unreadable"))
