@@ -27,7 +27,7 @@ class Shift(NamedTuple):
     high: float
 
 
-def shift(first: Floats, second: Floats, *, confidence: float = CONFIDENCE) -> Shift:
+def shift(first: Floats, second: Floats) -> Shift:
     """The Hodges-Lehmann shift from the first sample to the second: the median of all differences.
 
     Source: Hollander, Wolfe & Chicken, Nonparametric Statistical Methods, 3rd ed., 4.2-4.3, with the normal approximation of
@@ -37,7 +37,7 @@ def shift(first: Floats, second: Floats, *, confidence: float = CONFIDENCE) -> S
         raise ValueError("a shift needs two samples that are not empty")
     differences = np.sort((second[None, :] - first[:, None]).ravel())
     spread = math.sqrt(first.size * second.size * (first.size + second.size + 1) / 12)
-    rank = math.floor(differences.size / 2 - float(ndtri((1 + confidence) / 2)) * spread)
+    rank = math.floor(differences.size / 2 - float(ndtri((1 + CONFIDENCE) / 2)) * spread)
     if rank < 1:
         return Shift(float(np.median(differences)), -math.inf, math.inf)
     return Shift(float(np.median(differences)), float(differences[rank - 1]), float(differences[-rank]))
@@ -63,7 +63,7 @@ class TransferLine(NamedTuple):
     residual: float
 
 
-def theil_sen(series: Floats, *, confidence: float = CONFIDENCE) -> Slope:
+def theil_sen(series: Floats) -> Slope:
     """The median of the slopes between all pairs of entries, and its interval.
 
     Source: Sen, Estimates of the regression coefficient based on Kendall's tau, JASA 63 (1968); Hollander, Wolfe & Chicken,
@@ -75,7 +75,7 @@ def theil_sen(series: Floats, *, confidence: float = CONFIDENCE) -> Slope:
         raise ValueError("a slope needs at least two entries")
     earlier, later = np.triu_indices(count, k=1)
     slopes = np.sort((series[later] - series[earlier]) / (later - earlier))
-    reach = float(ndtri((1 + confidence) / 2)) * math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
+    reach = float(ndtri((1 + CONFIDENCE) / 2)) * math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
     low = max(0, math.floor((slopes.size - reach) / 2) - 1)
     high = min(slopes.size - 1, math.ceil((slopes.size + reach) / 2))
     return Slope(float(np.median(slopes)), float(slopes[low]), float(slopes[high]))

@@ -88,17 +88,17 @@ def _last(count: int, holds: Callable[[int], bool]) -> int:
     return good
 
 
-def dependent_quantile(samples: Samples, probability: float, *, confidence: float = CONFIDENCE) -> Quantile:
+def dependent_quantile(samples: Samples, probability: float) -> Quantile:
     """A quantile of samples that follow each other and depend on their neighbours, as latencies in one queue do.
 
     The interval is that of as many independent samples as say as much: n / d, where d >= 1 is the variance of the share of
     samples above the quantile over batches of consecutive samples, over what it would be of independent ones (the method of
     batch means, Law, Simulation Modeling and Analysis, 5th ed., section 9.5.3).
     """
-    plain = quantile(samples, probability, confidence=confidence)
+    plain = quantile(samples, probability)
     values = np.asarray(samples, dtype=np.float64)
     alike = max(1, int(values.size / _dependence(values > plain.value)))
-    lower, upper = interval_ranks(alike, probability, confidence=confidence)
+    lower, upper = interval_ranks(alike, probability)
     ordered = np.sort(values)
     ends = [None if rank is None else ordered[_rank(values.size, rank / alike) - 1] for rank in (lower, upper)]
     low, high = (None if end is None else float(end) for end in ends)
