@@ -47,6 +47,15 @@ def test_local__revision_went_on_after_the_branch__compared_with_where_they_part
     assert decision_in(clone)["base"]["commit"] == parted
 
 
+def test_local__work_tree_is_main__says_so_and_measures_nothing(perfgate: Perfgate, clone: Clone) -> None:
+    clone.git("checkout", "-q", "main")
+    main = clone.git("rev-parse", "main")
+    done = perfgate("local", cwd=clone.root)
+    assert done.returncode == 0, done.stderr
+    assert f"SKIPPED – the work tree is the same as {main[:12]}: there is nothing to compare" in done.stdout
+    assert not (clone.root / ".perfgate" / "local" / "head").exists()
+
+
 def test_local__against_what_git_does_not_know__exit_2(perfgate: Perfgate, clone: Clone) -> None:
     done = perfgate("local", "--against", "nonsense", cwd=clone.root)
     assert done.returncode == 2

@@ -67,18 +67,26 @@ def choose_sides(repository: Repository, config: Config, options: CheckOptions) 
 def skipped_decision(
     repository: Repository, config: Config, base: BaseConfig, sides: Sides, prefix: str, options: CheckOptions
 ) -> DecisionDocument | None:
-    """The decision not to measure where the base's path filter finds nothing relevant, or no other code; else None."""
+    """The decision not to measure where the base's path filter finds nothing relevant, or no other code; else None.
+
+    A work tree that is its own base is not measured either. A commit is, if somebody asks for it: base against base shows the
+    noise of a machine.
+    """
     if options.always or options.comparing == "stack" or base.unreadable:
         return None
     rules = base.config or config
     changed = repository.files_between(sides.base.commit, sides.head)
     always = always_relevant(config, prefix) | always_relevant(rules, prefix)
     paths = base.config.paths if base.config else PathSettings()
-    because = skipped_because(
-        changed,
-        paths,
-        always=always,
-        same_code=lambda files: same_code_between(repository.root, sides.base.commit, sides.head, files),
+    because = (
+        Message("gate.no-change", {"base": sides.base.commit[:12]})
+        if options.work_tree and not changed
+        else skipped_because(
+            changed,
+            paths,
+            always=always,
+            same_code=lambda files: same_code_between(repository.root, sides.base.commit, sides.head, files),
+        )
     )
     if because is None:
         return None
