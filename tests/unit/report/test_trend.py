@@ -27,7 +27,7 @@ from tests.fakes.trends import (
     make_testbed,
     make_trend,
 )
-from tests.unit.report.test_report_hostile import ALLOWED, NASTY, as_github, as_gitlab, hostile, seen
+from tests.unit.report.test_hostile import ALLOWED, NASTY, as_github, as_gitlab, hostile, seen
 
 CONTEXT = TrendContext()
 OURS = ALLOWED | {"h3", "br", "a"}
