@@ -10,10 +10,13 @@ from perfgate.cli.options import PATH, language_option
 
 
 @click.command("advise")
-@click.argument("path", type=PATH, default="perfgate-out")
+@click.argument("path", type=PATH, required=False)
 @language_option
-def COMMAND(path: Path, language: str | None) -> None:
-    """Say what to try: all that the run in PATH (its run.json or folder) or the decision of a check gives reason for."""
+def COMMAND(path: Path | None, language: str | None) -> None:
+    """Say what to try: all that the run in PATH (its run.json or folder) or the decision of a check gives reason for.
+
+    Without PATH it is the newest result here, of `perfgate run`, `check` or `local`.
+    """
     from rich.console import Console
 
     from perfgate.config import report_language

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -63,3 +65,15 @@ def test_suggestions_in__damaged_document__refused(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(DocumentError):
         suggestions_in(tmp_path)
+
+
+def test_suggestions_in__no_path__the_newest_result_wherever_perfgate_writes(
+    check: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="neither perfgate-out nor .perfgate/local holds a result"):
+        suggestions_in(None)
+    shutil.copytree(check / "base", tmp_path / "perfgate-out")
+    os.utime(tmp_path / "perfgate-out" / "run.json", (0, 0))
+    shutil.copytree(check / "head", tmp_path / ".perfgate" / "local")
+    assert [one.rule for one in suggestions_in(None)] == ["memory.growth", "memory.segments"]
