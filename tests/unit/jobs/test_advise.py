@@ -71,7 +71,7 @@ def test_suggestions_in__no_path__the_newest_result_wherever_perfgate_writes(
     check: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="neither perfgate-out nor .perfgate/local holds a result"):
+    with pytest.raises(UsageError, match=r"neither perfgate-out nor \.perfgate/local holds a result"):
         suggestions_in(None)
     shutil.copytree(check / "base", tmp_path / "perfgate-out")
     os.utime(tmp_path / "perfgate-out" / "run.json", (0, 0))
