@@ -50,8 +50,8 @@ class Metric(Entry, frozen=True):
     ok_margin_scale: float = 1.0
     # A change of it is taken apart into operators.
     explained: bool = False
-    # The head's value stands beside those of main's stored runs.
-    stored: bool = False
+    # Its step is read by it: base, head and main's stored runs stand side by side in the table of the checklist.
+    leading: bool = False
     # Shown where two recordings are compared.
     recorded: bool = False
     # Followed over weeks; all counters and all metrics with a tolerance are, too.
@@ -170,6 +170,8 @@ class StepCard(Entry, frozen=True):
     cost: str
     # What each kind of device shows.
     devices: Mapping[DeviceKind, str]
+    # The kinds of devices on which even a quick step takes more than 5 s: a check leaves it to ``perfgate run``.
+    long_on: tuple[DeviceKind, ...] = ()
     metrics: tuple[Metric, ...] = ()
     limits: tuple[Limit, ...] = ()
     rules: tuple[Rule, ...] = ()

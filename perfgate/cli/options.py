@@ -37,6 +37,20 @@ workload_option = click.option(
 device_option = click.option(
     "--device", metavar="KIND", help="Measure on this device instead of the one in perfgate.toml."
 )
+
+
+def _both_sides_steps(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, ...] | None:
+    from perfgate.jobs.shared.options import parse_steps
+
+    return None if text is None else parse_steps(text)
+
+
+checklist_option = click.option(
+    "--steps",
+    metavar="LIST",
+    callback=_both_sides_steps,
+    help="Steps of the checklist on both sides, e.g. 1,3-5; default: every one that takes seconds.",
+)
 always_option = click.option(
     "--always",
     is_flag=True,

@@ -37,7 +37,7 @@ MissingSide = Literal["base", "head", "both"]
 NamedBy = Literal["configuration", "store", "document"]
 # What timed a call: the clock on the wall, the CPU time of its thread, or the device's own.
 Clock = Literal["wall", "cpu", "device"]
-Method = Literal["exact", "paired", "check", "budget", "limit", "expect", "profiled", "recorded"]
+Method = Literal["exact", "paired", "repeated", "check", "budget", "limit", "expect", "profiled", "recorded"]
 # The methods that hold the head alone to a rule of perfgate.toml.
 RULE_METHODS = frozenset({"budget", "limit", "expect"})
 Comparing = Literal["code", "stack", "rules"]
@@ -115,6 +115,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     these pairs would have shown with 95 % power, None where they are too few to show any. ``p_adjusted`` is corrected for
     all looks, reruns and other metrics.
     ``accepted`` is who accepted a regression and why: it then does not gate.
+    With method ``repeated`` a pair is a number of the checklist, measured by a process a side in turns.
     With method ``profiled`` it is a time of kernels on the device in two recordings, each with the steps it has.
     With method ``budget`` or ``limit`` the head is held against an absolute bound, and that is what ``base`` is; ``limit`` is
     the limit's name. With method ``expect`` ``base`` is how many kernels are expected, ``head`` how many of them ran, and
@@ -150,22 +151,52 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock = "wall"
 
 
+class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """A number that a step of the checklist is read by, on both sides of a check. It informs and judges nothing.
+
+    Each side was measured once, in a process of its own, one after the other. ``interval`` bounds the relative difference
+    ``delta`` as far as the calls of these two processes tell; two processes of the same code may differ by more. Where
+    ``paired`` is set, values and difference are those of the comparison that pairs of processes gave. ``labels`` are those
+    beside the shape. ``bound`` is the budget or limit on the number, ``tolerance`` the relative worsening that is allowed.
+    """
+
+    step: int
+    workload: str
+    shape: str
+    metric: str
+    labels: dict[str, str] = {}
+    unit: str
+    base: float | None = None
+    head: float | None = None
+    delta: float | None = None
+    interval: tuple[float, float] | None = None
+    confidence: float | None = None
+    paired: bool = False
+    clock: Clock = "wall"
+    bound: float | None = None
+    at_most: bool = True
+    tolerance: float | None = None
+
+
 class StoredComparison(msgspec.Struct, frozen=True, kw_only=True):
     """The head's own value of a metric beside those of main's stored runs on the same testbed. It informs and judges nothing.
 
-    ``typical`` is the geometric mean of ``runs`` values; ``interval`` is where one more run of the same code lies, at level
-    ``confidence``, None where the runs are too few to say.
+    ``typical`` is the geometric mean of ``runs`` values, their median where not all are positive; ``interval`` is where one
+    more run of the same code lies, at level ``confidence``, None where the runs are too few to say. ``values`` are those of
+    the newest runs, oldest first, and ``labels`` those beside the shape.
     """
 
     workload: str
     shape: str
     metric: str
+    labels: dict[str, str] = {}
     unit: str
     head: float
     runs: int
     typical: float
     interval: tuple[float, float] | None = None
     confidence: float | None = None
+    values: list[float] = []
 
 
 class NoiseFloor(msgspec.Struct, frozen=True, kw_only=True):
@@ -349,6 +380,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy
     procedure: Procedure
     comparisons: list[Comparison] = []
+    checklist: list[StepComparison] = []
     stored: list[StoredComparison] = []
     noise_floors: list[NoiseFloor] = []
     testbed_differences: list[TestbedDifference] = []

@@ -17,11 +17,12 @@ MAX_HISTORY_BYTES = 4 * 1024 * 1024
 
 
 class HistorySeries(msgspec.Struct, frozen=True, kw_only=True):
-    """One value a session, oldest first, of one metric on comparable testbeds."""
+    """One value a session, oldest first, of one metric on comparable testbeds; ``labels`` are those beside the shape."""
 
     workload: str
     shape: str
     metric: str
+    labels: dict[str, str] = {}
     values: list[float]
 
 

@@ -39,6 +39,8 @@ CallPart = Literal[
 ]
 # The metric of a workload's own check of its output.
 CORRECTNESS = "correctness"
+# The label of a number that was measured again because a tolerance names it: which turn it is of, from the second on.
+REPEAT = "repeat"
 # The pairs of round N have the numbers from N times this on, so that those of two rounds never meet.
 PAIRS_PER_ROUND = 100_000
 # Stands among the operators of a replicate for the time in which a call ran none.

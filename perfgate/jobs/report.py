@@ -13,7 +13,7 @@ from perfgate.document.run import RunDocument
 from perfgate.errors import ConfigError, DocumentError, UsageError
 from perfgate.git.commands import run_git
 from perfgate.jobs.shared.decision import comment_context
-from perfgate.jobs.shared.options import DEFAULT_HEAD_STEPS
+from perfgate.jobs.shared.options import FIRST_STEPS
 from perfgate.jobs.shared.options import exit_code as exit_code_of_run
 from perfgate.judging.forge.detect import detect
 from perfgate.judging.forge.forge import CiEvent
@@ -99,7 +99,7 @@ def report(request: ReportRequest, environ: Mapping[str, str], say: Callable[[st
     if request.junit:
         write_text_atomically(request.junit, _junit(content, request))
     if request.openmetrics:
-        text = openmetrics(content.run, DEFAULT_HEAD_STEPS) if content.run else END
+        text = openmetrics(content.run, FIRST_STEPS) if content.run else END
         write_text_atomically(request.openmetrics, text)
 
 

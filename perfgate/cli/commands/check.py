@@ -14,6 +14,7 @@ from perfgate.cli.options import (
     RecordCommand,
     allow_token_option,
     always_option,
+    checklist_option,
     device_option,
     directory_option,
     language_option,
@@ -31,7 +32,7 @@ from perfgate.cli.options import (
     help="Folder for decision.json, comment.md, report.html, run documents, traces and logs.",
 )
 @workload_option
-@click.option("--steps", metavar="LIST", help="Steps of the checklist for the head, e.g. 1,3-5; default 1-4.")
+@checklist_option
 @device_option
 @click.option("--allow-dirty", is_flag=True, help="Ignore uncommitted changes instead of refusing.")
 @click.option(
@@ -58,7 +59,6 @@ from perfgate.cli.options import (
 def COMMAND(
     options: Options,
     out: Path,
-    steps: str | None,
     base_python: Path | None,
     head_python: Path | None,
     allow_token: bool,
@@ -72,7 +72,7 @@ def COMMAND(
     from perfgate.cli.progress import TerminalProgress
     from perfgate.config import report_language
     from perfgate.jobs.check.job import check_change
-    from perfgate.jobs.shared.options import DEFAULT_HEAD_STEPS, CheckOptions, GivenInterpreters, parse_steps
+    from perfgate.jobs.shared.options import CheckOptions, GivenInterpreters
     from perfgate.judging.gate.verdict import exit_code
     from perfgate.judging.report.render.terminal import render_terminal
 
@@ -80,7 +80,6 @@ def COMMAND(
     request = options.record(
         CheckOptions,
         out=out,
-        steps=parse_steps(steps) if steps else DEFAULT_HEAD_STEPS,
         interpreters=GivenInterpreters(base_python, head_python),
         language=spoken,
     )

@@ -16,6 +16,7 @@ from perfgate.cli.options import (
     RecordCommand,
     allow_token_option,
     always_option,
+    checklist_option,
     device_option,
     directory_option,
     language_option,
@@ -49,6 +50,7 @@ class _Manner(NamedTuple):
     help="Folder for the documents, the report, traces and logs.",
 )
 @workload_option
+@checklist_option
 @device_option
 @always_option
 @click.option(
@@ -62,7 +64,8 @@ class _Manner(NamedTuple):
 @click.option(
     "--hook",
     is_flag=True,
-    help="As git's pre-push hook: judge the commits that are pushed against the remote's main branch. Implies --brief.",
+    help="As git's pre-push hook: judge the commits that are pushed against the remote's main branch. Implies --brief "
+    "and steps 1 to 5.",
 )
 @click.option("--strict", is_flag=True, help="With --hook: stop the push also where nothing could be decided.")
 @allow_token_option
@@ -87,13 +90,17 @@ def COMMAND(
     if not hook and (remote or strict):
         raise UsageError("REMOTE, URL and --strict belong to --hook; leave them out, or give --hook too")
     drop_secrets(directory, allow_token=allow_token)
+    from dataclasses import replace
+
     from perfgate.config import report_language
-    from perfgate.jobs.shared.options import CheckOptions
+    from perfgate.jobs.shared.options import FIRST_STEPS, CheckOptions
 
     request = options.record(CheckOptions, work_tree=not hook, language=report_language(language, directory))
     manner = _Manner(brief or hook, hook, strict)
     if hook:
-        raise SystemExit(_judge_push(directory, request, manner, remote))
+        # A push waits for it, so most of what only informs is left out.
+        short = replace(request, steps=FIRST_STEPS if request.steps is None else request.steps)
+        raise SystemExit(_judge_push(directory, short, manner, remote))
     raise SystemExit(_judge(directory, request, manner))
 
 

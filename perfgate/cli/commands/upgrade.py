@@ -13,6 +13,7 @@ from perfgate.cli.options import (
     Options,
     RecordCommand,
     allow_token_option,
+    checklist_option,
     device_option,
     directory_option,
     language_option,
@@ -43,7 +44,7 @@ from perfgate.cli.options import (
     help="Folder for the documents, the report, traces and logs.",
 )
 @workload_option
-@click.option("--steps", metavar="LIST", help="Steps of the checklist on the new stack, e.g. 1,3-5; default 1-4.")
+@checklist_option
 @device_option
 @click.option("--allow-dirty", is_flag=True, help="Ignore uncommitted changes instead of refusing.")
 @allow_token_option
@@ -54,7 +55,6 @@ def COMMAND(
     new_python: Path,
     base_python: Path | None,
     out: Path,
-    steps: str | None,
     allow_token: bool,
     language: str | None,
     directory: Path,
@@ -69,7 +69,7 @@ def COMMAND(
     from perfgate.cli.progress import TerminalProgress
     from perfgate.config import report_language
     from perfgate.jobs.check.job import check_change
-    from perfgate.jobs.shared.options import DEFAULT_HEAD_STEPS, CheckOptions, GivenInterpreters, parse_steps
+    from perfgate.jobs.shared.options import CheckOptions, GivenInterpreters
     from perfgate.judging.gate.verdict import exit_code
     from perfgate.judging.report.render.terminal import render_terminal
 
@@ -77,7 +77,6 @@ def COMMAND(
     request = options.record(
         CheckOptions,
         out=out,
-        steps=parse_steps(steps) if steps else DEFAULT_HEAD_STEPS,
         interpreters=GivenInterpreters(base_python, new_python),
         comparing="stack",
         language=spoken,

@@ -34,6 +34,9 @@ from perfgate.system.processes import run_delay_ns
 replace = msgspec.structs.replace
 
 _CHECK = None  # among the numbers of steps: the check of the output
+# How long steps that only inform may take together on one side of a check, and a single one of them.
+INFORMING_SECONDS = 20.0
+INFORMING_TIMEOUT = 60.0
 
 
 @dataclass
@@ -49,12 +52,12 @@ class Findings:
     artifacts: list[Artifact] = field(default_factory=list)
     warnings: list[Message] = field(default_factory=list)
 
-    def add_attempt(self, repeated_steps: Iterable[StepResult], attempt: int) -> None:
-        """Add the values of steps that ran once more to those of their first run, labelled with the number of the attempt."""
+    def add_again(self, repeated_steps: Iterable[StepResult], label: str, number: int) -> None:
+        """Add the values of steps that ran once more to those of their first run, labelled with which time it was."""
         repeated = {step.number: step for step in repeated_steps}
         for index, step in enumerate(self.steps):
             if again := repeated.get(step.number):
-                values = [replace(value, labels={**value.labels, "attempt": str(attempt)}) for value in again.values]
+                values = [replace(value, labels={**value.labels, label: str(number)}) for value in again.values]
                 self.steps[index] = replace(
                     step, values=[*step.values, *values], duration=step.duration + again.duration
                 )
@@ -66,38 +69,51 @@ def run_checklist(
     reference: WorkloadReference,
     *,
     steps: tuple[int, ...],
+    informing: tuple[int, ...] = (),
     quick: bool,
     folder: Path,
     deadline: float = math.inf,
 ) -> Findings:
     """Run the steps and the correctness check on one workload; files go into ``folder``.
 
-    No step begins after ``deadline`` (of the monotonic clock); the check does, for nothing passes without it.
+    No step begins after ``deadline`` (of the monotonic clock); the check does, for nothing passes without it. The steps
+    ``informing`` come last and have seconds altogether.
 
     What fails is recorded as an error with its traceback; everything else is still measured. Where an error of the device
     spoils the process, each step has one of its own.
     """
-    findings = Findings(_record(checkout, reference, steps))
+    asked = (*steps, *informing)
+    findings = Findings(_record(checkout, reference, asked))
     # The steps come first, so that the first call that step 1 times is the first there is.
-    remaining: list[int | None] = [*steps, _CHECK]
+    remaining: list[int | None] = [*steps, _CHECK, *informing]
+    spent = 0.0
     while remaining:
         try:
             with bench.worker(checkout, reference, cpus=bench.cpus, layout_seed=0, log_name=reference.name) as (
                 worker,
                 loaded,
             ):
-                findings.workload = _record(checkout, reference, steps, loaded=loaded)
+                findings.workload = _record(checkout, reference, asked, loaded=loaded)
                 usable = True
                 while usable and remaining:
                     if (number := remaining.pop(0)) is _CHECK:
                         _check(bench, worker, reference, loaded, findings)
                     elif time.monotonic() > deadline:
                         findings.steps.append(_unmeasured(number, reference, reason=TIME_SPENT))
-                    else:
+                    elif number not in informing:
                         usable = _run_step(bench, worker, reference, number, quick, folder, findings)
+                    elif spent > INFORMING_SECONDS:
+                        late = Message("gate.checklist-time-spent", {"seconds": INFORMING_SECONDS, "step": number})
+                        findings.steps.append(_unmeasured(number, reference, reason=late))
+                    else:
+                        started = time.monotonic()
+                        usable = _run_step(
+                            bench, worker, reference, number, quick, folder, findings, at_most=INFORMING_TIMEOUT
+                        )
+                        spent += time.monotonic() - started
                     usable = usable and "spoiled_by_errors" not in loaded.capabilities
         except WorkerError as error:
-            findings.workload = _record(checkout, reference, steps, error=error.detail)
+            findings.workload = _record(checkout, reference, asked, error=error.detail)
             pending = [number for number in remaining if number is not _CHECK]
             findings.steps += [_unmeasured(number, reference, error=error.detail) for number in pending]
             return findings
@@ -127,8 +143,10 @@ def _run_step(
     quick: bool,
     folder: Path,
     findings: Findings,
+    *,
+    at_most: float = math.inf,
 ) -> bool:
-    """Run one step and return whether the worker can be asked again."""
+    """Run one step, for ``at_most`` seconds, and return whether the worker can be asked again."""
     config = bench.config
     request = StepRequest(
         number=number,
@@ -145,7 +163,7 @@ def _run_step(
     bench.say(doing)
     started, delay = time.perf_counter_ns(), run_delay_ns(worker.pid)
     try:
-        reply = worker.ask(request, StepReply, timeout=config.measure.step_timeout, doing=doing)
+        reply = worker.ask(request, StepReply, timeout=min(config.measure.step_timeout, at_most), doing=doing)
     except WorkerError as error:
         findings.steps.append(_unmeasured(number, reference, error=error.detail))
         return error.alive

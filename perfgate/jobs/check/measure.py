@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from perfgate.catalogue.lookup import measuring_step
+from perfgate.catalogue.lookup import CARDS, measuring_step
 from perfgate.conductor.sides.checklist import Findings, run_checklist
 from perfgate.conductor.sides.harness import read_harnesses, unknown_harnesses
 from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
@@ -21,7 +21,7 @@ from perfgate.config import Config, WorkloadReference
 from perfgate.document.decision import Policy
 from perfgate.document.flame import FlameTree, merged, node_totals, side_by_side
 from perfgate.document.message import Message, reason_of
-from perfgate.document.run import Harness, RunDocument, Session
+from perfgate.document.run import REPEAT, Harness, RunDocument, Session
 from perfgate.document.testbed import Testbed
 from perfgate.errors import DocumentError, MeasuringError
 from perfgate.jobs.check.environments import Environments
@@ -29,20 +29,22 @@ from perfgate.jobs.check.rerun import Earlier, add_pairs, refuse_other_testbed
 from perfgate.jobs.check.sides import Sides
 from perfgate.jobs.shared.doors import Progress
 from perfgate.jobs.shared.flame import PairFlame
-from perfgate.jobs.shared.options import CheckOptions
+from perfgate.jobs.shared.options import AVAILABLE_STEPS, CheckOptions
 from perfgate.jobs.shared.session import artifact_of, assemble_run, job_notes, remove_traces
 from perfgate.jobs.trust.commits import BaseConfig
 from perfgate.judging.gate.decide import Look
+from perfgate.judging.gate.repeated import repeated_metrics
 from perfgate.judging.gate.rule import looks_left
-from perfgate.judging.gate.rules import bounded_metrics, broken_metrics
+from perfgate.judging.gate.rules import DECIDING_STEPS, broken_metrics, deciding_steps
 from perfgate.measuring.counting.collect import read_calls, trace_name
 from perfgate.trace.flame import flame_tree
 from perfgate.trace.stacks import stacks_of
 
-BASE_STEPS = (4,)
 # How often a broken budget or SLA is measured again before the head is blamed for it.
 CONFIRMATIONS = 2
 _NAMED = 3
+# Both sides are counted whatever is asked for: exact counters are compared first.
+_COUNTING_STEP = 4
 
 
 class Job(NamedTuple):
@@ -97,31 +99,23 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 measured.pairs.append(PairedMeasurement())
                 _measure_pairs(bench, reference, base, head, job, measured)
                 continue
-            progress.status(f"{reference.name}: measuring base")
-            measured.base.append(
-                run_checklist(
-                    bench,
-                    base,
-                    reference,
-                    steps=_with_budgeted(job, BASE_STEPS),
-                    quick=True,
-                    folder=folders["base"],
-                    deadline=job.deadline,
+            deciding, informing = _steps(job, options, testbeds[1].device_kind)
+            for side, checkout, findings in (("base", base, measured.base), ("head", head, measured.head)):
+                progress.status(f"{reference.name}: measuring {side}")
+                findings.append(
+                    run_checklist(
+                        bench,
+                        checkout,
+                        reference,
+                        steps=deciding,
+                        informing=informing,
+                        quick=True,
+                        folder=folders[side],
+                        deadline=job.deadline,
+                    )
                 )
-            )
-            progress.status(f"{reference.name}: measuring head")
-            measured.head.append(
-                run_checklist(
-                    bench,
-                    head,
-                    reference,
-                    steps=_with_budgeted(job, options.steps),
-                    quick=True,
-                    folder=folders["head"],
-                    deadline=job.deadline,
-                )
-            )
             _confirm_bounds(bench, reference, (base, head), job, measured)
+            _repeat_named(bench, reference, (base, head), job, measured, progress)
             _note_regressions(reference, job, measured, progress)
             measured.pairs.append(PairedMeasurement())
             # In the folder of the results, where there is space and the recordings of the middle pair stay.
@@ -167,7 +161,37 @@ def _confirm_bounds(
             # In a folder of its own, because steps look at the traces that earlier ones left in theirs.
             with tempfile.TemporaryDirectory(dir=job.out / side, prefix=".again-") as folder:
                 again = run_checklist(bench, checkout, reference, steps=steps, quick=True, folder=Path(folder))
-            findings.add_attempt(again.steps, attempt)
+            findings.add_again(again.steps, "attempt", attempt)
+
+
+def _repeat_named(
+    bench: Bench,
+    reference: WorkloadReference,
+    checkouts: tuple[Checkout, Checkout],
+    job: Job,
+    measured: Measured,
+    progress: Progress,
+) -> None:
+    """Measure the numbers that a tolerance names again, base and head in turns, until they decide or the budget is spent.
+
+    The side that begins changes from turn to turn.
+    """
+    steps = tuple(sorted({measuring_step(name) for name in repeated_metrics(job.policy)}))
+    ends = min(job.deadline, time.monotonic() + bench.config.gate.budget)
+    sides = list(zip(("base", "head"), checkouts, (measured.base[-1], measured.head[-1])))
+    looks = job.policy.looks
+    for turn in range(2, looks[-1] + 1) if steps else ():
+        if turn == 2 or turn - 1 in looks:
+            look = Look(*documents_of(job, measured), job.policy, workload=reference.name)
+            if not look.repetitions_would_help():
+                return
+        if time.monotonic() > ends:
+            return
+        progress.status(f"{reference.name}: step {', '.join(map(str, steps))} in turns, {turn} of {looks[-1]}")
+        for side, checkout, findings in sides if turn % 2 else reversed(sides):
+            with tempfile.TemporaryDirectory(dir=job.out / side, prefix=".again-") as folder:
+                again = run_checklist(bench, checkout, reference, steps=steps, quick=True, folder=Path(folder))
+            findings.add_again(again.steps, REPEAT, turn)
 
 
 def _note_regressions(reference: WorkloadReference, job: Job, measured: Measured, progress: Progress) -> None:
@@ -185,9 +209,14 @@ def _note_uncounted(measured: Measured, progress: Progress) -> None:
         progress.note(reason)
 
 
-def _with_budgeted(job: Job, steps: tuple[int, ...]) -> tuple[int, ...]:
-    bounded = {measuring_step(name) for name in bounded_metrics(job.policy)}
-    return tuple(sorted({*steps, *bounded, *([4] if job.policy.kernels else [])}))
+def _steps(job: Job, options: CheckOptions, device: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The steps that decide, and those that inform."""
+    decides = deciding_steps(job.policy)
+    asked = options.steps
+    if asked is None:
+        asked = tuple(number for number in AVAILABLE_STEPS if device not in CARDS[number].long_on)
+    deciding = {_COUNTING_STEP, *(decides - DECIDING_STEPS), *(number for number in asked if number in decides)}
+    return tuple(sorted(deciding)), tuple(number for number in asked if number not in decides)
 
 
 def _testbeds(bench: Bench, base: Checkout, head: Checkout) -> tuple[Testbed, Testbed]:

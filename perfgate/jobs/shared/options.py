@@ -16,8 +16,8 @@ from perfgate.locale import Language
 from perfgate.measuring.checklist import step_numbers
 
 AVAILABLE_STEPS = step_numbers()
-# What `perfgate check` runs on the head where no steps are named.
-DEFAULT_HEAD_STEPS = (1, 2, 3, 4)
+# What describes a run at a glance, and what a check measures of both sides where its time is short.
+FIRST_STEPS = (1, 2, 3, 4, 5)
 # Three digits: a larger number is no step, and a range of it would fill the memory.
 _STEP_RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 
@@ -38,7 +38,8 @@ class CheckOptions:
 
     ``work_tree`` measures uncommitted changes too (``perfgate local``); ``append`` adds pairs to those of an earlier job in
     ``out``, where there are any. ``interpreters`` are those named for the sides; ``comparing`` the stack takes one commit for
-    both sides (``perfgate upgrade``). Comment and report are written in ``language``. ``head`` is another revision than the
+    both sides (``perfgate upgrade``). ``steps`` of the checklist run on both sides; None is every one that the device does in
+    seconds. Comment and report are written in ``language``. ``head`` is another revision than the
     one that is checked out; ``always`` measures also what the path filter would skip. After ``time_budget`` seconds
     nothing new is begun.
     """
@@ -49,7 +50,7 @@ class CheckOptions:
     always: bool = False
     time_budget: float = math.inf
     workloads: tuple[str, ...] = ()
-    steps: tuple[int, ...] = DEFAULT_HEAD_STEPS
+    steps: tuple[int, ...] | None = None
     quick: bool = False
     work_tree: bool = False
     allow_dirty: bool = False

@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from perfgate.catalogue.lookup import metric
+from perfgate.catalogue.terms import Better
 from perfgate.config import Config
 from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument
@@ -16,7 +18,8 @@ from perfgate.git.commands import COMMIT_ID
 from perfgate.git.repository import is_behind
 from perfgate.judging.forge.detect import detect
 from perfgate.judging.forge.forge import CiEvent, find_token
-from perfgate.judging.gate.stored import STORED_METRICS, accepts_a_slower_call, level
+from perfgate.judging.gate.checklist import leading_numbers
+from perfgate.judging.gate.stored import accepts, level
 from perfgate.judging.store.remote import PREFIX, REMOTE_VARIABLE
 from perfgate.judging.store.store import GitAccess, HistoryValue, Place, Store, open_location, store_location
 
@@ -88,18 +91,18 @@ def stored_history(
         accepted = store.accepted(config.project)
         series = [
             HistorySeries(
-                workload=workload.name,
+                workload=workload,
                 shape=shape,
                 metric=name,
+                labels=dict(labels),
                 values=_level(
-                    store.history(config.project, workload.name, head.testbed.fingerprint, name, shape),
-                    [entry for entry in accepted if accepts_a_slower_call(entry, workload.name, shape)],
+                    store.history(config.project, workload, head.testbed.fingerprint, name, shape, labels=dict(labels)),
+                    [entry for entry in accepted if accepts(entry, name, workload, shape)],
+                    metric(name).better,
                     config.root,
                 ),
             )
-            for workload in head.workloads
-            for shape in workload.shapes
-            for name in STORED_METRICS
+            for _, workload, shape, name, labels in leading_numbers(head)
         ]
         for why in store.damaged(config.project):
             warn(f"a stored run of main is left out: {why}")
@@ -112,14 +115,13 @@ def stored_history(
     return History(series=[entry for entry in series if entry.values], accepted=own)
 
 
-def _level(sessions: Sequence[HistoryValue], accepted: Sequence[Acceptance], root: Path) -> list[float]:
-    usable = [session for session in sessions if session.value > 0.0]
+def _level(sessions: Sequence[HistoryValue], accepted: Sequence[Acceptance], better: Better, root: Path) -> list[float]:
 
     def is_meant(index: int) -> bool:
-        before = usable[index - 1].commit if index else None
-        return any(_is_part_of(entry.commit, usable[index].commit, before, root) for entry in accepted)
+        before = sessions[index - 1].commit if index else None
+        return any(_is_part_of(entry.commit, sessions[index].commit, before, root) for entry in accepted)
 
-    return level([session.value for session in usable], is_meant)
+    return level([session.value for session in sessions], is_meant, better=better)
 
 
 def _is_part_of(accepted: str, commit: str | None, before: str | None, root: Path) -> bool:

@@ -23,7 +23,7 @@ from perfgate.document.trend import ConfirmationsFile, TrendChange, TrendDocumen
 from perfgate.errors import DocumentError, MeasuringError, RepositoryError, StoreError
 from perfgate.git.repository import Repository
 from perfgate.jobs.shared.doors import Check, Progress
-from perfgate.jobs.shared.options import CheckOptions
+from perfgate.jobs.shared.options import FIRST_STEPS, CheckOptions
 from perfgate.jobs.shared.session import now
 from perfgate.judging.report.text.messages import word_all
 from perfgate.judging.store.store import Store
@@ -147,6 +147,7 @@ def _measure(
             always=True,
             allow_dirty=True,
             workloads=workloads,
+            steps=FIRST_STEPS,
             device=config.device,
             time_budget=seconds,
         )

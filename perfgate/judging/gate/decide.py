@@ -5,13 +5,14 @@ A pure function: the same documents give the same bytes, on any machine, at any 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from perfgate.catalogue.lookup import CARDS
 from perfgate.document.budget import judges_subroutines
 from perfgate.document.decision import (
     RULE_METHODS,
@@ -34,6 +35,7 @@ from perfgate.document.history import History, read_history
 from perfgate.document.message import Message
 from perfgate.document.run import FROM_PROFILE, ErrorDetail, RunDocument, Side, Source
 from perfgate.errors import DocumentError
+from perfgate.judging.gate.checklist import compare_checklist
 from perfgate.judging.gate.comparison import margins_for_unchanged, rounded, with_accepted
 from perfgate.judging.gate.contributions import explanations
 from perfgate.judging.gate.counters import compare_counters, operator_changes
@@ -41,8 +43,9 @@ from perfgate.judging.gate.harness import harness_changes, not_compared
 from perfgate.judging.gate.operators import compare_operators, judge_subroutines, operator_times
 from perfgate.judging.gate.pairs import QUANTILE, deciding_clocks
 from perfgate.judging.gate.recordings import are_recordings, compare_kernel_times, recorded_times, untimed_places
+from perfgate.judging.gate.repeated import compare_repeated
 from perfgate.judging.gate.required import Required, missing_evidence
-from perfgate.judging.gate.rules import compare_rules
+from perfgate.judging.gate.rules import compare_rules, deciding_steps
 from perfgate.judging.gate.stored import compare_stored
 from perfgate.judging.gate.time import compare_time, noise_floors, unmoved
 from perfgate.judging.gate.validity import invalid_times, waited_share
@@ -108,7 +111,8 @@ def decide(
     recorded = are_recordings(base, head)
     if recorded and not differences:
         comparisons += recorded_times(base, head)
-    failures = [*_failures(base, "base"), *_failures(head, "head")]
+    deciding = deciding_steps(policy)
+    failures = [*_failures(base, "base", deciding), *_failures(head, "head", deciding)]
     failures += [
         Failure(side="pair", workload=failed.workload, what=f"pair {failed.pair}", error=failed.error)
         for failed in head.failed_pairs
@@ -126,6 +130,7 @@ def decide(
         _document(head, policy, comparing, verdict, reasons, comparisons, failures),
         base=side_of(base.source, chosen_because, sha256=content_sha256(base)),
         procedure=Procedure(name=PROCEDURE, version=PROCEDURE_VERSION, seed=head.session.seed, quantiles=[QUANTILE]),
+        checklist=compare_checklist(base, head, comparisons, policy),
         stored=compare_stored(head, history),
         noise_floors=floors,
         testbed_differences=differences,
@@ -150,7 +155,7 @@ def decide(
 def decide_alone(head: RunDocument, *, policy: Policy) -> DecisionDocument:
     """Hold one run, measured or recorded, to the rules that need no base: its check, budgets, limits, expected kernels."""
     comparisons = compare_rules(None, head, policy)
-    failures = _failures(head, "head")
+    failures = _failures(head, "head", frozenset(CARDS))
     verdict, reasons = verdict_of(verdict_rules(comparisons, [], [], failures, [], [], "rules", not_timed=[]))
     return _document(head, policy, "rules", verdict, reasons, comparisons, failures)
 
@@ -213,6 +218,7 @@ def _compare(base: RunDocument, head: RunDocument, policy: Policy, *, to_come: i
         *(compare_kernel_times(base, head, policy) if are_recordings(base, head) else []),
         *times,
         *judge_subroutines(base, head, policy, invalid=invalid),
+        *([] if are_recordings(base, head) else compare_repeated(base, head, policy)),
     ]
     return _Compared(comparisons, floors, invalid)
 
@@ -261,11 +267,16 @@ class Look:
         """
         gating = [c for c in self._comparisons if c.gating]
         second_look = self._policy.looks[min(1, len(self._policy.looks) - 1)]
-        measured = max((comparison.pairs or 0 for comparison in gating), default=0)
+        paired = [c for c in gating if c.method == "paired"]
+        measured = max((comparison.pairs or 0 for comparison in paired), default=0)
         if self.regressed() and measured >= second_look:
             return False
-        undecided = [c for c in gating if c.method not in RULE_METHODS and self._is_undecided(c)]
+        undecided = [c for c in gating if c.method not in (*RULE_METHODS, "repeated") and self._is_undecided(c)]
         return any(c.metric in MUST_DECIDE or (c.outcome == "inconclusive" and _looks_worse(c)) for c in undecided)
+
+    def repetitions_would_help(self) -> bool:
+        """Whether a number of the checklist that a tolerance names is measured and not yet decided."""
+        return any(c.method == "repeated" and c.outcome == "inconclusive" and c.pairs for c in self._comparisons)
 
     def names_would_help(self) -> bool:
         """Whether operators are judged, or something moved or looks worse, so that its cause needs a name."""
@@ -344,11 +355,12 @@ def side_of(source: Source, chosen_because: Message | None = None, *, sha256: st
     return msgspec.structs.replace(side, chosen_because=chosen_because, sha256=sha256)
 
 
-def _failures(run: RunDocument, side: Side) -> list[Failure]:
+def _failures(run: RunDocument, side: Side, deciding: Set[int]) -> list[Failure]:
+    """What failed of a run, but for steps that decide nothing: the checklist shows those."""
     failed_to_load = {workload.name: workload.error for workload in run.workloads if workload.error}
     errors = [(name, "load", error) for name, error in failed_to_load.items()]
     for step in run.steps:
-        if step.status == "error" and step.workload not in failed_to_load:
+        if step.status == "error" and step.number in deciding and step.workload not in failed_to_load:
             message = step.reason or Message("gate.step-failed")
             errors.append((step.workload, step.slug, step.error or ErrorDetail(kind="exception", message=message)))
     for check in run.correctness:

@@ -15,10 +15,13 @@ from perfgate.catalogue.names import P99, SIGNATURE, SLA
 from perfgate.document.budget import Budget, missing_kernels
 from perfgate.document.decision import Comparison, Method, Outcome, Part, Policy
 from perfgate.document.message import Message, quote
-from perfgate.document.run import CORRECTNESS, RunDocument, Value, WorkloadRecord
+from perfgate.document.run import CORRECTNESS, REPEAT, RunDocument, Value, WorkloadRecord
 from perfgate.judging.gate.comparison import Place, comparison, rounded
+from perfgate.judging.gate.repeated import repeated_metrics
 
 EXPECTED_KERNELS = "ops.expected_kernels"
+# The steps that a gate rests on, whatever perfgate.toml says.
+DECIDING_STEPS = frozenset({1, 2, 3, 4})
 
 
 def compare_rules(base: RunDocument | None, head: RunDocument, policy: Policy) -> list[Comparison]:
@@ -84,6 +87,8 @@ class _Bound(NamedTuple):
         for step in run.steps:
             for value in step.values if step.workload == place.workload else ():
                 at_place = value.labels.get("shape", place.shape) == place.shape and value.labels.get("rate") == rate
+                if REPEAT in value.labels:
+                    continue
                 if value.metric == self.budget.metric and at_place and self.labels.items() <= value.labels.items():
                     yield value
 
@@ -210,6 +215,11 @@ def broken_metrics(base: RunDocument, head: RunDocument, policy: Policy, *, work
 def bounded_metrics(policy: Policy) -> set[str]:
     limits = (judged_by(name) for name in policy.limits)
     return {budget.metric for budget in policy.budgets} | {limit.metric for limit in limits if limit is not None}
+
+
+def deciding_steps(policy: Policy) -> frozenset[int]:
+    """The steps whose failure is one of the whole job: the first ones, and those that a rule is about. The others inform."""
+    return DECIDING_STEPS.union(measuring_step(name) for name in (*bounded_metrics(policy), *repeated_metrics(policy)))
 
 
 def bounds_with_lost_values(base: RunDocument, head: RunDocument, policy: Policy, place: Place) -> list[str]:

@@ -21,6 +21,7 @@ from perfgate.judging.gate.pairs import Clocks, Effects, deciding_clocks, paired
 from perfgate.judging.gate.rule import (
     MOST_PAIRS,
     Errors,
+    Interval,
     Limits,
     alarm_looks,
     answer,
@@ -230,13 +231,18 @@ def _answer(cell: _Cell, margin: float, errors: Errors, *, p_adjusted: float) ->
         return _Answer("inconclusive", reason, min(needed, MOST_PAIRS))
     if outcome == "inconclusive":
         needed = math.ceil(pairs_to_decide(differences, excluded=limits.excluded) * pairs / differences.size)
-        shown = Message("gate.too-few-pairs", {"pairs": pairs})
-        if bounds := interval(differences, errors):
-            values = {"bound": rounded(math.expm1(bounds.high)), "confidence": rounded((1 + bounds.confidence) / 2)}
-            shown = Message("gate.upper-bound", values)
-        reason = Message("gate.slowdown-possible", {"size": rounded(math.expm1(limits.excluded)), "shown": shown})
+        reason = undecided_because(interval(differences, errors), margin, pairs=pairs)
         return _Answer("inconclusive", reason, needed)
     return _Answer(outcome, excluded=margin if outcome == "unchanged" else None)
+
+
+def undecided_because(bounds: Interval | None, margin: float, *, pairs: int) -> Message:
+    """Say which slowdown the pairs do not exclude, and what they show instead."""
+    shown = Message("gate.too-few-pairs", {"pairs": pairs})
+    if bounds:
+        values = {"bound": rounded(math.expm1(bounds.high)), "confidence": rounded((1 + bounds.confidence) / 2)}
+        shown = Message("gate.upper-bound", values)
+    return Message("gate.slowdown-possible", {"size": rounded(margin), "shown": shown})
 
 
 def _is_above(floor: NoiseFloor, limit: float) -> bool:

@@ -68,7 +68,9 @@ def verdict_rules(
     inconclusive = [c for c in comparisons if c.outcome == "inconclusive"]
     open_rules = [c for c in inconclusive if c.method in RULE_METHODS]
     open_rest = [c for c in inconclusive if c.method not in RULE_METHODS]
-    undecided = [c for c in open_rest if c.gating and (c.metric in MUST_DECIDE or c.method in ("exact", "profiled"))]
+    undecided = [
+        c for c in open_rest if c.gating and (c.metric in MUST_DECIDE or c.method in ("exact", "profiled", "repeated"))
+    ]
     doubtful = [c for c in inconclusive if not c.gating and c.method in {"check", *RULE_METHODS}]
     # A return to full precision may be intended: calls are then faster, or the change is merged with this warning.
     lost_precision = [c for c in comparisons if c.metric == LOW_PRECISION_OPS and c.outcome == "regressed"]

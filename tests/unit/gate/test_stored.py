@@ -13,7 +13,7 @@ from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument, StepResult, Value
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.stored import accepts_a_slower_call, level
+from perfgate.judging.gate.stored import accepts, level
 from perfgate.judging.report.render.ci import annotate, verdict_annotation
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.junit import junit
@@ -22,7 +22,7 @@ from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 NO_CHANGE = [1.0 + 0.0005 * (-1) ** pair for pair in range(14)]
 NOISY = [1.0 + 0.06 * (-1) ** pair for pair in range(14)]
 STORED = [0.0100, 0.0101, 0.0099, 0.0100, 0.0102, 0.0098]
-_FOLD = re.compile(r"<details><summary>Main's stored runs</summary>.*?</details>\n*", re.DOTALL)
+_FOLD = re.compile(r"<details><summary>Checklist: .*?</details>\n*", re.DOTALL)
 
 
 def measured(factors: list[float], p50: float) -> tuple[RunDocument, RunDocument]:
@@ -57,7 +57,7 @@ def test_decide__any_history_added__nothing_but_its_own_section_changes(
     without, beside = judged(factors, p50, History()), judged(factors, p50, history(values))
     assert bool(beside.stored) == bool(values)
     assert msgspec.structs.replace(beside, stored=[]) == without
-    assert _FOLD.sub("", comment(beside)) == comment(without)
+    assert _FOLD.sub("", comment(beside)) == _FOLD.sub("", comment(without))
     assert annotate(beside) == annotate(without)
     assert verdict_annotation(beside) == verdict_annotation(without)
     assert junit(beside) == junit(without)
@@ -72,17 +72,16 @@ def test_decide__stored_runs_much_slower__title_of_a_pass_says_what_the_pairs_sa
 @pytest.mark.parametrize(
     ("p50", "runs", "expected"),
     [
-        (0.0120, 6, "9.50 ms to 10.5 ms | above the range | 6 runs |"),
-        (0.0101, 6, "9.50 ms to 10.5 ms | inside the range | 6 runs |"),
-        (0.0080, 6, "9.50 ms to 10.5 ms | below the range | 6 runs |"),
-        (0.0120, 5, "– | too few runs to say | 5 runs |"),
+        (0.0120, 6, "9.999 ms (6 runs, head above their range)"),
+        (0.0101, 6, "9.999 ms (6 runs)"),
+        (0.0080, 6, "9.999 ms (6 runs, head below their range)"),
+        (0.0120, 1, "10.00 ms (1 run)"),
     ],
 )
-def test_comment__stored_runs__one_row_below_all_that_was_measured(p50: float, runs: int, expected: str) -> None:
+def test_comment__stored_runs__beside_both_sides_of_the_checklist(p50: float, runs: int, expected: str) -> None:
     text = comment(judged(NO_CHANGE, p50, history(STORED[:runs])))
-    (row,) = [line for line in text.splitlines() if expected in line]
-    assert row.startswith("| P50 latency · `encoder/long` |")
-    assert text.index("Main's stored runs") > text.index("Procedure, noise and discarded samples")
+    (row,) = [line for line in text.splitlines() if line.startswith("| 1 | P50 latency · `encoder/long` |")]
+    assert f"| {expected} |" in row
 
 
 # Six sessions within one percent: the prediction interval for a seventh ends some 3 % above them.
@@ -110,12 +109,26 @@ def test_level__fewer_sessions_than_say_something__all_of_them() -> None:
     assert level([2.0, 2.0, 9.0, 2.0], never) == [2.0, 2.0, 9.0, 2.0]
 
 
-def test_accepts_a_slower_call__metric_and_place__as_the_acceptance_says() -> None:
-    def said(metric: str) -> bool:
-        acceptance = Acceptance(commit="c", metric=metric, reason="r", accepted_by="a", accepted_at="t")
-        return accepts_a_slower_call(acceptance, "encoder", "short")
+def test_level__throughput_that_fell__left_out_as_a_time_that_grew() -> None:
+    assert level([*QUIET, 1.5, 2.6], never, better="higher") == [*QUIET, 2.6]
+
+
+def test_level__a_size_that_is_neither_better_nor_worse__all_of_it() -> None:
+    assert level([*QUIET, 9.0], never, better="neutral") == [*QUIET, 9.0]
+
+
+def test_level__a_share_of_nothing__has_no_ratio_and_stays() -> None:
+    assert level([0.0, *QUIET, 9.0], never) == [0.0, *QUIET, 9.0]
+
+
+def test_accepts__a_time_of_a_call__any_other_time_of_that_call_too() -> None:
+    def said(accepted: str, metric: str = "latency.p50") -> bool:
+        acceptance = Acceptance(commit="c", metric=accepted, reason="r", accepted_by="a", accepted_at="t")
+        return accepts(acceptance, metric, "encoder", "short")
 
     assert said("latency.*")
     assert said("latency.low@encoder/short")
     assert not said("latency.low@decoder")
     assert not said("counters.framework_ops")
+    assert said("batch.knee", "batch.knee")
+    assert not said("latency.low", "batch.knee")

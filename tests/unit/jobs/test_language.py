@@ -44,7 +44,7 @@ def test_gate__language__comment_and_page_speak_it(
     if environment:
         monkeypatch.setenv("PERFGATE_LANG", environment)
     out = judged(check_folder, "out", *options)
-    assert ("head 的检查清单" in (out / "comment.md").read_text(encoding="utf-8")) == (language == "zh")
+    assert ("检查清单：" in (out / "comment.md").read_text(encoding="utf-8")) == (language == "zh")
     assert f'<html lang="{language}">' in (out / "report.html").read_text(encoding="utf-8")
 
 

@@ -36,7 +36,6 @@ SECTIONS = (
     details.RECORDED,
     details.UNDECIDED,
     details.ENVIRONMENT,
-    details.STORED,
 )
 # How many rows a list may have: the first that fits the budget is taken.
 _DETAILS = (400, 120, 40, 12, 4)

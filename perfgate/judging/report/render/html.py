@@ -13,7 +13,7 @@ from perfgate.judging.report.text import svg
 from perfgate.judging.report.text.templates import environment, template_source
 from perfgate.judging.report.text.words import Words, translated
 from perfgate.judging.report.view.causes import Cause, across_places, causes
-from perfgate.judging.report.view.checklist import worded_step
+from perfgate.judging.report.view.checklist import step_numbers, worded_step
 from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, worded_failure
 from perfgate.judging.report.view.headline import headline, named_missing
 from perfgate.judging.report.view.page_tables import (
@@ -25,7 +25,7 @@ from perfgate.judging.report.view.page_tables import (
 )
 from perfgate.judging.report.view.records import AbsentStep, BarRow, FileView, PageEnd, PageTables, PageTop, PlotView
 from perfgate.judging.report.view.remedy import remedy_lines
-from perfgate.judging.report.view.rows import operator_rows, row, stored_row, worded_account, worded_cause, worst_cause
+from perfgate.judging.report.view.rows import operator_rows, row, worded_account, worded_cause, worst_cause
 from perfgate.judging.report.view.suggestions import worded_suggestion
 from perfgate.judging.report.view.summary import CommentContext, Summary, place
 from perfgate.locale import Language, speaking
@@ -137,7 +137,7 @@ def _end(summary: Summary, base: RunDocument | None, head: RunDocument) -> PageE
     present = {step.number for step in steps}
     return PageEnd(
         steps=steps,
-        stored=[stored_row(comparison) for comparison in decision.stored[:_MAX_ROWS]],
+        numbers=step_numbers(summary)[:_MAX_ROWS],
         absent_steps=[
             AbsentStep(number, translated(step.title))
             for number, step in CARDS.items()

@@ -10,10 +10,10 @@ from perfgate.judging.report.sections.section import Section
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.words import Words
-from perfgate.judging.report.view.checklist import tally, worded_step
+from perfgate.judging.report.view.checklist import step_numbers, tally, worded_step
 from perfgate.judging.report.view.headline import first_line, metric_name
-from perfgate.judging.report.view.records import FileView, RecordedView, Row, StepView, StoredView
-from perfgate.judging.report.view.rows import common_confidence, grouped, recorded_row, row, stored_row
+from perfgate.judging.report.view.records import FileView, RecordedView, Row, StepNumber, StepView
+from perfgate.judging.report.view.rows import common_confidence, grouped, recorded_row, row
 from perfgate.judging.report.view.summary import Summary, place
 
 _MOST_TRACES = 4
@@ -50,17 +50,28 @@ def _file(link: Link) -> FileView:
 @dataclass(frozen=True)
 class _Checklist:
     tally: list[Words]
+    numbers: list[StepNumber]
+    more_numbers: int
+    stored: bool
     steps: list[StepView]
     more: int
 
 
 def _checklist(summary: Summary) -> _Checklist | None:
-    """Every step with its status, and what it noticed, in number order."""
+    """The numbers of both sides beside main's, then every step of the head with its status and what it noticed."""
     steps = sorted(summary.decision.steps, key=lambda step: (step.number, step.workload))
     if not steps:
         return None
     listed = [worded_step(step) for step in steps[: summary.detail]]
-    return _Checklist(tally(steps), listed, more=len(steps) - len(listed))
+    numbers = step_numbers(summary)
+    return _Checklist(
+        tally(steps),
+        numbers[: summary.detail],
+        more_numbers=max(0, len(numbers) - summary.detail),
+        stored=bool(summary.decision.stored),
+        steps=listed,
+        more=len(steps) - len(listed),
+    )
 
 
 @dataclass(frozen=True)
@@ -200,25 +211,9 @@ def _environment(summary: Summary) -> _Environment | None:
     )
 
 
-@dataclass(frozen=True)
-class _Stored:
-    rows: list[StoredView]
-    more: int
-
-
-def _stored(summary: Summary) -> _Stored | None:
-    """Main's stored runs beside the head's own times: they inform and judge nothing."""
-    beside = summary.decision.stored
-    if not beside:
-        return None
-    rows = [stored_row(comparison) for comparison in beside[: summary.detail]]
-    return _Stored(rows, more=len(beside) - len(rows))
-
-
 TRACE = Section("trace", "trace", _trace, numbered=True)
 CHECKLIST = Section("checklist", "checklist", _checklist, drop=70)
 UNCHANGED = Section("unchanged", "unchanged metrics", _unchanged, drop=60)
 RECORDED = Section("recorded", "recorded times", _recorded, drop=70)
 UNDECIDED = Section("undecided", "undecided metrics", _undecided, drop=80)
 ENVIRONMENT = Section("environment", "environment and samples", _environment, drop=90)
-STORED = Section("stored", "main's stored runs", _stored, drop=85)

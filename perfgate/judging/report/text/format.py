@@ -100,13 +100,17 @@ def interval(comparison: Comparison) -> Words:
     """The confidence interval of a change in words; empty where there is none."""
     if comparison.interval is None:
         return Words("")
-    low, high = sorted(comparison.interval, key=abs) if _same_side(comparison.interval) else comparison.interval
+    return bounds(comparison.interval, comparison.unit, metric=comparison.metric)
+
+
+def bounds(interval: tuple[float, float], unit: str, *, metric: str = "") -> Words:
+    """The ends of an interval of a relative change: ``5.9 to 7.7 %`` where both lie on one side of no change."""
+    low, high = sorted(interval, key=abs) if _same_side(interval) else interval
     if not (math.isfinite(low) and math.isfinite(high)):
         return say("no bound")
-    if _same_side(comparison.interval):
+    if _same_side(interval):
         near, far = Words(_percent_number(low)), percent(high)
         return far if percent(low) == far else say("{low} to {high}", low=near, high=far)
-    unit, metric = comparison.unit, comparison.metric
     ends = [directed_percent(end, unit, metric=metric) for end in (low, high)]
     return ends[0] if ends[0] == ends[1] else say("{low} to {high}", low=ends[0], high=ends[1])
 
@@ -273,5 +277,7 @@ def _number(value: float, digits: int) -> str:
     """Write ``digits`` significant digits, or a whole number where ``digits`` is 0."""
     if digits == 0 or value == 0:
         return f"{value:,.0f}"
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    # Rounded first: 9.9999 is 10.00, not 10.000.
+    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
+    decimals = max(0, digits - 1 - exponent)
     return f"{value:,.{min(decimals, digits)}f}"

@@ -19,6 +19,7 @@ Floats = npt.NDArray[np.float64]
 
 _BAR_WIDTH, _BAR_HEIGHT = 220, 26
 _PLOT_WIDTH, _PLOT_HEIGHT = 520, 190
+_SPARK_WIDTH, _SPARK_HEIGHT = 110, 22
 _LEFT, _RIGHT, _BOTTOM = 12, 12, 26
 _MAX_DOTS = 400
 _BINS = 60
@@ -54,6 +55,30 @@ def interval_bar(
     if delta is not None:
         parts.append(Markup('<circle class="dot {}" cx="{}" cy="13" r="4.5"/>').format(outcome, x(delta)))
     return Markup("").join([*parts, Markup("</svg>")])
+
+
+def spark_line(values: Sequence[float], label: Words) -> Markup:
+    """Draw values as a line for a table, the last one marked."""
+    if not values:
+        return Markup("")
+    low, high = min(values), max(values)
+    rise = (high - low) or 1.0
+
+    def y(value: float) -> float:
+        return round(_SPARK_HEIGHT - 3 - (value - low) / rise * (_SPARK_HEIGHT - 6), 1)
+
+    step = (_SPARK_WIDTH - 6) / max(1, len(values) - 1)
+    points = " ".join(f"{round(3 + number * step, 1)},{y(value)}" for number, value in enumerate(values))
+    return Markup("").join(
+        [
+            _open(_SPARK_WIDTH, _SPARK_HEIGHT, "spark", label),
+            Markup('<polyline class="line" points="{}"/>').format(points),
+            Markup('<circle class="last" cx="{}" cy="{}" r="2.2"/>').format(
+                round(3 + (len(values) - 1) * step, 1), y(values[-1])
+            ),
+            Markup("</svg>"),
+        ]
+    )
 
 
 def dot_strip(effects: Sequence[float], noise: Sequence[float], tolerance: float | None) -> Markup:

@@ -6,16 +6,20 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from markupsafe import Markup
+
 from perfgate.catalogue.lookup import CARDS, METRICS
-from perfgate.document.decision import StepSummary
+from perfgate.document.decision import StepComparison, StepSummary, StoredComparison
 from perfgate.document.run import FROM_PROFILE, CounterSet, RunDocument, StepResult, Value
 from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import svg
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.messages import word, word_finding
 from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import Words, phrase, say, translated
 from perfgate.judging.report.view.headline import first_line, metric_name
-from perfgate.judging.report.view.records import StepView
+from perfgate.judging.report.view.records import StepNumber, StepView
+from perfgate.judging.report.view.summary import Summary, place
 
 # The good ones first, and what they are called.
 STATUS_NAMES = {
@@ -136,6 +140,63 @@ def _interval(value: Value, unit: str) -> str:
 
 def _end(end: float | None, unit: str, metric: str) -> Words:
     return say("not estimable") if end is None else formats.quantity(end, unit, metric=metric)
+
+
+def step_numbers(summary: Summary) -> list[StepNumber]:
+    """The numbers of the checklist, in the order of steps; what a label splits up is left out where nothing of it is there."""
+    decision = summary.decision
+    stored = {(s.workload, s.shape, s.metric, *sorted(s.labels.items())): s for s in decision.stored}
+    listed = [row for row in decision.checklist if not row.labels or row.base or row.head]
+    return [
+        _worded_number(row, stored.get((row.workload, row.shape, row.metric, *sorted(row.labels.items()))))
+        for row in listed
+    ]
+
+
+def _worded_number(row: StepComparison, main: StoredComparison | None) -> StepNumber:
+    # Main's runs were timed by the clock on the wall.
+    beside = main if row.clock == "wall" else None
+    ends = [row.bound] if row.bound is not None else []
+    values = [row.base, row.head, beside.typical if beside else None, *ends]
+    base, head, typical, *bound = formats.quantities(values, row.unit, metric=row.metric)
+    return StepNumber(
+        step=row.step,
+        title=translated(CARDS[row.step].title) if row.step in CARDS else Words(""),
+        name=metric_name(row.metric, row.clock),
+        labels=", ".join(f"{key} {text}" for key, text in sorted(row.labels.items())),
+        place=place(row.workload, row.shape),
+        base=base,
+        head=head,
+        difference=_difference(row),
+        main=_beside(typical, beside) if beside else formats.DASH,
+        limit=_limit_words(row, bound),
+        plot=svg.spark_line(beside.values, say("main's stored runs")) if beside else Markup(""),
+    )
+
+
+def _difference(row: StepComparison) -> Words:
+    if row.base is None or row.head is None:
+        return formats.DASH
+    if row.delta is None:
+        return formats.difference(row.base, row.head, row.unit, metric=row.metric)
+    # A ratio is higher or lower, a count more or fewer.
+    unit = "" if row.unit == "1" and not float(row.base).is_integer() else row.unit
+    words = formats.directed_percent(row.delta, unit, metric=row.metric)
+    return Words(f"{words} ({formats.bounds(row.interval, unit, metric=row.metric)})") if row.interval else words
+
+
+def _beside(typical: Words, main: StoredComparison) -> Words:
+    runs = formats.counted(main.runs, "run")
+    if main.interval is None or main.interval[0] <= main.head <= main.interval[1]:
+        return Words(f"{typical} ({runs})")
+    standing = say("head above their range") if main.head > main.interval[1] else say("head below their range")
+    return Words(f"{typical} ({runs}, {standing})")
+
+
+def _limit_words(row: StepComparison, bound: list[Words]) -> Words:
+    if bound:
+        return Words(f"{'≤' if row.at_most else '≥'} {bound[0]}")
+    return formats.DASH if row.tolerance is None else formats.setting(row.tolerance)
 
 
 # From this share of waiting for a CPU on, what a step says of times says as much of the machine.

@@ -248,6 +248,23 @@ class StoredView:
 
 
 @dataclass(frozen=True)
+class StepNumber:
+    """A number that a step is read by, on both sides, beside main's; ``plot`` draws main's stored runs."""
+
+    step: int
+    title: Words
+    name: str
+    labels: str
+    place: str
+    base: Words
+    head: Words
+    difference: Words
+    main: Words
+    limit: Words
+    plot: Markup
+
+
+@dataclass(frozen=True)
 class FileView:
     """A kept file; ``opens`` is its address where a click may open it."""
 
@@ -474,7 +491,7 @@ class PageEnd:
     """The checklist, the testbed, the files, and how it was decided."""
 
     steps: list[StepView]
-    stored: list[StoredView]
+    numbers: list[StepNumber]
     absent_steps: list[AbsentStep]
     testbed: list[TestbedLine]
     observed: list[tuple[str, str]]

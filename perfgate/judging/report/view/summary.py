@@ -25,7 +25,12 @@ from perfgate.locale import Language
 OPERATOR_PREFIX = "ops."
 # They move with what others show: with all the other times, or with what operators take.
 _LISTED_LAST = {name for name, metric in METRICS.items() if metric.listed_last}
-_METHOD_RANK = {"check": 0, "expect": 1, "budget": 2, "limit": 3, "paired": 4, "exact": 5, "profiled": 6, "recorded": 7}
+_METHOD_RANK = {
+    method: rank
+    for rank, method in enumerate(
+        ("check", "expect", "budget", "limit", "paired", "repeated", "exact", "profiled", "recorded")
+    )
+}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,106 @@
+"""Numbers of the checklist that a tolerance names: the rule of pairs over their repetitions, and nothing without them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from perfgate.document.decision import Comparison, DecisionDocument, Policy
+from perfgate.document.history import History
+from perfgate.document.run import REPEAT, RunDocument, StepResult, Value
+from perfgate.judging.gate.decide import Look, decide
+from perfgate.judging.gate.repeated import repeated_metrics
+from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
+
+UNCHANGED = [1.0 + 0.0005 * (-1) ** pair for pair in range(16)]
+NAMED = Policy(tolerances={"throughput.median": 0.02})
+
+
+def steps(numbers: list[float | None], metric: str = "throughput.median") -> list[StepResult]:
+    values = [
+        Value(metric=metric, value=number, labels={"shape": SHAPE, **({REPEAT: str(turn)} if turn > 1 else {})})
+        for turn, number in enumerate(numbers, start=1)
+    ]
+    return [StepResult(number=1, slug="latency", workload=WORKLOAD, status="ok", values=values)]
+
+
+def documents(before: list[float | None], after: list[float | None]) -> tuple[RunDocument, RunDocument]:
+    base, head = (msgspec.structs.replace(run, counters=[counters({"aten::add": 1})]) for run in sides(UNCHANGED))
+    return (
+        msgspec.structs.replace(base, steps=steps(before)),
+        msgspec.structs.replace(head, steps=steps(after)),
+    )
+
+
+def judged(before: list[float | None], after: list[float | None], policy: Policy = NAMED) -> DecisionDocument:
+    return decide(*documents(before, after), policy=policy, history=History())
+
+
+def repeated(decision: DecisionDocument) -> Comparison:
+    (comparison,) = [c for c in decision.comparisons if c.method == "repeated"]
+    return comparison
+
+
+def around(level: float, turns: int = 16) -> list[float | None]:
+    return [level * (1 + 0.002 * ((turn * 7) % 5 - 2)) for turn in range(turns)]
+
+
+def test_compare_repeated__less_throughput_turn_by_turn__fails_as_everything_else() -> None:
+    decision = judged(around(1000.0), around(900.0))
+    comparison = repeated(decision)
+    assert (decision.verdict, comparison.outcome, comparison.pairs) == ("FAIL", "regressed", 16)
+    assert comparison.delta == pytest.approx(-0.1, abs=0.01)
+    assert comparison.interval is not None
+    assert comparison.interval[0] < -0.1 < comparison.interval[1] < 0
+
+
+def test_compare_repeated__more_throughput__improved() -> None:
+    assert repeated(judged(around(1000.0), around(1100.0))).outcome == "improved"
+
+
+def test_compare_repeated__the_same__unchanged_and_passes() -> None:
+    decision = judged(around(1000.0), around(1000.0))
+    assert (decision.verdict, repeated(decision).outcome) == ("PASS", "unchanged")
+
+
+def test_compare_repeated__nobody_names_it__not_judged() -> None:
+    decision = judged(around(1000.0), around(900.0), Policy(tolerances={"throughput.*": 0.02}))
+    assert decision.verdict == "PASS"
+    assert not any(c.method == "repeated" for c in decision.comparisons)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (around(1000.0), [], "gate.bound-not-measured"),
+        ([], [], "gate.bound-not-measured"),
+        (around(1000.0), [*around(1000.0)[:-1], None], "gate.bound-not-measured"),
+        (around(1000.0), around(1000.0)[:-3], "gate.repetitions-differ"),
+        ([0.0], [3.0], "gate.no-ratio"),
+    ],
+)
+def test_compare_repeated__evidence_left_out__decides_nothing(
+    before: list[float | None], after: list[float | None], said: str
+) -> None:
+    decision = judged(before, after)
+    comparison = repeated(decision)
+    assert decision.verdict == "INCONCLUSIVE"
+    assert comparison.reason is not None
+    assert (comparison.outcome, comparison.reason.code) == ("inconclusive", said)
+
+
+def test_look__named_number_measured_once__more_turns_would_help_and_more_pairs_would_not() -> None:
+    look = Look(*documents([1000.0], [900.0]), NAMED, workload=WORKLOAD)
+    assert look.repetitions_would_help()
+    assert not look.more_pairs_would_help()
+
+
+def test_repeated_metrics__what_pairs_or_counts_compare__none_of_it() -> None:
+    names = {
+        "batch.knee@encoder/*": 0.0,
+        "latency.p50": 0.1,
+        "counters.syncs": 0.0,
+        "latency.p90": 0.1,
+        "memory.*": 0.1,
+    }
+    assert repeated_metrics(Policy(tolerances=names)) == ("batch.knee", "latency.p90")
