@@ -15,11 +15,12 @@ import msgspec
 
 from perfgate.catalogue.terms import Better, Kind
 from perfgate.document.decision import TestbedDifference
+from perfgate.document.explanation import OperatorChange
 from perfgate.document.history import Confirmation
 from perfgate.document.message import Message
 
 TREND_SCHEMA: Literal["perfgate/trend"] = "perfgate/trend"
-TREND_SCHEMA_VERSION = 2
+TREND_SCHEMA_VERSION = 3
 STATE_SCHEMA: Literal["perfgate/trend-state"] = "perfgate/trend-state"
 # What a state may remember; of more than these the weakest are forgotten, and told as new once more.
 MOST_KNOWN = 100
@@ -106,6 +107,34 @@ class TrendSeries(msgspec.Struct, frozen=True, kw_only=True):
         return hashlib.sha256(json.dumps(place).encode()).hexdigest()[:12]
 
 
+class TrendPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of the document: the place of its series in ``series``, and its own among the changes of that series."""
+
+    series: int
+    change: int
+
+
+class TrendCause(msgspec.Struct, frozen=True, kw_only=True):
+    """What one version of main changed: all changes between the same two runs, which are one regression or improvement.
+
+    ``direction`` is worse where anything is worse that nobody repaired, accepted or refuted, ``standing`` how its most alive
+    change stands, and ``news`` says that any of them was not told before. ``changes`` begins with the one that says most to
+    people: what users wait for before exact counts. ``operators`` run more often since then, with the line that calls them;
+    they are known where both runs were read.
+    """
+
+    direction: Direction
+    standing: Standing
+    news: bool
+    last_good: str | None
+    first_bad: str | None
+    first_seen: str
+    commits: list[CommitLabel] = []
+    commit_count: int = 0
+    changes: list[TrendPlace]
+    operators: list[OperatorChange] = []
+
+
 class TestbedSpan(msgspec.Struct, frozen=True, kw_only=True):
     """A testbed, when main was measured on it, and how it differs from the one before it."""
 
@@ -159,7 +188,8 @@ class TrendDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     ``looked_at`` series with ``values`` points were searched, ``new_values`` of them of runs after ``since``, or of the last
     weeks where this is the first report: the more there are, the more is found by chance. ``versions_needed`` is what a
-    noisy series must have.
+    noisy series must have. ``causes`` group the changes of ``series`` by the commits between which they began, what is to
+    be looked at first.
     """
 
     schema: Literal["perfgate/trend"] = TREND_SCHEMA
@@ -175,6 +205,7 @@ class TrendDocument(msgspec.Struct, frozen=True, kw_only=True):
     new_values: int
     since: str | None = None
     series: list[TrendSeries] = []
+    causes: list[TrendCause] = []
     testbeds: list[TestbedSpan] = []
     health: list[RunHealth] = []
     weeks: list[Week] = []

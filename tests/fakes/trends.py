@@ -17,6 +17,7 @@ from perfgate.document.trend import (
     TrendSeries,
     Week,
 )
+from perfgate.judging.trend.causes import causes
 from tests.fakes.history import START, commit_of
 
 BEGAN = START.isoformat()
@@ -96,6 +97,7 @@ def make_trend(*series: TrendSeries, **fields: Any) -> TrendDocument:
         "values": 30 * len(series),
         "new_values": 5 * len(series),
         "series": list(series),
+        "causes": causes(series),
         "testbeds": [make_testbed("f" * 64)],
         "health": [health],
         "weeks": [Week(monday="2026-05-04", runs=7), Week(monday="2026-05-11", runs=0)],

@@ -80,7 +80,7 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
     store = open_project_store(config, doors.environ)
     selection = Wanted(request.metrics, request.workloads)
     stored = read_histories(config, store, selection, remembered, seconds_since_1970=doors.clock())
-    documents = open_documents(store, stored.runs, note=remembered.note) if out or request.post else {}
+    documents = open_documents(store, stored, note=remembered.note) if out or request.post else {}
     name_commits = _commit_names(config)
 
     def find(confirmations: list[Confirmation]) -> TrendDocument:

@@ -25,7 +25,9 @@ from perfgate.document.trend import (
 from perfgate.errors import StoreError, StoreRefusedError, UsageError
 from perfgate.jobs.shared.doors import Progress
 from perfgate.jobs.shared.session import now
+from perfgate.jobs.trend.operators import with_operators
 from perfgate.judging.store.store import Series, Store, StoredRun
+from perfgate.judging.trend.causes import align, causes
 from perfgate.judging.trend.find import VERSIONS_NEEDED, is_long_enough, one_a_version, with_changes
 from perfgate.judging.trend.health import run_health, spans_of_testbeds, weeks
 from perfgate.judging.trend.standing import RECENT_DAYS, gone, is_recent, judged
@@ -35,6 +37,8 @@ from perfgate.version import __version__
 GATED = tuple(name for name, card in METRICS.items() if card.counted or card.trend or card.tolerance is not None)
 # Documents are large; only the newest are opened, for their steps, warnings and intervals.
 RUNS_OPENED = 26
+# Of so many changes the runs on both sides are opened too, for what their counters say.
+_CHANGES_OPENED = 40
 # So many versions of a series are searched: what is older has been told.
 MOST_POINTS = 1000
 _SMALLEST, _LARGEST = 1e-30, 1e30
@@ -60,7 +64,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class StoredHistories:
-    """What the store holds of a project: its runs, newest first, the series looked at, and what was left out of them."""
+    """What the store holds of a project: its runs, newest first, the series with what moved in them, and those left out."""
 
     runs: list[StoredRun]
     series: list[TrendSeries]
@@ -70,9 +74,10 @@ class StoredHistories:
 def read_histories(
     config: Config, store: Store, selection: Wanted, progress: Progress, *, seconds_since_1970: float
 ) -> StoredHistories:
-    """The series of a project, one value a version. Raises UsageError where there is no run, or no such series.
+    """The series of a project, one value a version, searched for changes.
 
-    What cannot be read or cannot be right is left out, and that is said: one run must not hide or move all others.
+    Raises UsageError where there is no run, or no such series. What cannot be read or cannot be right is left out, and that
+    is said: one run must not hide or move all others.
     """
     runs = _readable_runs(config, store, progress.note, datetime.fromtimestamp(seconds_since_1970, timezone.utc))
     there = store.series(config.project)
@@ -83,7 +88,8 @@ def read_histories(
     progress.status(f"reading {len(selected)} series of {len(runs)} runs")
     histories = [_read_series(config, store, series, runs, progress.note) for series in selected]
     unselected = [series for series in there if not selection.takes(series)]
-    return StoredHistories(runs, [series for series in histories if series.points], unselected)
+    searched = [with_changes(entry) if entry.current else entry for entry in histories if entry.points]
+    return StoredHistories(runs, align(searched), unselected)
 
 
 def find_trend(
@@ -99,7 +105,7 @@ def find_trend(
     """What moved. ``documents`` are the runs that were opened, by id; ``name_commits`` asks git for the commits."""
     newest = _newest(stored.runs)
     accepted = store.accepted(config.project)
-    searched = [_with_intervals(with_changes(entry) if entry.current else entry, documents) for entry in stored.series]
+    searched = [_with_intervals(entry, documents) for entry in stored.series]
     series = [
         judged(
             msgspec.structs.replace(entry, changes=[name_commits(change) for change in entry.changes]),
@@ -123,6 +129,7 @@ def find_trend(
         new_values=sum(_is_fresh(point, before, newest) for entry in looked_at for point in entry.points),
         since=before.newest if before else None,
         series=series,
+        causes=[with_operators(cause, series, documents) for cause in causes(series)],
         testbeds=spans_of_testbeds(
             [(run.started_at, run.fingerprint, run.device_kind) for run in reversed(stored.runs)],
             {run.testbed.fingerprint: run.testbed.comparable for run in documents.values()},
@@ -136,20 +143,36 @@ def find_trend(
     )
 
 
-def open_documents(store: Store, runs: Sequence[StoredRun], *, note: Callable[[str], None]) -> dict[str, RunDocument]:
-    """The newest runs, and the first of every testbed, which says what it consists of; a damaged one is named."""
-    firsts = {run.fingerprint: run for run in runs}  # the oldest of each stays, because runs are newest first
+def open_documents(store: Store, stored: StoredHistories, *, note: Callable[[str], None]) -> dict[str, RunDocument]:
+    """The newest runs, the first of every testbed, which says what it consists of, and those beside the newest changes.
+
+    A damaged one is named.
+    """
+    firsts = {run.fingerprint: run for run in stored.runs}  # the oldest of each stays, because runs are newest first
     documents: dict[str, RunDocument] = {}
-    for run in [*runs[:RUNS_OPENED], *firsts.values()]:
-        if run.id not in documents:
+    for run_id in [
+        *(run.id for run in [*stored.runs[:RUNS_OPENED], *firsts.values()]),
+        *_beside_changes(stored.series),
+    ]:
+        if run_id not in documents:
             try:
-                documents[run.id] = store.show(run.id)
+                documents[run_id] = store.show(run_id)
             except StoreRefusedError as error:
                 note(f"the checklist over time has {len(documents)} runs alone: {error}")
                 break  # a server that is gone is not waited for once a run
             except StoreError as error:
                 note(f"a run is left out of the checklist over time: {error}")
     return documents
+
+
+def _beside_changes(series: Sequence[TrendSeries]) -> list[str]:
+    """The runs between which something moved, the newest first."""
+    pairs = {
+        (change.first_seen, entry.points[change.at].run_id, entry.points[change.at - 1].run_id)
+        for entry in series
+        for change in entry.changes
+    }
+    return [run_id for _, *run_ids in sorted(pairs, reverse=True)[:_CHANGES_OPENED] for run_id in run_ids]
 
 
 def _readable_runs(config: Config, store: Store, note: Callable[[str], None], today: datetime) -> list[StoredRun]:

@@ -62,6 +62,23 @@ def with_changes(series: TrendSeries) -> TrendSeries:
     return msgspec.structs.replace(series, changes=changes, noise=float(noise(scaled.values)))
 
 
+class Levels(NamedTuple):
+    """A series on the scale it was searched on: its values, the levels beside one change, the noise of one value."""
+
+    values: Floats
+    before: float
+    after: float
+    noise: float
+
+
+def scaled_levels(series: TrendSeries, change: TrendChange) -> Levels:
+    scaled = _scaled(np.array([point.value for point in series.points], dtype=np.float64))
+    before, after = (
+        math.log(level) if scaled.is_logarithm else level / scaled.unit for level in (change.before, change.after)
+    )
+    return Levels(scaled.values, before, after, max(series.noise or 0.0, 1e-9))
+
+
 def _scaled(values: Floats) -> _Scaled:
     if (values > 0).all():
         return _Scaled(np.log(values), 1.0, is_logarithm=True)

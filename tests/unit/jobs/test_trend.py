@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from perfgate.document.history import Acceptance, Confirmation, moment
-from perfgate.document.run import RunDocument
+from perfgate.document.run import CounterSite, OpCount, RunDocument
 from perfgate.document.schema import load_schema
 from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendSeries
 from perfgate.errors import DocumentError, ForgeError, StoreError, UsageError
@@ -26,7 +26,7 @@ from perfgate.jobs.shared.doors import Doors
 from perfgate.jobs.shared.scratch import ScratchRepository
 from perfgate.jobs.trend.confirm import confirmation_of
 from perfgate.jobs.trend.job import TrendRequest, has_open_regression, run_trend
-from perfgate.jobs.trend.read import open_documents
+from perfgate.jobs.trend.read import StoredHistories, open_documents
 from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.store import Place
@@ -513,12 +513,12 @@ def test_weekly__three_weeks__one_issue_a_comment_only_for_news(job: Job) -> Non
     assert "No metric is worse on main than it was." in job.issue
     job.project.record(runs[STEP:50])
     job.week(2, metrics=TIMES)
-    assert "3 regressions" in job.issue
+    assert "1 regression" in job.issue
     (comment,) = job.fake.comments[job.fake.issues[0].number]
-    assert comment.body.startswith("perfgate: 3 regressions")
+    assert comment.body.startswith("perfgate: 1 regression")
     job.project.record(runs[50:])
     document = job.week(3, metrics=TIMES)
-    assert "3 regressions still open" in job.issue
+    assert "1 regression still open" in job.issue
     assert "Still open" in job.issue
     assert len(job.fake.comments[job.fake.issues[0].number]) == 1
     assert document.new_values == 3 * 10
@@ -540,7 +540,7 @@ def test_weekly__settled_since_last_week__said_in_text_and_comment(job: Job, slo
     for metric in TIMES:
         job.project.store.confirm("demo", answer(document, "unchanged", metric=metric, low=-0.003, high=0.004))
     job.week(2)
-    assert "3 settled" in job.issue
+    assert "1 settled" in job.issue
     assert "refuted: both commits measured side by side show 0.3 % faster to 0.4 % slower" in job.issue
     assert "refuted" in job.fake.comments[job.fake.issues[0].number][-1].body
 
@@ -550,7 +550,7 @@ def test_weekly__without_a_token__printed_and_nothing_sent(job: Job, slower_stor
     job.week(1, token=None)
     assert job.fake.calls == []
     assert "Nothing was posted: no token in" in job.project.said[-1]
-    assert "3 regressions" in job.project.said[0]
+    assert "1 regression" in job.project.said[0]
 
 
 def test_weekly__forge_refuses__exit_code_of_the_forge(job: Job, slower_store: Path) -> None:
@@ -564,7 +564,7 @@ def test_weekly__forge_refuses__exit_code_of_the_forge(job: Job, slower_store: P
 def test_weekly__chinese__issue_in_chinese(job: Job, slower_store: Path) -> None:
     job.project.take(slower_store)
     job.week(1, language="zh")
-    assert "的 main：3 项劣化" in job.issue
+    assert "的 main：1 项劣化" in job.issue
 
 
 def test_weekly__outside_ci__printed(project: Project, slower_store: Path) -> None:
@@ -596,10 +596,10 @@ def test_open_documents__server_is_gone_since_the_lists_were_read__asked_once_an
     clone, remote = clone_of_empty_remote(tmp_path), tmp_path / "remote.git"
     store = GitBranchStore("branch://perfgate-data", Place(root=clone, environ={}))
     store.record_all(main_runs(3, shapes=("long",)))
-    runs = store.runs("demo")
+    stored = StoredHistories(store.runs("demo"), [], [])
     remote.rename(tmp_path / "moved.git")
     notes: list[str] = []
-    assert open_documents(store, runs, note=notes.append) == {}
+    assert open_documents(store, stored, note=notes.append) == {}
     (note,) = notes
     assert note.startswith("the checklist over time has 0 runs alone: the branch perfgate-data of")
 
@@ -617,3 +617,56 @@ def test_trend__table_alone__opens_no_document(project: Project, slower_store: P
     assert document.health == []
     assert "a run is left out of the checklist over time" in project.progress.notes[0]
     assert document.notes == project.progress.notes
+
+
+def waiting_since(run: RunDocument, index: int, at: int) -> RunDocument:
+    """A run whose encoder reads a number back from the device in every call since one version."""
+    if index < at:
+        return run
+    ops = [OpCount(op="aten::add", count=12, line="model.py:88"), OpCount(op="aten::item", count=1, line="model.py:91")]
+    sites = [
+        CounterSite(metric=metric, name="aten::item", count=1, line="model.py:91", code="scale = x.max().item()")
+        for metric in ("counters.syncs", "counters.framework_ops")
+    ]
+    counters = [
+        msgspec.structs.replace(
+            entry,
+            values={**entry.values, "counters.syncs": 1, "counters.framework_ops": 41, "counters.copies": 3},
+            ops=ops,
+            sites=sites,
+        )
+        for entry in run.counters
+    ]
+    return msgspec.structs.replace(run, counters=counters)
+
+
+def test_trend__one_item_and_a_slowdown_of_another_commit__two_regressions_with_one_chart_each(
+    project: Project, tmp_path: Path
+) -> None:
+    waits, slows = 16, 29
+    levels = {True: 1.2, False: 1.04}
+    runs = main_runs(
+        40, shapes=("long",), time=lambda index: 1.0 if index < waits else levels[index >= slows], days=1.0, seed=3
+    )
+    project.record([waiting_since(run, index, waits) for index, run in enumerate(runs)])
+    document = project.trend(out=tmp_path / "out")
+    by_commit = {cause.first_bad: cause for cause in document.causes}
+    assert [commit_of(waits), commit_of(slows)] == sorted(by_commit)
+    assert [cause.standing for cause in document.causes] == ["new", "new"]
+
+    def metrics(commit: str) -> list[str]:
+        return [document.series[place.series].metric for place in by_commit[commit].changes]
+
+    assert metrics(commit_of(waits))[0] == "latency.p50"
+    assert {"counters.syncs", "counters.framework_ops", "counters.copies"} < set(metrics(commit_of(waits)))
+    assert set(metrics(commit_of(slows))) <= {"latency.low", "latency.p50", "latency.p99", "throughput.median"}
+    (operator,) = by_commit[commit_of(waits)].operators
+    assert (operator.op, operator.base_count, operator.head_count) == ("aten::item", 0, 1)
+    assert operator.line == "model.py:91"
+    assert by_commit[commit_of(slows)].operators == []
+
+    issue = (tmp_path / "out" / "trend.md").read_text()
+    assert issue.startswith("## `demo` on main: 2 regressions\n")
+    assert "1 more `aten::item`" in issue
+    assert (tmp_path / "out" / "trend.html").read_text().count('<svg class="plot history"') == 2
+    assert len(json.loads((tmp_path / "out" / "trend.json").read_text())["causes"]) == 2

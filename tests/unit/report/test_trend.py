@@ -8,11 +8,13 @@ import io
 import re
 from typing import Any
 
+import msgspec
 import nh3
 import pytest
 from hypothesis import given, settings
 from rich.console import Console
 
+from perfgate.document.explanation import OperatorChange
 from perfgate.document.trend import NotLookedAt
 from perfgate.judging.report.render.trend import TrendContext, issue_title, render_issue, render_news
 from perfgate.judging.report.render.trend_page import render_trend_page
@@ -40,18 +42,59 @@ def issue(*changes: Any, **fields: Any) -> str:
 def test_render_issue__new_regression__what_by_how_much_since_when_and_how_sure() -> None:
     text = issue(make_change())
     assert text.splitlines()[0] == "## `demo` on main: 1 regression"
-    row = next(line for line in text.splitlines() if line.startswith("| `latency.p50`"))
-    assert "`encoder/long`" in row
-    assert "7.0 % slower (5.5 to 8.5 %)" in row
-    assert "2026-05-04 `0014c0ffee` `Pool in a loop`" in row
-    assert "| suspected |" in row
-    assert re.search(r"`[▁▂▃▄▅▆▇█]{24}`", row)
+    block = next(
+        line for line in text.splitlines() if line.startswith("**`Pool in a loop`** `0014c0ffee`, 2026-05-04: ")
+    )
+    assert "`latency.p50` · `encoder/long`, 7.0 % slower (5.5 to 8.5 %)" in block
+    assert ", suspected `" in block
+    assert re.search(r"`[▁▂▃▄▅▆▇█]{24}`$", block)
+    assert "more metric" not in text
+
+
+def test_render_issue__one_commit_moved_three_metrics__one_regression_with_the_rest_in_a_fold() -> None:
+    counter = make_change(evidence="exact", interval=None, before=0.0, after=1.0, delta=None)
+    document = make_trend(
+        make_series(counter, metric="counters.syncs", unit="1", kind="exact"),
+        make_series(make_change(), metric="latency.p99"),
+        make_series(make_change()),
+    )
+    text = render_issue(document, CONTEXT)
+    assert text.splitlines()[0] == "## `demo` on main: 1 regression"
+    assert text.count("Pool in a loop") == 1
+    (block,) = [line for line in text.splitlines() if line.startswith("**")]
+    assert "`latency.p50`" in block
+    fold = text.split("<summary>It moved 2 more metrics</summary>")[1].split("</details>")[0]
+    assert [line.split(" | ")[0] for line in fold.splitlines() if line.startswith("| `")] == [
+        "| `latency.p99`",
+        "| `counters.syncs`",
+    ]
+    assert "- `Pool in a loop`: `latency.p50`" in (render_news(document, "en") or "")
+    page = render_trend_page(document)
+    assert page.count('<svg class="plot history"') == 1
+    assert "<h3>Pool in a loop</h3>" in page
+    assert "It moved 2 more metrics" in page
+    written = io.StringIO()
+    render_trend(document, Console(file=written, width=140), "en")
+    assert written.getvalue().count("Pool in a loop") == 1
+    assert "and 2 more metrics" in written.getvalue()
+
+
+def test_render_issue__operator_runs_more_often__named_with_its_line() -> None:
+    document = make_trend(make_series(make_change()))
+    operator = OperatorChange(
+        workload="encoder", shape="long", op="aten::item", base_count=0, head_count=1, line="m.py:8"
+    )
+    document = msgspec.structs.replace(
+        document, causes=[msgspec.structs.replace(document.causes[0], operators=[operator])]
+    )
+    assert "1 more `aten::item` at `m.py:8`" in render_issue(document, CONTEXT)
+    assert "1 more <code>aten::item</code> at <code>m.py:8</code>" in render_trend_page(document)
 
 
 def test_render_issue__several_commits_between__one_of_them_and_the_list_in_a_fold() -> None:
     commits = [make_change(at).commits[0] for at in (22, 21, 20)]
     text = issue(make_change(commits=commits, commit_count=25))
-    assert "one of 25 commits" in text
+    assert "**One of 25 commits** `0014c0ffee`, after `0013c0ffee`, 2026-05-04: " in text
     assert "after `0013c0ffee` up to `0014c0ffee`" in text
     assert "- 22 more commits" in text
 
@@ -61,11 +104,11 @@ def test_render_issue__several_commits_between__one_of_them_and_the_list_in_a_fo
     [
         (
             {"evidence": "confirmed", "confirmation": make_confirmation()},
-            "| **confirmed**; side by side: 5.0 to 9.0 % |",
+            ", **confirmed**; side by side: 5.0 to 9.0 % `",
         ),
-        ({"evidence": "confirmed", "confirmation": make_confirmation(low=None, high=None)}, "| **confirmed** |"),
-        ({"evidence": "exact", "interval": None}, "| exact count |"),
-        ({"confirmation": make_confirmation("inconclusive")}, "| suspected; side by side it was not decided |"),
+        ({"evidence": "confirmed", "confirmation": make_confirmation(low=None, high=None)}, ", **confirmed** `"),
+        ({"evidence": "exact", "interval": None}, ", exact count `"),
+        ({"confirmation": make_confirmation("inconclusive")}, ", suspected; side by side it was not decided `"),
     ],
 )
 def test_render_issue__how_sure__in_words(fields: Any, words: str) -> None:
@@ -115,8 +158,12 @@ def test_render_issue__new_testbed_failed_runs_left_out__in_the_folds() -> None:
 
 def test_render_issue__hundreds_of_changes__folds_go_first_then_rows_and_it_fits() -> None:
     series = [
-        make_series(make_change(commits=[make_change().commits[0]] * 20, commit_count=20), workload="w" * 90 + str(n))
-        for n in range(150)
+        make_series(
+            make_change(n, commits=[make_change().commits[0]] * 3, commit_count=20),
+            count=n + 1,
+            workload="w" * 90 + str(n),
+        )
+        for n in range(1, 81)
     ]
     names = [NotLookedAt(reason="metric", series=900, names=["n" * 90 + str(n) for n in range(900)])]
     whole = render_issue(make_trend(*series, not_looked_at=names), CONTEXT)
@@ -126,7 +173,7 @@ def test_render_issue__hundreds_of_changes__folds_go_first_then_rows_and_it_fits
     assert "How the runs went" in text
     small = render_issue(make_trend(*series, not_looked_at=names), CONTEXT, budget=6_000)
     assert len(small) <= 6_000
-    assert "130 more rows: see `trend.html`." in small
+    assert "60 more rows: see `trend.html`." in small
     with pytest.raises(ValueError, match="too small"):
         render_issue(make_trend(*series), CONTEXT, budget=300)
 
@@ -150,7 +197,7 @@ def test_render_news__nothing_new__none() -> None:
 
 
 def test_render_news__very_many__the_first_and_how_many_more() -> None:
-    text = render_news(make_trend(*(make_series(make_change(), workload=f"w{n}") for n in range(30))), "en")
+    text = render_news(make_trend(*(make_series(make_change(n), workload=f"w{n}") for n in range(1, 31))), "en")
     assert text is not None
     assert text.count("latency.p50") == 6
     assert "- 24 more changes" in text

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from perfgate.document.trend import NotLookedAt, TrendDocument
+from perfgate.document.trend import NotLookedAt, TrendCause, TrendDocument
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.templates import render
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.trend_rows import Moved, change_row, day, headline, searched, short, sort_changes
+from perfgate.judging.report.view.trend_rows import cause_row, day, headline, searched, short, sort_causes
 from perfgate.locale import Language, speaking
 
 # How many rows a list may have, and how many of the folds below them are there: the first that fits the budget is taken.
 _ROWS = (200, 60, 20, 6)
+_MOST_OTHERS = 20
 FOLDS = ("commits", "better", "runner", "not_looked_at")
 _MAX_NAMES = 30
 _REASONS = {
@@ -57,35 +58,43 @@ def render_issue(document: TrendDocument, context: TrendContext, *, budget: int 
 
 def render_news(document: TrendDocument, language: Language) -> str | None:
     """The comment that tells people what is new, None where nothing is: an edited issue notifies nobody."""
-    changes = sort_changes(document)
-    news = [*changes.new_worse, *changes.new_better, *changes.ended]
+    causes = sort_causes(document)
+    grown = [cause for cause in causes.still_open if cause.news]
+    news = [*causes.new_worse, *grown, *causes.new_better, *causes.ended]
     if not news and not document.gone:
         return None
     with speaking(language):
         values = {
             "headline": headline(document),
-            "rows": [change_row(moved) for moved in news[: _ROWS[-1]]],
+            "rows": [cause_row(cause, document, most=0) for cause in news[: _ROWS[-1]]],
             "more": max(0, len(news) - _ROWS[-1]),
         }
         return _tidy(render("trend/news.md.j2", "markdown", values))
 
 
 def _values(document: TrendDocument, context: TrendContext, rows: int, folds: tuple[str, ...]) -> Mapping[str, object]:
-    changes = sort_changes(document)
+    causes = sort_causes(document)
+
+    def listed(group: list[TrendCause]) -> Mapping[str, object]:
+        return {
+            "rows": [cause_row(cause, document, most=min(rows, _MOST_OTHERS)) for cause in group[:rows]],
+            "more": max(0, len(group) - rows),
+        }
+
     return {
         "headline": headline(document),
         "project": document.project,
         "runs": document.runs,
         "newest": day(document.newest),
         "since": day(document.since) if document.since else Words(""),
-        "worse": _listed(changes.new_worse, rows),
-        "other": _listed(changes.new_other, rows),
-        "open": _listed(changes.still_open, rows),
-        "ended": _listed(changes.ended, rows),
-        "better": _listed(changes.new_better, rows),
-        "better_count": len(changes.new_better),
+        "worse": listed(causes.new_worse),
+        "other": listed(causes.new_other),
+        "open": listed(causes.still_open),
+        "ended": listed(causes.ended),
+        "better": listed(causes.new_better),
+        "better_count": len(causes.new_better),
         "gone": document.gone[:rows],
-        "ranges": list(_ranges([*changes.new_worse, *changes.still_open], rows)),
+        "ranges": list(_ranges([*causes.new_worse, *causes.still_open], document, rows)),
         "folds": folds,
         "looked_at": document.looked_at,
         "searched": searched(document),
@@ -98,19 +107,10 @@ def _values(document: TrendDocument, context: TrendContext, rows: int, folds: tu
     }
 
 
-def _listed(moved: list[Moved], rows: int) -> Mapping[str, object]:
-    return {"rows": [change_row(change) for change in moved[:rows]], "more": max(0, len(moved) - rows)}
-
-
-def _ranges(moved: list[Moved], rows: int) -> Iterator[Mapping[str, object]]:
-    """Yield the commits that may have done it, once for each range."""
-    ranges: set[tuple[str | None, str | None]] = set()
-    for change in moved:
-        place = (change.change.last_good, change.change.first_bad)
-        if change.change.commit_count > 1 and place not in ranges and len(ranges) < rows:
-            ranges.add(place)
-            row = change_row(change)
-            yield {**vars(row), "more": change.change.commit_count - len(change.change.commits)}
+def _ranges(causes: list[TrendCause], document: TrendDocument, rows: int) -> Iterator[Mapping[str, object]]:
+    """Yield the commits that may have done it, of every cause that has several."""
+    for cause in [cause for cause in causes if cause.commit_count > 1][:rows]:
+        yield {**vars(cause_row(cause, document, most=0).lead), "more": cause.commit_count - len(cause.commits)}
 
 
 def _left_out(entry: NotLookedAt) -> Mapping[str, object]:

@@ -7,19 +7,21 @@ import hashlib
 from collections.abc import Mapping, Sequence
 
 from perfgate.catalogue.lookup import CARDS
-from perfgate.document.trend import RunHealth, TestbedSpan, TrendDocument, TrendSeries, place_of
+from perfgate.document.trend import RunHealth, TestbedSpan, TrendCause, TrendDocument, TrendSeries, place_of
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.templates import environment, template_source
 from perfgate.judging.report.text.words import Words, say, translated
 from perfgate.judging.report.view.trend_rows import (
     Moved,
+    cause_row,
     change_row,
     day,
     headline,
+    moved_by,
     searched,
     short,
-    sort_changes,
+    sort_causes,
 )
 from perfgate.locale import Language, speaking
 
@@ -40,9 +42,8 @@ def _render(document: TrendDocument) -> str:
     jinja = environment("html")
     style = template_source(jinja, "page/style.css") + template_source(jinja, "trend/style.css")
     groups = _groups(document)
-    moved = [group for group in groups if _is_moved(group)]
-    changes = sort_changes(document)
-    worse, still = changes.new_worse, changes.still_open
+    causes = sort_causes(document)
+    worse, still = causes.new_worse, causes.still_open
     values = {
         "style": Words(style),
         "style_hash": Words(base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()),
@@ -52,8 +53,8 @@ def _render(document: TrendDocument) -> str:
         "newest": day(document.newest),
         "runs": document.runs,
         "searched": searched(document),
-        "pictures": [_picture(group) for group in moved[:_MAX_PICTURES]],
-        "more_pictures": max(0, len(moved) - _MAX_PICTURES),
+        "pictures": [_picture(cause, document, groups) for cause in document.causes[:_MAX_PICTURES]],
+        "more_pictures": max(0, len(document.causes) - _MAX_PICTURES),
         "gone": document.gone[:_MAX_ROWS],
         "rows": [_series_row(group) for group in groups[:_MAX_ROWS]],
         "matrix": trend_svg.steps_matrix(document.health, _titles(document.health)) if document.health else Words(""),
@@ -98,23 +99,26 @@ def _weight(group: Group) -> float:
     return max(sizes, default=0.0)
 
 
-def _is_moved(group: Group) -> bool:
-    return any(series.current and series.changes for series in group)
-
-
-def _picture(group: Group) -> Mapping[str, object]:
-    last = group[-1]
-    changes = [Moved(series, change) for series in group if series.current for change in series.changes]
+def _picture(cause: TrendCause, document: TrendDocument, groups: Sequence[Group]) -> Mapping[str, object]:
+    """One cause: the history of the change that says most, and everything else that it moved."""
+    lead, *others = moved_by(cause, document)
+    group = next(group for group in groups if any(series is lead.series for series in group))
     return {
-        "metric": last.metric,
-        "place": place_of(last.workload, last.shape, last.labels),
+        "row": cause_row(cause, document, most=0),
         "plot": trend_svg.series_plot(group),
-        "noise": formats.plus_minus(last.noise) if last.noise is not None else Words(""),
+        "noise": formats.plus_minus(lead.series.noise) if lead.series.noise is not None else Words(""),
         "testbeds": len(group),
-        "changes": [
-            {**vars(change_row(moved)), "direction": Words(moved.change.direction), "told": _told(moved)}
-            for moved in reversed(changes)
-        ],
+        "change": _change_row(lead),
+        "others": [_change_row(moved) for moved in others[:_MAX_ROWS]],
+    }
+
+
+def _change_row(moved: Moved) -> Mapping[str, object]:
+    return {
+        **vars(change_row(moved)),
+        "direction": Words(moved.change.direction),
+        "told": _told(moved),
+        "plot": trend_svg.small_plot(moved.series),
     }
 
 

@@ -9,11 +9,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from perfgate.document.trend import TrendDocument
+from perfgate.document.trend import TrendCause, TrendDocument
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.format import counted
 from perfgate.judging.report.text.words import say
-from perfgate.judging.report.view.trend_rows import Moved, change_row, day, headline, searched, sort_changes, sparkline
+from perfgate.judging.report.view.trend_rows import (
+    change_row,
+    day,
+    headline,
+    moved_by,
+    searched,
+    sort_causes,
+    sparkline,
+)
 from perfgate.locale import Language, speaking
 
 _MOST_ROWS = 40
@@ -22,37 +30,40 @@ _STYLES = {"worse": "red", "better": "green", "changed": "yellow"}
 
 
 def render_trend(document: TrendDocument, console: Console, language: Language) -> None:
-    """Print what moved and what is open, one row a change, and what that rests on."""
+    """Print what moved and what is open, one row a cause, and what that rests on."""
     with speaking(language):
         _render(document, console)
 
 
 def _render(document: TrendDocument, console: Console) -> None:
-    changes = sort_changes(document)
+    causes = sort_causes(document)
     console.print(Text(clean(f"{document.project}: {headline(document)}"), "bold"))
     groups = (
-        (say("new"), [*changes.new_worse, *changes.new_better, *changes.new_other]),
-        (say("open"), changes.still_open),
-        (say("settled"), changes.ended),
+        (say("new"), [*causes.new_worse, *causes.new_better, *causes.new_other]),
+        (say("open"), causes.still_open),
+        (say("settled"), causes.ended),
     )
-    rows = [(word, moved) for word, group in groups for moved in group]
+    rows = [(word, cause) for word, group in groups for cause in group]
     if rows:
-        console.print(_table(rows[:_MOST_ROWS], blocks=24 if console.width >= _WIDE else 10))
+        console.print(_table(document, rows[:_MOST_ROWS], blocks=24 if console.width >= _WIDE else 10))
     if len(rows) > _MOST_ROWS:
         console.print(say("… {count} more in trend.json", count=len(rows) - _MOST_ROWS))
     for line in _facts(document):
         console.print(Text(line, "dim"))
 
 
-def _table(rows: Sequence[tuple[str, Moved]], *, blocks: int) -> Table:
+def _table(document: TrendDocument, rows: Sequence[tuple[str, TrendCause]], *, blocks: int) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for title in ("", say("metric"), say("change"), say("since"), say("how sure"), say("history")):
         # Metrics are what people search for, and a cut history shows the past alone.
         table.add_column(title, no_wrap=title in (say("metric"), say("history")))
-    for word, moved in rows:
+    for word, cause in rows:
+        moved, *others = moved_by(cause, document)
         row = change_row(moved)
         history = Text(sparkline([point.value for point in moved.series.points], blocks))
         name = Text(clean(row.metric)).append(f"\n{clean(row.place)}", "dim")
+        if others:
+            name.append(f"\n{say('and {count}', count=counted(len(others), 'more metric'))}", "dim")
         change = Text(row.change, _STYLES[moved.change.direction]).append(f"\n{row.span}", "dim")
         since = Text(f"{row.when} {clean(row.bad)}")
         if row.subject:

@@ -320,6 +320,18 @@ class TrendRow:
 
 
 @dataclass(frozen=True)
+class TrendCauseRow:
+    """What one version of main changed: the change that says most, some of the others, and what runs more often."""
+
+    lead: TrendRow
+    standing: Words
+    others: list[TrendRow]
+    other_count: int
+    more: int
+    cause: CauseView | None
+
+
+@dataclass(frozen=True)
 class InvalidView:
     """A place whose times count for nothing, and why."""
 

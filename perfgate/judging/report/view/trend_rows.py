@@ -11,10 +11,12 @@ import numpy as np
 
 from perfgate.document.decision import Comparison, Outcome
 from perfgate.document.history import moment
-from perfgate.document.trend import TrendChange, TrendDocument, TrendSeries, place_of
+from perfgate.document.trend import TrendCause, TrendChange, TrendDocument, TrendSeries, place_of
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.records import CommitView, TrendRow
+from perfgate.judging.report.view.causes import Cause
+from perfgate.judging.report.view.records import CauseView, CommitView, TrendCauseRow, TrendRow
+from perfgate.judging.report.view.rows import worded_cause
 
 _TICKS = "▁▂▃▄▅▆▇█"
 _SPARK_WIDTH = 24
@@ -38,26 +40,61 @@ class Moved(NamedTuple):
 
 
 class Sorted(NamedTuple):
-    """The changes of a trend as they are told: new ones by direction, open regressions, and what ended since then."""
+    """The causes of a trend as they are told: new ones by direction, open regressions, and what ended since then."""
 
-    new_worse: list[Moved]
-    new_better: list[Moved]
-    new_other: list[Moved]
-    still_open: list[Moved]
-    ended: list[Moved]
+    new_worse: list[TrendCause]
+    new_better: list[TrendCause]
+    new_other: list[TrendCause]
+    still_open: list[TrendCause]
+    ended: list[TrendCause]
 
 
-def sort_changes(document: TrendDocument) -> Sorted:
-    """The changes that are told, the largest first; of those long past and settled nothing."""
-    every = [Moved(series, change) for series in document.series if series.current for change in series.changes]
-    every.sort(key=lambda moved: (-_size(moved.change), moved.series.metric, moved.series.workload, moved.series.shape))
-    fresh = [moved for moved in every if moved.change.standing == "new"]
+def sort_causes(document: TrendDocument) -> Sorted:
+    """The causes that are told; of those long past and settled nothing."""
+    fresh = [cause for cause in document.causes if cause.standing == "new"]
     return Sorted(
-        new_worse=[moved for moved in fresh if moved.change.direction == "worse"],
-        new_better=[moved for moved in fresh if moved.change.direction == "better"],
-        new_other=[moved for moved in fresh if moved.change.direction == "changed"],
-        still_open=[m for m in every if m.change.standing == "open" and m.change.direction == "worse"],
-        ended=[m for m in every if m.change.news and m.change.standing in ("resolved", "accepted", "refuted")],
+        new_worse=[cause for cause in fresh if cause.direction == "worse"],
+        new_better=[cause for cause in fresh if cause.direction == "better"],
+        new_other=[cause for cause in fresh if cause.direction == "changed"],
+        still_open=[cause for cause in document.causes if cause.standing == "open" and cause.direction == "worse"],
+        ended=[
+            cause for cause in document.causes if cause.news and cause.standing in ("resolved", "accepted", "refuted")
+        ],
+    )
+
+
+def moved_by(cause: TrendCause, document: TrendDocument) -> list[Moved]:
+    """The changes of a cause, the one that says most first."""
+    series = [(document.series[place.series], place.change) for place in cause.changes]
+    return [Moved(entry, entry.changes[change]) for entry, change in series]
+
+
+def cause_row(cause: TrendCause, document: TrendDocument, *, most: int) -> TrendCauseRow:
+    """A cause with its leading change and at most so many of the others."""
+    first, *others = moved_by(cause, document)
+    return TrendCauseRow(
+        lead=change_row(first),
+        standing=Words(cause.standing),
+        others=[change_row(moved) for moved in others[:most]],
+        other_count=len(others),
+        more=max(0, len(others) - most),
+        cause=_worded_operator(cause),
+    )
+
+
+def _worded_operator(cause: TrendCause) -> CauseView | None:
+    if not cause.operators:
+        return None
+    change = cause.operators[0]
+    return worded_cause(
+        Cause(
+            places=(place_of(change.workload, change.shape, {}),),
+            op=change.op,
+            base_count=change.base_count,
+            head_count=change.head_count,
+            line=change.line,
+            counted=True,
+        )
     )
 
 
@@ -96,15 +133,15 @@ def change_words(moved: Moved) -> Words:
 
 def headline(document: TrendDocument) -> Words:
     """In one sentence what moved since the last report, that nothing did, or that nothing could be looked at."""
-    changes = sort_changes(document)
+    causes = sort_causes(document)
     parts = [
-        formats.counted(len(changes.new_worse), "regression") if changes.new_worse else None,
-        formats.counted(len(changes.new_better), "improvement") if changes.new_better else None,
-        say("{count} other changes", count=len(changes.new_other)) if changes.new_other else None,
-        say("{count} settled", count=len(changes.ended)) if changes.ended else None,
+        formats.counted(len(causes.new_worse), "regression") if causes.new_worse else None,
+        formats.counted(len(causes.new_better), "improvement") if causes.new_better else None,
+        say("{count} other changes", count=len(causes.new_other)) if causes.new_other else None,
+        say("{count} settled", count=len(causes.ended)) if causes.ended else None,
     ]
     moved = [part for part in parts if part]
-    still = formats.counted(len(changes.still_open), "regression") if changes.still_open else None
+    still = formats.counted(len(causes.still_open), "regression") if causes.still_open else None
     if not (moved or still or document.looked_at):
         return say("too few runs to look at yet")
     if not moved:
@@ -157,10 +194,6 @@ def day(text: str) -> Words:
 def short(commit: object) -> str:
     """A commit as people name it; it is still text from outside."""
     return str(commit)[:10] if commit else ""
-
-
-def _size(change: TrendChange) -> float:
-    return math.inf if change.delta is None else abs(change.delta)
 
 
 def _measured(moved: Moved) -> Words:

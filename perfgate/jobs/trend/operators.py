@@ -1,0 +1,61 @@
+"""Which operators run more often since main moved, and from which line: what the exact counters of two runs say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from perfgate.catalogue.lookup import metric
+from perfgate.document.decision import Policy
+from perfgate.document.explanation import OperatorChange
+from perfgate.document.run import RunDocument
+from perfgate.document.trend import TrendCause, TrendSeries
+from perfgate.judging.gate.counters import compare_counters
+
+_MOST_OPERATORS = 12
+
+
+def with_operators(
+    cause: TrendCause, series: Sequence[TrendSeries], documents: Mapping[str, RunDocument]
+) -> TrendCause:
+    """A cause with the operators that run more often since then, where the runs on both sides were opened.
+
+    Those that most counters name come first: what makes the host wait is a call too.
+    """
+    if cause.direction != "worse":
+        return cause
+    named: Counter[tuple[str, str, str]] = Counter()
+    changes: dict[tuple[str, str, str], OperatorChange] = {}
+    for change in _more_often(cause, series, documents):
+        key = (change.workload, change.shape, change.op)
+        named[key] += 1
+        changes.setdefault(key, change)
+    ordered = sorted(changes, key=lambda key: (-named[key], changes[key].base_count - changes[key].head_count, key))
+    return msgspec.structs.replace(cause, operators=[changes[key] for key in ordered][:_MOST_OPERATORS])
+
+
+def _more_often(
+    cause: TrendCause, series: Sequence[TrendSeries], documents: Mapping[str, RunDocument]
+) -> Iterator[OperatorChange]:
+    """Yield every part of every counter that grew in the workloads of the cause."""
+    entries = [(series[place.series], series[place.series].changes[place.change].at) for place in cause.changes]
+    workloads = {entry.workload for entry, _ in entries}
+    for good, bad in dict.fromkeys((entry.points[at - 1].run_id, entry.points[at].run_id) for entry, at in entries):
+        if good not in documents or bad not in documents:
+            continue
+        for compared in compare_counters(documents[good], documents[bad], Policy()):
+            if compared.workload in workloads and metric(compared.metric).amount == "calls":
+                yield from (
+                    OperatorChange(
+                        workload=compared.workload,
+                        shape=compared.shape,
+                        op=part.name,
+                        base_count=part.base,
+                        head_count=part.head,
+                        line=part.line,
+                    )
+                    for part in compared.parts
+                    if part.head > part.base
+                )

@@ -1,0 +1,165 @@
+"""Which changes are one: those of metrics and counters that began with the same version of main."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from perfgate.catalogue.lookup import METRICS
+from perfgate.document.trend import Direction, Standing, TrendCause, TrendChange, TrendPlace, TrendSeries
+from perfgate.judging.trend.find import Levels, scaled_levels
+from perfgate.judging.trend.standing import NEAR
+from perfgate.stats.changes import CAP
+
+# The places of a shift whose 2 log likelihood ratio stays below are those it lies at with 95 %: (1 - exp(-x / 2))^2 = 0.95.
+# Source: Eo & Morley, Likelihood-ratio-based confidence sets for the timing of structural breaks, Quantitative Economics 6
+# (2015), for a shift of a mean that is small against the noise.
+_LOCATION_95 = 7.35
+_LIVE: tuple[Standing, ...] = ("new", "open")
+# Of several changes the first of these that any has is how the cause stands.
+_STANDINGS: tuple[Standing, ...] = ("open", "new", "accepted", "resolved", "refuted")
+_TOLD: tuple[Standing, ...] = ("new", "open", "accepted", "resolved", "refuted")
+_DIRECTIONS: tuple[Direction, ...] = ("worse", "better", "changed")
+_ORDER = {name: place for place, name in enumerate(sorted(METRICS, key=lambda name: not METRICS[name].leading))}
+
+
+class _Where(NamedTuple):
+    """The versions between which something moved."""
+
+    last_good: str | None
+    first_bad: str | None
+
+
+class _Member(NamedTuple):
+    place: TrendPlace
+    series: TrendSeries
+    change: TrendChange
+
+    @property
+    def is_live(self) -> bool:
+        return self.change.standing in _LIVE
+
+
+def align(series: Sequence[TrendSeries]) -> list[TrendSeries]:
+    """The series with every shift of times put where something else of the same workload moved, if it may lie there.
+
+    Noise moves a shift by a version or two, and what one commit did would be told as the deeds of several. A counter says
+    exactly where it moved; without one, the times with the clearest shift do. ``with_changes`` gave the changes.
+    """
+    aligned = list(series)
+    known: dict[tuple[str, str], list[_Where]] = {}
+    for index, at in _clearest_first(series):
+        entry = aligned[index]
+        anchors = known.setdefault((entry.workload, entry.fingerprint), [])
+        change = entry.changes[at]
+        where = _Where(change.last_good, change.first_bad)
+        if entry.kind != "exact" and where not in anchors:
+            moved = _moved(entry, at, anchors)
+            changes = [*entry.changes[:at], moved, *entry.changes[at + 1 :]]
+            aligned[index] = msgspec.structs.replace(entry, changes=changes)
+            where = _Where(moved.last_good, moved.first_bad)
+        if where not in anchors:
+            anchors.append(where)
+    return aligned
+
+
+def causes(series: Sequence[TrendSeries]) -> list[TrendCause]:
+    """The changes of all series that are still measured, by the versions between which they began, the worst first."""
+    members: dict[object, list[_Member]] = {}
+    for index, entry in enumerate(series):
+        for number, change in enumerate(entry.changes if entry.current else []):
+            where = _Where(change.last_good, change.first_bad)
+            key = where if change.first_bad else (entry.key, change.first_seen)
+            members.setdefault(key, []).append(_Member(TrendPlace(series=index, change=number), entry, change))
+    grouped = [(_cause(group), max(_size(member.change) for member in group)) for group in members.values()]
+    grouped.sort(key=lambda pair: (_rank(pair[0]), -pair[1], pair[0].first_seen, pair[0].first_bad or ""))
+    return [cause for cause, _ in grouped]
+
+
+def _clearest_first(series: Sequence[TrendSeries]) -> Iterable[tuple[int, int]]:
+    """The changes as places of series and change: exact ones first, then by their size against the noise."""
+    places = [(index, at) for index, entry in enumerate(series) for at in range(len(entry.changes))]
+
+    def clearness(place: tuple[int, int]) -> tuple[bool, float]:
+        entry = series[place[0]]
+        return entry.kind != "exact", -_size(entry.changes[place[1]]) / max(entry.noise or 0.0, 1e-9)
+
+    return sorted(places, key=clearness)
+
+
+def _moved(series: TrendSeries, at: int, anchors: Sequence[_Where]) -> TrendChange:
+    """The change where it is likeliest of the anchors that it may lie at, else where it was."""
+    change = series.changes[at]
+    earliest = series.changes[at - 1].at + 1 if at else 1
+    latest = series.changes[at + 1].at - 1 if at + 1 < len(series.changes) else len(series.points) - 1
+    levels = scaled_levels(series, change)
+    possible = []
+    for place in range(max(earliest, change.at - NEAR), min(latest, change.at + NEAR) + 1):
+        where = _Where(series.points[place - 1].commit, series.points[place].commit)
+        if where in anchors:
+            possible.append((_worse_by(levels, change.at, place), abs(place - change.at), place))
+    if not possible or min(possible)[0] > _LOCATION_95:
+        return change
+    place = min(possible)[2]
+    good, bad = series.points[place - 1], series.points[place]
+    return msgspec.structs.replace(
+        change, at=place, last_good=good.commit, first_bad=bad.commit, first_seen=bad.started_at
+    )
+
+
+def _worse_by(levels: Levels, at: int, place: int) -> float:
+    """By how much 2 log likelihood is less with the shift at another place; a wild value costs what the search lets it."""
+    between = levels.values[min(at, place) : max(at, place)]
+    before, after = (
+        np.minimum(((between - level) / levels.noise) ** 2, CAP**2) for level in (levels.before, levels.after)
+    )
+    return float((before - after).sum() if place > at else (after - before).sum())
+
+
+def _cause(members: Sequence[_Member]) -> TrendCause:
+    live = [member for member in members if member.is_live] or members
+    direction = next(name for name in _DIRECTIONS if any(member.change.direction == name for member in live))
+    deciding = [member for member in live if member.change.direction == direction]
+    standing = next(name for name in _STANDINGS if any(member.change.standing == name for member in deciding))
+    ordered = sorted(members, key=lambda member: _telling(member, direction, standing))
+    first = ordered[0].change
+    return TrendCause(
+        direction=direction,
+        standing=standing,
+        news=any(member.change.news for member in deciding),
+        last_good=first.last_good,
+        first_bad=first.first_bad,
+        first_seen=first.first_seen,
+        commits=first.commits,
+        commit_count=first.commit_count,
+        changes=[member.place for member in ordered],
+    )
+
+
+def _telling(member: _Member, direction: Direction, standing: Standing) -> tuple[object, ...]:
+    """Order the changes of a cause by what they tell people: what moved as the cause did, times first, the largest first."""
+    series, change = member.series, member.change
+    return (
+        change.direction != direction,
+        not member.is_live,
+        not member.is_live and change.standing != standing,
+        series.kind == "exact",
+        _ORDER.get(series.metric, len(_ORDER)),
+        -_size(change),
+        series.metric,
+        series.workload,
+        series.shape,
+        sorted(series.labels.items()),
+    )
+
+
+def _rank(cause: TrendCause) -> tuple[int, int]:
+    return _TOLD.index(cause.standing), _DIRECTIONS.index(cause.direction)
+
+
+def _size(change: TrendChange) -> float:
+    # What came from nothing counts as much as a doubling.
+    return 1.0 if change.delta is None else abs(change.delta)

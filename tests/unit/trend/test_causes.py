@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from perfgate.document.trend import TrendCause, TrendSeries
+from perfgate.judging.trend.causes import align, causes
+from perfgate.judging.trend.find import with_changes
+from tests.fakes.history import commit_of
+from tests.fakes.trends import make_change, make_series
+
+
+def levels(at: int, *, factor: float = 1.1, count: int = 40, sigma: float = 0.01, **fields: Any) -> TrendSeries:
+    """The P50 of a history that got slower at one version, with noise."""
+    random = np.random.default_rng(5)
+    values = 0.036 * np.exp(random.normal(0, sigma, count)) * np.where(np.arange(count) >= at, factor, 1.0)
+    flat = make_series(count=count, noise=None, **fields)
+    points = [msgspec.structs.replace(point, value=float(value)) for point, value in zip(flat.points, values)]
+    return msgspec.structs.replace(flat, points=points)
+
+
+def counted(at: int, **fields: Any) -> TrendSeries:
+    flat = make_series(count=40, metric="counters.syncs", unit="1", kind="exact", noise=None, **fields)
+    points = [msgspec.structs.replace(point, value=float(index >= at)) for index, point in enumerate(flat.points)]
+    return with_changes(msgspec.structs.replace(flat, points=points))
+
+
+def ambiguous(at: int, **fields: Any) -> TrendSeries:
+    """A slower history whose first value after the change happens to look like those before it."""
+    slow = levels(at, **fields)
+    points = list(slow.points)
+    points[at] = msgspec.structs.replace(points[at], value=points[at - 1].value)
+    return with_changes(msgspec.structs.replace(slow, points=points))
+
+
+def only(found: list[TrendCause]) -> TrendCause:
+    (cause,) = found
+    return cause
+
+
+def test_align__shift_seen_one_version_late__put_where_the_counter_moved() -> None:
+    late = ambiguous(20, factor=1.022)
+    assert late.changes[0].at == 21
+    time, counter = align([late, counted(20)])
+    assert (time.changes[0].at, time.changes[0].last_good, time.changes[0].first_bad) == (
+        20,
+        commit_of(19),
+        commit_of(20),
+    )
+    assert counter.changes[0].at == 20
+    assert len(only(causes([time, counter])).changes) == 2
+
+
+def test_align__clear_shift_beside_the_counter_of_another_commit__stays_where_it_is() -> None:
+    clear = with_changes(levels(21, factor=1.5))
+    time, _ = align([clear, counted(20)])
+    assert time.changes[0].at == 21
+    assert len(causes([time, counted(20)])) == 2
+
+
+def test_align__counter_of_another_workload_or_testbed__says_nothing_of_this_one() -> None:
+    late = ambiguous(20, factor=1.022)
+    for other in (counted(20, workload="decoder"), counted(20, fingerprint="e" * 64)):
+        assert align([late, other])[0].changes[0].at == 21
+
+
+def test_align__times_without_a_counter__follow_the_clearest_shift() -> None:
+    late, clear = ambiguous(20, factor=1.022, metric="latency.p99"), with_changes(levels(20, factor=1.5))
+    aligned = align([late, clear])
+    assert [entry.changes[0].at for entry in aligned] == [20, 20]
+
+
+def test_causes__one_commit_in_several_workloads__one_cause_that_a_time_leads() -> None:
+    counter = make_change(evidence="exact", interval=None, before=0.0, after=1.0, delta=None)
+    series = [
+        make_series(counter, metric="counters.syncs", kind="exact", unit="1"),
+        make_series(make_change(delta=0.3), metric="throughput.median", better="higher", unit="items/s"),
+        make_series(make_change(delta=0.01), workload="decoder"),
+        make_series(make_change(delta=0.02)),
+    ]
+    assert [place.series for place in only(causes(series)).changes] == [3, 2, 1, 0]
+
+
+def test_causes__worse_and_better_in_one_commit__a_regression_with_both() -> None:
+    series = [make_series(make_change(direction="better"), metric="memory.peak"), make_series(make_change())]
+    cause = only(causes(series))
+    assert (cause.direction, [place.series for place in cause.changes]) == ("worse", [1, 0])
+
+
+def test_causes__told_before_and_more_of_it_now__open_with_news() -> None:
+    counter = make_change(evidence="exact", standing="open", news=False)
+    cause = only(causes([make_series(counter, metric="counters.syncs", kind="exact"), make_series(make_change())]))
+    assert (cause.standing, cause.news, cause.direction) == ("open", True, "worse")
+
+
+def test_causes__times_refuted_and_counter_stays__a_regression_that_the_counter_leads() -> None:
+    refuted = make_change(standing="refuted", evidence="refuted")
+    counter = make_change(evidence="exact")
+    cause = only(causes([make_series(refuted), make_series(counter, metric="counters.syncs", kind="exact")]))
+    assert (cause.standing, cause.changes[0].series) == ("new", 1)
+
+
+def test_causes__settled_in_different_ways__led_by_the_one_that_names_it() -> None:
+    back = make_change(standing="resolved", resolved_by=commit_of(25))
+    accepted = make_change(standing="accepted", accepted="mei: wanted")
+    cause = only(causes([make_series(back), make_series(accepted, metric="memory.peak", kind="exact")]))
+    assert (cause.standing, cause.changes[0].series) == ("accepted", 1)
+
+
+def test_causes__series_no_longer_measured__none() -> None:
+    assert causes([make_series(make_change(), current=False)]) == []
+
+
+def test_causes__several_commits__new_regressions_first_then_open_ones_and_the_largest_first() -> None:
+    series = [
+        make_series(make_change(5, standing="resolved")),
+        make_series(make_change(8, standing="open", delta=0.5), metric="latency.p99"),
+        make_series(make_change(12, delta=0.1), metric="latency.low"),
+        make_series(make_change(15, delta=0.2), metric="memory.peak"),
+        make_series(make_change(18, direction="better", delta=0.9), metric="throughput.gap"),
+    ]
+    assert [cause.first_bad for cause in causes(series)] == [commit_of(at) for at in (15, 12, 18, 8, 5)]
