@@ -135,6 +135,13 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Share | None,
         _doc('The slowdown that "unchanged" excludes. Unset: 1 % where time allows, else 2 %.'),
     ] = None
+    strict: Annotated[
+        bool,
+        _doc(
+            "Whether a count that grew fails also where calls are shown not to be slower. Copies to the host, "
+            "synchronisations, graph breaks, recompilations, leaks, format conversions and lost precision always do."
+        ),
+    ] = False
     tolerance: Annotated[
         dict[str, float],
         _doc("How much worse than its base a metric may be: `METRIC`, `METRIC@WORKLOAD/SHAPE` or a pattern."),
@@ -274,6 +281,7 @@ class Config:
             alpha=gate.alpha,
             alpha_ok=gate.alpha_ok,
             ok_margin=gate.ok_margin,
+            strict=gate.strict,
             looks=list(gate.looks),
             tolerances=dict(gate.tolerance),
             budgets=list(self.budgets),

@@ -42,6 +42,8 @@ class Metric(Entry, frozen=True):
     tolerance: float | None = None
     # The tolerance of a workload whose layout cannot move: luck of one layout may be 1 %.
     unmoved_tolerance: float | None = None
+    # More of it is a regression also where calls are shown not to be slower.
+    fails_alone: bool = False
     # By how much a count may grow in any case.
     allowed_more: float = 0.0
     # The entry in families.toml, of a time that is compared over pairs.

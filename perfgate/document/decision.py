@@ -51,6 +51,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     and ``kernels`` patterns of the names of kernels that every workload must run; ``ok_margin`` is the slowdown that must be
     excluded before a time metric is called unchanged (None: pairs are measured until 1 % is, and 2 % is enough in the end);
     ``alpha`` the chance of a false alarm of the whole gate, and ``alpha_ok`` that of a wrong "unchanged" per comparison.
+    ``strict`` is whether a count that grew fails also where calls are shown not to be slower.
     ``looks`` are the numbers of pairs after which the gate may decide; both errors are spent over all of them and over the
     reruns that add pairs.
     """
@@ -59,6 +60,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     alpha_ok: float = 0.05
     ok_margin: float | None = None
     looks: list[int] = msgspec.field(default_factory=lambda: list(DEFAULT_LOOKS))
+    strict: bool = False
     tolerances: dict[str, float] = {}
     budgets: list[Budget] = []
     limits: dict[str, float] = {}
@@ -114,7 +116,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     ``pairs_needed`` an estimate of how many would decide an inconclusive one, and ``detectable`` the smallest slowdown that
     these pairs would have shown with 95 % power, None where they are too few to show any. ``p_adjusted`` is corrected for
     all looks, reruns and other metrics.
-    ``accepted`` is who accepted a regression and why: it then does not gate.
+    ``accepted`` is who accepted a regression and why: it then does not gate. ``costless`` is a count that grew where calls are
+    shown not to be slower: it then warns.
     With method ``repeated`` a pair is a number of the checklist, measured by a process a side in turns.
     With method ``profiled`` it is a time of kernels on the device in two recordings, each with the steps it has.
     With method ``budget`` or ``limit`` the head is held against an absolute bound, and that is what ``base`` is; ``limit`` is
@@ -147,6 +150,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     reason: Message | None = None
     parts: list[Part] = []
     accepted: str | None = None
+    costless: bool = False
     limit: str | None = None
     clock: Clock = "wall"
 

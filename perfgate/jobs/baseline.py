@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from perfgate.git.repository import Repository
 from perfgate.jobs.shared.artifact import DEFAULT_KEY, fetch_artifact
 from perfgate.jobs.shared.options import exit_code
 from perfgate.jobs.shared.store import open_project_store, open_store_at, stored_history
-from perfgate.jobs.trust.acceptance import store_acceptance
+from perfgate.jobs.trust.acceptance import store_acceptances
 from perfgate.jobs.trust.main_only import refuse_change_request, refuse_foreign, refuse_off_main, trusted_event
 from perfgate.judging.forge.forge import CiEvent, Clock, Forge, Sleep, connect, find_token, token_variables
 from perfgate.judging.gate.stored import compare_stored
@@ -141,18 +141,24 @@ def prune_baseline(config: Config, environ: Mapping[str, str], *, keep: int) -> 
     return open_project_store(config, environ).prune(config.project, keep=keep)
 
 
-def accept_regression(
-    config: Config, environ: Mapping[str, str], *, metric: str, reason: str, revision: str, accepted_by: str | None
-) -> Acceptance:
-    """Record that a regression of one commit is meant. Raises UsageError for an unknown metric or an empty reason."""
+def accept_regressions(
+    config: Config,
+    environ: Mapping[str, str],
+    *,
+    metrics: Iterable[str],
+    reason: str,
+    revision: str,
+    accepted_by: str | None,
+) -> list[Acceptance]:
+    """Record that regressions of one commit are meant. Raises UsageError for an unknown metric or an empty reason."""
     if _is_shared(config, environ):
         refuse_change_request(environ)
     repository = Repository(config.root)
-    return store_acceptance(
+    return store_acceptances(
         config,
         environ,
         commit=repository.resolve(revision),
-        metric=metric,
+        metrics=metrics,
         reason=reason,
         accepted_by=accepted_by or repository.user(),
     )

@@ -15,7 +15,7 @@ from perfgate.judging.store.store import Place, open_location
 from tests.end_to_end.publishing import CONFIG, Job
 from tests.fakes.forge import Account, Call, FakeForge, Reply
 
-LAX = CONFIG + '[gate]\ntolerance = { "counters.framework_ops" = 9.0, "ops.count:*" = 9.0 }\n'
+LAX = CONFIG + '[gate]\ntolerance = { "counters.syncs" = 9.0, "ops.count:*" = 9.0 }\n'
 OURS = "perfgate's own tolerances"
 
 

@@ -25,7 +25,7 @@ from perfgate.errors import InconclusiveError, MeasuringError, PerfgateError, St
 from perfgate.jobs.baseline import (
     ArtifactRequest,
     Recorded,
-    accept_regression,
+    accept_regressions,
     keep,
     prune_baseline,
     record_artifact,
@@ -263,8 +263,8 @@ def test_prune_and_accept__in_a_job_of_a_pull_request__refused(project: Project)
     with pytest.raises(UsageError, match="nothing of a change is written to the store"):
         prune_baseline(config, project.environ, keep=0)
     with pytest.raises(UsageError, match="nothing of a change is written to the store"):
-        accept_regression(
-            config, project.environ, metric="latency.low", reason="x", revision="HEAD", accepted_by="mallory"
+        accept_regressions(
+            config, project.environ, metrics=["latency.low"], reason="x", revision="HEAD", accepted_by="mallory"
         )
 
 

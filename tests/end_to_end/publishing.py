@@ -311,9 +311,7 @@ class _Time:
 def make_side(side: Any, ops: int, commit: str, ci: CiContext | None, *, slowdown: float = 1.0) -> RunDocument:
     """Return the run document of one side, with one exact counter and 16 pairs of equal speed."""
     counted = OpCount(op="aten::linear", count=ops, line="model.py:8")
-    counters = CounterSet(
-        workload="encoder", shape="short", repeats=3, values={"counters.framework_ops": ops}, ops=[counted]
-    )
+    counters = CounterSet(workload="encoder", shape="short", repeats=3, values={"counters.syncs": ops}, ops=[counted])
     times = {"started_at": "2026-11-20T10:00:00Z", "finished_at": "2026-11-20T10:05:00Z"}
     workload = WorkloadRecord(
         name="encoder", reference="perf/workload.py:encoder", sha256="0" * 64, batch=4, shapes=["short"]

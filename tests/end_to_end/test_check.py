@@ -78,7 +78,9 @@ def _exit_code_without_a_reader(perfgate: Perfgate, *arguments: str, cwd: Path) 
 def test_check__ops_in_a_loop_and_a_copy__fail_that_names_the_counter_and_the_op(
     perfgate: Perfgate, clone: Clone, tmp_path: Path
 ) -> None:
-    slow = "for _ in range(6):\n            y = y.t().contiguous().t()\n        return torch.relu(y)"
+    slow = (
+        "for _ in range(6):\n            y = y.t().contiguous().t()\n        return torch.relu(y + 0 * y.sum().item())"
+    )
     clone.commit("a mistake", model=(RELU, slow))
     done = perfgate("check", "--base", "main", "--out", "out", "--steps", "4", cwd=clone.root)
     assert done.returncode == 1, done.stderr

@@ -176,7 +176,7 @@ def checks() -> dict[str, Check]:
     return {
         "PASS": Check(plain, side(equal), "PASS"),
         "FAIL by time": Check(plain, side(slower), "FAIL"),
-        "FAIL by a counter": Check(plain, side(equal, clones=1), "FAIL"),
+        "WARN by a counter": Check(plain, side(equal, clones=1), "WARN"),
         "FAIL by the check": Check(plain, side(equal, correctness=[failed]), "FAIL"),
         "FAIL by the signature": Check(
             plain, side(equal, correctness=[replace(passed, signature="float32[5]")]), "FAIL"
@@ -213,7 +213,7 @@ def checks() -> dict[str, Check]:
             '[expect]\nkernels = ["flash_*"]\n',
         ),
         "WARN by a wavering count": Check(plain, side(equal, wavering=("counters.framework_ops",)), "WARN"),
-        "WARN by full precision": Check(plain, side(equal, low=1), "WARN"),
+        "FAIL by full precision": Check(plain, side(equal, low=1), "FAIL"),
         "WARN by the workload file": Check(
             replace(plain, harness=[harness()]), side(equal, harness=[harness(shapes={SHAPE: "length=64"})]), "WARN"
         ),
@@ -232,7 +232,7 @@ def checks() -> dict[str, Check]:
 NAMES = [
     "PASS",
     "FAIL by time",
-    "FAIL by a counter",
+    "FAIL by full precision",
     "FAIL by the check",
     "FAIL by the signature",
     "FAIL by a budget",
@@ -242,7 +242,7 @@ NAMES = [
     "FAIL by an expected kernel",
     "PASS by a budget, an SLA, a limit and a kernel",
     "WARN by a wavering count",
-    "WARN by full precision",
+    "WARN by a counter",
     "WARN by the workload file",
     "INCONCLUSIVE by a failed pair",
     "INCONCLUSIVE by a failed step",
@@ -396,10 +396,10 @@ def test_publish__a_field_left_out__inconclusive_with_its_name(
 def test_publish__both_sides_lack_what_mains_stored_run_counted__inconclusive(
     tmp_path: Path, checks: dict[str, Check]
 ) -> None:
-    judge = Judge(tmp_path, checks["FAIL by a counter"])
+    judge = Judge(tmp_path, checks["WARN by a counter"])
     stored = replace(checks["PASS"].base, side=None, replicates=[])
     SqlStore(judge.root / "store.db").record(stored, allow_dirty=True)
-    assert judge.decision().verdict == "FAIL"
+    assert judge.decision().verdict == "WARN"
     for value in judge.values.values():
         (counters,) = value["counters"]
         counters.update(values={}, ops=[], sites=[], steady=[])

@@ -77,7 +77,7 @@ def test_publish__artifact_says_pass_but_samples_say_fail__fails(github: Job) ->
 
 
 def test_publish__artifact_recorded_a_lax_policy__the_bases_decides(github: Job) -> None:
-    lax = Policy(tolerances={"counters.framework_ops": 9.0, "ops.count:aten::linear": 9.0})
+    lax = Policy(tolerances={"counters.syncs": 9.0, "ops.count:aten::linear": 9.0})
     github.measure(ops=64, policy=lax)
     assert github.publish().returncode == 1
 
@@ -403,7 +403,7 @@ def test_publish__out_and_outputs__what_is_kept_and_said_is_judged_here(github: 
 
     assert read_decision(out / "decision.json").verdict == "FAIL"
     assert "FAIL" in (out / "report.html").read_text()
-    assert "framework ops per call" in (out / "report.html").read_text()
+    assert "synchronisations per call" in (out / "report.html").read_text()
     assert (out / "comment.md").read_text().splitlines()[2:] == github.comment().splitlines()[3:]
     assert outputs_of((github.folder / "outputs").read_text()) == {"verdict": "FAIL", "exit-code": "1"}
 

@@ -60,7 +60,7 @@ class Step:
     def check(self, *, ops: int = 40, name: str = "encoder", **fields: Any) -> DecisionDocument:
         """Write what `perfgate check` writes; the head dispatches ``ops`` operators where the base does 40."""
         base, head = _run("base", 40, name, **fields), _run("head", ops, name, **fields)
-        decision = decide(base, head, policy=Policy(), history=History())
+        decision = decide(base, head, policy=Policy(strict=True), history=History())
         for side, run in (("base", base), ("head", head)):
             (self.out / side).mkdir(parents=True, exist_ok=True)
             write_run(self.out / side / "run.json", run)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from perfgate.document.decision import DecisionDocument, Procedure, SideSummary
+from perfgate.document.decision import DecisionDocument, Procedure, SideSummary, StepComparison, StoredComparison
 from perfgate.document.message import Message, quote
 from perfgate.document.run import ErrorDetail
 from perfgate.judging.report.render.comment import CommentContext, render_comment
@@ -40,6 +41,32 @@ CHINESE = ["pass", "fail-by-time", "inconclusive-noisy", "harness-measures-less"
 HOSTILE = "</details>|`x``y`\n/approve @octocat [a](https://evil.example) <img src=x> \u202e$z$"
 
 
+def numbers_of_steps() -> list[StepComparison]:
+    """Return a number that pairs decide, one with an interval, one under a limit, and one that the head lacks."""
+    latency = StepComparison(
+        step=1, workload="encoder", shape="long", metric="latency.p50", unit="s", base=0.0371, head=0.0391, delta=0.054,
+        interval=(0.041, 0.066), confidence=0.99, paired=True, tolerance=0.01,
+    )  # fmt: skip
+    throughput = StepComparison(
+        step=1, workload="encoder", shape="long", metric="throughput.median", unit="1/s", base=26.9, head=25.6,
+        delta=-0.048, interval=(-0.061, -0.035), confidence=0.95,
+    )  # fmt: skip
+    busy = StepComparison(
+        step=2, workload="encoder", shape="long", metric="utilization.busy", unit="1", base=0.91, head=0.88,
+        delta=-0.033, bound=0.8, at_most=False,
+    )  # fmt: skip
+    knee = StepComparison(step=5, workload="encoder", shape="", metric="batch.knee", unit="1", base=16.0)
+    return [latency, throughput, busy, knee]
+
+
+def main_runs() -> StoredComparison:
+    """Return seven runs of main that the head lies above."""
+    return StoredComparison(
+        workload="encoder", shape="long", metric="latency.p50", unit="s", head=0.0391, runs=7, typical=0.0372,
+        interval=(0.0365, 0.0379), confidence=0.98, values=[0.0372] * 7,
+    )  # fmt: skip
+
+
 def decisions() -> dict[str, DecisionDocument]:
     """Return one decision for each golden file."""
     better = make_counter("memory.peak", 3_328_599_654, 2_909_798_400)
@@ -53,10 +80,11 @@ def decisions() -> dict[str, DecisionDocument]:
     return {
         "pass": make_decision(),
         "pass-slower-operator": make_decision(operator_tests=operator_tests()),
-        "fail-by-counter": make_decision(
-            "FAIL",
-            reasons=[Message("verdict.regressed", {"name": "encoder/long counters.framework_ops"})],
-            comparisons=unchanged_comparisons()[:2] + regressed_counters(),
+        "warn-by-counter": make_decision(
+            "WARN",
+            reasons=[Message("verdict.costless", {"name": "encoder/long counters.framework_ops"})],
+            comparisons=unchanged_comparisons()[:2]
+            + [msgspec.structs.replace(c, gating=False, costless=True) for c in regressed_counters()],
             suggestions=suggestions(),
         ),
         "fail-by-time": make_decision(
@@ -66,6 +94,8 @@ def decisions() -> dict[str, DecisionDocument]:
             operator_changes=operator_changes(),
             suggestions=suggestions(),
             links=traces(),
+            checklist=numbers_of_steps(),
+            stored=[main_runs()],
             duration=460.0,
         ),
         "inconclusive-noisy": make_decision(

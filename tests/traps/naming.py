@@ -12,7 +12,7 @@ from tests.wording import worded
 def names(decision: DecisionDocument) -> set[str]:
     """Return verdict, ``metric: outcome`` of every gating comparison, and what is invalid, failed or changed."""
     found = {f"verdict {decision.verdict}"}
-    found |= {f"{c.metric}: {c.outcome}" for c in decision.comparisons if c.gating}
+    found |= {f"{c.metric}: {c.outcome}" for c in decision.comparisons if c.gating or c.costless}
     found |= {f"invalid {entry.kind}" for entry in decision.invalid}
     found |= {f"error {failure.error.kind}" for failure in decision.failures}
     found |= {f"harness {change.kind}" for change in decision.harness_changes}

@@ -190,7 +190,7 @@ def show(run_id: str, as_json: bool, directory: Path) -> None:
 
 
 @COMMAND.command("accept")
-@click.argument("metric", metavar="METRIC")
+@click.argument("metrics", metavar="METRIC...", nargs=-1, required=True)
 @click.option("--reason", required=True, metavar="TEXT", help="Why the regression is meant.")
 @click.option(
     "--commit", "revision", default="HEAD", show_default=True, metavar="REV", help="The commit it is meant for."
@@ -198,21 +198,24 @@ def show(run_id: str, as_json: bool, directory: Path) -> None:
 @click.option("--by", "accepted_by", metavar="NAME", help="Who accepts it; else git's user.name.")
 @_json
 @directory_option()
-def accept(metric: str, reason: str, revision: str, accepted_by: str | None, as_json: bool, directory: Path) -> None:
-    """Accept a regression of one commit: the gate then shows it and lets it pass, with a warning.
+def accept(
+    metrics: tuple[str, ...], reason: str, revision: str, accepted_by: str | None, as_json: bool, directory: Path
+) -> None:
+    """Accept regressions of one commit: the gate then shows them and lets them pass, with a warning.
 
     METRIC is a metric or a pattern, e.g. latency.low or "latency.*"; METRIC@WORKLOAD/SHAPE accepts it in one place only. A
     wrong output cannot be accepted.
     """
-    from perfgate.jobs.baseline import accept_regression
+    from perfgate.jobs.baseline import accept_regressions
 
-    accepted = accept_regression(
-        _config(directory), os.environ, metric=metric, reason=reason, revision=revision, accepted_by=accepted_by
+    accepted = accept_regressions(
+        _config(directory), os.environ, metrics=metrics, reason=reason, revision=revision, accepted_by=accepted_by
     )
     if as_json:
         print_json(accepted)
-    else:
-        click.echo(_clean(f"accepted {accepted.metric} of {accepted.commit[:12]} by {accepted.accepted_by}"))
+        return
+    for entry in accepted:
+        click.echo(_clean(f"accepted {entry.metric} of {entry.commit[:12]} by {entry.accepted_by}"))
 
 
 @COMMAND.command("accepted")

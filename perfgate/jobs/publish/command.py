@@ -11,7 +11,7 @@ from perfgate.errors import ForgeError, UsageError
 from perfgate.git.commands import COMMIT_ID
 from perfgate.jobs.publish.job import PublishRequest, publish
 from perfgate.jobs.shared.doors import Doors
-from perfgate.jobs.trust.acceptance import UnknownMetricError, refuse_unknown_metric, store_acceptance
+from perfgate.jobs.trust.acceptance import UnknownMetricError, refuse_unknown_metric, store_acceptances
 from perfgate.judging.forge.comment import CommentState, find_own, marker, read_state
 from perfgate.judging.forge.detect import detect, read_comment
 from perfgate.judging.forge.forge import CiEvent, Forge, connect, find_token, token_variables
@@ -141,11 +141,11 @@ def _accept(
     doors: Doors,
 ) -> Answer:
     """Keep an acceptance, and judge again what our comment is about, if it is about this commit."""
-    store_acceptance(
+    store_acceptances(
         load_config(request.root, environ=doors.environ),
         doors.environ,
         commit=change.head_sha,
-        metric=order.metric,
+        metrics=[order.metric],
         reason=order.reason,
         accepted_by=comment.author,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.config import Config
@@ -30,15 +30,25 @@ def refuse_unknown_metric(metric: str) -> None:
         raise UnknownMetricError(metric, next(iter(difflib.get_close_matches(pattern, METRICS, n=1)), None))
 
 
-def store_acceptance(
-    config: Config, environ: Mapping[str, str], *, commit: str, metric: str, reason: str, accepted_by: str
-) -> Acceptance:
-    """Keep the word that a regression of one commit is meant. Raises UsageError for an unknown metric or no reason."""
-    refuse_unknown_metric(metric)
+def store_acceptances(
+    config: Config, environ: Mapping[str, str], *, commit: str, metrics: Iterable[str], reason: str, accepted_by: str
+) -> list[Acceptance]:
+    """Keep the word that regressions of one commit are meant: all of them, or none.
+
+    Raises UsageError for an unknown metric or no reason.
+    """
+    named = list(dict.fromkeys(metrics))
+    for metric in named:
+        refuse_unknown_metric(metric)
     if not reason.strip():
         raise UsageError("say why the regression is meant: --reason TEXT; it stands in the comment and in the store")
-    acceptance = Acceptance(
-        commit=commit, metric=metric, reason=reason.strip(), accepted_by=accepted_by, accepted_at=now()
-    )
-    open_project_store(config, environ).accept(config.project, acceptance)
-    return acceptance
+    store, accepted_at = open_project_store(config, environ), now()
+    acceptances = [
+        Acceptance(
+            commit=commit, metric=metric, reason=reason.strip(), accepted_by=accepted_by, accepted_at=accepted_at
+        )
+        for metric in named
+    ]
+    for acceptance in acceptances:
+        store.accept(config.project, acceptance)
+    return acceptances

@@ -135,10 +135,11 @@ def with_accepted(
 
 
 def _accepted(comparison: Comparison, acceptances: Iterable[Acceptance]) -> Comparison:
-    if not comparison.gating or comparison.outcome != "regressed" or comparison.method == "check":
+    judged = comparison.gating or comparison.costless
+    if not judged or comparison.outcome != "regressed" or comparison.method == "check":
         return comparison
     for acceptance in acceptances:
         if key_matches(acceptance.metric, comparison.metric, comparison.workload, comparison.shape):
             accepted = f"{acceptance.accepted_by}: {acceptance.reason}"
-            return msgspec.structs.replace(comparison, gating=False, accepted=accepted)
+            return msgspec.structs.replace(comparison, gating=False, costless=False, accepted=accepted)
     return comparison

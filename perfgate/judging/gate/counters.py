@@ -95,12 +95,12 @@ class _Counters:
         """More low-precision ops are suspect unless the workload's own check accepts what they compute; they never fail.
 
         Half precision is as often the purpose of a change as its accident, and only the workload knows which digits matter.
-        Operators that fell back to full precision explain a slower call; the times say whether it is slower.
+        Operators that fell back to full precision fail.
         """
         if dropped := self._dropped_precision():
             number = rounded(sum(part.head - part.base for part in dropped))
             reason = _with_first_line("gate.full-precision", dropped, number)
-            return self._comparison(LOW_PRECISION_OPS, "regressed", reason=reason, parts=dropped)
+            return self._comparison(LOW_PRECISION_OPS, "regressed", gating=True, reason=reason, parts=dropped)
         more = self.head.values[LOW_PRECISION_OPS] - self.base.values[LOW_PRECISION_OPS]
         if more <= 0:
             return self._comparison(LOW_PRECISION_OPS, "unchanged", by_check=True)

@@ -38,6 +38,7 @@ from perfgate.errors import DocumentError
 from perfgate.judging.gate.checklist import compare_checklist
 from perfgate.judging.gate.comparison import margins_for_unchanged, rounded, with_accepted
 from perfgate.judging.gate.contributions import explanations
+from perfgate.judging.gate.costless import MUST_DECIDE, fails_alone, with_costless
 from perfgate.judging.gate.counters import compare_counters, operator_changes
 from perfgate.judging.gate.harness import harness_changes, not_compared
 from perfgate.judging.gate.operators import compare_operators, judge_subroutines, operator_times
@@ -49,7 +50,7 @@ from perfgate.judging.gate.rules import compare_rules, deciding_steps
 from perfgate.judging.gate.stored import compare_stored
 from perfgate.judging.gate.time import compare_time, noise_floors, unmoved
 from perfgate.judging.gate.validity import invalid_times, waited_share
-from perfgate.judging.gate.verdict import MUST_DECIDE, verdict_of, verdict_rules
+from perfgate.judging.gate.verdict import verdict_of, verdict_rules
 from perfgate.version import __version__
 
 PROCEDURE = "sequential-signed-rank"
@@ -220,7 +221,7 @@ def _compare(base: RunDocument, head: RunDocument, policy: Policy, *, to_come: i
         *judge_subroutines(base, head, policy, invalid=invalid),
         *([] if are_recordings(base, head) else compare_repeated(base, head, policy)),
     ]
-    return _Compared(comparisons, floors, invalid)
+    return _Compared(with_costless(comparisons, policy), floors, invalid)
 
 
 def _base_differs(floors: list[NoiseFloor]) -> list[Invalid]:
@@ -263,13 +264,13 @@ class Look:
         Besides those that must be decided, that is any which looks worse than tolerated and is not yet shown to be. A time
         that must be decided is known well enough once the slowdown that is sought is excluded, and not only a larger one.
         Where the gate fails already, a second look is still worth its seconds: whoever broke a counter wants to know what it
-        costs.
+        costs. A counter that only warns where calls are no slower is worth every look.
         """
         gating = [c for c in self._comparisons if c.gating]
         second_look = self._policy.looks[min(1, len(self._policy.looks) - 1)]
         paired = [c for c in gating if c.method == "paired"]
         measured = max((comparison.pairs or 0 for comparison in paired), default=0)
-        if self.regressed() and measured >= second_look:
+        if measured >= second_look and any(fails_alone(c, self._policy) for c in gating if c.outcome == "regressed"):
             return False
         undecided = [c for c in gating if c.method not in (*RULE_METHODS, "repeated") and self._is_undecided(c)]
         return any(c.metric in MUST_DECIDE or (c.outcome == "inconclusive" and _looks_worse(c)) for c in undecided)

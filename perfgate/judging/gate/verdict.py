@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from perfgate.catalogue.lookup import FAMILIES
-from perfgate.catalogue.names import LOW_PRECISION_OPS
 from perfgate.document.decision import (
     RULE_METHODS,
     Comparing,
@@ -21,9 +19,8 @@ from perfgate.document.decision import (
 )
 from perfgate.document.message import Message, quote
 from perfgate.errors import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_MEASURING, EXIT_PASS
+from perfgate.judging.gate.costless import MUST_DECIDE
 from perfgate.judging.gate.harness import hides, is_consequence
-
-MUST_DECIDE = {metric for family in FAMILIES.values() if family.must_decide for metric in family.metrics}
 
 
 class VerdictRule(NamedTuple):
@@ -72,11 +69,6 @@ def verdict_rules(
         c for c in open_rest if c.gating and (c.metric in MUST_DECIDE or c.method in ("exact", "profiled", "repeated"))
     ]
     doubtful = [c for c in inconclusive if not c.gating and c.method in {"check", *RULE_METHODS}]
-    # A return to full precision may be intended: calls are then faster, or the change is merged with this warning.
-    lost_precision = [c for c in comparisons if c.metric == LOW_PRECISION_OPS and c.outcome == "regressed"]
-    paired = [c for c in gating if c.method == "paired" and c.outcome == "improved" and c.unit == "s"]
-    faster = {(c.workload, c.shape) for c in paired}
-    doubtful += [c for c in lost_precision if (c.workload, c.shape) not in faster]
     # A count that only the head's calls disagree about cannot be compared with the base's: it must not hide behind that.
     unsteady = [_about(_name(c), c.reason) for c in open_rest if c.method == "exact" and not c.gating]
     failed = {f"{f.side} {f.workload} {f.what}" for f in failures if not is_consequence(f, changes)}
@@ -109,6 +101,7 @@ def verdict_rules(
         ),
         VerdictRule("WARN", "doubtful", [_name(c) for c in doubtful]),
         VerdictRule("WARN", "unsteady", unsteady),
+        VerdictRule("WARN", "costless", [_name(c) for c in comparisons if c.costless]),
         VerdictRule("WARN", "accepted", accepted),
     ]
 

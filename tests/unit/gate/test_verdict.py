@@ -70,6 +70,17 @@ OF_CODE = [
     ),
     Row(
         "WARN",
+        "costless",
+        {
+            "comparisons": [
+                msgspec.structs.replace(
+                    make_counter("counters.copies", 1, 2, outcome="regressed"), gating=False, costless=True
+                )
+            ]
+        },
+    ),
+    Row(
+        "WARN",
         "accepted",
         {"comparisons": [msgspec.structs.replace(SLOWER, gating=False, accepted="mei: twice the layers")]},
     ),

@@ -71,7 +71,7 @@ def test_title__faster_but_wrong_output__the_correctness_check_comes_first() -> 
     faster = make_comparison("latency.low", outcome="improved", delta=-0.3, interval=(-0.32, -0.28))
     text = render_comment(make_decision("FAIL", comparisons=[faster, wrong]), CONTEXT)
     assert title(text) == "## perfgate: FAIL – the output of `encoder/long` is wrong: its correctness check failed"
-    assert "a wrong output cannot be accepted" in text
+    assert "A wrong output cannot be accepted" in text
     assert "`cosine 0.31 < 0.99`" in text
 
 
@@ -80,8 +80,8 @@ def test_pass__nothing_moved__is_one_line_and_folds() -> None:
     outside = [line for line in unfolded(lines) if line]
     assert outside == [
         "<!-- perfgate:v1:demo -->",
-        "## perfgate: PASS – 6 metrics unchanged",
-        "<sub>Everything else is in report.html and decision.json of this check</sub>",
+        "## perfgate: PASS – no slowdown above 2 %: fast-path latency +0.2 %, at most +0.9 %",
+        "<sub>Everything else: report.html and decision.json of this check</sub>",
     ]
 
 
@@ -99,13 +99,13 @@ def unfolded(lines: list[str]) -> list[str]:
 def test_facts__always__noise_floor_pairs_time_base_and_testbed_are_said() -> None:
     text = render_comment(failing(), CONTEXT)
     assert "noise floor ±0.9 % (A/A in this job) · 14 pairs + 7 A/A in 3 m 10 s on `AMD EPYC 7B13, 2 CPUs`" in text
-    assert "> base `a1b2c3d4e`: merge-base with main · head `0f1e2d3c4` · testbed identical" in text
+    assert "\nbase `a1b2c3d4e`: merge-base with main · head `0f1e2d3c4` · testbed identical" in text
 
 
 def test_table__something_failed__holds_failing_and_better_rows_only() -> None:
     better = make_counter("memory.peak", 3_328_599_654, 2_909_798_400)
     decision = failing(comparisons=unchanged_comparisons()[:2] + regressed_counters() + [better])
-    table = [line for line in unfolded(render_comment(decision, CONTEXT).splitlines()) if line.startswith("| **")]
+    table = [line for line in render_comment(decision, CONTEXT).splitlines() if line.startswith("| **")]
     assert [line.split("|")[1].strip() for line in table] == ["**FAIL**", "**FAIL**", "**FAIL**", "**better**"]
     assert "aten::add` calls" not in "".join(table)
 
@@ -120,8 +120,7 @@ def test_table__only_operators_regressed__they_become_rows() -> None:
 def test_why__counter_parts_and_traces__operator_new_count_and_source_line() -> None:
     text = render_comment(failing(suggestions=suggestions()), CONTEXT)
     assert "- `aten::add` in `encoder/long`: 24 more calls (12 → 36) at `model.py:88`, 1.90 ms more self time" in text
-    assert "**1. Why**\n" in text
-    assert "**2. Try**\n\n- Replace the loop of 24 `aten::add` by one batched call" in text
+    assert "- Try: Replace the loop of 24 `aten::add` by one batched call" in text
 
 
 def test_trace__links_and_command__artifact_is_linked_and_command_is_code() -> None:
@@ -154,11 +153,6 @@ def test_trace__flame_graph_kept__named_before_the_traces() -> None:
 )
 def test_link__address_that_could_break_out__is_not_linked(url: str) -> None:
     assert url not in render_comment(make_decision(), CommentContext(marker="<!-- m -->", artifact_url=url))
-
-
-def test_if_intended__counters_and_time__tolerances_that_would_let_it_pass() -> None:
-    text = render_comment(failing(comparisons=regressed_counters()[:1]), CONTEXT)
-    assert '`"counters.framework_ops" = 0.63`' in text
 
 
 def test_inconclusive__noise_larger_than_limit__says_how_many_pairs_would_decide() -> None:

@@ -29,8 +29,8 @@ def suggestion(message: Message | str = "compile the model", **fields: Any) -> S
 def bullets(*suggestions: Suggestion, verdict: Any = "FAIL", language: Any = "en") -> list[str]:
     decision = make_decision(verdict, comparisons=regressed_counters(), suggestions=list(suggestions))
     text = render_comment(decision, CommentContext(marker="<!-- m -->", language=language))
-    _, _, rest = text.partition("建议尝试**" if language == "zh" else "Try**")
-    return [line[2:] for line in rest.partition("\n**")[0].partition("<details>")[0].splitlines() if line[:2] == "- "]
+    _, _, rest = text.partition("条建议</summary>" if language == "zh" else " more suggestion")
+    return [line[2:] for line in rest.partition("</details>")[0].splitlines() if line[:2] == "- "]
 
 
 def printed(*suggestions: Suggestion, language: Any = "en") -> str:

@@ -44,8 +44,8 @@ def render(made: DecisionDocument) -> str:
 
 def why(made: DecisionDocument) -> list[str]:
     lines = render(made).splitlines()
-    first = next(number for number, line in enumerate(lines) if "Why**" in line)
-    return [lines[first], *(line for line in lines[first + 1 : lines.index("", first + 2)] if line)]
+    first = next(number for number, line in enumerate(lines) if "Operators behind it" in line)
+    return [line for line in lines[first + 1 : lines.index("</details>", first)] if line]
 
 
 def cell(made: DecisionDocument) -> str:

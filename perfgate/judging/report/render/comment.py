@@ -19,22 +19,24 @@ __all__ = ["CommentContext", "render_comment", "render_double", "render_turn"]
 # In the order of the comment.
 SECTIONS = (
     verdicts.TITLE,
-    verdicts.FACTS,
+    verdicts.NOTES,
     verdicts.REMEDY,
+    changes.CAUSES,
     verdicts.HARNESS,
     verdicts.FAILURES,
-    changes.TABLE,
     changes.IMPROVED,
+    changes.INTENDED,
+    details.TRACE,
     verdicts.MISSING,
+    changes.TABLE,
     changes.WHY,
     changes.OPERATORS,
     changes.SUGGESTIONS,
-    details.TRACE,
-    changes.INTENDED,
     details.CHECKLIST,
     details.UNCHANGED,
     details.RECORDED,
     details.UNDECIDED,
+    verdicts.FACTS,
     details.ENVIRONMENT,
 )
 # How many rows a list may have: the first that fits the budget is taken.
@@ -82,13 +84,11 @@ def render_double(language: Language) -> str:
 
 
 def _parts(summary: Summary) -> list[_Part]:
-    filled = [(section, view) for section in SECTIONS if (view := section.fill(summary)) is not None]
-    numbered = [section for section, _ in filled if section.numbered]
     parts: list[_Part] = []
-    for section, view in filled:
-        number = f"{numbered.index(section) + 1}. " if section in numbered and len(numbered) > 1 else ""
-        text = render(f"comment/{section.name}.md.j2", "markdown", {**vars(view), "number": Words(number)})
-        parts.append(_Part(_tidy(text), section.drop, section.title))
+    for section in SECTIONS:
+        if (view := section.fill(summary)) is not None:
+            text = render(f"comment/{section.name}.md.j2", "markdown", vars(view))
+            parts.append(_Part(_tidy(text), section.drop, section.title))
     return [part for part in parts if part.text]
 
 

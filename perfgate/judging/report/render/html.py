@@ -12,6 +12,7 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import svg
 from perfgate.judging.report.text.templates import environment, template_source
 from perfgate.judging.report.text.words import Words, translated
+from perfgate.judging.report.view.blocks import blocks
 from perfgate.judging.report.view.causes import Cause, across_places, causes
 from perfgate.judging.report.view.checklist import step_numbers, worded_step
 from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, worded_failure
@@ -75,6 +76,7 @@ def _top(summary: Summary) -> PageTop:
         remedy=remedy_lines(summary, "html"),
         missing=[named_missing(entry) for entry in decision.missing[:_MAX_ROWS]],
         failures=[worded_failure(failure) for failure in decision.failures[:_MAX_PLOTS]],
+        blocks=blocks(summary),
         causes=[worded_cause(cause) for cause in across_places(causes(summary))[:_MAX_PLOTS]],
         account=worded_account(summary),
         suggestions=[worded_suggestion(suggestion) for suggestion in decision.suggestions if suggestion.introduced][

@@ -19,10 +19,12 @@ from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.view.blocks import blocks
 from perfgate.judging.report.view.causes import across_places, causes
 from perfgate.judging.report.view.checklist import recorded_lines, run_title, step_rows
 from perfgate.judging.report.view.facts import base_line, counts_line, worded_failure
 from perfgate.judging.report.view.headline import first_line, headline
+from perfgate.judging.report.view.records import Blocks
 from perfgate.judging.report.view.remedy import remedy_lines
 from perfgate.judging.report.view.rows import grouped, recorded_row, row, stored_row, worded_cause
 from perfgate.judging.report.view.suggestions import introduced, suggestion_lines
@@ -93,12 +95,12 @@ def _print_decision(decision: DecisionDocument, console: Console) -> None:
         where = f" ({', '.join(change.lines[:_SHOWN])})" if change.lines else ""
         told_change = clean(f"{change.workload}: {word(change.message)}{where}", limit=400)
         console.print(Text(f"{say('workload file')}, {told_change}", "yellow"))
+    _print_causes(blocks(summary), console)
     _print_moved(summary, console)
     if summary.verdict in {"FAIL", "WARN"}:
-        first_causes = [worded_cause(cause) for cause in across_places(causes(summary))[:6]]
-        _print_lines(
-            say("Why"), [line("shared/cause.j2", "plain", {"cause": cause}) for cause in first_causes], console
-        )
+        operators = [worded_cause(cause) for cause in across_places(causes(summary))[:6]]
+        behind = [line("shared/cause.j2", "plain", {"cause": cause}) for cause in operators]
+        _print_lines(say("Operators behind it"), behind, console)
     _print_recorded(summary, console)
     _print_suggestions(introduced(decision.suggestions)[:_SHOWN], console)
     _print_failures(summary, console)
@@ -151,6 +153,16 @@ def _print_moved(summary: Summary, console: Console) -> None:
     hidden = len(rows) - len(listed)
     if hidden:
         console.print(Text(say("… {count} more in decision.json", count=hidden), "dim"))
+
+
+def _print_causes(listed: Blocks, console: Console) -> None:
+    for number, block in enumerate(listed.blocks, start=1):
+        title = line("shared/block.j2", "plain", {"block": block})
+        console.print(Padding(Text(f"{number}. {title}", "bold"), (1 if number == 1 else 0, 0, 0, 0)))
+        cost, moved = (line(f"shared/block_{part}.j2", "plain", {"block": block}) for part in ("cost", "counts"))
+        lines = [(say("Costs:"), cost), (say("Moved:"), moved if block.cause or block.slower else "")]
+        lines += [(say("If intended:"), block.accept)] if block.accept else []
+        _print_lines("", [f"{label} {text}" for label, text in lines if text], console)
 
 
 def _print_recorded(summary: Summary, console: Console) -> None:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from perfgate.document.decision import RULE_METHODS, Comparison
+from perfgate.document.decision import Comparison
 from perfgate.judging.report.sections.section import Section
 from perfgate.judging.report.text.format import to_two_digits
 from perfgate.judging.report.text.words import Words
+from perfgate.judging.report.view.blocks import blocks
 from perfgate.judging.report.view.causes import across_places, causes
 from perfgate.judging.report.view.headline import named_change
-from perfgate.judging.report.view.records import AccountView, CauseView, Change, OperatorView, Row, SuggestionView
+from perfgate.judging.report.view.records import (
+    AccountView,
+    Blocks,
+    CauseView,
+    Change,
+    OperatorView,
+    Row,
+    SuggestionView,
+)
 from perfgate.judging.report.view.rows import (
     common_confidence,
     grouped,
@@ -34,6 +42,12 @@ _MOST_SETTINGS = 3
 _ROOM = 1.05
 
 
+def _causes(summary: Summary) -> Blocks | None:
+    """One block a cause, what costs most time first."""
+    listed = blocks(summary)
+    return listed if listed.blocks else None
+
+
 @dataclass(frozen=True)
 class _Table:
     rows: list[Row]
@@ -44,7 +58,7 @@ class _Table:
 
 
 def _table(summary: Summary) -> _Table | None:
-    """Regressed metrics, worst first, then improved ones. A PASS folds its improvements."""
+    """Regressed metrics, worst first, then improved ones; folded where the causes or a PASS come before them."""
     moved = [*summary.regressed, *summary.improved]
     if not moved:
         return None
@@ -54,7 +68,7 @@ def _table(summary: Summary) -> _Table | None:
         rows=grouped(row(comparison, summary, changes) for comparison in listed),
         more=len(moved) - len(listed),
         confidence=common_confidence(listed),
-        fold=summary.verdict == "PASS",
+        fold=summary.verdict != "INCONCLUSIVE",
         improved=len(summary.improved),
     )
 
@@ -142,67 +156,51 @@ class _Suggestions:
 
 
 def _suggestions(summary: Summary) -> _Suggestions | None:
-    """What to try about what the change brought; everything else stands in the page and in decision.json."""
-    distinct = introduced(summary.decision.suggestions)
-    if not distinct or summary.verdict not in {"FAIL", "WARN"}:
+    """What else to try about what the change brought; everything else stands in the page and in decision.json."""
+    if summary.verdict not in {"FAIL", "WARN"}:
+        return None
+    tips = [block.suggestion for block in blocks(summary).blocks if block.suggestion]
+    shown = {(tip.message, tip.line) for tip in tips}
+    worded = [worded_suggestion(suggestion) for suggestion in introduced(summary.decision.suggestions)]
+    distinct = [tip for tip in worded if (tip.message, tip.line) not in shown]
+    if not distinct:
         return None
     return _Suggestions(
-        suggestions=[worded_suggestion(suggestion) for suggestion in distinct[:_MOST_SUGGESTIONS]],
+        suggestions=distinct[:_MOST_SUGGESTIONS],
         more=max(0, len(distinct) - _MOST_SUGGESTIONS),
     )
 
 
 @dataclass(frozen=True)
 class _Intended:
-    settings: list[str]
     budgets: list[str]
     limits: list[str]
-    acceptable: bool
-    more: int
     wrong_output: bool
-    from_zero: bool
 
 
 def _intended(summary: Summary) -> _Intended | None:
-    """How to accept it, and the tolerances and budgets that would let it pass; a wrong output cannot be tolerated."""
+    """The budgets and limits that would let it pass; a wrong output cannot be tolerated."""
     failing = [c for c in summary.regressed if c.gating]
-    if summary.verdict != "FAIL" or not failing or summary.decision.comparing == "rules":
+    if summary.verdict != "FAIL" or summary.decision.comparing == "rules":
         return None
-    largest: dict[str, float] = {}
     budgets, limits = [], []
     for comparison in failing:
-        share = _passing_tolerance(comparison)
-        if share is not None:
-            largest[comparison.metric] = max(share, largest.get(comparison.metric, 0.0))
         # The line that holds the value as it is, with two digits of room.
         bound = to_two_digits(comparison.head or 0.0, up=comparison.better == "lower")
         if comparison.method == "budget" and not comparison.metric.startswith("sla."):
             budgets.append(f'"{comparison.metric}@{comparison.workload}/{comparison.shape}" = {bound:g}')
         elif comparison.method == "limit":
             limits.append(f'"{comparison.limit}" = {{ value = {bound:g}, gating = true }}')
-    return _Intended(
-        # TOML, not prose: the number as perfgate.toml takes it.
-        settings=[f'"{name}" = {share:.2f}' for name, share in largest.items()][:_MOST_SETTINGS],
-        budgets=budgets[:_MOST_SETTINGS],
-        limits=limits[:_MOST_SETTINGS],
-        acceptable=any(c.method != "check" for c in failing),
-        more=max(0, len(largest) - _MOST_SETTINGS),
-        wrong_output=any(c.method == "check" for c in failing),
-        from_zero=any(c.method == "exact" and c.delta is None for c in failing),
-    )
-
-
-def _passing_tolerance(comparison: Comparison) -> float | None:
-    """The tolerance that lets a worsening pass, rounded up to whole percents; None where none would."""
-    if comparison.delta is None or comparison.method in {"check", *RULE_METHODS}:
+    wrong_output = any(c.method == "check" for c in failing)
+    if not (budgets or limits or wrong_output):
         return None
-    worst = max((abs(end) for end in comparison.interval or ()), default=abs(comparison.delta))
-    return math.ceil(max(worst, abs(comparison.delta)) * 100 - 1e-9) / 100 if math.isfinite(worst) else None
+    return _Intended(budgets[:_MOST_SETTINGS], limits[:_MOST_SETTINGS], wrong_output)
 
 
+CAUSES = Section("causes", "causes", _causes)
 TABLE = Section("failing", "table", _table)
 IMPROVED = Section("improved", "improvements", _improved, drop=20)
-WHY = Section("why", "why", _why, drop=10, numbered=True)
+WHY = Section("why", "why", _why, drop=10)
 OPERATORS = Section("operators", "slower operators", _operators, drop=15)
-SUGGESTIONS = Section("suggestions", "what to try", _suggestions, drop=20, numbered=True)
-INTENDED = Section("intended", "if intended", _intended, numbered=True)
+SUGGESTIONS = Section("suggestions", "what to try", _suggestions, drop=20)
+INTENDED = Section("intended", "if intended", _intended)

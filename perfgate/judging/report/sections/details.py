@@ -211,7 +211,7 @@ def _environment(summary: Summary) -> _Environment | None:
     )
 
 
-TRACE = Section("trace", "trace", _trace, numbered=True)
+TRACE = Section("trace", "trace", _trace)
 CHECKLIST = Section("checklist", "checklist", _checklist, drop=70)
 UNCHANGED = Section("unchanged", "unchanged metrics", _unchanged, drop=60)
 RECORDED = Section("recorded", "recorded times", _recorded, drop=70)

@@ -16,11 +16,10 @@ class Section:
 
     ``fill`` makes the record whose fields the template shows, None where there is nothing to say. ``title`` names the section
     where the comment says what was left out. ``drop`` says when it goes if the comment is over its size budget: KEEP never,
-    else the highest first. Numbered sections get the next number of the walk-through (1. Why, 2. Try …) as ``number``.
+    else the highest first.
     """
 
     name: str
     title: str
     fill: Callable[[Summary], object | None]
     drop: int = KEEP
-    numbered: bool = False

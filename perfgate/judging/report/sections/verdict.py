@@ -33,29 +33,35 @@ def _title(summary: Summary) -> _Title:
 
 
 @dataclass(frozen=True)
-class _Facts:
-    unread: bool
+class _Notes:
     busy: Words | None
-    counts: Words | None
-    base: Words
     warnings: list[Message]
     more: int
+
+
+def _notes(summary: Summary) -> _Notes | None:
+    """What to know before anything else: that the machine was busy, and the gate's warnings."""
+    warnings, busy = summary.decision.warnings, busy_line(summary, "markdown")
+    if not warnings and busy is None:
+        return None
+    return _Notes(busy, warnings[:_MOST_WARNINGS], more=max(0, len(warnings) - _MOST_WARNINGS))
+
+
+@dataclass(frozen=True)
+class _Facts:
+    counts: Words
+    base: Words
     fold: bool
 
 
 def _facts(summary: Summary) -> _Facts | None:
-    """Counts and noise floor; base, head and testbed; the gate's warnings. A PASS shows them inside its first fold."""
-    warnings = summary.decision.warnings
-    if summary.is_unread and not warnings:
+    """Counts and noise floor; base, head and testbed. They are folded, unless they are what is amiss."""
+    if summary.is_unread:
         return None
     return _Facts(
-        unread=summary.is_unread,
-        busy=busy_line(summary, "markdown"),
-        counts=counts_line(summary, "markdown") if summary.is_measured else None,
+        counts=counts_line(summary, "markdown") if summary.is_measured else Words(""),
         base=base_line(summary, "markdown"),
-        warnings=warnings[:_MOST_WARNINGS],
-        more=max(0, len(warnings) - _MOST_WARNINGS),
-        fold=summary.verdict == "PASS",
+        fold=summary.is_measured and not (summary.decision.testbed_differences and summary.verdict == "INCONCLUSIVE"),
     )
 
 
@@ -110,7 +116,8 @@ def _missing(summary: Summary) -> _Missing | None:
 
 
 TITLE = Section("title", "title", _title)
-FACTS = Section("facts", "facts", _facts)
+NOTES = Section("notes", "notes", _notes)
+FACTS = Section("facts", "how it was compared", _facts)
 REMEDY = Section("remedy", "what to do", _remedy)
 HARNESS = Section("harness", "workload file", _harness)
 FAILURES = Section("failures", "errors", _failures)

@@ -138,6 +138,12 @@ def percent(share: float) -> Words:
     return Words(f"{_percent_number(share)} %")
 
 
+def signed_percent(share: float) -> Words:
+    """A change with its sign: ``−0.9 %``, ``+0.2 %``, ``0.0 %`` where it rounds to nothing."""
+    size = f"{abs(share) * 100:.1f}"
+    return Words(f"{'' if size == '0.0' else '+' if share > 0 else '−'}{size} %")
+
+
 def plus_minus(share: float) -> Words:
     """Half a width: ``±0.9 %``, ``under 0.1 %``."""
     return percent(share) if _is_tiny(share) else Words(f"±{percent(share)}")

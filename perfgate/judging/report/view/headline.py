@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from perfgate.catalogue.lookup import METRICS
-from perfgate.catalogue.names import LOW_PRECISION_OPS, SIGNATURE, SLA, SUBROUTINE_TIMES
+from perfgate.catalogue.names import LATENCY, LOW_PRECISION_OPS, SIGNATURE, SLA, SUBROUTINE_TIMES
 from perfgate.document.decision import RULE_METHODS, Clock, Comparison, DecisionDocument, Missing, TestbedDifference
 from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.templates import Medium, line
 from perfgate.judging.report.text.words import Words, phrase, say, translated
-from perfgate.judging.report.view.records import Change, Headline, InvalidView, MissingList, MissingView
+from perfgate.judging.report.view.records import Change, FastPath, Headline, InvalidView, MissingList, MissingView
 from perfgate.judging.report.view.summary import Summary, is_operator, place
 
 # What tells most of another stack.
@@ -58,6 +58,7 @@ def headline_values(summary: Summary) -> Headline:
         reason=next(iter(summary.decision.reasons), None),
         unchanged=len(summary.unchanged),
         undecided=len(summary.inconclusive),
+        fast=_fast_path(summary),
     )
 
 
@@ -85,6 +86,27 @@ def named_change(comparison: Comparison) -> Change:
         is_sla=metric == SLA,
         measured=comparison.head is not None,
         confidence=None if comparison.confidence is None else formats.confidence(comparison.confidence),
+        costless=comparison.costless,
+    )
+
+
+def _fast_path(summary: Summary) -> FastPath | None:
+    """The fast path that may have got slower by most; None where none was compared."""
+    timed = [
+        (c.interval[1], c.delta, c)
+        for c in summary.metrics
+        if c.metric == LATENCY and c.method == "paired" and c.gating and c.interval and c.delta is not None
+    ]
+    if not timed:
+        return None
+    high, delta, worst = max(timed, key=lambda entry: entry[0])
+    return FastPath(
+        margin=formats.setting(summary.decision.excluded),
+        metric=metric_name(LATENCY, worst.clock),
+        place=place(worst.workload, worst.shape),
+        places=len(timed),
+        change=formats.signed_percent(delta),
+        at_most=formats.signed_percent(high),
     )
 
 

@@ -38,6 +38,7 @@ class Change:
     is_sla: bool
     measured: bool
     confidence: Words | None
+    costless: bool
 
 
 @dataclass(frozen=True)
@@ -340,6 +341,46 @@ class InvalidView:
 
 
 @dataclass(frozen=True)
+class CauseBlock:
+    """What got worse by one cause; where nothing says by what, ``cause`` is None and ``worst`` gives the name.
+
+    ``slower`` are the times that got worse, ``apart`` the seconds a call that the cause adds by itself, and ``at_most`` the
+    slowdown that is still possible where calls are not shown to be slower.
+    """
+
+    cause: CauseView | None
+    worst: Change
+    places: tuple[str, ...]
+    slower: list[Change]
+    apart: Words | None
+    at_most: Words | None
+    counts: list[Change]
+    suggestion: SuggestionView | None
+    accepted: str | None
+    accept: str | None
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The causes that cost most, and how many more there are."""
+
+    blocks: list[CauseBlock]
+    more: int
+
+
+@dataclass(frozen=True)
+class FastPath:
+    """How little a call may have got slower: the place that may have most, and how many places there are."""
+
+    margin: Words
+    metric: str
+    place: str
+    places: int
+    change: Words
+    at_most: Words
+
+
+@dataclass(frozen=True)
 class Headline:
     """What the title says; ``kind`` picks the sentence of ``shared/headline.j2``."""
 
@@ -361,6 +402,7 @@ class Headline:
     reason: Message | None
     unchanged: int
     undecided: int
+    fast: FastPath | None
 
 
 @dataclass(frozen=True)
@@ -435,6 +477,7 @@ class RemedyView:
     failed_sides: set[str]
     other_harness: bool
     narrower: bool
+    costless: bool
     differs: bool
     invalid: list[InvalidView]
     missing: list[MissingView]
@@ -473,6 +516,7 @@ class PageTop:
     remedy: list[Words]
     missing: list[MissingView]
     failures: list[FailureView]
+    blocks: Blocks
     causes: list[CauseView]
     account: AccountView | None
     suggestions: list[SuggestionView]

@@ -29,6 +29,7 @@ _WORDED = {
         "doubtful",
         "harness",
         "not-judged",
+        "costless",
     )
 }
 
@@ -46,6 +47,7 @@ def remedy(summary: Summary) -> RemedyView:
         ][:_MOST_REASONS],
         failed_sides=set() if summary.is_about_harness else {failure.side for failure in summary.failures},
         other_harness=summary.is_about_harness and summary.verdict == "INCONCLUSIVE",
+        costless=summary.verdict == "WARN" and summary.has_reason("costless"),
         narrower=summary.is_about_harness and summary.verdict == "WARN",
         differs=bool(decision.testbed_differences) and decision.comparing == "code",
         invalid=[InvalidView(place(i.workload, i.shape), i.message) for i in summary.invalid[:_MOST_REASONS]],

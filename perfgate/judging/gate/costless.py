@@ -1,0 +1,51 @@
+"""Counts that grew where calls are shown not to be slower: they warn, unless what they count is a fault by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from perfgate.catalogue.lookup import FAMILIES, METRICS
+from perfgate.catalogue.names import LOW_PRECISION_OPS
+from perfgate.document.decision import Comparison, Policy
+from perfgate.judging.gate.comparison import Place, configured_tolerance
+
+MUST_DECIDE = {metric for family in FAMILIES.values() if family.must_decide for metric in family.metrics}
+
+
+def fails_alone(comparison: Comparison, policy: Policy) -> bool:
+    """Tell whether a regression fails the gate whatever else is shown: no time can excuse it."""
+    return (
+        comparison.method != "exact"
+        or policy.strict
+        or comparison.metric not in METRICS
+        or METRICS[comparison.metric].fails_alone
+        or configured_tolerance(policy, comparison.metric, comparison.workload, comparison.shape) is not None
+    )
+
+
+def with_costless(comparisons: Iterable[Comparison], policy: Policy) -> list[Comparison]:
+    """The comparisons, of which counts no longer gate where every time that must decide is shown not to be worse.
+
+    Full precision instead of low may be what made calls faster: it gates unless one of these times is shown to be better.
+    """
+    listed = list(comparisons)
+    times = [c for c in listed if c.method == "paired" and c.gating and c.metric in MUST_DECIDE]
+    faster = {_place(c) for c in times if c.outcome == "improved"}
+    not_slower = {_place(c) for c in times} - {_place(c) for c in times if c.outcome not in ("unchanged", "improved")}
+
+    def judged(comparison: Comparison) -> Comparison:
+        if not comparison.gating or comparison.outcome != "regressed":
+            return comparison
+        if comparison.metric == LOW_PRECISION_OPS and _place(comparison) in faster:
+            return msgspec.structs.replace(comparison, gating=False)
+        if _place(comparison) in not_slower and not fails_alone(comparison, policy):
+            return msgspec.structs.replace(comparison, gating=False, costless=True)
+        return comparison
+
+    return [judged(comparison) for comparison in listed]
+
+
+def _place(comparison: Comparison) -> Place:
+    return Place(comparison.workload, comparison.shape)

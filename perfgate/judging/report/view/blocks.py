@@ -1,0 +1,190 @@
+"""What got worse, one block a cause: where it comes from, what it costs, what it moved, what to try, how to accept it."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+
+from perfgate.catalogue.names import LATENCY
+from perfgate.document.decision import RULE_METHODS, Comparison, Suggestion
+from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text.words import Words
+from perfgate.judging.report.view.causes import Cause, cause_of, causes
+from perfgate.judging.report.view.headline import named_change
+from perfgate.judging.report.view.records import Blocks, CauseBlock, CauseView, Change, SuggestionView
+from perfgate.judging.report.view.rows import worded_cause
+from perfgate.judging.report.view.suggestions import introduced, worded_suggestion
+from perfgate.judging.report.view.summary import Summary, place
+
+_COMMIT_LENGTH = 9
+_MOST_BLOCKS = 3
+# A longer line is nothing to paste.
+_MOST_KEYS = 12
+
+
+class _Group:
+    """Comparisons that got worse by one cause; ``causes`` are those of the same line, the leading one first."""
+
+    def __init__(self) -> None:
+        self.causes: list[Cause] = []
+        self.comparisons: list[Comparison] = []
+
+    @cached_property
+    def places(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(place(c.workload, c.shape) for c in self.comparisons))
+
+    @cached_property
+    def more_time(self) -> float:
+        return max((cause.more_time or 0.0 for cause in self.causes), default=0.0)
+
+    @cached_property
+    def slower(self) -> list[Comparison]:
+        """The times that got worse, the one that decides first."""
+        return sorted(filter(_is_timed, self.comparisons), key=lambda c: c.metric != LATENCY)
+
+
+def blocks(summary: Summary) -> Blocks:
+    """The causes of what got worse, what costs most time first; none where the verdict is about something else."""
+    if summary.verdict not in {"FAIL", "WARN"} or summary.is_about_harness:
+        return Blocks([], 0)
+    groups = _groups(summary)
+    most = min(_MOST_BLOCKS, summary.detail)
+    tips = introduced(summary.decision.suggestions)
+    slower = Counter(where for group in groups if group.slower for where in group.places)
+    timed = Counter(where for group in groups if group.slower or group.more_time for where in group.places)
+    failing = Counter(c.metric for c in summary.regressed if c.gating)
+    return Blocks(
+        [_block(group, tips, summary, slower=slower, timed=timed, failing=failing) for group in groups[:most]],
+        more=max(0, len(groups) - most),
+    )
+
+
+def _groups(summary: Summary) -> list[_Group]:
+    changes = causes(summary)
+    order = {id(cause): number for number, cause in enumerate(changes)}
+    found = [(c, cause_of(c, changes, summary.decision.operator_tests)) for c in summary.regressed]
+    # What is timed otherwise, as instructions and throughput, moves with the call.
+    of_call = {place(c.workload, c.shape): cause for c, cause in reversed(found) if cause and _is_timed(c)}
+    by_key: dict[tuple[object, ...], _Group] = {}
+    for comparison, own in found:
+        where = place(comparison.workload, comparison.shape)
+        cause = of_call.get(where) if own is None and _is_timed(comparison) else own
+        if cause is not None:
+            key: tuple[object, ...] = ("line", cause.line) if cause.line else ("op", cause.op, cause.aspect)
+        elif _is_timed(comparison):
+            key = ("time", where)
+        else:
+            key = (comparison.method, comparison.metric, comparison.limit)
+        group = by_key.setdefault(key, _Group())
+        group.comparisons.append(comparison)
+        if cause is not None and not any(cause is known for known in group.causes):
+            group.causes.append(cause)
+    for group in by_key.values():
+        group.causes.sort(key=lambda cause: order.get(id(cause), len(order)))
+    rank = {id(comparison): number for number, comparison in enumerate(summary.regressed)}
+    return sorted(
+        by_key.values(),
+        key=lambda group: (
+            not any(c.gating for c in group.comparisons),
+            -group.more_time if group.slower or group.more_time else 0.0,
+            not group.slower,
+            rank[id(group.comparisons[0])],
+        ),
+    )
+
+
+def _block(
+    group: _Group,
+    tips: Iterable[Suggestion],
+    summary: Summary,
+    *,
+    slower: Mapping[str, int],
+    timed: Mapping[str, int],
+    failing: Mapping[str, int],
+) -> CauseBlock:
+    """One cause in words; the numbers say how many causes make each place slower, and how often each metric fails."""
+    first = group.comparisons[0]
+    own = bool(group.slower)
+    times = {id(comparison) for comparison in group.slower}
+    counts = _distinct(c for c in group.comparisons if id(c) not in times and not _is_rule(c))
+    lines = {cause.line for cause in group.causes if cause.line}
+    ops = {cause.op for cause in group.causes}
+    tip = next((tip for tip in tips if (tip.line in lines if tip.line else tip.evidence.get("op") in ops)), None)
+    is_slower = any(slower[where] for where in group.places) or not counts
+    is_apart = group.more_time and (not own or any(timed[where] > 1 for where in group.places))
+    return CauseBlock(
+        cause=_leading(group),
+        worst=named_change(first),
+        places=group.places,
+        slower=_distinct(group.slower),
+        apart=formats.quantity(group.more_time, "s") if is_apart else None,
+        at_most=None if own or is_slower else _at_most(summary, group.places),
+        counts=counts,
+        suggestion=None if tip is None else _worded(tip),
+        accepted=first.accepted,
+        accept=_accept_command(group, summary, failing),
+    )
+
+
+def _worded(tip: Suggestion) -> SuggestionView:
+    """The suggestion without an estimate of its gain: what the cause costs stands above it."""
+    worded = worded_suggestion(tip)
+    return worded if worded.gain and worded.gain.measured else replace(worded, gain=None)
+
+
+def _leading(group: _Group) -> CauseView | None:
+    if not group.causes:
+        return None
+    cause = worded_cause(group.causes[0])
+    return replace(cause, time=None) if cause.here else cause
+
+
+def _is_timed(comparison: Comparison) -> bool:
+    timed = comparison.unit == "s" and comparison.method not in RULE_METHODS
+    return timed or comparison.method in {"paired", "repeated"}
+
+
+def _is_rule(comparison: Comparison) -> bool:
+    return comparison.method in {"check", *RULE_METHODS}
+
+
+def _distinct(comparisons: Iterable[Comparison]) -> list[Change]:
+    """The comparisons in words, those left out that say the same of another shape."""
+    seen: dict[tuple[object, ...], Change] = {}
+    for comparison in comparisons:
+        change = named_change(comparison)
+        seen.setdefault((change.metric, change.base, change.head), change)
+    return list(seen.values())
+
+
+def _at_most(summary: Summary, places: Iterable[str]) -> Words | None:
+    """The largest slowdown of the fast path that the intervals of these places leave possible; None where none was timed."""
+    ends = [
+        c.interval[1]
+        for c in summary.decision.comparisons
+        if c.metric == LATENCY and c.method == "paired" and c.interval and place(c.workload, c.shape) in set(places)
+    ]
+    return formats.percent(max(0.0, *ends)) if ends else None
+
+
+def _accept_command(group: _Group, summary: Summary, failing: Mapping[str, int]) -> str | None:
+    """What accepts exactly this, for the commit that was measured; None where nothing can be accepted."""
+    decision = summary.decision
+    meant = [c for c in group.comparisons if c.gating and c.method != "check"]
+    if summary.verdict != "FAIL" or not meant or decision.head.dirty or not decision.head.commit:
+        return None
+    if decision.comparing != "code":
+        return None
+    here = Counter(c.metric for c in meant)
+    keys: dict[str, None] = {}
+    for comparison in meant:
+        where = f"{comparison.workload}/{comparison.shape}" if comparison.shape else comparison.workload
+        is_all = here[comparison.metric] == failing[comparison.metric]
+        keys[comparison.metric if is_all else f"{comparison.metric}@{where}"] = None
+    if len(keys) > _MOST_KEYS:
+        return None
+    named = " ".join(shlex.quote(key) for key in keys)
+    return f"perfgate baseline accept {named} --commit {decision.head.commit[:_COMMIT_LENGTH]} --reason TEXT"

@@ -1,0 +1,119 @@
+"""What got worse, one block a cause: what is joined, what it costs, and what accepts it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from perfgate.document.decision import Comparison, DecisionDocument, Part, SideSummary
+from perfgate.document.explanation import OperatorChange, OperatorTime
+from perfgate.judging.report.render.comment import CommentContext, render_comment
+from perfgate.judging.report.view.blocks import blocks
+from perfgate.judging.report.view.records import CauseBlock
+from perfgate.judging.report.view.summary import Summary
+from tests.fakes.documents import make_comparison, make_counter, make_decision
+
+CONTEXT = CommentContext(marker="<!-- m -->")
+SLOWER = make_comparison("latency.low", outcome="regressed", delta=0.068, interval=(0.059, 0.077))
+UNCHANGED = make_comparison("latency.low", outcome="unchanged", delta=0.002, interval=(-0.004, 0.009))
+
+
+def counted(metric: str, base: int, head: int, op: str, line: str | None, **fields: object) -> Comparison:
+    made = make_counter(metric, base, head)
+    part = Part(name=op, base=base, head=head, line=line)
+    return msgspec.structs.replace(made, parts=[part], **fields)
+
+
+def shown(*comparisons: Comparison, verdict: str = "FAIL", **fields: object) -> list[CauseBlock]:
+    return blocks(Summary(made(*comparisons, verdict=verdict, **fields), CONTEXT)).blocks
+
+
+def made(*comparisons: Comparison, verdict: str = "FAIL", **fields: object) -> DecisionDocument:
+    fields.setdefault("operator_changes", [])
+    fields.setdefault("operator_times", [])
+    return make_decision(verdict, comparisons=list(comparisons), **fields)  # type: ignore[arg-type]
+
+
+def test_blocks__counters_of_one_line__one_block() -> None:
+    found = shown(
+        counted("counters.copies", 0, 1, "aten::copy_", "model.py:7"),
+        counted("counters.copy_bytes", 0, 4096, "aten::copy_", "model.py:7"),
+        counted("counters.allocations", 4, 5, "aten::empty_strided", "model.py:7"),
+        counted("counters.syncs", 0, 1, "aten::_local_scalar_dense", "model.py:9"),
+    )
+    assert [len(block.counts) for block in found] == [3, 1]
+    assert {block.cause.line for block in found if block.cause} == {"model.py:7", "model.py:9"}
+
+
+def test_blocks__counter_where_times_are_unchanged__no_slowdown_and_how_much_is_possible() -> None:
+    (block,) = shown(UNCHANGED, counted("counters.syncs", 0, 1, "aten::item", "model.py:9"))
+    assert block.at_most == "0.9 %"
+    text = render_comment(made(UNCHANGED, counted("counters.syncs", 0, 1, "aten::item", "model.py:9")), CONTEXT)
+    assert "- Costs: no slowdown shown, at most 0.9 %\n- Moved: synchronisations per call 0 → 1\n" in text
+
+
+def test_blocks__slower_call_that_nothing_explains__says_so_and_leads() -> None:
+    first, second = shown(counted("counters.syncs", 0, 1, "aten::item", "model.py:9"), SLOWER)
+    assert (first.cause, [time.metric for time in first.slower]) == (None, ["fast-path latency"])
+    assert second.at_most is None
+    text = render_comment(made(SLOWER), CONTEXT)
+    assert "**1. fast-path latency of `encoder/long`**" in text
+    assert "Cause: nothing that was counted or profiled explains it" in text
+
+
+def test_blocks__times_of_operators__what_costs_most_first_and_each_by_itself() -> None:
+    found = shown(
+        SLOWER,
+        counted("counters.framework_ops", 10, 11, "aten::add", "model.py:7"),
+        counted("counters.copies", 0, 1, "aten::clone", "model.py:9"),
+        operator_times=[
+            OperatorTime(workload="encoder", shape="long", op=op, base=0.0, head=seconds, pairs=14)
+            for op, seconds in (("aten::add", 1e-4), ("aten::clone", 2e-3))
+        ],
+        operator_changes=[
+            OperatorChange(workload="encoder", shape="long", op=op, base_count=0, head_count=1, line=line)
+            for op, line in (("aten::add", "model.py:7"), ("aten::clone", "model.py:9"))
+        ],
+    )
+    assert [(block.cause and block.cause.op, block.apart) for block in found] == [
+        ("aten::clone", "2.00 ms"),
+        ("aten::add", "100 µs"),
+    ]
+    assert [bool(block.slower) for block in found] == [True, False]
+
+
+def test_accept__metrics_of_one_cause__exactly_these_for_the_measured_commit() -> None:
+    elsewhere = msgspec.structs.replace(counted("counters.copies", 0, 1, "aten::clone", "model.py:9"), shape="short")
+    commands = [
+        block.accept
+        for block in shown(counted("counters.copies", 0, 1, "aten::copy_", "model.py:7"), SLOWER, elsewhere)
+    ]
+    assert commands == [
+        f"perfgate baseline accept {named} --commit 0f1e2d3c4 --reason TEXT"
+        for named in ("latency.low", "counters.copies@encoder/long", "counters.copies@encoder/short")
+    ]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"head": SideSummary(commit="0f1e2d3c4b5a", dirty=True)},
+        {"head": SideSummary()},
+        {"verdict": "WARN"},
+        {"comparing": "stack"},
+    ],
+)
+def test_accept__what_cannot_be_accepted__no_line(fields: dict[str, object]) -> None:
+    assert [block.accept for block in shown(SLOWER, **fields)] == [None]  # type: ignore[arg-type]
+
+
+def test_accept__hostile_workload__one_word_of_the_shell() -> None:
+    hostile = msgspec.structs.replace(counted("counters.syncs", 0, 1, "aten::item", "a.py:1"), workload="x; rm -rf ~")
+    other = counted("counters.syncs", 0, 1, "aten::item", "b.py:1")
+    commands = " ".join(block.accept or "" for block in shown(hostile, other))
+    assert "'counters.syncs@x; rm -rf ~/long'" in commands
+
+
+def test_blocks__verdict_that_is_no_regression__none() -> None:
+    assert shown(SLOWER, verdict="PASS") == []
+    assert shown(SLOWER, verdict="INCONCLUSIVE") == []
