@@ -320,8 +320,8 @@ def load_config(
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(
-            f'{path} does not exist; write one with at least\n\n    workload = "perf/workload.py:encoder"\n\n'
-            "where encoder is a perfgate.Workload in that file (docs/workload.md shows one)"
+            f"{path} does not exist; `perfgate init` writes one with a workload that runs, or write it by hand: "
+            'workload = "perf/workload.py:encoder", where encoder is a perfgate.Workload in that file (docs/workload.md)'
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error

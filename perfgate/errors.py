@@ -93,5 +93,9 @@ class MachineBusyError(MeasuringError):
     """Others had the machine for as long as we would wait."""
 
 
+class SetUpError(PerfgateError):
+    """The project's workload cannot be measured as it is set up; nothing was measured."""
+
+
 class WorkloadError(MeasuringError):
     """The user's workload cannot be found, loaded or called."""

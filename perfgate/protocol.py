@@ -172,6 +172,18 @@ class TestbedReply(Reply, frozen=True):
     testbed: Testbed
 
 
+class TryRequest(Request, frozen=True):
+    """Make one call of every shape with a workload that has just been loaded, and have its output checked."""
+
+
+class Tried(Reply, frozen=True):
+    """Which part failed first, of which shape and how; None where everything went well."""
+
+    failed: Literal["call", "check"] | None = None
+    shape: str = ""
+    error: ErrorDetail | None = None
+
+
 class CheckRequest(Request, frozen=True):
     """Run the workload's correctness check on every shape."""
 

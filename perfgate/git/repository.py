@@ -65,9 +65,12 @@ class Repository:
         for name in ("main", "master", "origin/main", "origin/master"):
             if self._exists(name):
                 return name
+        branches = self._run("for-each-ref", "--format=%(refname:short)", "refs/heads").split()
+        others = [name for name in branches if name != self._run("branch", "--show-current")] or branches
+        there = others[0] if len(others) == 1 else "…"
         raise RepositoryError(
             f"{self.root} has no branch main or master to compare with; name one with --base, "
-            'or set main_branch = "…" under [store] in perfgate.toml'
+            f'or set main_branch = "{there}" under [store] in perfgate.toml'
         )
 
     def main_of(self, remote: str, configured: str = "") -> str | None:

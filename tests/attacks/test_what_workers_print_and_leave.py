@@ -124,7 +124,7 @@ from perfgate import Workload
 
 def build(device):
     kernel = Path.home() / ".triton" / "kernel"
-    print("FOUND" if kernel.exists() else "COLD", os.getcwd() == os.environ["HOME"] == tempfile.gettempdir(), flush=True)
+    print("FOUND" if kernel.exists() else "COLD", os.environ["HOME"] == tempfile.gettempdir(), flush=True)
     kernel.parent.mkdir(exist_ok=True)
     kernel.write_text("compiled")
     return torch.nn.Linear(4, 4)

@@ -108,15 +108,15 @@ def test_check__wrong_output__fail_by_correctness(perfgate: Perfgate, clone: Clo
     assert "relu gives nothing below zero" in (clone.root / "out" / "head" / "run.json").read_text()
 
 
-def test_check__head_does_not_load__exit_4_and_the_traceback_is_kept(perfgate: Perfgate, clone: Clone) -> None:
+def test_check__head_does_not_load_in_ci__exit_4_and_the_traceback_is_kept(perfgate: Perfgate, clone: Clone) -> None:
     clone.commit("broken", model=("def build():", "def build():\n    raise ValueError('no checkpoint')"))
-    done = perfgate("check", "--base", "main", "--out", "out", "--steps", "4", cwd=clone.root)
+    done = perfgate("check", "--base", "main", "--out", "out", "--steps", "4", cwd=clone.root, CI="true")
     assert done.returncode == 4, done.stderr
     decision = _decision(clone.root / "out")
     assert decision["verdict"] == "INCONCLUSIVE"
     assert [(failure["side"], failure["what"]) for failure in decision["failures"]] == [("head", "load")]
-    assert "ValueError: no checkpoint" in worded(decision["failures"][0]["error"]["message"])
-    assert "in build" in decision["failures"][0]["error"]["traceback"]
+    assert worded(decision["failures"][0]["error"]["message"]) == "ValueError: no checkpoint (at model.py:17)"
+    assert decision["failures"][0]["error"]["traceback"].splitlines()[1].endswith("in <lambda>")
 
 
 def test_local__uncommitted_mistake_in_a_subfolder__fail_and_the_work_tree_is_untouched(

@@ -44,8 +44,8 @@ def test_check__change_ignores_its_own_code__the_bases_filter_decides(
     config.write_text(config.read_text() + '\n[paths]\nignore = ["*"]\n')
     clone.commit("look away", model=("def build():", "def build():\n    raise RuntimeError('measured')"))
     done = perfgate("check", "--base", "main", "--out", str(tmp_path / "out"), "--steps", "4", cwd=clone.root)
-    assert done.returncode == 4
-    assert "RuntimeError: measured" in done.stdout
+    assert done.returncode == 2
+    assert "RuntimeError: measured" in done.stderr
 
 
 def test_check__only_docstrings_and_comments_changed__skipped_by_that_rule(

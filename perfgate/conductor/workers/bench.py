@@ -10,18 +10,20 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from perfgate.conductor.machine.cpus import granted_cpus, granted_memory
 from perfgate.conductor.machine.watcher import Watcher, namespace_ids, watching
 from perfgate.conductor.workers.cleanup import kill_leftovers, leftover_notes, remove, scratch_folder
 from perfgate.conductor.workers.environment import device_kind, fresh_caches, reused_caches, worker_environment
+from perfgate.conductor.workers.hubs import show_hub_caches
 from perfgate.conductor.workers.interpreters import RUNNING, explain_closed, probe_device, share_code, with_code
 from perfgate.conductor.workers.proc_stats import process_family
-from perfgate.conductor.workers.worker import ForkServer, Say, Worker
+from perfgate.conductor.workers.worker import ForkServer, Say, Worker, WorkerError
 from perfgate.config import Config, WorkloadReference
 from perfgate.document.doctor import FitnessCheck
 from perfgate.document.message import Message, distinct, reason_of
+from perfgate.document.run import ErrorDetail
 from perfgate.document.testbed import IDENTITY, Testbed
 from perfgate.errors import MeasuringError
 from perfgate.protocol import (
@@ -34,6 +36,8 @@ from perfgate.protocol import (
     LoadWatched,
     TestbedReply,
     TestbedRequest,
+    Tried,
+    TryRequest,
     WatchLoadRequest,
 )
 from perfgate.system.interrupts import held_back
@@ -44,6 +48,9 @@ MEMORY_SHARE = 0.9
 PRELOAD_SECONDS = 120.0
 # Opening a device, and what a fresh worker then does with it.
 DEVICE_SECONDS = 120.0
+# A model that takes longer to load, or to answer, is not tried before it is measured.
+TRIAL_LOAD_SECONDS = 15.0
+TRIAL_SECONDS = 3.0
 # Some readings of npu-smi, each of a second or two.
 LOAD_SECONDS = 10.0
 # What makes torch know a kind of device, imported once behind torch: torch before 2.5 does not look for it by itself.
@@ -74,6 +81,19 @@ class Checkout:
     @property
     def server(self) -> _ServerKey:
         return _ServerKey(self.python, self.second_server)
+
+
+class Trial(NamedTuple):
+    """What a workload that was tried failed at, if anything; the shape is empty where it could not be loaded."""
+
+    failed: Literal["load", "call", "check"] | None = None
+    shape: str = ""
+    error: ErrorDetail | None = None
+
+
+def _own_fault(trial: Trial) -> Trial:
+    """The trial; one that lacked memory says something of the machine."""
+    return Trial() if trial.error and trial.error.kind == "memory" else trial
 
 
 class Bench:
@@ -221,10 +241,13 @@ class Bench:
         layout_seed: int,
         log_name: str,
         dead_functions: int = 0,
+        load_timeout: float | None = None,
+        home: Path | None = None,
     ) -> Iterator[tuple[Worker, Loaded]]:
         """Yield a worker with the workload loaded, and what it says of itself; the worker ends with the context.
 
-        Raises WorkerError when there is no worker, or it cannot load the workload.
+        ``home`` is another home than that which the checkout's workers share. Raises WorkerError when there is no worker, or
+        it cannot load the workload.
         """
         measure = self.config.measure
         request = LoadRequest(
@@ -238,9 +261,41 @@ class Bench:
             threads=min(self.threads, len(cpus)),
             dead_functions=dead_functions,
         )
-        with self._forked(checkout.server, log_name, cpus=cpus, layout_seed=layout_seed, root=checkout.root) as worker:
+        forked = self._forked(
+            checkout.server, log_name, cpus=cpus, layout_seed=layout_seed, root=checkout.root, home=home
+        )
+        with forked as worker:
             doing = f"loading workload {reference.name}"
-            yield worker, worker.ask(request, Loaded, timeout=measure.load_timeout, doing=doing)
+            yield worker, worker.ask(request, Loaded, timeout=load_timeout or measure.load_timeout, doing=doing)
+
+    def try_workload(self, checkout: Checkout, reference: WorkloadReference) -> Trial:
+        """Load a workload, make one call of every shape and run its check, in a home that nobody else gets.
+
+        So nothing that is compiled lies ready for the first call that counts. What takes too long for a trial, or ends the
+        worker, is left to the measuring.
+        """
+        doing = f"trying {reference.name}"
+        load_timeout = min(self.config.measure.load_timeout, TRIAL_LOAD_SECONDS)
+        part: Literal["load", "call"] = "load"
+        with tempfile.TemporaryDirectory(prefix="trial-", dir=self._scratch) as folder:
+            home = Path(folder)
+            show_hub_caches(os.environ, home)
+            trial = self.worker(
+                checkout,
+                reference,
+                cpus=self.cpus,
+                layout_seed=0,
+                log_name=str(home / "trial"),
+                load_timeout=load_timeout,
+                home=home,
+            )
+            try:
+                with trial as (worker, _):
+                    part = "call"
+                    tried = worker.ask(TryRequest(), Tried, timeout=TRIAL_SECONDS, doing=doing)
+            except WorkerError as error:
+                return _own_fault(Trial(part, error=error.detail)) if error.alive else Trial()
+        return _own_fault(Trial(tried.failed, tried.shape, tried.error))
 
     def testbed(self, python: Path | None = None) -> Testbed:
         """The testbed as a fresh worker of an interpreter sees it.
@@ -318,12 +373,13 @@ class Bench:
         cpus: list[int] | None = None,
         layout_seed: int = 0,
         root: Path | None = None,
+        home: Path | None = None,
     ) -> Iterator[Worker]:
         """Yield a new worker, and note what it left running at its end if it ran the code of a checkout at ``root``."""
         worker = self._server(server).fork(
             cpus=cpus or self.cpus,
             layout_seed=layout_seed,
-            home=self._home(root),
+            home=home or self._home(root),
             log=self.log(log_name),
             memory_limit=self.config.measure.memory_limit or int(granted_memory() * MEMORY_SHARE),
         )
@@ -342,6 +398,8 @@ class Bench:
         """The home of the workers of a checkout: caches of compilers start empty for base and head alike."""
         if root not in self._homes:
             self._homes[root] = Path(tempfile.mkdtemp(prefix="home-", dir=self._scratch))
+            if root is not None:
+                show_hub_caches(os.environ, self._homes[root])
         return self._homes[root]
 
     def log(self, name: str) -> Path:

@@ -123,7 +123,7 @@ class ForkServer:
         self._ready = True
 
     def fork(self, *, cpus: list[int], layout_seed: int, home: Path, log: Path, memory_limit: int | None) -> Worker:
-        """Fork a worker pinned to ``cpus``, with its home and current folder in ``home``; what it prints goes to ``log``.
+        """Fork a worker pinned to ``cpus``, with its home in ``home``; what it prints goes to ``log``.
 
         Raises WorkerError when the kernel refuses, or the server is gone.
         """

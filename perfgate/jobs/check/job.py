@@ -30,6 +30,7 @@ from perfgate.jobs.shared.store import stored_history
 from perfgate.jobs.trust.commits import BaseConfig, config_at
 from perfgate.jobs.trust.grounds import required_of
 from perfgate.judging.gate.decide import decide
+from perfgate.measuring.devices.registry import refuse_unknown_kind
 
 RESULTS = ("decision.json", "comment.md", "report.html", "history.json", "base/run.json", "head/run.json")
 
@@ -45,6 +46,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
     # The project's configuration as it stands: a wrong one is reported before a worktree is made.
     config = configuration_of(repository, directory, prefix, options)
     config.selected(options.workloads)
+    refuse_unknown_kind(config.device)
     sides = choose_sides(repository, config, options)
     out = prepare_out(options.out)
     base_config = config_at(directory, sides.base.commit, None)

@@ -17,6 +17,7 @@ from perfgate.conductor.sides.harness import read_harnesses, unknown_harnesses
 from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
 from perfgate.conductor.sides.profiles import PairTrace
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
+from perfgate.conductor.workers.environment import in_ci
 from perfgate.config import Config, WorkloadReference
 from perfgate.document.decision import Policy
 from perfgate.document.flame import FlameTree, merged, node_totals, side_by_side
@@ -30,6 +31,7 @@ from perfgate.jobs.check.sides import Sides
 from perfgate.jobs.shared.doors import Progress
 from perfgate.jobs.shared.flame import PairFlame
 from perfgate.jobs.shared.options import AVAILABLE_STEPS, CheckOptions
+from perfgate.jobs.shared.preflight import refuse_failed
 from perfgate.jobs.shared.session import artifact_of, assemble_run, job_notes, remove_traces
 from perfgate.jobs.trust.commits import BaseConfig
 from perfgate.judging.gate.decide import Look
@@ -89,6 +91,8 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
     logs = job.out / "head" / "logs"
     with open_bench(job.config, logs=logs, say=progress.status, pythons=(base.python, head.python)) as bench:
         testbeds = _testbeds(bench, base, head)
+        if not job.earlier:
+            _try_head(bench, base, head, job, options)
         harnesses = ([], []) if job.earlier else _harnesses(bench, base, head, job, options)
         measured = Measured(testbeds, harnesses, [], [], [], [])
         if job.earlier:
@@ -137,6 +141,21 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
         *bench.leftover_notes(),
     ]
     return measured._replace(notes=(of_base, [*of_job, *of_head]))
+
+
+def _try_head(bench: Bench, base: Checkout, head: Checkout, job: Job, options: CheckOptions) -> None:
+    """Raise SetUpError where the head's workload is set up wrong, before anything is measured.
+
+    Not in CI, where documents and comment must say it, and not of another stack, whose errors are its result. A check that
+    refuses the head's output alone judges the change: that is a verdict.
+    """
+    if in_ci(os.environ) or job.session.command == "upgrade":
+        return
+    for reference in job.config.selected(options.workloads):
+        bench.say(f"trying workload {reference.name}")
+        trial = bench.try_workload(head, reference)
+        if trial.failed != "check" or bench.try_workload(base, reference).failed == "check":
+            refuse_failed(reference, trial)
 
 
 def _unselected_note(job: Job, options: CheckOptions) -> list[Message]:

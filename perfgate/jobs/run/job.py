@@ -11,6 +11,7 @@ import msgspec
 from perfgate.conductor.machine.lock import lock_path, machine_lock
 from perfgate.conductor.sides.checklist import run_checklist
 from perfgate.conductor.workers.bench import Checkout, open_bench
+from perfgate.conductor.workers.environment import in_ci
 from perfgate.config import Config
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import write_run
@@ -21,6 +22,7 @@ from perfgate.jobs.shared.decision import decide_alone_with_advice, write_decisi
 from perfgate.jobs.shared.doors import Progress
 from perfgate.jobs.shared.flame import with_flame_graph
 from perfgate.jobs.shared.options import AVAILABLE_STEPS
+from perfgate.jobs.shared.preflight import preflight
 from perfgate.jobs.shared.session import (
     assemble_run,
     ci_context,
@@ -32,6 +34,7 @@ from perfgate.jobs.shared.session import (
     start_session,
 )
 from perfgate.locale import Language
+from perfgate.measuring.devices.registry import refuse_unknown_kind
 
 DECISION_FILES = ("decision.json", "comment.md", "report.html")
 
@@ -71,6 +74,7 @@ def run_and_judge(
 def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocument:
     """Run the checklist on the code in the project's folder and write ``run.json`` with its traces and logs."""
     references = config.selected(options.workloads)
+    refuse_unknown_kind(config.device)
     out = prepare_out(options.out)
     source = _source(config.root)
     session = start_session("run", config.measure.seed, ci_context(os.environ))
@@ -81,6 +85,8 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
         checkout = Checkout(root=config.root.resolve(), harness=config.root.resolve())
         with open_bench(config, logs=out / "logs", say=progress.status) as bench:
             testbed = bench.testbed()
+            if not in_ci(os.environ):  # there a run document says it, for whoever looks at the job
+                preflight(bench, checkout, references)
             findings = [
                 run_checklist(bench, checkout, reference, steps=options.steps, quick=options.quick, folder=out)
                 for reference in references

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import traceback
 
 from perfgate.catalogue.records import StepCard
 from perfgate.document.message import ReasonedError, as_message
 from perfgate.document.run import ErrorDetail, StepResult
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist import steps as members
+from perfgate.measuring.checklist.mistakes import Project, explained, own_traceback
 from perfgate.measuring.checklist.step import Step, StepContext, StepOutcome
 from perfgate.plugins import STEPS, load_members
 
@@ -59,8 +59,8 @@ def step_result(card: StepCard, workload: str, outcome: StepOutcome, *, seconds:
 
 
 def _failed(step: Step, context: StepContext, error: Exception, started: int) -> StepResult:
-    line = "".join(traceback.format_exception_only(type(error), error)).strip()
-    message = error.reason if isinstance(error, ReasonedError) else line
+    project = Project(context.root, device_kind=context.device.kind)
+    message = error.reason if isinstance(error, ReasonedError) else explained(error, project)
     return StepResult(
         number=step.card.number,
         slug=step.card.slug,
@@ -70,7 +70,7 @@ def _failed(step: Step, context: StepContext, error: Exception, started: int) ->
         error=ErrorDetail(
             kind="memory" if context.device.is_out_of_memory(error) else "exception",
             message=message,
-            traceback="".join(traceback.format_exception(type(error), error, error.__traceback__)),
+            traceback=own_traceback(error),
         ),
         duration=_seconds_since(started, context),
     )

@@ -37,6 +37,7 @@ class StepContext:
     what goes on. ``expected_kernels`` are glob patterns of kernels or operators that a call must run;
     ``graph_spans`` are parts of the names of the compiler's entry and of running a graph, empty for the device's usual ones.
     ``budgets`` are the bounds of the gate: a step measures what is needed to judge them.
+    ``began`` is when the process did, in seconds since the epoch: what is older in its folder was not written by it.
     ``kept`` are the files in ``artifacts`` that stay with the run: a step adds those it made or used, however it ends.
     """
 
@@ -52,6 +53,7 @@ class StepContext:
     expected_kernels: tuple[str, ...] = ()
     graph_spans: tuple[str, ...] = ()
     budgets: tuple[Budget, ...] = ()
+    began: float = 0.0
     kept: list[Artifact] = field(default_factory=list)
 
     def budgets_on(self, metric: str, shape: str) -> list[Budget]:

@@ -7,7 +7,7 @@ import re
 from perfgate.document.doctor import FitnessCheck
 from perfgate.document.message import Message, UnmeasuredError
 from perfgate.document.telemetry import Sensor, Watch
-from perfgate.errors import MeasuringError
+from perfgate.errors import ConfigError, MeasuringError
 from perfgate.measuring.devices import backends, monitors
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.host import Host
@@ -24,17 +24,24 @@ def monitored_kinds() -> list[str]:
     return member_names(monitors)
 
 
-def open_device(kind: str) -> Device:
-    """Open a device: ``cpu``, or a kind and an index such as ``npu:1``.
-
-    Raises MeasuringError for a kind without a backend, and for one that cannot be opened here; both say what is there.
-    """
+def refuse_unknown_kind(kind: str) -> re.Match[str]:
+    """Kind and index of a configured device. Raises ConfigError for a kind without a backend; no device is touched."""
     match = _KIND.fullmatch(kind)
     if match is None or match[1] not in device_kinds():
-        raise MeasuringError(
+        raise ConfigError(
             f"device {kind!r} is not known; known kinds: {', '.join(device_kinds())} "
             '(set device in perfgate.toml, or PERFGATE_DEVICE, e.g. device = "cpu")'
         )
+    return match
+
+
+def open_device(kind: str) -> Device:
+    """Open a device: ``cpu``, or a kind and an index such as ``npu:1``.
+
+    Raises ConfigError for a kind without a backend, and MeasuringError for one that cannot be opened here; both say what is
+    there.
+    """
+    match = refuse_unknown_kind(kind)
     try:
         return _open(match[1], int(match[2] or 0))
     except MeasuringError as error:

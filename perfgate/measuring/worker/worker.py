@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import sys
 import time
-import traceback
 from collections.abc import Callable
 
 # The function itself, taken before user code may replace it.
@@ -19,7 +19,8 @@ import msgspec
 from perfgate import protocol
 from perfgate.document.message import Message, ReasonedError
 from perfgate.document.run import ErrorDetail
-from perfgate.errors import MeasuringError, PerfgateError, WorkloadError
+from perfgate.errors import MeasuringError, WorkloadError
+from perfgate.measuring.checklist.mistakes import Project, explained, one_line, own_traceback
 from perfgate.measuring.checklist.runner import find_steps, run_step
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.counting.collect import keep_recording
@@ -31,13 +32,11 @@ from perfgate.measuring.timing.blocks import BlockRecorder, warm_up
 from perfgate.measuring.timing.hardware import HardwareCounters
 from perfgate.measuring.timing.testbed import describe_testbed
 from perfgate.measuring.worker.correctness import check_outputs
+from perfgate.measuring.worker.trial import try_calls
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.layout import Layout, define_dead_functions
 from perfgate.measuring.workload.load import describe_functions, describe_shapes, load_workload
 from perfgate.system.garbage import collector_off
-
-MAX_MESSAGE = 2_000
-MAX_TRACEBACK = 20_000
 
 
 class Worker:
@@ -57,6 +56,8 @@ class Worker:
         self.profile: OperatorProfile | None = None
         self.subroutines: SubroutineTimes | None = None
         self.root = Path()
+        self.began = time.time()
+        self.project: Project | None = None
         # Made behind the last time that we freeze: the collector lists it until user code freezes it with everything else.
         # Looking for it costs less than counting what is frozen, which is all that torch imported.
         self._unfrozen: list[object] = []
@@ -64,6 +65,7 @@ class Worker:
             protocol.HarnessRequest: self._read_harness,
             protocol.LoadRequest: self._load,
             protocol.TestbedRequest: self._describe,
+            protocol.TryRequest: self._try,
             protocol.CheckRequest: self._check,
             protocol.StepRequest: self._step,
             protocol.WarmUpRequest: self._warm_up,
@@ -88,10 +90,12 @@ class Worker:
         try:
             return self._answers[type(request)](request)
         except BaseException as error:  # noqa: BLE001 - user code may raise anything, SystemExit included
-            return protocol.Failed(error=describe_error(error, self.device))
+            return protocol.Failed(error=describe_error(error, self.device, self.project))
 
     def _read_harness(self, request: protocol.HarnessRequest) -> protocol.HarnessReply:
         file = Path(request.file)
+        self.project = Project(Path(request.root), request.python_path)
+        os.chdir(request.root)
         workload = load_workload(file, request.attribute, root=Path(request.root), python_path=request.python_path)
         return protocol.HarnessReply(
             batch=workload.batch,
@@ -105,8 +109,11 @@ class Worker:
         started = time.perf_counter()
         self.root = Path(request.root)
         device = self._open(request.device)
+        self.project = Project(self.root, request.python_path, device.kind)
         _prepare_libraries(threads=request.threads, seed=request.seed)
         self._say(f"importing {Path(request.file).name}")
+        # Relative paths begin where the project's own code has them begin.
+        os.chdir(self.root)
         if request.dead_functions:
             define_dead_functions(request.dead_functions, seed=request.seed)
         workload = load_workload(Path(request.file), request.attribute, root=self.root, python_path=request.python_path)
@@ -128,6 +135,13 @@ class Worker:
         _prepare_libraries(threads=request.threads, seed=0)
         return protocol.TestbedReply(testbed=describe_testbed(device, threads=request.threads, cpus=self.cpus))
 
+    def _try(self, _: protocol.TryRequest) -> protocol.Tried:
+        failed = try_calls(self._loaded, self._opened, self.root)
+        if failed is None:
+            return protocol.Tried()
+        error = describe_error(failed.error, self.device, self.project)
+        return protocol.Tried(failed=failed.part, shape=failed.shape, error=error)
+
     def _check(self, _: protocol.CheckRequest) -> protocol.CheckReply:
         return protocol.CheckReply(results=check_outputs(self._loaded, self._opened))
 
@@ -140,6 +154,7 @@ class Worker:
             limits=request.limits,
             seed=request.seed,
             root=self.root,
+            began=self.began,
             artifacts=Path(request.artifacts),
             progress=self._say,
             expected_kernels=tuple(request.expected_kernels),
@@ -286,18 +301,13 @@ def _library_settings(*, frozen_more: bool) -> dict[str, str]:
     return settings
 
 
-def describe_error(error: BaseException, device: Device | None = None) -> ErrorDetail:
-    """What a conductor needs to know of an exception: the kind, one line, the traceback.
-
-    User code's exceptions may fail to print themselves; the traceback module survives that.
-    """
-    line = "".join(traceback.format_exception_only(type(error), error)).strip()[:MAX_MESSAGE]
-    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))[-MAX_TRACEBACK:]
+def describe_error(error: BaseException, device: Device | None = None, project: Project | None = None) -> ErrorDetail:
+    """What a conductor needs to know of an exception: the kind, one line with its place and a hint, the traceback."""
+    line, text = one_line(error), own_traceback(error)
     if isinstance(error, SystemExit):
         return ErrorDetail(kind="exit", message=Message("worker.ended-itself", {"error": line}), traceback=text)
     if isinstance(error, MemoryError) or (device is not None and device.is_out_of_memory(error)):
         return ErrorDetail(kind="memory", message=Message("worker.no-memory", {"error": line}), traceback=text)
     if isinstance(error, ReasonedError):
         return ErrorDetail(kind="exception", message=error.reason, traceback=text)
-    message = str(error)[:MAX_MESSAGE] if isinstance(error, PerfgateError) else line
-    return ErrorDetail(kind="exception", message=message, traceback=text)
+    return ErrorDetail(kind="exception", message=explained(error, project), traceback=text)

@@ -135,16 +135,18 @@ MAX_MESSAGE = 500
 
 def refusal(workload: BoundWorkload, output: Any, inputs: Any) -> str | None:
     """Why the workload's check refuses the output, None where it does not or there is none. Both are on the host."""
-    check = workload.workload.check
-    if check is None:
-        return None
     try:
-        accepted = check(output, inputs)
-        # Not `is False`: a tensor or numpy bool that says no is a no as well.
-        refused = accepted is not None and not accepted
+        return answered_no(workload, output, inputs)
     except Exception as error:  # noqa: BLE001 - whatever the check raises is its way of saying no
         return words_of(error)
-    return f"check returned {accepted!r}"[:MAX_MESSAGE] if refused else None
+
+
+def answered_no(workload: BoundWorkload, output: Any, inputs: Any) -> str | None:
+    """What the workload's check returned where that is a no; what it raises goes through."""
+    check = workload.workload.check
+    accepted = None if check is None else check(output, inputs)
+    # Not `is False`: a tensor or numpy bool that says no is a no as well.
+    return f"check returned {accepted!r}"[:MAX_MESSAGE] if accepted is not None and not accepted else None
 
 
 def words_of(error: Exception) -> str:

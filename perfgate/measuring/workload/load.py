@@ -25,19 +25,29 @@ def load_workload(file: Path, attribute: str, *, root: Path, python_path: list[s
     Raises WorkloadError when the file or the name is missing or is not a Workload; what the file itself raises goes
     through, with its traceback.
     """
+    shown = file.relative_to(root) if root in file.parents else file
     if file.is_dir():
-        raise WorkloadError(f"workload file {file} is a folder; name the Python file in it")
+        raise WorkloadError(f"workload file {shown} is a folder; name the Python file in it")
     if not file.is_file():
-        raise WorkloadError(f"workload file {file} does not exist; correct `workload` in perfgate.toml")
+        raise WorkloadError(
+            f"workload file {shown} does not exist{_close_file(shown, root)}; correct `workload` in perfgate.toml"
+        )
     folders = [str((root / folder).resolve()) for folder in python_path if (root / folder).is_dir()]
     sys.path[:0] = [*folders, str(file.resolve().parent)]
     spec = importlib.util.spec_from_file_location(MODULE_NAME, file)
     if spec is None or spec.loader is None:
-        raise WorkloadError(f"workload file {file} is not a Python file; its name must end in .py")
+        raise WorkloadError(f"workload file {shown} is not a Python file; its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[MODULE_NAME] = module
     spec.loader.exec_module(module)
-    return _pick(vars(module), attribute, file)
+    return _pick(vars(module), attribute, shown)
+
+
+def _close_file(file: Path, root: Path) -> str:
+    """What to write instead of a file that is not there, if the project has one of much the same name."""
+    files = {path.stem: path.relative_to(root) for pattern in ("*/*.py", "*.py") for path in root.glob(pattern)}
+    close = difflib.get_close_matches(file.stem, files, n=1)
+    return f", did you mean {files[close[0]]}?" if close else ""
 
 
 def _pick(names: Mapping[str, Any], attribute: str, file: Path) -> Workload:

@@ -24,12 +24,12 @@ Measure = Callable[..., Findings]
 # name, kind, words of the message, words of the traceback (None: there can be none)
 LOADING = [
     ("build_raises", "exception", "ValueError: no such checkpoint", "in _raise"),
-    ("build_none", "exception", "build(device) returned None; return the model", "WorkloadError"),
+    ("build_none", "exception", "build(device) returned None; return the model", None),
     ("build_exits", "exit", "SystemExit: I quit", "sys.exit"),
     ("build_aborts", "signal", "killed by SIGABRT", "failing.py"),
 ]
 CALLING = [
-    ("inputs_none", "exception", "inputs(1, seed) returned None; return a tensor", "WorkloadError"),
+    ("inputs_none", "exception", "inputs(1, seed) returned None; return a tensor", None),
     ("inputs_raise", "exception", "KeyError: 'row 7'", "in _raise"),
     ("inputs_wrong", "exception", "must be Tensor, not str", "TypeError"),
     ("call_raises", "exception", "RuntimeError: mat1 and mat2 shapes", "in _raise"),

@@ -4,7 +4,7 @@ import sys
 import pytest
 import torch
 
-from perfgate.errors import MeasuringError
+from perfgate.errors import ConfigError, MeasuringError
 from perfgate.measuring.devices.backends.cpu import cpu_model, held_by_call, last_cache_bytes
 from perfgate.measuring.devices.device import MemoryCount
 from perfgate.measuring.devices.registry import device_kinds, open_device
@@ -90,13 +90,13 @@ def test_record_trace__folder_is_missing__says_what_to_do(tmp_path):
 
 
 def test_open_device__unknown_kind__names_those_known():
-    with pytest.raises(MeasuringError, match=r"device 'tpu' is not known; known kinds: .*cpu"):
+    with pytest.raises(ConfigError, match=r"device 'tpu' is not known; known kinds: .*cpu"):
         open_device("tpu")
 
 
 @pytest.mark.parametrize("kind", ["", "CPU", "cpu:", "cpu:x", "cpu;rm", "device"])
 def test_open_device__no_kind__refused(kind):
-    with pytest.raises(MeasuringError, match="is not known"):
+    with pytest.raises(ConfigError, match="is not known"):
         open_device(kind)
 
 

@@ -53,10 +53,9 @@ def test_run_step__exception__status_error_with_traceback_and_no_number() -> Non
     assert outcome is None
     assert result.status == "error"
     assert result.values == []
-    assert reason_of(result) == "ZeroDivisionError: of the user"
+    assert reason_of(result).startswith("ZeroDivisionError: of the user (at ")
     assert result.error is not None
     assert result.error.kind == "exception"
-    assert result.error.message == "ZeroDivisionError: of the user"
     assert "in _raise" in (result.error.traceback or "")
 
 

@@ -95,7 +95,7 @@ def run_job(plan: Plan, *, ranks: int, folder: Path, limit_seconds: float) -> li
         (work / PLAN_FILE).write_bytes(msgspec.json.encode(plan))
         launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
         command = [*launcher, f"--nproc-per-node={ranks}", "-m", _RANKS, str(work)]
-        ended = _run(command, environment(os.environ), limit_seconds)
+        ended = _run(command, environment(os.environ), limit_seconds, folder=work)
         if ended.code != 0:
             why = _failure(work, ranks) or ended.tail()
             raise MeasuringError(f"a job of {ranks} ranks over {plan.backend} {ended.words()}: {why}")
@@ -136,7 +136,7 @@ class _Ended(NamedTuple):
         return self.output.decode(errors="replace")[-_TAIL:].strip() or "it printed nothing"
 
 
-def _run(command: list[str], environ: Mapping[str, str], limit_seconds: float) -> _Ended:
+def _run(command: list[str], environ: Mapping[str, str], limit_seconds: float, *, folder: Path) -> _Ended:
     """Run the launcher, and return when no process of the job is left.
 
     The launcher puts every rank into a session of its own, where no signal of ours reaches it. But ranks end when their
@@ -145,6 +145,8 @@ def _run(command: list[str], environ: Mapping[str, str], limit_seconds: float) -
     reads, life_line = os.pipe()
     process = subprocess.Popen(
         command,
+        # -m puts the current folder before all others on the import path; here it holds nothing to import.
+        cwd=folder,
         env=dict(environ),
         stdin=reads,
         stdout=subprocess.PIPE,

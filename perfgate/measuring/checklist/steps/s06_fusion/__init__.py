@@ -53,7 +53,7 @@ class FusionStep:
                 outcome.add(_measure_shape(context, shape))
         if not outcome.values:
             return not_applicable(Message("operators.nothing-to-fuse"))
-        outcome.add(_judge_graph_fusions((Path.cwd(),), {}))
+        outcome.add(_judge_graph_fusions((Path.cwd(),), {}, since=context.began))
         return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
@@ -186,9 +186,9 @@ def _shortened(name: str) -> str:
     return plain.removeprefix("void ")[:_LONGEST_NAME]
 
 
-def _judge_graph_fusions(folders: Sequence[Path], labels: dict[str, str]) -> StepOutcome:
+def _judge_graph_fusions(folders: Sequence[Path], labels: dict[str, str], *, since: float = 0.0) -> StepOutcome:
     """What the graph engine wrote about its passes, where it left anything."""
-    counts = read_fusion_result(*folders)
+    counts = read_fusion_result(*folders, since=since)
     if counts is None:
         return StepOutcome()
     fusions = float(sum(counts.took_effect.values()))

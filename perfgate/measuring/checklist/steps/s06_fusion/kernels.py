@@ -141,12 +141,16 @@ class PassCounts(NamedTuple):
     took_effect: Counter[str]
 
 
-def read_fusion_result(*folders: Path) -> PassCounts | None:
-    """The counts of the first folder that has a readable file with passes in it, None where none has."""
+def read_fusion_result(*folders: Path, since: float = 0.0) -> PassCounts | None:
+    """The counts of the first folder that has a readable file with passes in it, None where none has.
+
+    A file that was last written before ``since`` tells of another process.
+    """
     for folder in folders:
         file = folder / FUSION_RESULT
         try:
-            if not file.is_file() or file.stat().st_size > _MOST_BYTES:
+            about = file.stat()
+            if not file.is_file() or about.st_size > _MOST_BYTES or about.st_mtime < since:
                 continue
             passes = list(_passes(json.loads(file.read_text())))
         except (OSError, ValueError, RecursionError):  # a broken file tells nothing

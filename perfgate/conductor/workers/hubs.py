@@ -1,0 +1,43 @@
+"""The caches of model hubs in the user's home, as workers find them in a home of their own: to read, never to change."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+# Below ~/.cache, where no variable says otherwise: models and code. Tokens stand beside these folders, not in them.
+HUB_CACHES = ("huggingface/hub", "huggingface/modules", "torch/hub", "modelscope/hub", "openmind/hub")
+# A hub writes large files under another name and then moves them; small ones (refs, locks) it may write in place.
+_COPIED_BYTES = 64 * 1024
+
+
+def show_hub_caches(environ: Mapping[str, str], home: Path) -> None:
+    """Make the hubs' caches of a user appear in a worker's home.
+
+    Folders and small files are copied and large files linked, so what a hub writes there stays in the worker's home.
+    """
+    caches = Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME", "/nonexistent"), ".cache"))
+    for name in HUB_CACHES:
+        source = caches / name
+        if source.is_dir():
+            _mirror(source.resolve(), home / ".cache" / name, top=source.resolve())
+
+
+def _mirror(source: Path, copy: Path, *, top: Path) -> None:
+    copy.mkdir(parents=True)
+    with suppress(OSError), os.scandir(source) as entries:  # what the user may not read, workers do not see
+        for entry in entries:
+            path, there = Path(entry.path), copy / entry.name
+            if entry.is_symlink():
+                target = Path(os.path.normpath(source / path.readlink()))
+                there.symlink_to(path.readlink() if top in target.parents else target)
+            elif entry.is_dir():
+                _mirror(path, there, top=top)
+            elif entry.is_file() and entry.stat().st_size > _COPIED_BYTES:
+                there.symlink_to(path)
+            elif entry.is_file():
+                with suppress(OSError):
+                    shutil.copyfile(path, there)

@@ -1,0 +1,33 @@
+"""Try workloads before anything is measured, so that a mistake in setting them up costs seconds and one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from perfgate.conductor.workers.bench import Bench, Checkout, Trial
+from perfgate.config import WorkloadReference
+from perfgate.document.message import as_message, english
+from perfgate.errors import SetUpError
+
+
+def preflight(bench: Bench, checkout: Checkout, references: Iterable[WorkloadReference]) -> None:
+    """Load each workload, make one call of every shape and run its check.
+
+    Raises SetUpError with what failed, where, and what to do, on one line.
+    """
+    for reference in references:
+        bench.say(f"trying workload {reference.name}")
+        refuse_failed(reference, bench.try_workload(checkout, reference))
+
+
+def refuse_failed(reference: WorkloadReference, trial: Trial) -> None:
+    """Raise SetUpError where a workload that was tried failed."""
+    if trial.error is None:
+        return
+    what = {"load": "cannot be loaded", "call": "cannot be called", "check": "fails its own check"}[
+        trial.failed or "load"
+    ]
+    inputs = f" with inputs of shape {trial.shape!r}" if trial.shape not in ("", "default") else ""
+    remedy = "; correct the model, or what check expects" if trial.failed == "check" else ""
+    message = english(as_message(trial.error.message))
+    raise SetUpError(f"workload {reference.name!r} {what}{inputs}: {message}{remedy}")

@@ -1,0 +1,163 @@
+"""What an exception of the project's code tells its author: the error on one line, where it was raised, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from perfgate.document.message import Message
+from perfgate.errors import PerfgateError
+from perfgate.measuring.counting.tally import SourceLines
+from perfgate.system.folders import PACKAGE
+
+MAX_MESSAGE = 2_000
+MAX_TRACEBACK = 20_000
+_MAX_LINE = 400
+# The words by which an error speaks of a kind of device.
+_DEVICE_WORDS = {"cuda": ("cuda", "nvidia"), "npu": ("npu", "privateuseone", "ascend")}
+# Folders that hold other people's packages, or nothing to import.
+_NOT_SEARCHED = {"site-packages", "node_modules", "build", "dist", "__pycache__"}
+
+
+class Project(NamedTuple):
+    """Whose code runs: the checkout, and where they are known the folders of it on Python's path and the kind of device."""
+
+    root: Path
+    python_path: list[str] | None = None
+    device_kind: str | None = None
+
+
+def one_line(error: BaseException) -> str:
+    """The error as Python writes it at the end of a traceback, without what follows in further lines.
+
+    A SyntaxError says last what it is. The traceback module survives exceptions that fail to print themselves.
+    """
+    lines = "".join(traceback.format_exception_only(type(error), error)).strip().splitlines()
+    return lines[-1 if isinstance(error, SyntaxError) else 0][:MAX_MESSAGE]
+
+
+def own_traceback(error: BaseException) -> str | None:
+    """The traceback from the first frame that is not perfgate's; None for an error of perfgate's own that has no other."""
+    frames = error.__traceback__
+    while frames is not None and _is_ours(frames):
+        frames = frames.tb_next
+    if frames is None:
+        if isinstance(error, (PerfgateError, SyntaxError)):
+            return None
+        frames = error.__traceback__
+    return "".join(traceback.format_exception(type(error), error, frames))[-MAX_TRACEBACK:]
+
+
+def explained(error: BaseException, project: Project | None) -> Message | str:
+    """The error on one line, with the project's innermost line that was running, and a hint where there is one."""
+    if isinstance(error, PerfgateError):  # it says so itself
+        return str(error)[:MAX_MESSAGE]
+    line = one_line(error)[:_MAX_LINE]
+    if project is None:
+        return line
+    place = _place(error, SourceLines(project.root))
+    message: Message | str = Message("mistake.at", {"error": line, "place": place}) if place else line
+    hint = _hint(error, line, project)
+    return Message("mistake.hint", {"error": message, "hint": hint}) if hint else message
+
+
+def _is_ours(frames: TracebackType) -> bool:
+    file = frames.tb_frame.f_code.co_filename
+    return file.startswith(("<frozen importlib", f"{PACKAGE}{os.sep}"))
+
+
+def _place(error: BaseException, lines: SourceLines) -> str | None:
+    if isinstance(error, SyntaxError) and error.filename:
+        return lines.at(error.filename, error.lineno)
+    places = (lines.at(frame.f_code.co_filename, number) for frame, number in traceback.walk_tb(error.__traceback__))
+    return next((place for place in reversed(list(places)) if place), None)
+
+
+# --- hints
+
+
+def _hint(error: BaseException, line: str, project: Project) -> Message | None:
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return _missing_module(error.name, project)
+    if isinstance(error, FileNotFoundError) and isinstance(error.filename, str):
+        return _missing_file(error.filename, project)
+    if isinstance(error, KeyError) and _is_of_environment(error):
+        return Message("mistake.no-variable", {"name": str(error.args[0])})
+    return _other_device(line, project)
+
+
+def _is_of_environment(error: KeyError) -> bool:
+    """Whether os.environ raised it."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return bool(frames) and frames[-1].f_code is type(os.environ).__getitem__.__code__
+
+
+def _missing_module(name: str, project: Project) -> Message | None:
+    if project.python_path is None:
+        return None
+    top, _, rest = name.partition(".")
+    close = _close_module(name, project.root, project.python_path)
+    if rest:
+        return Message("mistake.other-name", {"name": close}) if close else None
+    for folder in _folders(project.root):
+        if folder not in project.python_path and _holds(project.root / folder, top):
+            value = json.dumps([*project.python_path, folder])
+            return Message("mistake.python-path", {"module": top, "folder": folder, "value": value})
+    if close:
+        return Message("mistake.other-module", {"name": close, "module": top, "python": sys.executable})
+    return Message("mistake.not-installed", {"module": top, "python": sys.executable})
+
+
+def _close_module(name: str, root: Path, python_path: list[str]) -> str | None:
+    """The module of the project, beside the missing one, whose name is most like it."""
+    package, _, last = name.rpartition(".")
+    for folder in python_path:
+        beside = root.joinpath(folder, *package.split(".")) if package else root / folder
+        names = [path.stem for path in beside.glob("*") if path.suffix == ".py" or (path / "__init__.py").is_file()]
+        if close := difflib.get_close_matches(last, names, n=1):
+            return f"{package}.{close[0]}" if package else close[0]
+    return None
+
+
+def _holds(folder: Path, module: str) -> bool:
+    return (folder / f"{module}.py").is_file() or any((folder / module).glob("*.py"))
+
+
+def _folders(root: Path) -> Iterator[str]:
+    """The folders of the project in which a package may lie, the outer ones first, two deep."""
+    level = [root]
+    for _ in range(2):
+        level = sorted(folder for parent in level for folder in parent.iterdir() if _may_hold_code(folder))
+        yield from (folder.relative_to(root).as_posix() for folder in level)
+
+
+def _may_hold_code(folder: Path) -> bool:
+    searched = not folder.name.startswith(".") and folder.name not in _NOT_SEARCHED
+    return searched and folder.is_dir() and not folder.is_symlink() and not (folder / "pyvenv.cfg").exists()
+
+
+def _missing_file(name: str, project: Project) -> Message | None:
+    path = (project.root / name).resolve()
+    if project.root.resolve() in path.parents:
+        inside = path.relative_to(project.root.resolve()).as_posix()
+        return Message("mistake.no-file", {"file": inside, "value": json.dumps([inside])})
+    if Path.home() in path.parents:
+        return Message("mistake.no-home", {"file": f"~/{path.relative_to(Path.home()).as_posix()}"})
+    return None
+
+
+def _other_device(line: str, project: Project) -> Message | None:
+    if project.device_kind is None:
+        return None
+    lowered = line.lower()
+    for kind, words in _DEVICE_WORDS.items():
+        if kind != project.device_kind and any(word in lowered for word in words):
+            return Message("mistake.other-device", {"device": project.device_kind, "other": kind})
+    return None
