@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import NoReturn
 
 import click
 
 from perfgate.cli import commands
+from perfgate.cli.groups import CommandGroup
 from perfgate.cli.isolation import Program
 from perfgate.cli.streams import harmless, make_streams_last
 from perfgate.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_PASS, EXIT_USAGE, PerfgateError
@@ -19,10 +21,24 @@ from perfgate.system.interrupts import install
 from perfgate.version import __version__
 
 BUG_ADVICE = "this is a bug in perfgate; please report it"
+# The order is the one in which a newcomer meets them. A command that stands in none comes last, under "More".
+SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "Start": ("init", "demo", "doctor"),
+    "Judge": ("local", "check", "run", "gate", "upgrade"),
+    "Look": ("advise", "explain", "trace", "baseline", "trend"),
+    "CI": ("publish", "command", "report"),
+}
 
 
-class CommandFolder(click.Group):
+class CommandFolder(CommandGroup):
     """A click group whose members are the modules in ``commands/``, imported when they are needed."""
+
+    def sections(self, ctx: click.Context) -> Iterator[tuple[str, list[str]]]:
+        there = self.list_commands(ctx)
+        for heading, names in SECTIONS.items():
+            yield heading, [name for name in names if name in there]
+        if more := [name for name in there if not any(name in names for names in SECTIONS.values())]:
+            yield "More", more
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return [name.replace("_", "-") for name in _modules()]

@@ -43,9 +43,7 @@ def test_wheel__installed_alone__init_writes_its_files_and_every_command_has_hel
         "perf/workload.py",
         "perfgate.toml",
     }
-    listed = re.findall(
-        r"^  ([a-z]+)  ", _run([perfgate, "--help"], model).partition("Commands:")[2], flags=re.MULTILINE
-    )
+    listed = re.findall(r"^  ([a-z]+)  ", _run([perfgate, "--help"], model).partition("Start:")[2], flags=re.MULTILINE)
     assert {"init", "publish", "trend"} <= set(listed)
     for name in listed:
         _run([perfgate, name, "--help"], model)

@@ -13,9 +13,9 @@ from perfgate.cli.options import PATH, language_option
 @click.argument("path", type=PATH, required=False)
 @language_option
 def COMMAND(path: Path | None, language: str | None) -> None:
-    """Say what to try: all that the run in PATH (its run.json or folder) or the decision of a check gives reason for.
+    """Say what to try, by the newest result here or the one in PATH.
 
-    Without PATH it is the newest result here, of `perfgate run`, `check` or `local`.
+    PATH is the run.json, the folder or the decision of `perfgate run`, `check` or `local`.
     """
     from rich.console import Console
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perfgate.cli.groups import CommandGroup
 from perfgate.cli.isolation import drop_secrets
 from perfgate.cli.options import FOLDER, PATH, allow_token_option, directory_option
 from perfgate.cli.streams import print_json
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
 
 
-@click.group("baseline")
+@click.group("baseline", cls=CommandGroup)
 def COMMAND() -> None:
-    """Keep runs of main: a check shows them beside its own times, and they draw the trend."""
+    """Keep runs of main, and show what is kept. A check shows them beside its own times; they draw the trend."""
 
 
 @COMMAND.command("record")

@@ -65,7 +65,7 @@ def COMMAND(
     language: str | None,
     directory: Path,
 ) -> None:
-    """Judge the checked-out commit against its base: what a CI job runs, without any token."""
+    """Judge the checked-out commit against its base, as a CI job does. It needs no token."""
     drop_secrets(directory, allow_token=allow_token)
     from rich.console import Console
 

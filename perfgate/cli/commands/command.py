@@ -17,7 +17,7 @@ from perfgate.cli.options import Options, RecordCommand, directory_option, langu
 @language_option
 @directory_option()
 def COMMAND(options: Options, language: str | None, directory: Path) -> None:
-    """Take the order in the comment that started this job: measure a pull request again, or accept a regression.
+    """Obey the comment that started this job. It measures a pull request again, or accepts a regression.
 
     Runs in a GitHub job on `issue_comment`. The first line says `/perfgate run [WORKLOAD]` or `/perfgate accept METRIC
     REASON`; on a pull request from a fork the commit comes first: `/perfgate run COMMIT`. Only who may push is heard, and

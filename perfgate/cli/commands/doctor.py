@@ -39,7 +39,7 @@ def COMMAND(
     as_json: bool,
     allow_token: bool,
 ) -> None:
-    """Is this machine fit, does the gate fire on planted changes, and how small a slowdown can it see?
+    """Say whether this machine is fit and how small a slowdown it sees. The gate must fire on planted changes.
 
     Exit codes: 0 every planted change got the verdict it must get · 1 one did not · 4 the machine is unfit.
     """

@@ -26,7 +26,7 @@ _LABEL = re.compile(r"\S+(?: \S+)? {2,}(?=\S)")
 @language_option
 @directory_option("The project's folder, whose perfgate.toml may set limits.")
 def COMMAND(name: str, device: DeviceKind | None, language: str | None, directory: Path) -> None:
-    """Say what a number means and what to do about it: a step (4 or top_ops), a metric, a finding's rule or a limit."""
+    """Say what a step, metric, rule or limit means and what to do. A step is 4 or top_ops, a rule that of a finding."""
     import shutil
 
     from perfgate.config import report_language

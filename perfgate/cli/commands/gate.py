@@ -35,7 +35,7 @@ def COMMAND(
     language: str | None,
     config: Path | None,
 ) -> None:
-    """Judge the run documents of a check folder again, or two made apart, or hold one to the rules that need no base.
+    """Judge the documents of a check again, or two runs made apart. One alone is held to the rules that need no base.
 
     The same documents give the same decision.
     """

@@ -82,7 +82,7 @@ def COMMAND(
     directory: Path,
     remote: tuple[str, ...],
 ) -> None:
-    """Judge this work tree, uncommitted changes included, against main: the verdict CI will give, before pushing.
+    """Judge this work tree, uncommitted changes included, against main. It is the verdict CI will give, before pushing.
 
     As a hook of git (--hook), which passes REMOTE and URL: exit code 1 where a pushed commit is slower, 0 where it is not,
     or where it could not be decided (3 with --strict).

@@ -57,7 +57,7 @@ from perfgate.cli.options import (
 @event_options
 @language_option
 def COMMAND(options: Options, artifact: Path | None, download: bool, directory: Path, language: str | None) -> None:
-    """Judge a check again; post or update the comment on its change request, and set the commit status.
+    """Judge a check again, post its comment and set the commit status.
 
     Runs in a CI job of its own, which has the token and never runs code of the change. The check is what
     `perfgate check --out DIR` wrote, as a folder or a zip of it, or with --download what the measuring job has uploaded.

@@ -34,7 +34,7 @@ from perfgate.cli.options import FILE, PATH, Options, RecordCommand, directory_o
 @language_option
 @directory_option("The project's folder, below which annotated files lie.")
 def COMMAND(options: Options, language: str | None, directory: Path) -> None:
-    """Say what DIR holds, as CI hosts want it; without an option, print the comment.
+    """Print the comment of DIR, or write what a CI host shows of it.
 
     DIR is what `perfgate check --out DIR` or `perfgate run --out DIR` wrote, perfgate-out unless said otherwise. What another
     job left there, or nothing at all, gives an empty verdict and says so. Judges nothing and ends with 0 in any verdict.

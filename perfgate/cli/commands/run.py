@@ -54,7 +54,7 @@ def COMMAND(
     language: str | None,
     directory: Path,
 ) -> None:
-    """Run the checklist on this machine, or on what a profiler recorded elsewhere, and write a run document.
+    """Run the checklist on this machine, or on a profiler's recording. It writes a run document.
 
     A measured run is held to the rules of perfgate.toml that need no base: budgets, expected kernels, limits that gate.
     """

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perfgate.cli.groups import CommandGroup
 from perfgate.cli.options import FILE, PATH, language_option
 from perfgate.cli.streams import print_json
 
@@ -37,9 +38,9 @@ def _common(command: _Command) -> _Command:
     return command
 
 
-@click.group("trace")
+@click.group("trace", cls=CommandGroup)
 def COMMAND() -> None:
-    """Ask a profiler's recording what takes the time. PATH is any output of torch_npu.profiler, msprof or torch.profiler,
+    """Say what takes the time in a profiler's recording. PATH is any output of torch_npu.profiler, msprof or torch.profiler,
     a Chrome trace, a folder of several, or a run folder of perfgate."""
 
 

@@ -69,7 +69,7 @@ def COMMAND(
     language: str | None,
     directory: Path,
 ) -> None:
-    """Find where main got slower or faster, from its stored runs: since which commit, by how much, confirmed or suspected.
+    """Find where main got slower or faster, from its stored runs. It says since which commit, by how much, how surely.
 
     The exit code is 0 whatever moved; 1 with --fail-on-regression while a regression is open, 2 where there is no run of
     main to look at, 4 where the forge refuses. In CI --confirm measures without a token, and another job posts.

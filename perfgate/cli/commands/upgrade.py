@@ -59,7 +59,7 @@ def COMMAND(
     language: str | None,
     directory: Path,
 ) -> None:
-    """Compare two software stacks under the checked-out commit: a report of what gets slower, which never fails.
+    """Compare two software stacks under the checked-out commit. The report says what gets slower, and never fails.
 
     Exit codes: 0 nothing got slower, or WARN with what did · 3 undecided · 4 one of the stacks cannot be measured.
     """

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfgate.cli import commands
+from perfgate.cli.main import SECTIONS
 from perfgate.cli.streams import harmless
 from perfgate.errors import UsageError
 from perfgate.jobs.shared.options import parse_steps
@@ -51,10 +52,39 @@ def test_help__every_command__has_a_sentence_and_ends_0() -> None:
     assert CliRunner().invoke(cli, ["--version"]).output.startswith("perfgate, version ")
 
 
-def test_main__unknown_command__exit_2() -> None:
-    done = _perfgate("chekc")
+def test_help__at_80_columns__every_command_once_in_its_group_on_one_whole_line() -> None:
+    lines = _perfgate("--help", COLUMNS="80").stdout.splitlines()
+    headings = [lines.index(f"{heading}:") for heading in SECTIONS]
+    assert headings == sorted(headings)
+    rows = [line.split(maxsplit=1) for line in lines[headings[0] :] if line.startswith("  ") and line.endswith(".")]
+    assert sorted(row[0] for row in rows) == sorted(member_names(commands))
+    assert all(row[1][0].isupper() for row in rows)
+    assert "More:" not in lines
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("group", ["trace", "baseline"])
+def test_help__of_a_group__no_sentence_is_cut(group: str) -> None:
+    text = _perfgate(group, "--help", COLUMNS="80").stdout
+    assert "Commands:" in text
+    assert "..." not in text.partition("Commands:")[2]
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["chekc"], "No such command 'chekc'. Did you mean 'check'?"),
+        (["INIT"], "No such command 'INIT'. Did you mean 'init'?"),
+        (["trace", "tpo"], "No such command 'tpo'. Did you mean 'top'?"),
+        (["nothing-like-it"], "No such command 'nothing-like-it'.\n"),
+        (["check", "--worklod", "x"], "--workload"),
+    ],
+)
+def test_main__mistyped__exit_2_and_what_was_meant(arguments: list[str], meant: str) -> None:
+    done = _perfgate(*arguments)
     assert done.returncode == 2
-    assert "No such command 'chekc'" in done.stderr
+    assert meant in done.stderr
 
 
 def test_main__broken_installation__exit_5_and_a_log_to_paste(tmp_path: Path) -> None:

@@ -1,0 +1,42 @@
+"""Groups of commands whose help has complete lines, and which say what a mistyped command may have meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+_LONGEST_SENTENCE = 1000
+
+
+class CommandGroup(click.Group):
+    """A group whose help shows the first sentence of every command, whole."""
+
+    def sections(self, ctx: click.Context) -> Iterator[tuple[str, list[str]]]:
+        """The headings of the help, each with the names of its commands."""
+        yield "Commands", self.list_commands(ctx)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        widest = max(map(len, self.list_commands(ctx)))
+        for heading, names in self.sections(ctx):
+            rows = [(name.ljust(widest), self._sentence(ctx, name)) for name in names]
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            ctx.fail(f"No such command {name!r}.{self._did_you_mean(ctx, name)}")
+        return super().resolve_command(ctx, args)
+
+    def _sentence(self, ctx: click.Context, name: str) -> str:
+        command = self.get_command(ctx, name)
+        return command.get_short_help_str(_LONGEST_SENTENCE) if command else ""
+
+    def _did_you_mean(self, ctx: click.Context, name: str) -> str:
+        import difflib
+
+        close = difflib.get_close_matches(name.lower(), self.list_commands(ctx), n=2)
+        return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
