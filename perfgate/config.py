@@ -47,6 +47,7 @@ ACCELERATOR_CPUS = 4
 FEWEST_PAIRS = 8
 # A longer limit than a year is a mistyped one.
 _YEAR = 365 * 86_400.0
+_DAY = 86_400.0
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -94,6 +95,13 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     step_timeout: Annotated[
         Seconds, _doc("Seconds that one step of the checklist, or one request of a pair, may take.")
     ] = 300.0
+    steady: Annotated[
+        Annotated[float, msgspec.Meta(ge=0, le=_DAY)],
+        _doc(
+            "Seconds that step 1 times the calls of each shape once they are warm, in `run` and on both sides of a check; it "
+            "then says whether they stayed steady. 0: as long as quick or full mode takes."
+        ),
+    ] = 0.0
     memory_limit: Annotated[Count, _doc("Bytes of memory that a worker may take. 0: no limit.")] = 0
     reuse_caches: Annotated[
         bool, _doc("Whether workers in CI use compiled kernels of earlier jobs. The report says so.")

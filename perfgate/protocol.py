@@ -195,7 +195,7 @@ class CheckReply(Reply, frozen=True):
 
 
 class StepRequest(Request, frozen=True):
-    """Run one step of the checklist."""
+    """Run one step of the checklist; ``steady`` seconds of each shape are timed by step 1, 0 for its own time."""
 
     number: int
     quick: bool
@@ -206,6 +206,7 @@ class StepRequest(Request, frozen=True):
     expected_kernels: list[str] = []
     graph_spans: list[str] = []
     budgets: list[Budget] = []
+    steady: float = 0.0
 
 
 class StepReply(Reply, frozen=True):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import bdtr, bdtrc
+from scipy.special import bdtr, bdtrc, ndtri
 
 CONFIDENCE = 0.95
 
@@ -131,6 +131,41 @@ def median_deviation(samples: Samples) -> float:
     """The median absolute deviation from the median, in the samples' own unit, without scaling."""
     values = np.asarray(samples, dtype=np.float64)
     return float(np.median(np.abs(values - np.median(values))))
+
+
+class Deviation(NamedTuple):
+    """A standard deviation and its confidence interval; None where too few samples give none."""
+
+    value: float
+    interval: tuple[float, float] | None
+    size: int
+
+
+def standard_deviation(samples: Samples) -> Deviation:
+    """The standard deviation of all samples, and its interval for samples that need not be normal.
+
+    No interval of a standard deviation holds whatever the distribution (Bahadur & Savage, Ann. Math. Stat. 27, 1956): a slow
+    sample that has not happened yet may be as slow as it likes. This one takes the kurtosis from the samples, around a
+    trimmed mean: Bonett, Approximate confidence interval for standard deviation of nonnormal distributions, Computational
+    Statistics & Data Analysis 50 (2006). Of 95 % it holds 94 to 95 of normal and slightly skewed samples, 85 of 700 samples
+    of which 2 % are a hundred times as far from the rest, and 92 of 3000 such (tests/unit/stats/test_summary.py).
+    Raises ValueError for fewer than two samples.
+    """
+    values = np.sort(np.asarray(samples, dtype=np.float64))
+    size = int(values.size)
+    if size < 2:
+        raise ValueError("a standard deviation needs at least two samples")
+    deviation = float(values.std(ddof=1))
+    z = float(ndtri((1 + CONFIDENCE) / 2))
+    if size <= 4 or not deviation:
+        return Deviation(deviation, None, size)
+    cut = int(size / (2 * math.sqrt(size - 4)))
+    centre = float(values[cut : size - cut].mean()) if size > 2 * cut else float(np.median(values))
+    kurtosis = size * float(((values - centre) ** 4).sum()) / float(((values - values.mean()) ** 2).sum()) ** 2
+    scale = size / (size - z)
+    error = scale * math.sqrt(max(0.0, (kurtosis - (size - 3) / size) / (size - 1)))
+    middle = math.sqrt(scale) * deviation
+    return Deviation(deviation, (middle * math.exp(-z * error / 2), middle * math.exp(z * error / 2)), size)
 
 
 # --- values that follow each other

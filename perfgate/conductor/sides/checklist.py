@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -37,6 +38,8 @@ _CHECK = None  # among the numbers of steps: the check of the output
 # How long steps that only inform may take together on one side of a check, and a single one of them.
 INFORMING_SECONDS = 20.0
 INFORMING_TIMEOUT = 60.0
+# The step whose calls are timed for as long as ``[measure] steady`` says.
+STEADY_STEP = 1
 
 
 @dataclass
@@ -73,11 +76,13 @@ def run_checklist(
     quick: bool,
     folder: Path,
     deadline: float = math.inf,
+    repeated: bool = False,
 ) -> Findings:
     """Run the steps and the correctness check on one workload; files go into ``folder``.
 
     No step begins after ``deadline`` (of the monotonic clock); the check does, for nothing passes without it. The steps
-    ``informing`` come last and have seconds altogether.
+    ``informing`` come last and have seconds altogether. What is ``repeated`` takes its usual time, however long a steady state
+    the project asked for.
 
     What fails is recorded as an error with its traceback; everything else is still measured. Where an error of the device
     spoils the process, each step has one of its own.
@@ -86,6 +91,7 @@ def run_checklist(
     findings = Findings(_record(checkout, reference, asked))
     # The steps come first, so that the first call that step 1 times is the first there is.
     remaining: list[int | None] = [*steps, _CHECK, *informing]
+    steady = 0.0 if repeated else bench.config.measure.steady
     spent = 0.0
     while remaining:
         try:
@@ -96,21 +102,24 @@ def run_checklist(
                 findings.workload = _record(checkout, reference, asked, loaded=loaded)
                 usable = True
                 while usable and remaining:
-                    if (number := remaining.pop(0)) is _CHECK:
+                    number = remaining.pop(0)
+                    run_step = partial(
+                        _run_step, bench, worker, reference, number or 0, quick, folder, findings, steady=steady
+                    )
+                    if number is _CHECK:
                         _check(bench, worker, reference, loaded, findings)
                     elif time.monotonic() > deadline:
                         findings.steps.append(_unmeasured(number, reference, reason=TIME_SPENT))
                     elif number not in informing:
-                        usable = _run_step(bench, worker, reference, number, quick, folder, findings)
+                        usable = run_step()
                     elif spent > INFORMING_SECONDS:
                         late = Message("gate.checklist-time-spent", {"seconds": INFORMING_SECONDS, "step": number})
                         findings.steps.append(_unmeasured(number, reference, reason=late))
                     else:
                         started = time.monotonic()
-                        usable = _run_step(
-                            bench, worker, reference, number, quick, folder, findings, at_most=INFORMING_TIMEOUT
-                        )
-                        spent += time.monotonic() - started
+                        usable = run_step(at_most=INFORMING_TIMEOUT)
+                        asked_for = steady * len(loaded.shapes) if number == STEADY_STEP else 0.0
+                        spent += max(0.0, time.monotonic() - started - asked_for)
                     usable = usable and "spoiled_by_errors" not in loaded.capabilities
         except WorkerError as error:
             findings.workload = _record(checkout, reference, asked, error=error.detail)
@@ -145,8 +154,12 @@ def _run_step(
     findings: Findings,
     *,
     at_most: float = math.inf,
+    steady: float = 0.0,
 ) -> bool:
-    """Run one step, for ``at_most`` seconds, and return whether the worker can be asked again."""
+    """Run one step and return whether the worker can be asked again.
+
+    It may take ``at_most`` seconds, and step 1 the ``steady`` ones of every shape beside them.
+    """
     config = bench.config
     request = StepRequest(
         number=number,
@@ -158,12 +171,15 @@ def _run_step(
         expected_kernels=config.expect.kernels,
         graph_spans=config.graph.spans,
         budgets=list(config.budgets),
+        steady=steady,
     )
+    asked_for = steady * len(findings.workload.shapes) if number == STEADY_STEP else 0.0
     doing = f"{reference.name}: step {number} {card(number).slug}"
     bench.say(doing)
     started, delay = time.perf_counter_ns(), run_delay_ns(worker.pid)
     try:
-        reply = worker.ask(request, StepReply, timeout=min(config.measure.step_timeout, at_most), doing=doing)
+        timeout = min(config.measure.step_timeout, at_most) + asked_for
+        reply = worker.ask(request, StepReply, timeout=timeout, doing=doing)
     except WorkerError as error:
         findings.steps.append(_unmeasured(number, reference, error=error.detail))
         return error.alive

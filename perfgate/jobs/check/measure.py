@@ -179,7 +179,9 @@ def _confirm_bounds(
         for side, checkout, findings in (("head", sides[1], measured.head[-1]), ("base", sides[0], measured.base[-1])):
             # In a folder of its own, because steps look at the traces that earlier ones left in theirs.
             with tempfile.TemporaryDirectory(dir=job.out / side, prefix=".again-") as folder:
-                again = run_checklist(bench, checkout, reference, steps=steps, quick=True, folder=Path(folder))
+                again = run_checklist(
+                    bench, checkout, reference, steps=steps, quick=True, folder=Path(folder), repeated=True
+                )
             findings.add_again(again.steps, "attempt", attempt)
 
 
@@ -209,7 +211,9 @@ def _repeat_named(
         progress.status(f"{reference.name}: step {', '.join(map(str, steps))} in turns, {turn} of {looks[-1]}")
         for side, checkout, findings in sides if turn % 2 else reversed(sides):
             with tempfile.TemporaryDirectory(dir=job.out / side, prefix=".again-") as folder:
-                again = run_checklist(bench, checkout, reference, steps=steps, quick=True, folder=Path(folder))
+                again = run_checklist(
+                    bench, checkout, reference, steps=steps, quick=True, folder=Path(folder), repeated=True
+                )
             findings.add_again(again.steps, REPEAT, turn)
 
 

@@ -14,8 +14,8 @@ from perfgate.document.run import REPEAT, RunDocument, Value
 from perfgate.judging.gate.comparison import relative_change, rounded
 from perfgate.stats.summary import ratio_interval
 
-# The labels of a value that was measured again, or of a call rate: neither is the step's own number.
-_NOT_THE_NUMBER = {"attempt", "rate", REPEAT}
+# The labels of a value that was measured again, of a call rate, or of a stretch of the calls: none is the step's own number.
+_NOT_THE_NUMBER = {"attempt", "rate", "stretch", REPEAT}
 
 
 class Number(NamedTuple):

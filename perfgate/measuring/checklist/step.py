@@ -38,6 +38,7 @@ class StepContext:
     ``graph_spans`` are parts of the names of the compiler's entry and of running a graph, empty for the device's usual ones.
     ``budgets`` are the bounds of the gate: a step measures what is needed to judge them.
     ``began`` is when the process did, in seconds since the epoch: what is older in its folder was not written by it.
+    ``steady_seconds`` are how long the calls of a shape are timed for a steady state, 0 where nobody asked.
     ``kept`` are the files in ``artifacts`` that stay with the run: a step adds those it made or used, however it ends.
     """
 
@@ -54,6 +55,7 @@ class StepContext:
     graph_spans: tuple[str, ...] = ()
     budgets: tuple[Budget, ...] = ()
     began: float = 0.0
+    steady_seconds: float = 0.0
     kept: list[Artifact] = field(default_factory=list)
 
     def budgets_on(self, metric: str, shape: str) -> list[Budget]:

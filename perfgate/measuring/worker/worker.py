@@ -160,6 +160,7 @@ class Worker:
             expected_kernels=tuple(request.expected_kernels),
             graph_spans=tuple(request.graph_spans),
             budgets=tuple(request.budgets),
+            steady_seconds=request.steady,
         )
         result, outcome = run_step(find_steps()[request.number], context)
         reply = protocol.StepReply(result=result, artifacts=context.kept)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import comb
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import bdtr
 
-from perfgate.stats.summary import P99_FLOOR, interval_ranks, low_location, median_deviation, quantile
+from perfgate.stats.summary import (
+    P99_FLOOR,
+    interval_ranks,
+    low_location,
+    median_deviation,
+    quantile,
+    standard_deviation,
+)
 
 
 def test_p99_floor__the_second_largest_lies_above_the_true_p99_in_99_of_100_cases() -> None:
@@ -107,3 +115,38 @@ def test_low_location__no_samples__refused() -> None:
 
 def test_median_deviation__one_outlier__ignores_it() -> None:
     assert median_deviation(np.asarray([1, 2, 3, 4, 1000])) == 1.0
+
+
+def wild_tail(random: np.random.Generator, count: int) -> np.ndarray:
+    """Calls of one second with 1 % of noise, of which 2 % take longer by an exponential second."""
+    late = (random.random(count) < 0.02) * random.exponential(1, count)
+    return 1 + 0.01 * random.normal(0, 1, count) + late
+
+
+@pytest.mark.parametrize(
+    ("draw", "true", "least"),
+    [
+        (lambda random: random.normal(10, 1, 700), 1.0, 0.93),
+        (lambda random: random.lognormal(0, 0.3, 700), 0.3142, 0.93),
+        (lambda random: wild_tail(random, 700), 0.1992, 0.80),
+        (lambda random: wild_tail(random, 3000), 0.1992, 0.88),
+    ],
+    ids=["normal", "skewed", "wild tail", "wild tail of 3000"],
+)
+def test_standard_deviation__interval__holds_the_true_one_as_often_as_documented(
+    draw: Any, true: float, least: float
+) -> None:
+    random = np.random.default_rng(11)
+    intervals = [standard_deviation(draw(random)).interval for _ in range(500)]
+    assert np.mean([ends is not None and ends[0] <= true <= ends[1] for ends in intervals]) >= least
+
+
+def test_standard_deviation__known_samples__value_of_the_textbook() -> None:
+    assert standard_deviation(np.array([2, 4, 4, 4, 5, 5, 7, 9])).value == pytest.approx(2.138, abs=0.001)
+
+
+def test_standard_deviation__equal_or_four_samples__no_interval() -> None:
+    assert standard_deviation(np.full(50, 3.0)) == (0.0, None, 50)
+    assert standard_deviation(np.array([1.0, 2.0, 3.0, 4.0])).interval is None
+    with pytest.raises(ValueError, match="at least two"):
+        standard_deviation(np.array([1.0]))

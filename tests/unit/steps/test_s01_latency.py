@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -201,3 +203,58 @@ def test_latency__budget_of_another_workload__changes_nothing() -> None:
     outcome = STEP.measure(context_on(FakeDevice(), curve(5 * MS, 0), budgets=(budget,)))
     (p99,) = [value for value in outcome.values if value.metric == "latency.p99"]
     assert p99.value is None
+
+
+def test_latency__log_normal_noise__interval_holds_the_true_standard_deviation() -> None:
+    outcome = STEP.measure(context_on(FakeDevice(noise=0.1, seed=7), curve(MS, 0), quick=False))
+    value = _value(outcome, "latency.std")
+    true = 1.00757e-4  # 1 ms * sqrt((e^0.01 - 1) e^0.01)
+    low, high = value.interval or (None, None)
+    assert low is not None
+    assert high is not None
+    assert low <= true <= high
+    assert high / low < 1.1
+    assert (value.confidence, value.count) == (0.95, 4982)
+
+
+def _steady(device: FakeDevice, seconds: float = 30.0) -> StepOutcome:
+    context = context_on(device, curve(0, 0))
+    return STEP.measure(replace(context, steady_seconds=seconds))
+
+
+def test_latency__steady_30_and_one_speed__measured_so_long_and_steady() -> None:
+    noisy = np.random.default_rng(3).normal(5 * MS, 0.05 * MS, 10_000).astype(int)
+    outcome = _steady(FakeDevice(kernel_times={"aten::mm": lambda number: int(noisy[number % noisy.size])}))
+    drift = _value(outcome, "latency.drift")
+    assert drift.value == pytest.approx(0.0, abs=0.004)
+    low, high = drift.interval or (None, None)
+    assert low is not None
+    assert high is not None
+    assert low < 0 < high
+    assert drift.count == pytest.approx(6000, rel=0.01)
+    assert _value(outcome, "latency.steady_share").value == 1.0
+    assert outcome.findings == []
+
+
+def test_latency__steady_30_and_calls_get_slower__drift_with_its_interval_and_a_warning() -> None:
+    outcome = _steady(FakeDevice(kernel_times={"aten::mm": lambda number: 5 * MS + 100 * number}))
+    assert _value(outcome, "latency.drift").value == pytest.approx(0.111, rel=0.05)  # 5 to 5.56 ms in 5,690 calls
+    (drift, *_) = [finding for finding in outcome.findings if finding.rule == "latency.drift"]
+    assert finding_text(drift).startswith("calls of shape default drift by 11.1 % within 30 s of steady calls")
+
+
+def test_latency__steady_30_and_a_slow_stretch__numbers_of_the_longest_level_beside_those_of_all() -> None:
+    device = FakeDevice(kernel_times={"aten::mm": lambda number: (5 if number < 4000 else 6) * MS})
+    outcome = _steady(device)
+    assert _value(outcome, "latency.steady_share").value == pytest.approx(0.67, abs=0.02)
+    (stretch,) = [v for v in outcome.values if v.metric == "latency.p99" and "stretch" in v.labels]
+    assert stretch.value == 0.005
+    (whole,) = [v for v in outcome.values if v.metric == "latency.p99" and "stretch" not in v.labels]
+    assert whole.value == 0.006
+    (finding,) = [finding for finding in outcome.findings if finding.rule == "latency.steady_share"]
+    assert "2 levels within 30 s, the longest 66 % of it" in finding_text(finding)
+
+
+def test_latency__steady_not_asked_for__says_nothing_of_it() -> None:
+    outcome = STEP.measure(context_on(FakeDevice(), curve(5 * MS, 0)))
+    assert not {"latency.drift", "latency.steady_share"} & {value.metric for value in outcome.values}

@@ -13,17 +13,20 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.run import Finding, SampleSet, Value
 from perfgate.document.samples import pack
-from perfgate.measuring.checklist.limits import MaybeEvidence, finding
+from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, finding
 from perfgate.measuring.checklist.recorded import NO_STEPS, or_absent, profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
-from perfgate.measuring.checklist.values import lower_bound_only, median, missing, of_quantile
+from perfgate.measuring.checklist.values import lower_bound_only, median, missing, of_quantile, with_interval
 from perfgate.measuring.timing.calls import CallBudget, find_steady_state, measure_throughput, time_calls
 from perfgate.measuring.timing.open_loop import OpenLoop, calls_of, draw, rate_of, run_open_loop
 from perfgate.measuring.workload.workload import SLA
-from perfgate.stats.summary import P99_FLOOR, dependent_quantile, low_location, quantile
+from perfgate.stats.steadiness import steadiness
+from perfgate.stats.summary import P99_FLOOR, dependent_quantile, low_location, quantile, standard_deviation
 from perfgate.system.garbage import quiet
 
 _QUANTILES = ("latency.p50", "latency.p90", "latency.p99")
+_SPREAD = "latency.std"
+_STEADINESS = ("latency.drift", "latency.steady_share")
 _OPEN_LOOP_QUANTILES = ("latency.p50", "latency.p99")
 # Six windows, because of five no two order statistics hold the median with 95 % confidence.
 _WINDOWS = 6
@@ -91,7 +94,7 @@ class LatencyStep:
             lengths = None if summary.unit == "whole recording" else summary.lengths()
             if lengths is None:
                 reason = NO_STEPS if summary.unit == "whole recording" else Message("times.steps-without-times")
-                outcome.values += missing([*_QUANTILES, "latency.max"], reason, {"shape": summary.shape})
+                outcome.values += missing([*_QUANTILES, _SPREAD, "latency.max"], reason, {"shape": summary.shape})
             else:
                 outcome.values += _quantiles(np.array(lengths) / 1e9, profiled(summary))
         return or_absent(outcome)
@@ -111,17 +114,20 @@ def _measure_shape(context: StepContext, shape: str, effort: _Effort) -> StepOut
     low = Value(metric="latency.low", value=low_location(seconds), count=int(seconds.size), labels=labels)
     latencies = [low, *_quantiles(seconds, labels)]
     unsteady = finding("latency.steady_state", "warning", {"shape": shape, "calls": steady.calls})
+    held = _judge_steadiness(context, seconds, labels) if context.steady_seconds else StepOutcome()
     return StepOutcome(
         values=[
             Value(metric="latency.first_call", value=steady.first_call_ns / 1e9, count=1, labels=labels),
             Value(metric="latency.warm_up_calls", value=float(steady.calls), labels=labels),
             *latencies,
+            *held.values,
             *at_rates.values,
             median("throughput.median", rates, labels),
             Value(metric="throughput.min", value=float(rates.min()), count=int(rates.size), labels=labels),
         ],
         findings=[
             *([] if steady.steady else [unsteady]),
+            *held.findings,
             *at_rates.findings,
             *_judge_sla([*latencies, *at_rates.values], context.workload.workload.sla, shape),
         ],
@@ -132,9 +138,37 @@ def _measure_shape(context: StepContext, shape: str, effort: _Effort) -> StepOut
     )
 
 
+def _judge_steadiness(context: StepContext, seconds: npt.NDArray[np.float64], labels: dict[str, str]) -> StepOutcome:
+    """Say whether the calls stayed at one speed for as long as was asked for, and what those of the longest level took.
+
+    A drift counts as far as its interval shows one at least.
+    """
+    shape, span = labels["shape"], float(seconds.sum())
+    held = steadiness(seconds)
+    if held is None:
+        too_few = Message("times.too-few-for-steadiness", {"calls": int(seconds.size)})
+        return StepOutcome(values=missing(_STEADINESS, too_few, labels))
+    stretch = seconds[held.start : held.end]
+    share = float(stretch.sum()) / span
+    drift = with_interval(_STEADINESS[0], held.drift, (held.low, held.high), int(seconds.size), labels)
+    steady = Value(metric=_STEADINESS[1], value=share, count=held.levels, labels=labels)
+    outcome = StepOutcome(values=[drift, steady])
+    surely = max(0.0, held.low, -held.high)
+    evidence: MaybeEvidence = {"shape": shape, "seconds": round(span, 1), "drift": held.drift}
+    outcome.findings += above("latency.drift", surely, context.limits, evidence)
+    if held.levels > 1:
+        outcome.values += _quantiles(stretch, {**labels, "stretch": "longest level"})
+        outcome.findings += below(
+            "latency.steady_share", share, context.limits, {**evidence, "levels": held.levels, "share": share}
+        )
+    return outcome
+
+
 def _call_budget(context: StepContext, shape: str, effort: _Effort) -> CallBudget:
     """A promise about the P99 takes as many calls as a P99 needs, also when quick."""
     sla = context.workload.workload.sla
+    if context.steady_seconds:
+        return CallBudget(effort.calls, context.steady_seconds, max(context.steady_seconds, effort.most_seconds))
     rates = [budget.rate for budget in context.budgets_on("latency.p99", shape)]
     if None in [*rates, *([sla.rate] if sla.p99 is not None else [])]:
         return CallBudget(max(effort.calls, _FULL.calls), effort.seconds, max(effort.most_seconds, _FULL.most_seconds))
@@ -142,7 +176,10 @@ def _call_budget(context: StepContext, shape: str, effort: _Effort) -> CallBudge
 
 
 def _quantiles(seconds: npt.NDArray[np.float64], labels: dict[str, str]) -> list[Value]:
-    """The percentiles with their intervals, and the maximum; a P99 of too few calls has no value, and the reason says so."""
+    """The percentiles and the standard deviation with their intervals, and the maximum.
+
+    A P99 of too few calls has no value, and the reason says so.
+    """
     values = []
     for metric in _QUANTILES:
         number = quantile(seconds, int(metric[-2:]) / 100)
@@ -151,6 +188,9 @@ def _quantiles(seconds: npt.NDArray[np.float64], labels: dict[str, str]) -> list
             values.append(lower_bound_only(metric, number, labels, reason))
         else:
             values.append(of_quantile(metric, number, labels))
+    if seconds.size > 1:
+        spread = standard_deviation(seconds)
+        values.append(with_interval(_SPREAD, spread.value, spread.interval or (None, None), spread.size, labels))
     return [*values, Value(metric="latency.max", value=float(seconds.max()), count=int(seconds.size), labels=labels)]
 
 
