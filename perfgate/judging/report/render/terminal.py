@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from perfgate.document.decision import DecisionDocument, Suggestion
+from perfgate.document.decision import Comparison, DecisionDocument, Suggestion
 from perfgate.document.run import RunDocument
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.escape import clean
@@ -95,8 +95,9 @@ def _print_decision(decision: DecisionDocument, console: Console) -> None:
         where = f" ({', '.join(change.lines[:_SHOWN])})" if change.lines else ""
         told_change = clean(f"{change.workload}: {word(change.message)}{where}", limit=400)
         console.print(Text(f"{say('workload file')}, {told_change}", "yellow"))
-    _print_causes(blocks(summary), console)
-    _print_moved(summary, console)
+    by_cause = blocks(summary)
+    _print_causes(by_cause, console)
+    _print_moved(summary, console, regressed=[] if by_cause.blocks else summary.regressed)
     if summary.verdict in {"FAIL", "WARN"}:
         operators = [worded_cause(cause) for cause in across_places(causes(summary))[:6]]
         behind = [line("shared/cause.j2", "plain", {"cause": cause}) for cause in operators]
@@ -129,8 +130,8 @@ def _print_run(run: RunDocument, console: Console) -> None:
         console.print(Text(f"{say('note:')} {clean(word(warning))}", "yellow"))
 
 
-def _print_moved(summary: Summary, console: Console) -> None:
-    moved = [*summary.regressed, *summary.improved]
+def _print_moved(summary: Summary, console: Console, *, regressed: Sequence[Comparison]) -> None:
+    moved = [*regressed, *summary.improved]
     undecided = [] if summary.verdict == "PASS" else summary.inconclusive
     rows = grouped(row(comparison, summary) for comparison in moved + undecided)
     listed = rows[: summary.detail]
@@ -163,6 +164,8 @@ def _print_causes(listed: Blocks, console: Console) -> None:
         lines = [(say("Costs:"), cost), (say("Moved:"), moved if block.cause or block.slower else "")]
         lines += [(say("If intended:"), block.accept)] if block.accept else []
         _print_lines("", [f"{label} {text}" for label, text in lines if text], console)
+    if listed.more:
+        console.print(Text(f"  {say('… {count} more in decision.json', count=listed.more)}", "dim"))
 
 
 def _print_recorded(summary: Summary, console: Console) -> None:
