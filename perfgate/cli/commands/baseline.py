@@ -17,6 +17,9 @@ from perfgate.cli.streams import print_json
 if TYPE_CHECKING:
     from perfgate.config import Config
     from perfgate.jobs.baseline import Recorded
+    from perfgate.judging.store.store import StoredRun
+
+NEWEST = 20
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
 
@@ -130,7 +133,12 @@ def _record_measured(config: Config, out: Path, quick: bool, allow_dirty: bool) 
 
 
 @COMMAND.command("list")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"Only the newest N; default: {NEWEST}, and all of them with --json.",
+)
 @_json
 @directory_option()
 def list_runs(limit: int | None, as_json: bool, directory: Path) -> None:
@@ -138,7 +146,8 @@ def list_runs(limit: int | None, as_json: bool, directory: Path) -> None:
     from perfgate.jobs.baseline import list_baseline
 
     config = _config(directory)
-    listed = list_baseline(config, os.environ, limit=limit)
+    shown = limit or NEWEST
+    listed = list_baseline(config, os.environ, limit=limit if as_json else shown + 1)
     _say_damaged(listed.damaged)
     if as_json:
         print_json(listed.runs)
@@ -147,21 +156,22 @@ def list_runs(limit: int | None, as_json: bool, directory: Path) -> None:
         if not listed.damaged:
             click.echo(f"no run of {config.project} is kept yet; `perfgate baseline record` keeps one")
         return
-    _print_table(
-        ["id", "started", "commit", "subject", "device", "testbed", "workloads"],
-        [
-            [
-                run.id[:12],
-                run.started_at[:16].replace("T", " "),
-                (run.commit or "none")[:12] + (" + changes" if run.dirty else ""),
-                run.subject or "",
-                run.device_kind,
-                run.fingerprint[:12],
-                ", ".join(run.workloads),
-            ]
-            for run in listed.runs
-        ],
-    )
+    click.echo("\n".join(line for run in listed.runs[:shown] for line in _run_lines(run)))
+    if len(listed.runs) > shown:
+        click.echo(f"\nthe newest {shown}; `perfgate baseline list --limit N` lists more")
+
+
+def _run_lines(run: StoredRun) -> list[str]:
+    """What people copy, in columns that fit a narrow terminal, and below it what may be long."""
+    import shutil
+    import textwrap
+
+    commit = (run.commit or "no commit")[:12] + (" + changes" if run.dirty else "")
+    started_at = run.started_at[:16].replace("T", " ")
+    columns = (run.id[:12], started_at, f"{run.device_kind:4}", f"testbed {run.fingerprint[:12]}", commit)
+    words = _clean(f"{', '.join(run.workloads)}: {run.subject or 'no subject'}")
+    width = shutil.get_terminal_size().columns
+    return [_clean("  ".join(columns)), *textwrap.wrap(words, width, initial_indent="    ", subsequent_indent="    ")]
 
 
 @COMMAND.command("show")
@@ -295,7 +305,7 @@ def _say_damaged(damaged: Sequence[str]) -> None:
 # A damaged file is named by its whole path, with what to do.
 _LONGEST_REASON = 2000
 # What people copy into the next command must not be broken by a narrow terminal.
-_WHOLE = ("id", "started", "commit", "metric")
+_WHOLE = ("commit", "metric")
 
 
 def _print_table(titles: list[str], rows: list[list[str]]) -> None:

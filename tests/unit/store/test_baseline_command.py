@@ -108,11 +108,35 @@ def test_baseline_list__subject_with_terminal_codes_and_markup__harmless(project
     assert "\x1b" not in output
 
 
-def test_baseline_list__narrow_terminal__the_id_stays_whole(project: Path) -> None:
-    baseline(project, "record", "--run", write(project))
+def test_baseline_list__80_columns__whole_ids_and_every_word_of_the_subject(project: Path) -> None:
+    subject = "Keep the attention weights of each head for the page that explains a ranking"
+    baseline(
+        project,
+        "record",
+        "--run",
+        write(project, source=msgspec.structs.replace(minimal_run().source, subject=subject)),
+    )
     (kept,) = SqlStore(project.parent / "store.db").runs("shop")
-    environ = {"PERFGATE_STORE": str(project.parent / "store.db"), "COLUMNS": "60"}
-    assert kept.id[:12] in CliRunner().invoke(COMMAND, ["list", "-C", str(project)], env=environ).output
+    environ = {"PERFGATE_STORE": str(project.parent / "store.db"), "COLUMNS": "80"}
+    first, *rest = CliRunner().invoke(COMMAND, ["list", "-C", str(project)], env=environ).output.splitlines()
+    assert first.startswith(f"{kept.id[:12]}  2026-")
+    assert first.endswith(f"cpu   testbed {kept.fingerprint[:12]}  aaaaaaaaaaaa")
+    assert " ".join(line.strip() for line in rest) == f"encoder: {subject}"
+    assert all(len(line) <= 80 for line in [first, *rest])
+
+
+def test_baseline_list__many_runs__the_newest_twenty_and_how_to_see_more(project: Path) -> None:
+    (project / "perfgate.toml").write_text('workload = "w.py:encoder"\nproject = "demo"\n')
+    store = SqlStore(project.parent / "store.db")
+    store.record_all(main_runs(22, shapes=("long",)))
+    newest = [run.id[:12] for run in store.runs("demo")]
+    *listed, _, end = baseline(project, "list").output.splitlines()
+    assert [line[:12] for line in listed if not line.startswith(" ")] == newest[:20]
+    assert end == "the newest 20; `perfgate baseline list --limit N` lists more"
+    few = baseline(project, "list", "--limit", "2").output.splitlines()
+    assert [line[:12] for line in few if line and not line.startswith(" ")] == [*newest[:2], "the newest 2"]
+    assert "lists more" not in baseline(project, "list", "--limit", "22").output
+    assert len(json.loads(baseline(project, "list", "--json").output)) == 22
 
 
 def test_baseline_show__beginning_of_the_id__values_in_base_units(project: Path) -> None:
