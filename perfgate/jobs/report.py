@@ -38,6 +38,7 @@ from perfgate.judging.report.render.ci import (
     verdict_annotation,
 )
 from perfgate.judging.report.render.comment import render_comment
+from perfgate.judging.report.render.csv_table import csv_of_check, csv_of_run
 from perfgate.judging.report.render.junit import junit, junit_of_run, junit_without_verdict
 from perfgate.judging.report.render.openmetrics import END, openmetrics
 from perfgate.locale import Language
@@ -49,7 +50,10 @@ _SMALLEST_COMMENT = 4_000
 
 @dataclass(frozen=True)
 class ReportRequest:
-    """What to say of ``folder``, which the command that ended with ``measured`` wrote for the project in ``directory``."""
+    """What to say of ``folder``, which the command that ended with ``measured`` wrote for the project in ``directory``.
+
+    ``csv`` is a path, or ``-`` for the standard output.
+    """
 
     folder: Path
     directory: Path
@@ -58,12 +62,13 @@ class ReportRequest:
     annotations: bool = False
     junit: Path | None = None
     openmetrics: Path | None = None
+    csv: str | None = None
     measured: int | None = None
     language: Language = "en"
 
     @property
     def asks_for_nothing(self) -> bool:
-        return not (self.outputs or self.summary or self.annotations or self.junit or self.openmetrics)
+        return not (self.outputs or self.summary or self.annotations or self.junit or self.openmetrics or self.csv)
 
 
 @dataclass(frozen=True)
@@ -96,11 +101,19 @@ def report(request: ReportRequest, environ: Mapping[str, str], say: Callable[[st
     if request.annotations:
         for line in _annotation_lines(content, request):
             say(line)
+    _write_files(content, request, say)
+
+
+def _write_files(content: _Found, request: ReportRequest, say: Callable[[str], None]) -> None:
     if request.junit:
         write_text_atomically(request.junit, _junit(content, request))
     if request.openmetrics:
         text = openmetrics(content.run, FIRST_STEPS) if content.run else END
         write_text_atomically(request.openmetrics, text)
+    if request.csv == "-":
+        say(_csv(content, request).rstrip("\n"))
+    elif request.csv:
+        write_text_atomically(Path(request.csv), _csv(content, request))
 
 
 def spoken_language(option: str | None, directory: Path) -> Language:
@@ -229,6 +242,21 @@ def _junit(content: _Found, request: ReportRequest) -> str:
     if content.run is not None:
         return junit_of_run(content.run, request.language)
     return junit_without_verdict(no_verdict(content.why, request.measured, request.language))
+
+
+def _csv(content: _Found, request: ReportRequest) -> str:
+    """Every number of the run or check. Raises DocumentError where there is neither: a table of nothing would say 0 rows."""
+    if content.why:
+        raise DocumentError(f"{request.folder}: {content.why}")
+    decision = content.decision
+    if content.run is not None and (decision is None or decision.comparing == "rules"):
+        return csv_of_run(content.run)
+    assert decision is not None, "there is a decision, or why not"
+    path = request.folder / "base" / "run.json"
+    base = read_run(path) if path.exists() else None
+    if base is not None and decision.base.sha256 != content_sha256(base):
+        raise DocumentError(f"{request.folder}: decision.json is not about base/run.json")
+    return csv_of_check(decision, base, content.run)
 
 
 def _append(path: Path | None, text: str, variable: str, option: str) -> None:

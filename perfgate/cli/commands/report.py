@@ -25,6 +25,11 @@ from perfgate.cli.options import FILE, PATH, Options, RecordCommand, directory_o
 )
 @click.option("--openmetrics", metavar="FILE", type=FILE, help="Write the head's values as OpenMetrics text.")
 @click.option(
+    "--csv",
+    metavar="FILE",
+    help="Write every number as CSV in base units, a row each; `-` prints it. docs/commands.md names the columns.",
+)
+@click.option(
     "--exit-code",
     "measured",
     metavar="N",

@@ -94,6 +94,8 @@ def _heaviest(run: RunDocument, shape: str) -> list[str]:
 
 def _notes(step: StepResult) -> list[str]:
     present = [value for value in step.values if value.value is not None]
+    # What the step is read by comes first.
+    present.sort(key=lambda value: value.metric not in METRICS or not METRICS[value.metric].leading)
     notes = [_value_line(value) for value in present[:_SHOWN_VALUES]]
     hidden = len(present) - len(notes)
     notes[:0] = [busy] if (busy := busy_machine(step.waited)) else []
