@@ -23,7 +23,7 @@ from perfgate.version import __version__
 BUG_ADVICE = "this is a bug in perfgate; please report it"
 # The order is the one in which a newcomer meets them. A command that stands in none comes last, under "More".
 SECTIONS: Mapping[str, tuple[str, ...]] = {
-    "Start": ("init", "demo", "doctor"),
+    "Start": ("init", "config", "demo", "doctor"),
     "Judge": ("local", "check", "run", "gate", "upgrade"),
     "Look": ("advise", "explain", "trace", "baseline", "trend"),
     "CI": ("publish", "command", "report"),

@@ -1,0 +1,162 @@
+"""``perfgate config``: every setting with its value, its default, and where the value comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from perfgate.catalogue.lookup import LIMITS, METRICS
+from perfgate.conductor.machine.lock import lock_path
+from perfgate.conductor.workers.virtualenv import cache_folder
+from perfgate.config import CONFIG_NAME, Config, ConfigFile, load_config, report_language
+from perfgate.errors import StoreError
+from perfgate.judging.store.remote import REMOTE_VARIABLE
+from perfgate.judging.store.store import STORE_VARIABLE, shown_location, store_location
+from perfgate.toml import tomllib
+
+DEFAULT = "default"
+OVERRULED_BY = {
+    ("device",): "PERFGATE_DEVICE",
+    ("report", "language"): "PERFGATE_LANG",
+    ("store", "path"): STORE_VARIABLE,
+}
+# What no setting of the file says, and the place that each gives.
+VARIABLES: Mapping[str, Callable[[Mapping[str, str]], object]] = {
+    "PERFGATE_LOCK": lock_path,
+    "PERFGATE_CACHE": cache_folder,
+    REMOTE_VARIABLE: lambda environ: environ.get(REMOTE_VARIABLE, ""),
+}
+
+Keys = tuple[str, ...]
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting. ``origin`` is "default", the name of the file, or that of an environment variable.
+
+    ``table`` is empty at the top of the file, and "environment" for what a variable alone can set. A ``value`` of None is
+    unset. An entry of a table whose names are the project's own has no ``default``.
+    """
+
+    table: str
+    name: str
+    value: Any
+    default: Any = msgspec.UNSET
+    origin: str
+    line: int | None = None
+
+
+def list_settings(root: Path, environ: Mapping[str, str]) -> list[Setting]:
+    """Every setting of the project in ``root``, those without a table first. Raises ConfigError for a bad one."""
+    config = load_config(root, environ=environ, needs_workload=False)
+    report_language(None, root, environ=environ)
+    text = (root / CONFIG_NAME).read_text(encoding="utf-8")
+    written = _settings(msgspec.to_builtins(msgspec.convert(tomllib.loads(text), ConfigFile)))
+    defaults = {**_settings(msgspec.to_builtins(ConfigFile())), **_places(config, environ)}
+    lines = statement_lines(text)
+    settings = [
+        setting
+        for keys, default in defaults.items()
+        for setting in _entries(keys, written[keys] if keys in lines else default, default, lines, environ)
+    ]
+    variables = [_variable(name, environ) for name in VARIABLES]
+    return sorted([*settings, *variables], key=lambda setting: bool(setting.table))
+
+
+def statement_lines(text: str) -> dict[Keys, int]:
+    """The line on which each value and table of a TOML text begins, by the names that lead to it.
+
+    The parser itself tells statements apart: one ends where its lines are valid TOML.
+    """
+    lines: dict[Keys, int] = {}
+    header, statement, first = "", "", 1
+    for number, line in enumerate(text.splitlines(), start=1):
+        statement += line + "\n"
+        try:
+            tomllib.loads(statement)
+        except tomllib.TOMLDecodeError:
+            continue
+        if statement.lstrip().startswith("["):
+            header = statement
+        for keys in _names(tomllib.loads(header + statement if statement != header else header)):
+            lines.setdefault(keys, first)
+        statement, first = "", number + 1
+    return lines
+
+
+def _names(table: Mapping[str, Any], above: Keys = ()) -> Iterator[Keys]:
+    for key, value in table.items():
+        yield (*above, key)
+        if isinstance(value, dict):
+            yield from _names(value, (*above, key))
+
+
+def _settings(file: Mapping[str, Any]) -> dict[Keys, Any]:
+    """The values of a ConfigFile by the names that lead to them."""
+    values: dict[Keys, Any] = {}
+    for field in msgspec.structs.fields(ConfigFile):
+        if isinstance(field.default, msgspec.Struct):
+            values.update({(field.name, name): value for name, value in file[field.name].items()})
+        else:
+            values[field.name,] = file[field.name]
+    return values
+
+
+def _places(config: Config, environ: Mapping[str, str]) -> dict[Keys, Any]:
+    """The defaults that depend on where the project and its user's data lie."""
+    places: dict[Keys, Any] = {("project",): config.root.resolve().name}
+    without_place = replace(config, store=msgspec.structs.replace(config.store, path=""))
+    with suppress(StoreError):
+        places["store", "path"] = store_location(without_place, {**environ, STORE_VARIABLE: ""})
+    return places
+
+
+def _entries(
+    keys: Keys, value: Any, default: Any, lines: Mapping[Keys, int], environ: Mapping[str, str]
+) -> Iterator[Setting]:
+    """A setting, or each entry of a table whose names are the project's own."""
+    if default == {} and value:
+        for name, entry in value.items():
+            place = (*keys, name)
+            yield Setting(
+                table=".".join(keys),
+                name=name,
+                value=_without_unset(entry),
+                default=_usual(keys, name),
+                origin=CONFIG_NAME,
+                line=lines[place],
+            )
+        return
+    variable = OVERRULED_BY.get(keys, "")
+    origin, line = (CONFIG_NAME, lines[keys]) if keys in lines else (DEFAULT, None)
+    if environ.get(variable):
+        value, origin, line = shown_location(environ[variable]), variable, None
+    yield Setting(table=".".join(keys[:-1]), name=keys[-1], value=value, default=default, origin=origin, line=line)
+
+
+def _without_unset(entry: Any) -> Any:
+    return {name: value for name, value in entry.items() if value is not None} if isinstance(entry, dict) else entry
+
+
+def _usual(keys: Keys, name: str) -> Any:
+    """The checklist's own mark for a limit, and the usual tolerance of a metric."""
+    if keys == ("limits",) and name in LIMITS:
+        return LIMITS[name].default
+    if keys == ("gate", "tolerance") and name in METRICS and METRICS[name].tolerance is not None:
+        return METRICS[name].tolerance
+    return msgspec.UNSET
+
+
+def _variable(name: str, environ: Mapping[str, str]) -> Setting:
+    place = VARIABLES[name]
+    return Setting(
+        table="environment",
+        name=name,
+        value=shown_location(str(place(environ))),
+        default=str(place({**environ, name: ""})),
+        origin=name if environ.get(name) else DEFAULT,
+    )
