@@ -134,7 +134,8 @@ class HarnessReply(Reply, frozen=True):
 class LoadRequest(Request, frozen=True):
     """Load and build a workload. ``file`` is the workload file, ``root`` the checkout whose code it imports.
 
-    ``dead_functions`` are defined before it, to lay it out in memory as other code would.
+    ``dead_functions`` are defined before it, to lay it out in memory as other code would. ``seek`` are functions of the
+    project, as ``file:line`` of where they begin: a trial tells which of them ran.
     """
 
     name: str
@@ -146,6 +147,7 @@ class LoadRequest(Request, frozen=True):
     seed: int
     threads: int
     dead_functions: int = 0
+    seek: list[str] = []
 
 
 class Loaded(Reply, frozen=True):
@@ -173,15 +175,22 @@ class TestbedReply(Reply, frozen=True):
 
 
 class TryRequest(Request, frozen=True):
-    """Make one call of every shape with a workload that has just been loaded, and have its output checked."""
+    """Make a call of every shape with a workload that has just been loaded, and have its output checked.
+
+    Where functions are sought and have not run, more calls on other inputs are made.
+    """
 
 
 class Tried(Reply, frozen=True):
-    """Which part failed first, of which shape and how; None where everything went well."""
+    """Which part failed first, of which shape and how; None where everything went well.
+
+    ``unseen`` are those of the functions sought that did not run; none where functions may run unseen.
+    """
 
     failed: Literal["call", "check"] | None = None
     shape: str = ""
     error: ErrorDetail | None = None
+    unseen: list[str] = []
 
 
 class CheckRequest(Request, frozen=True):

@@ -141,10 +141,16 @@ class Repository:
             subject=subject[:200].encode(errors="replace").decode(),
         )
 
-    def changed_files(self, base: str, head: str, *, prefix: str = "", suffix: str = ".py") -> list[str]:
-        """The files below a folder of the repository that both commits have and that differ, relative to it."""
+    def changed_files(
+        self, base: str, head: str, *, prefix: str = "", suffix: str = ".py", added: bool = False
+    ) -> list[str]:
+        """The files below a folder of the repository that both commits have and that differ, relative to it.
+
+        With ``added`` also those that the head alone has.
+        """
         below = [f"--relative={prefix}"] if prefix else []
-        output = self._run("diff", "--name-only", "-z", "--no-renames", "--diff-filter=M", *below, base, head, "--")
+        kinds = f"--diff-filter={'AM' if added else 'M'}"
+        output = self._run("diff", "--name-only", "-z", "--no-renames", kinds, *below, base, head, "--")
         return [name for name in output.split("\0") if name.endswith(suffix)]
 
     def files_between(self, base: str, head: str) -> list[str]:

@@ -81,6 +81,7 @@ def test_check__ops_in_a_loop_and_a_copy__fail_that_names_the_counter_and_the_op
     slow = (
         "for _ in range(6):\n            y = y.t().contiguous().t()\n        return torch.relu(y + 0 * y.sum().item())"
     )
+    (clone.root / "decoder.py").write_text("def decode(x):\n    return x\n")
     clone.commit("a mistake", model=(RELU, slow))
     done = perfgate("check", "--base", "main", "--out", "out", "--steps", "4", cwd=clone.root)
     assert done.returncode == 1, done.stderr
@@ -94,6 +95,7 @@ def test_check__ops_in_a_loop_and_a_copy__fail_that_names_the_counter_and_the_op
     assert "counters.framework_ops" in _outcomes(decision, "regressed")
     comment = (clone.root / "out" / "comment.md").read_text()
     assert _exit_code_without_a_reader(perfgate, "gate", "out", cwd=clone.root) == 1
+    assert "> **Note:** head: no workload that was measured runs decode (`decoder.py:1`), which this change" in comment
     assert "aten::clone" in comment or "aten::copy_" in comment or "aten::contiguous" in comment
     assert "FAIL" in comment.splitlines()[0] + comment.splitlines()[1] + comment.splitlines()[2]
 

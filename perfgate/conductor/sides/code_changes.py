@@ -7,13 +7,20 @@ import copy
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 # A larger file was hardly written by hand, and comparing it would take seconds.
 MAX_BYTES = 1_000_000
 _WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+# A function below any other decorator may be compiled, or stand for something else, and so run without its own code.
+_PLAIN_DECORATORS = frozenset({
+    *("staticmethod", "classmethod", "property", "setter", "cached_property", "cache", "lru_cache", "contextmanager"),
+    *("no_grad", "inference_mode", "override"),
+})  # fmt: skip
+# The framework may call it in a thread of its own, where nobody sees it.
+_UNSEEN_NAMES = frozenset({"backward"})
 # Where a statement holds others, which stand for themselves.
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
@@ -48,6 +55,54 @@ def changed_functions(base: Path, head: Path, files: Iterable[str]) -> dict[str,
             for function, line in first_lines.items():
                 places[f"{file}:{function}"].append(f"{file}:{line}")
     return {function: lines[0] for function, lines in places.items() if len(lines) == 1}
+
+
+def touched_functions(base: Path, head: Path, files: Iterable[str]) -> dict[str, str]:
+    """Where each function of head begins that has code which base does not have, as ``file:line``, and its name.
+
+    ``files`` stand under head, and those that are not new under base. Tests are left out, and functions of which nobody could
+    see that they run.
+    """
+    touched: dict[str, str] = {}
+    for file in files:
+        if _holds_tests(PurePosixPath(file)) or (tree := parse(head / file)) is None:
+            continue
+        names = dict(_names(tree, ""))
+        lines = {
+            statement.function
+            for change in changes(statements(base / file), statements(head / file))
+            for statement in change.statements
+            if statement.function is not None
+        }
+        touched.update({f"{file}:{line}": names[line] for line in sorted(lines & names.keys())})
+    return touched
+
+
+def _holds_tests(file: PurePosixPath) -> bool:
+    is_test = file.name.startswith("test_") or file.name.endswith("_test.py") or file.name == "conftest.py"
+    return is_test or bool({"test", "tests"} & set(file.parts[:-1]))
+
+
+def _names(node: ast.AST, within: str) -> Iterator[tuple[int, str]]:
+    """Yield the line on which each function begins that can be seen to run, and its name within its classes."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, _FUNCTIONS):
+            plain = all(_decorator(decorator) in _PLAIN_DECORATORS for decorator in child.decorator_list)
+            if plain and child.name not in _UNSEEN_NAMES:
+                yield _first_line(child), within + child.name
+        inner = f"{within}{child.name}." if isinstance(child, (*_FUNCTIONS, ast.ClassDef)) else within
+        yield from _names(child, inner)
+
+
+def _decorator(node: ast.expr) -> str:
+    """The last part of its name: that of ``@torch.no_grad()`` is ``no_grad``."""
+    named = node.func if isinstance(node, ast.Call) else node
+    return named.attr if isinstance(named, ast.Attribute) else named.id if isinstance(named, ast.Name) else ""
+
+
+def _first_line(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """A function begins at its first decorator, as Python's own code objects have it."""
+    return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
 
 
 def changes(before: Sequence[Statement], after: Sequence[Statement]) -> Iterator[Change]:
@@ -112,6 +167,6 @@ def _inside(node: ast.AST, function: int | None) -> Iterator[Statement]:
                     setattr(alone, block, [])
             yield Statement(child.lineno, ast.dump(alone), function)
         if isinstance(child, _FUNCTIONS):
-            inner = min([child.lineno, *(decorator.lineno for decorator in child.decorator_list)])
+            inner = _first_line(child)
         if not isinstance(child, ast.expr):
             yield from _inside(child, inner)

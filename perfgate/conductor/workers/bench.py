@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,11 +84,15 @@ class Checkout:
 
 
 class Trial(NamedTuple):
-    """What a workload that was tried failed at, if anything; the shape is empty where it could not be loaded."""
+    """What a workload that was tried failed at, if anything; the shape is empty where it could not be loaded.
+
+    ``unseen`` are functions that were sought and did not run.
+    """
 
     failed: Literal["load", "call", "check"] | None = None
     shape: str = ""
     error: ErrorDetail | None = None
+    unseen: Collection[str] = ()
 
 
 def _own_fault(trial: Trial) -> Trial:
@@ -243,10 +247,12 @@ class Bench:
         dead_functions: int = 0,
         load_timeout: float | None = None,
         home: Path | None = None,
+        seek: Iterable[str] = (),
     ) -> Iterator[tuple[Worker, Loaded]]:
         """Yield a worker with the workload loaded, and what it says of itself; the worker ends with the context.
 
-        ``home`` is another home than that which the checkout's workers share. Raises WorkerError when there is no worker, or
+        ``home`` is another home than that which the checkout's workers share; ``seek`` are functions of which a trial tells
+        whether they ran. Raises WorkerError when there is no worker, or
         it cannot load the workload.
         """
         measure = self.config.measure
@@ -260,6 +266,7 @@ class Bench:
             seed=measure.seed,
             threads=min(self.threads, len(cpus)),
             dead_functions=dead_functions,
+            seek=list(seek),
         )
         forked = self._forked(
             checkout.server, log_name, cpus=cpus, layout_seed=layout_seed, root=checkout.root, home=home
@@ -268,7 +275,7 @@ class Bench:
             doing = f"loading workload {reference.name}"
             yield worker, worker.ask(request, Loaded, timeout=load_timeout or measure.load_timeout, doing=doing)
 
-    def try_workload(self, checkout: Checkout, reference: WorkloadReference) -> Trial:
+    def try_workload(self, checkout: Checkout, reference: WorkloadReference, *, seek: Iterable[str] = ()) -> Trial:
         """Load a workload, make one call of every shape and run its check, in a home that nobody else gets.
 
         So nothing that is compiled lies ready for the first call that counts. What takes too long for a trial, or ends the
@@ -288,6 +295,7 @@ class Bench:
                 log_name=str(home / "trial"),
                 load_timeout=load_timeout,
                 home=home,
+                seek=seek,
             )
             try:
                 with trial as (worker, _):
@@ -295,7 +303,7 @@ class Bench:
                     tried = worker.ask(TryRequest(), Tried, timeout=TRIAL_SECONDS, doing=doing)
             except WorkerError as error:
                 return _own_fault(Trial(part, error=error.detail)) if error.alive else Trial()
-        return _own_fault(Trial(tried.failed, tried.shape, tried.error))
+        return _own_fault(Trial(tried.failed, tried.shape, tried.error, tried.unseen))
 
     def testbed(self, python: Path | None = None) -> Testbed:
         """The testbed as a fresh worker of an interpreter sees it.

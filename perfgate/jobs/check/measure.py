@@ -45,6 +45,7 @@ from perfgate.trace.stacks import stacks_of
 # How often a broken budget or SLA is measured again before the head is blamed for it.
 CONFIRMATIONS = 2
 _NAMED = 3
+_NAMED_FUNCTIONS = 5
 # Both sides are counted whatever is asked for: exact counters are compared first.
 _COUNTING_STEP = 4
 
@@ -91,8 +92,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
     logs = job.out / "head" / "logs"
     with open_bench(job.config, logs=logs, say=progress.status, pythons=(base.python, head.python)) as bench:
         testbeds = _testbeds(bench, base, head)
-        if not job.earlier:
-            _try_head(bench, base, head, job, options)
+        not_run = [] if job.earlier else _try_head(bench, base, head, job, options)
         harnesses = ([], []) if job.earlier else _harnesses(bench, base, head, job, options)
         measured = Measured(testbeds, harnesses, [], [], [], [])
         if job.earlier:
@@ -132,7 +132,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 )
     _note_uncounted(measured, progress)
     of_base = [*job.environments.base.notes, *bench.leftover_notes(base.root)]
-    of_head = [*job.environments.head.notes, *bench.leftover_notes(head.root)]
+    of_head = [*not_run, *job.environments.head.notes, *bench.leftover_notes(head.root)]
     of_job = [
         *_unselected_note(job, options),
         *job_notes(os.environ, job.out),
@@ -143,19 +143,28 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
     return measured._replace(notes=(of_base, [*of_job, *of_head]))
 
 
-def _try_head(bench: Bench, base: Checkout, head: Checkout, job: Job, options: CheckOptions) -> None:
-    """Raise SetUpError where the head's workload is set up wrong, before anything is measured.
+def _try_head(bench: Bench, base: Checkout, head: Checkout, job: Job, options: CheckOptions) -> list[Message]:
+    """What the head's document says of functions that the change touches and no workload runs.
 
-    Not in CI, where documents and comment must say it, and not of another stack, whose errors are its result. A check that
-    refuses the head's output alone judges the change: that is a verdict.
+    Raises SetUpError where the head's workload is set up wrong, before anything is measured. Not in CI, where documents and
+    comment must say it. Another stack is not tried: its errors are its result. A check that refuses the head's output alone
+    judges the change: that is a verdict.
     """
-    if in_ci(os.environ) or job.session.command == "upgrade":
-        return
+    if job.session.command == "upgrade":
+        return []
+    unseen = set(job.sides.touched)
     for reference in job.config.selected(options.workloads):
         bench.say(f"trying workload {reference.name}")
-        trial = bench.try_workload(head, reference)
+        trial = bench.try_workload(head, reference, seek=sorted(unseen))
+        unseen &= set(trial.unseen)
+        if in_ci(os.environ):
+            continue
         if trial.failed != "check" or bench.try_workload(base, reference).failed == "check":
             refuse_failed(reference, trial)
+    names = [f"{job.sides.touched[place]} ({place})" for place in sorted(unseen)]
+    more = [f"… ({len(names) - _NAMED_FUNCTIONS})"] if len(names) > _NAMED_FUNCTIONS else []
+    shown = [*names[:_NAMED_FUNCTIONS], *more]
+    return [Message("notes.not-run", {"names": shown, "count": len(names)})] if names else []
 
 
 def _unselected_note(job: Job, options: CheckOptions) -> list[Message]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from perfgate.conductor.sides.code_changes import changed_functions
+from perfgate.conductor.sides.code_changes import changed_functions, touched_functions
 from perfgate.config import CONFIG_NAME, Config, PathSettings, load_config, parse_config
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.message import Message
@@ -21,12 +22,16 @@ from perfgate.judging.gate.paths import always_relevant, skipped, skipped_becaus
 
 
 class Sides(NamedTuple):
-    """The two commits, and what their run documents say of them."""
+    """The two commits, and what their run documents say of them.
+
+    ``touched`` maps where a function begins that the head changed or added to its name.
+    """
 
     base: BaseChoice
     base_source: Source
     head: str
     head_source: Source
+    touched: Mapping[str, str] = {}
 
 
 def configuration_of(repository: Repository, directory: Path, prefix: str, options: CheckOptions) -> Config:
@@ -104,7 +109,9 @@ def with_changed_functions(sides: Sides, repository: Repository, prefix: str, ba
     """The sides with the functions that the head changed: a trace knows where a function begins, not whether it is new."""
     files = repository.changed_files(sides.base.commit, sides.head, prefix=prefix)
     changed = changed_functions(base, head, files)
-    return sides._replace(head_source=msgspec.structs.replace(sides.head_source, changed_functions=changed))
+    or_new = repository.changed_files(sides.base.commit, sides.head, prefix=prefix, added=True)
+    source = msgspec.structs.replace(sides.head_source, changed_functions=changed)
+    return sides._replace(head_source=source, touched=touched_functions(base, head, or_new))
 
 
 def _inside(prefix: str, name: str) -> str:

@@ -1,13 +1,28 @@
-"""One call of every shape and its check, before anything is measured: what a workload that is set up wrong fails at."""
+"""One call of every shape and its check, before anything is measured: what a workload that is set up wrong fails at.
+
+And which functions of the project run from loading to checking, so that a comment can name those a change touches in vain.
+"""
 
 from __future__ import annotations
 
+import multiprocessing
+import resource
+import sys
+import threading
+import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal, NamedTuple
+from types import CodeType, FrameType
+from typing import Any, Literal, NamedTuple
 
 from perfgate.errors import WorkloadError
+from perfgate.measuring.counting.compiled import has_compiled
+from perfgate.measuring.counting.tally import SourceLines
 from perfgate.measuring.devices.device import Device
-from perfgate.measuring.workload.bound import BoundWorkload, answered_no, line_of
+from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload, answered_no, line_of
+
+# How long calls on more inputs may take, for functions that only some inputs reach.
+_SEEKING_SECONDS = 1.0
 
 
 class FailedTrial(NamedTuple):
@@ -16,6 +31,28 @@ class FailedTrial(NamedTuple):
     part: Literal["call", "check"]
     shape: str
     error: BaseException
+
+
+class Seeker:
+    """Which of some functions of the project ran, in the threads of Python, since it began."""
+
+    def __init__(self, functions: Iterable[str], root: Path) -> None:
+        self._missing = set(functions)
+        self._codes: set[CodeType] = set()
+        self._lines = SourceLines(root)
+        if self._missing:
+            threading.setprofile(self._enter)
+            sys.setprofile(self._enter)
+
+    def missing(self) -> list[str]:
+        """Those that did not run so far."""
+        codes, self._codes = self._codes, set()
+        self._missing -= {str(self._lines.at(code.co_filename, code.co_firstlineno)) for code in codes}
+        return sorted(self._missing)
+
+    def _enter(self, frame: FrameType, event: str, _argument: Any) -> None:
+        if event == "call":
+            self._codes.add(frame.f_code)
 
 
 def try_calls(workload: BoundWorkload, device: Device, root: Path) -> FailedTrial | None:
@@ -33,3 +70,28 @@ def try_calls(workload: BoundWorkload, device: Device, root: Path) -> FailedTria
         except BaseException as error:  # noqa: BLE001 - user code may raise anything, SystemExit included
             return FailedTrial(part, shape, error)
     return None
+
+
+def unseen_functions(workload: BoundWorkload, device: Device, seeker: Seeker) -> list[str]:
+    """The functions that do not run on other inputs either; none where functions may run without being seen."""
+    ends = time.monotonic() + _SEEKING_SECONDS
+    for index in range(1, POOL_SIZE):
+        for shape in workload.shapes:
+            if not seeker.missing() or time.monotonic() > ends:
+                break
+            workload.invoke(device.to_device(workload.host_inputs(shape, index=index)))
+    device.synchronize()
+    return [] if _may_run_unseen(workload) else seeker.missing()
+
+
+def _may_run_unseen(workload: BoundWorkload) -> bool:
+    """Whether a compiler runs functions in its own way, or other processes do, or a step of the checklist alone."""
+    torch = sys.modules.get("torch")
+    model = workload.model
+    scripted = (
+        torch is not None
+        and isinstance(model, torch.nn.Module)
+        and any(isinstance(module, torch.jit.ScriptModule) for module in model.modules())
+    )
+    has_children = bool(multiprocessing.active_children() or resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+    return scripted or has_children or has_compiled() or workload.workload.preprocess_on_device is not None

@@ -32,7 +32,7 @@ from perfgate.measuring.timing.blocks import BlockRecorder, warm_up
 from perfgate.measuring.timing.hardware import HardwareCounters
 from perfgate.measuring.timing.testbed import describe_testbed
 from perfgate.measuring.worker.correctness import check_outputs
-from perfgate.measuring.worker.trial import try_calls
+from perfgate.measuring.worker.trial import Seeker, try_calls, unseen_functions
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.layout import Layout, define_dead_functions
 from perfgate.measuring.workload.load import describe_functions, describe_shapes, load_workload
@@ -58,6 +58,7 @@ class Worker:
         self.root = Path()
         self.began = time.time()
         self.project: Project | None = None
+        self.seeker: Seeker | None = None
         # Made behind the last time that we freeze: the collector lists it until user code freezes it with everything else.
         # Looking for it costs less than counting what is frozen, which is all that torch imported.
         self._unfrozen: list[object] = []
@@ -116,6 +117,8 @@ class Worker:
         os.chdir(self.root)
         if request.dead_functions:
             define_dead_functions(request.dead_functions, seed=request.seed)
+        if request.seek:
+            self.seeker = Seeker(request.seek, self.root)
         workload = load_workload(Path(request.file), request.attribute, root=self.root, python_path=request.python_path)
         self._say(f"building {request.name}")
         self.workload = BoundWorkload(request.name, workload, device, seed=request.seed)
@@ -138,7 +141,8 @@ class Worker:
     def _try(self, _: protocol.TryRequest) -> protocol.Tried:
         failed = try_calls(self._loaded, self._opened, self.root)
         if failed is None:
-            return protocol.Tried()
+            seeker = self.seeker
+            return protocol.Tried(unseen=unseen_functions(self._loaded, self._opened, seeker) if seeker else [])
         error = describe_error(failed.error, self.device, self.project)
         return protocol.Tried(failed=failed.part, shape=failed.shape, error=error)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.sides.code_changes import changed_functions, same_code
+from perfgate.conductor.sides.code_changes import changed_functions, same_code, touched_functions
 
 MODEL = '''"""A model."""
 import torch
@@ -99,3 +99,33 @@ def test_same_code__what_runs_decides(before: str, after: str, same: bool) -> No
 def test_same_code__larger_than_a_person_writes__not_compared() -> None:
     large = b"x = 1\n" * 200_000
     assert not same_code(large, large)
+
+
+HEAD = MODEL.replace("return raw / 255", "return raw / 254").replace("x = x + 1", "x = x + 2")
+
+
+@pytest.mark.parametrize(
+    ("file", "head", "touched"),
+    [
+        ("model.py", HEAD, {FORWARD: "Model.forward", PREPARE: "prepare"}),
+        ("model.py", MODEL.replace("import torch", "import torch\nWIDTH = 8  # of no function"), {}),
+        ("model.py", HEAD.replace("torch.no_grad", "torch.jit.script"), {FORWARD: "Model.forward"}),
+        ("model.py", MODEL.replace("def forward", "def backward"), {}),
+        ("model.py", MODEL + "\n\ndef added(x):\n    return x\n", {"model.py:19": "added"}),
+        ("test_model.py", HEAD, {}),
+        ("tests/model.py", HEAD, {}),
+    ],
+)
+def test_touched_functions__code_that_base_lacks__where_each_begins_and_its_name(
+    tmp_path: Path, file: str, head: str, touched: dict[str, str]
+) -> None:
+    for folder, text in (("base", MODEL), ("head", head)):
+        (tmp_path / folder / file).parent.mkdir(parents=True)
+        (tmp_path / folder / file).write_text(text)
+    assert touched_functions(tmp_path / "base", tmp_path / "head", [file]) == touched
+
+
+def test_touched_functions__new_file__all_of_it(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(MODEL)
+    touched = touched_functions(tmp_path / "base", tmp_path, ["model.py"])
+    assert touched == {FORWARD: "Model.forward", PREPARE: "prepare"}
