@@ -19,6 +19,8 @@ from perfgate.system.folders import remove_folder
 from perfgate.system.interrupts import held_back
 
 WORKTREE_FOLDER = "perfgate-worktrees"
+# The main branch, where neither a remote nor perfgate.toml says which it is.
+MAIN_NAMES = ("main", "master", "trunk")
 
 
 @dataclass(frozen=True)
@@ -62,14 +64,14 @@ class Repository:
             return configured
         with suppress(RepositoryError):
             return self._run("rev-parse", "--abbrev-ref", "origin/HEAD")
-        for name in ("main", "master", "origin/main", "origin/master"):
+        for name in (*MAIN_NAMES, *(f"origin/{name}" for name in MAIN_NAMES)):
             if self._exists(name):
                 return name
         branches = self._run("for-each-ref", "--format=%(refname:short)", "refs/heads").split()
         others = [name for name in branches if name != self._run("branch", "--show-current")] or branches
         there = others[0] if len(others) == 1 else "…"
         raise RepositoryError(
-            f"{self.root} has no branch main or master to compare with; name one with --base, "
+            f"{self.root} has no branch main, master or trunk to compare with; name one with --base, "
             f'or set main_branch = "{there}" under [store] in perfgate.toml'
         )
 
@@ -78,7 +80,7 @@ class Repository:
         with suppress(RepositoryError):
             return self._run("rev-parse", "--abbrev-ref", "--verify", "--quiet", f"refs/remotes/{remote}/HEAD")
         own = configured.removeprefix(f"{remote}/")
-        names = [own] if own else ["main", "master"]
+        names = (own,) if own else MAIN_NAMES
         branches = [f"{remote}/{name}" for name in names if self._exists(f"refs/remotes/{remote}/{name}")]
         return next(iter(branches), None)
 

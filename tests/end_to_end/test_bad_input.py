@@ -145,11 +145,11 @@ def test_check__no_git__exit_2(perfgate: Perfgate, tmp_path: Path) -> None:
 
 
 def test_check__no_main_and_unknown_base__exit_2_with_the_remedy(perfgate: Perfgate, clone: Clone) -> None:
-    clone.git("branch", "-m", "main", "trunk")
+    clone.git("branch", "-m", "main", "develop")
     done = perfgate("check", cwd=clone.root)
     assert done.returncode == 2
-    assert "no branch main or master" in done.stderr
-    assert 'name one with --base, or set main_branch = "trunk" under [store]' in done.stderr
+    assert "no branch main, master or trunk" in done.stderr
+    assert 'name one with --base, or set main_branch = "develop" under [store]' in done.stderr
     done = perfgate("check", "--base", "origin/main", cwd=clone.root)
     assert done.returncode == 2
     assert "git knows no commit 'origin/main'" in done.stderr

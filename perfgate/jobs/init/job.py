@@ -17,8 +17,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from perfgate.config import CONFIG_NAME
 from perfgate.errors import RepositoryError, UsageError
 from perfgate.git.commands import run_git
-from perfgate.git.repository import Repository, checked_out
+from perfgate.git.repository import MAIN_NAMES, Repository, checked_out
 from perfgate.jobs.init.installed import REMEDY, Revision, address, installed_revision, named_revision
+from perfgate.jobs.init.project import Project, pinned_installation, read_project
 
 Forge = Literal["github", "gitlab", "gitee", "gitcode", "gitea"]
 
@@ -68,12 +69,10 @@ _CONTAINERS: Mapping[str, Mapping[str, object]] = {
         ],
     },
 }
-# Where a project has no requirements. Some indexes hold a build with gigabytes of CUDA: a project that minds names another.
-TORCH = "python -m pip install torch"
-
-
 # What the reusable workflow or template is called with.
 Inputs = dict[str, str | list[str]]
+# What the templates may name.
+Values = dict[str, str | bool | list[str] | Inputs | None]
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ def start_project(folder: Path, options: InitOptions) -> Started:
     origin = run_git(repository.root, ["remote", "get-url", "origin"], {}).output
     forge = options.forge or _forge_of(origin)
     below = repository.prefix(folder)
-    project_files = {} if options.ci_only else {CONFIG_NAME: "perfgate.toml.j2", WORKLOAD: "workload.py"}
+    project_files = {} if options.ci_only else {CONFIG_NAME: "perfgate.toml.j2", WORKLOAD: "workload.py.j2"}
     templates = {str(Path(below) / name): template for name, template in project_files.items()}
     templates.update(_CI_FILES.get(forge, {}))
     # A pipeline of the user's own is theirs to change.
@@ -128,8 +127,9 @@ def start_project(folder: Path, options: InitOptions) -> Started:
     _refuse_existing(repository.root, templates, below)
     revision = _revision(forge, options, origin)
     name_in_origin = re.split(r"[/:]", origin.rstrip("/"))[-1].removesuffix(".git")
-    project = (not below and name_in_origin) or folder.resolve().name
-    values = _values(repository, folder, forge, options, revision, project=project)
+    project = read_project(folder)
+    values = _values(repository, folder, forge, options, revision, project)
+    values["project"] = (not below and name_in_origin) or project.name or folder.resolve().name
     if forge in _CI_FILES:
         values.update(_called(forge, revision, origin))
     lines = render_starter(added, values) if added else ""
@@ -177,11 +177,11 @@ def _revision(forge: Forge, options: InitOptions, origin: str) -> Revision | Non
     return installed_revision()
 
 
-def _called(forge: Forge, revision: Revision | None, origin: str) -> dict[str, str | bool | Inputs | None]:
+def _called(forge: Forge, revision: Revision | None, origin: str) -> Values:
     if revision is None:
         return {}
     host = _host(origin) or _USUAL_HOST[forge]
-    called: dict[str, str | bool | Inputs | None] = {"action": revision.path, "commit": revision.commit, "remote": None}
+    called: Values = {"action": revision.path, "commit": revision.commit, "remote": None}
     if revision.host == host:
         return called
     below = f"{revision.commit}/templates/perfgate.yml"
@@ -198,34 +198,33 @@ def _values(
     forge: Forge,
     options: InitOptions,
     revision: Revision | None,
-    *,
-    project: str,
-) -> dict[str, str | bool | Inputs | None]:
+    project: Project,
+) -> Values:
     """What the templates may name. ``inputs`` are those of the reusable workflow or template that differ."""
     branch, is_found = _main_branch(repository, options.branch)
     package = options.package or (revision.package if revision else "")
     return {
         "forge": forge,
         "package": package,
-        "project": project,
+        "project": project.name,
+        "model_package": project.package or "mymodel",
+        "python_path": list(project.python_path),
         "device": options.device,
         "main_branch": branch,
         "main_is_found": is_found,
-        "inputs": {**_inputs(repository.prefix(folder), folder, forge, options), "package": package},
+        "inputs": {**_inputs(repository.prefix(folder), folder, forge, options, project), "package": package},
     }
 
 
-def _inputs(below: str, folder: Path, forge: Forge, options: InitOptions) -> Inputs:
+def _inputs(below: str, folder: Path, forge: Forge, options: InitOptions, project: Project) -> Inputs:
     labels = list(options.labels or ())
     if not labels and options.device in _LABELS:
         labels = [*(["self-hosted"] if forge == "github" else []), _LABELS[options.device]]
     setup, python = options.setup or "", options.python or ""
     if not labels:
         # A runner of the forge's own is new in every job: it has no torch, and on GitHub a Python that takes no packages.
-        requirements = shlex.quote(str(Path(below) / "requirements.txt"))
-        has_requirements = (folder / "requirements.txt").is_file()
-        setup = setup or (f"python -m pip install -r {requirements}" if has_requirements else TORCH)
-        python = python or "3.11"
+        setup = setup or pinned_installation(folder, below, project)
+        python = python or project.python
     version = python if re.fullmatch(r"3\.\d+", python) else ""
     inputs: Inputs = {"directory": below}
     if forge == "gitlab":
@@ -247,7 +246,7 @@ def _main_branch(repository: Repository, branch: str | None) -> tuple[str, bool]
         main = None
     # Before the first commit there is no branch, but HEAD has its name.
     name = branch or main or run_git(repository.root, ["symbolic-ref", "--short", "HEAD"], {}).output or "main"
-    return name, name == main or (main is None and name in ("main", "master"))
+    return name, name == main or (main is None and name in MAIN_NAMES)
 
 
 def _refuse_existing(root: Path, files: Iterable[str], below: str) -> None:

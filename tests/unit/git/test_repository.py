@@ -84,11 +84,18 @@ def test_head__no_commit__says_commit_first(tmp_path: Path) -> None:
 
 
 def test_main_branch__none__names_the_remedies(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "-b", "develop")
+    commit(tmp_path, "one")
+    with pytest.raises(RepositoryError, match=r"no branch main, master or trunk .* --base, .*main_branch"):
+        Repository(tmp_path).main_branch()
+    assert Repository(tmp_path).main_branch("develop") == "develop"
+
+
+def test_main_branch__trunk__found_while_a_topic_is_checked_out(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "-b", "trunk")
     commit(tmp_path, "one")
-    with pytest.raises(RepositoryError, match=r"no branch main or master .* --base, .*main_branch"):
-        Repository(tmp_path).main_branch()
-    assert Repository(tmp_path).main_branch("trunk") == "trunk"
+    git(tmp_path, "checkout", "-q", "-b", "topic")
+    assert Repository(tmp_path).main_branch() == "trunk"
 
 
 def test_main_branch__clone__the_remotes_default(clone: Path, tmp_path: Path) -> None:

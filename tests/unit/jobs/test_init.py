@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import re
@@ -92,39 +93,31 @@ def test_init__repository_without_a_commit__the_next_step_is_one(project: Path) 
     assert next_steps[2].strip() == f"perfgate local -C {project}"
 
 
-def test_init__github__at_most_fifteen_lines_to_read(project: Path) -> None:
-    start_project(project, InitOptions(forge="github", action=ACTION))
-    lines = [line for name in GITHUB[2:] for line in (project / name).read_text().splitlines()]
-    assert len([line for line in lines if line.strip() and not line.lstrip().startswith("#")]) <= 15
+@pytest.mark.parametrize("forge", ["github", "gitlab"])
+def test_init__every_file_that_it_writes__at_most_sixty_lines_together(project: Path, forge: Any) -> None:
+    (project / "lib" / "shop_ranker").mkdir(parents=True)
+    (project / "lib" / "shop_ranker" / "__init__.py").touch()
+    (project / "pyproject.toml").write_text('[project]\nname = "shop-ranker"\n')
+    started = start_project(project, InitOptions(forge=forge, action=ACTION, branch="develop"))
+    assert sum(len((project / name).read_text().splitlines()) for name in started.files) <= 60
+    assert all(len(line) <= 140 for line in (project / "perf" / "workload.py").read_text().splitlines())
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda", "npu"])
-def test_init__perfgate_toml__is_accepted_as_it_is_and_with_every_setting_taken_in(project: Path, device: str) -> None:
+def test_init__perfgate_toml__is_accepted_as_it_is(project: Path, device: str) -> None:
     start_project(project, InitOptions(forge="github", action=ACTION, device=device))
     path = project / "perfgate.toml"
-    text = path.read_text()
-    plain = parse_config(text, path)
+    plain = parse_config(path.read_text(), path)
     assert (plain.device, plain.store.path, plain.project) == (device, "branch://perfgate-data", "model")
     assert [reference.text for reference in plain.workloads] == ["perf/workload.py:example"]
-    everything = parse_config(re.sub(r"^#(?! )", "", text, flags=re.MULTILINE), path)
-    assert everything.store.main_branch == "main"
-    assert everything.measure.memory_limit == 16 * 2**30
-    assert everything.gate.tolerance == {"latency.*": 0.03, "latency.p99@example/short": 0.10, "op.*": 0.05}
-    assert len(everything.budgets) == 2
-    assert everything.expect.kernels == ["aten::addmm"]
-    assert everything.report.language == "zh"
-    # Settings that are the default say so truly.
-    for name in ("threads",):
-        assert getattr(everything.measure, name) == getattr(plain.measure, name)
-    assert everything.gate.budget == plain.gate.budget
+    assert (plain.store.main_branch, plain.measure.python_path) == ("", [".", "src"])
 
 
 def test_init__workload__is_python_that_names_what_perfgate_needs(project: Path) -> None:
     start_project(project, InitOptions(forge="github", action=ACTION))
     text = (project / "perf" / "workload.py").read_text()
     compile(text, "workload.py", "exec")
-    assert text == (ROOT / "perfgate" / "starter" / "workload.py").read_text()
-    assert "YOUR MODEL" in text
+    assert "YOUR MODEL: import it instead, as in `from mymodel import Encoder`" in text
 
 
 @pytest.mark.parametrize("existing", GITHUB)
@@ -302,14 +295,23 @@ def test_init__image__the_container_sees_the_devices(project: Path) -> None:
     assert "/usr/local/bin/npu-smi:/usr/local/bin/npu-smi" in container["volumes"]
 
 
-def test_init__another_main_branch__known_before_the_first_commit(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("branch", "told"), [("trunk", ""), ("develop", "develop")])
+def test_init__another_main_branch__known_before_the_first_commit(tmp_path: Path, branch: str, told: str) -> None:
     root = tmp_path / "model"
     root.mkdir()
-    git(root, "init", "-q", "-b", "trunk")
+    git(root, "init", "-q", "-b", branch)
     start_project(root, InitOptions(forge="github", action=ACTION))
-    assert "branches: ['trunk']" in (root / GITHUB[2]).read_text()
-    # perfgate looks for main and master by itself; any other must be told.
-    assert parse_config((root / "perfgate.toml").read_text(), root / "perfgate.toml").store.main_branch == "trunk"
+    assert f"branches: ['{branch}']" in (root / GITHUB[2]).read_text()
+    # perfgate looks for main, master and trunk by itself; any other must be told.
+    assert parse_config((root / "perfgate.toml").read_text(), root / "perfgate.toml").store.main_branch == told
+
+
+def test_init__trunk_while_another_branch_is_checked_out__found(project: Path) -> None:
+    git(project, "checkout", "-qb", "trunk")
+    git(project, "commit", "--allow-empty", "-qm", "first")
+    git(project, "checkout", "-qb", "add-perfgate")
+    start_project(project, InitOptions(forge="github", action=ACTION))
+    assert "branches: ['trunk']" in (project / GITHUB[2]).read_text()
 
 
 def test_init__a_project_in_a_folder__workflows_at_the_root_that_name_it(project: Path) -> None:
@@ -394,7 +396,7 @@ def test_init__gitlab__the_inputs_are_those_asked_for(project: Path) -> None:
     first, second, third = map(written, GITLAB)
     assert (first["project"], first["ref"], first["file"]) == ("tools/perfgate", PIN, "/templates/perfgate.yml")
     package = f"git+https://gitlab.com/tools/perfgate@{PIN}"
-    assert first["inputs"]["image"] == "python:3.11"
+    assert first["inputs"]["image"] == f"python:3.{sys.version_info.minor}"
     assert second["inputs"] == {
         "image": "python:3.10", "setup": ["pip install -r 'a b.txt' # why"], "package": package,
     }  # fmt: skip
@@ -411,14 +413,109 @@ def test_init__a_pipeline_is_there__left_as_it_is_and_the_lines_printed(project:
     assert (project / "perfgate.toml").exists()
 
 
+def setup_line(root: Path) -> str:
+    setup: str = load_yaml(root / GITHUB[2])["jobs"]["gate"]["with"]["setup"]
+    return setup
+
+
 def test_init__requirements__installed_on_a_runner_that_has_nothing(project: Path) -> None:
     folder = project / "my models"
     folder.mkdir()
-    (folder / "requirements.txt").write_text("torch\n")
+    (folder / "requirements.txt").write_text("-r more.txt\ntorch  # any\n")
+    (folder / "more.txt").write_text("--extra-index-url https://example.com\nnumpy>=1\n")
     start_project(folder, InitOptions(forge="github", action=ACTION))
     inputs = load_yaml(project / GITHUB[2])["jobs"]["gate"]["with"]
-    assert inputs["setup"] == "python -m pip install -r 'my models/requirements.txt'"
-    assert inputs["python-version"] == "3.11"
+    assert inputs["setup"].startswith("python -m pip install -r 'my models/requirements.txt' numpy==")
+    assert inputs["python-version"] == f"3.{sys.version_info.minor}"
+
+
+PYPROJECT = """
+[project]
+name = "shop-ranker"
+requires-python = ">=3.10"
+dependencies = ["numpy>=1.22", "Jinja2", "tomli; python_version < '3.0'"]
+"""
+POETRY = """
+[tool.poetry]
+name = "shop-ranker"
+[tool.poetry.dependencies]
+python = "^3.10"
+numpy = "^1.22"
+jinja2 = {version = "*"}
+"""
+
+
+@pytest.mark.parametrize("text", [PYPROJECT, POETRY])
+def test_init__pyproject__everything_that_ci_installs_has_its_version(project: Path, text: str) -> None:
+    (project / "pyproject.toml").write_text(text)
+    start_project(project, InitOptions(forge="github", action=ACTION))
+    pins = setup_line(project).removeprefix("python -m pip install ").split()
+    assert all(re.fullmatch(r"[a-z0-9.-]+==[0-9][\w.]*", pin) for pin in pins), pins
+    versions = dict(pin.split("==") for pin in pins)
+    assert versions["numpy"] == importlib.metadata.version("numpy")
+    assert versions["torch"] == importlib.metadata.version("torch").partition("+")[0]
+    assert {"markupsafe", "sympy"} <= set(versions)  # what Jinja2 and torch need in turn
+    assert "tomli" not in versions
+    toml = parse_config((project / "perfgate.toml").read_text(), project / "perfgate.toml")
+    assert toml.project == "shop-ranker"
+
+
+@pytest.mark.parametrize(
+    ("place", "python_path", "imported"),
+    [
+        ("shop_ranker/__init__.py", [".", "src"], "shop_ranker"),
+        ("src/shop_ranker/__init__.py", [".", "src"], "shop_ranker"),
+        ("src/ranker/__init__.py", [".", "src"], "ranker"),
+        ("python/shop_ranker/__init__.py", [".", "python"], "shop_ranker"),
+        ("lib/shop_ranker.py", [".", "lib"], "shop_ranker"),
+    ],
+)
+def test_init__package__found_wherever_it_lies(
+    project: Path, place: str, python_path: list[str], imported: str
+) -> None:
+    (project / "pyproject.toml").write_text(PYPROJECT)
+    (project / place).parent.mkdir(parents=True)
+    (project / place).touch()
+    start_project(project, InitOptions(forge="github", action=ACTION))
+    toml = parse_config((project / "perfgate.toml").read_text(), project / "perfgate.toml")
+    assert toml.measure.python_path == python_path
+    assert f"`from {imported} import Encoder`" in (project / "perf" / "workload.py").read_text()
+
+
+def test_init__requires_python__another_than_the_running_one(project: Path) -> None:
+    (project / "pyproject.toml").write_text(
+        f'[project]\nname = "a"\nrequires-python = "!=3.{sys.version_info.minor}.*"\n'
+    )
+    start_project(project, InitOptions(forge="github", action=ACTION))
+    assert load_yaml(project / GITHUB[2])["jobs"]["gate"]["with"]["python-version"] == "3.10"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('dependencies = ["no-such-package-here>=1"]', "no-such-package-here is not installed here.*--setup"),
+        ('dependencies = ["a @ git+https://example.com/a@main"]', "a is not installed here"),
+        ('dependencies = ["not a requirement"]', "'not a requirement' cannot be read.*--setup"),
+        ('requires-python = "<3"', "requires-python = '<3' takes no Python that perfgate runs on"),
+        ("requires-python = [", r"pyproject\.toml cannot be read: .*; repair it"),
+    ],
+)
+def test_init__pyproject_that_gives_no_version__said_and_nothing_written(
+    project: Path, text: str, message: str
+) -> None:
+    (project / "pyproject.toml").write_text(f'[project]\nname = "a"\n{text}\n')
+    with pytest.raises(UsageError, match=message):
+        start_project(project, InitOptions(forge="github", action=ACTION))
+    assert files(project) == {"pyproject.toml"}
+
+
+def test_init__not_installed_but_pinned_by_the_project__as_it_says(project: Path) -> None:
+    commit = "git+https://example.com/b@" + "0" * 40
+    (project / "pyproject.toml").write_text(
+        f'[project]\nname = "a"\ndependencies = ["no-such-package==1.5", "b @ {commit}"]\n'
+    )
+    start_project(project, InitOptions(forge="github", action=ACTION))
+    assert setup_line(project).startswith(f"python -m pip install no-such-package==1.5 'b @ {commit}' torch==")
 
 
 @pytest.mark.parametrize(
