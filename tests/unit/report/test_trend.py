@@ -319,3 +319,11 @@ def test_change_words__from_nothing__how_many_more() -> None:
     counter = make_series(metric="counters.syncs", unit="1", kind="exact")
     change = make_change(before=0.0, after=2.0, delta=None, interval=None, evidence="exact")
     assert change_words(Moved(counter, change)) == "2 more (exact)"
+
+
+def test_render_trend_page__two_commits_moved_one_series__each_picture_shows_its_own_change_strongest() -> None:
+    page = render_trend_page(make_trend(make_series(make_change(10), make_change(20))))
+    first, second = page.split('<div class="picture">')[1:3]
+    for picture, own, other in ((first, "000ac0ffee", "0014c0ffee"), (second, "0014c0ffee", "000ac0ffee")):
+        assert re.search(rf'<text class="commit" [^>]*>{own}<', picture)
+        assert re.search(rf'<text class="commit other" [^>]*>{other}<', picture)

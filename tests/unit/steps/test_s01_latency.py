@@ -233,7 +233,18 @@ def test_latency__steady_30_and_one_speed__measured_so_long_and_steady() -> None
     assert low < 0 < high
     assert drift.count == pytest.approx(6000, rel=0.01)
     assert _value(outcome, "latency.steady_share").value == 1.0
-    assert outcome.findings == []
+    (finding,) = outcome.findings
+    assert (finding.rule, finding.severity, outcome.status) == ("latency.drift.steady", "info", "ok")
+    assert finding_text(finding).startswith(
+        "calls of shape default are steady for 30 s: one level, and the last differ"
+    )
+
+
+def test_latency__steady_and_noise_that_hides_a_drift__undecided() -> None:
+    noisy = np.random.default_rng(3).lognormal(0, 0.5, 300)
+    device = FakeDevice(kernel_times={"aten::mm": lambda number: int(5 * MS * noisy[number % noisy.size])})
+    (finding,) = [found for found in _steady(device, seconds=2.0).findings if "steady_state" not in found.rule]
+    assert finding.rule == "latency.drift.undecided"
 
 
 def test_latency__steady_30_and_calls_get_slower__drift_with_its_interval_and_a_warning() -> None:

@@ -105,7 +105,7 @@ def _picture(cause: TrendCause, document: TrendDocument, groups: Sequence[Group]
     group = next(group for group in groups if any(series is lead.series for series in group))
     return {
         "row": cause_row(cause, document, most=0),
-        "plot": trend_svg.series_plot(group),
+        "plot": trend_svg.series_plot(group, cause.first_bad),
         "noise": formats.plus_minus(lead.series.noise) if lead.series.noise is not None else Words(""),
         "testbeds": len(group),
         "change": _change_row(lead),

@@ -50,8 +50,11 @@ class Frame(NamedTuple):
     y: Callable[[float], float]
 
 
-def series_plot(series: Sequence[TrendSeries]) -> Markup:
-    """Draw one metric over all its testbeds, one after another: values, intervals, levels, changes with their commits."""
+def series_plot(series: Sequence[TrendSeries], own: str | None) -> Markup:
+    """Draw one metric over all its testbeds, one after another: values, intervals, levels, changes with their commits.
+
+    The change at the commit ``own`` is what the picture is about; the others are drawn paler.
+    """
     points, levels, borders = _laid_out(series)
     if not points:
         return Markup("")
@@ -67,7 +70,7 @@ def series_plot(series: Sequence[TrendSeries]) -> Markup:
     border = Markup('<line class="border" x1="{0}" x2="{0}" y1="{1}" y2="{2}"><title>{3}</title></line>')
     parts += [border.format(frame.x(at - 0.5), _TOP, _HEIGHT - _BOTTOM, say("another testbed")) for at in borders]
     parts += _intervals(frame, points, low, high)
-    parts += _drawn_levels(frame, levels)
+    parts += _drawn_levels(frame, levels, short(own))
     parts += _dots(frame, points, unit, metric, low, high)
     return Markup("").join([*parts, Markup("</svg>")])
 
@@ -250,10 +253,10 @@ def _intervals(frame: Frame, points: Sequence[TrendPoint], low: float, high: flo
     return marks
 
 
-def _drawn_levels(frame: Frame, levels: Sequence[Level]) -> list[Markup]:
+def _drawn_levels(frame: Frame, levels: Sequence[Level], own: str) -> list[Markup]:
     level_line = Markup('<line class="level" x1="{}" x2="{}" y1="{}" y2="{}"/>')
     change_line = Markup('<line class="change {0}" x1="{1}" x2="{1}" y1="{2}" y2="{3}"/>')
-    label = Markup('<text class="commit" x="{}" y="{}" text-anchor="{}">{}</text>')
+    label = Markup('<text class="commit{}" x="{}" y="{}" text-anchor="{}">{}</text>')
     marks = []
     for number, level in enumerate(levels):
         y = frame.y(level.value)
@@ -261,9 +264,12 @@ def _drawn_levels(frame: Frame, levels: Sequence[Level]) -> list[Markup]:
         if level.direction:
             x = frame.x(level.start - 0.5)
             anchor = "end" if x > _WIDTH - 110 else "start"
-            marks.append(change_line.format(level.direction, x, _TOP - 6, _HEIGHT - _BOTTOM))
+            paler = "" if level.label == own else " other"
+            marks.append(change_line.format(level.direction + paler, x, _TOP - 6, _HEIGHT - _BOTTOM))
             marks.append(
-                label.format(x + (-4 if anchor == "end" else 4), _TOP + 2 + 12 * (number % 2), anchor, level.label)
+                label.format(
+                    paler, x + (-4 if anchor == "end" else 4), _TOP + 2 + 12 * (number % 2), anchor, level.label
+                )
             )
     return marks
 

@@ -13,7 +13,7 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.run import Finding, SampleSet, Value
 from perfgate.document.samples import pack
-from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, finding
+from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, finding, limit
 from perfgate.measuring.checklist.recorded import NO_STEPS, or_absent, profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
 from perfgate.measuring.checklist.values import lower_bound_only, median, missing, of_quantile, with_interval
@@ -153,14 +153,24 @@ def _judge_steadiness(context: StepContext, seconds: npt.NDArray[np.float64], la
     drift = with_interval(_STEADINESS[0], held.drift, (held.low, held.high), int(seconds.size), labels)
     steady = Value(metric=_STEADINESS[1], value=share, count=held.levels, labels=labels)
     outcome = StepOutcome(values=[drift, steady])
-    surely = max(0.0, held.low, -held.high)
-    evidence: MaybeEvidence = {"shape": shape, "seconds": round(span, 1), "drift": held.drift}
-    outcome.findings += above("latency.drift", surely, context.limits, evidence)
+    evidence: MaybeEvidence = {
+        "shape": shape,
+        "seconds": round(span, 1),
+        "drift": held.drift,
+        "low": held.low,
+        "high": held.high,
+    }
+    drifts = above("latency.drift", max(0.0, held.low, -held.high), context.limits, evidence)
+    outcome.findings += drifts
     if held.levels > 1:
         outcome.values += _quantiles(stretch, {**labels, "stretch": "longest level"})
-        outcome.findings += below(
-            "latency.steady_share", share, context.limits, {**evidence, "levels": held.levels, "share": share}
-        )
+        levels: MaybeEvidence = {**evidence, "levels": held.levels, "share": share}
+        outcome.findings += below("latency.steady_share", share, context.limits, levels)
+    elif not drifts:
+        most = limit("latency.drift.warning", context.limits)
+        is_steady = -most <= held.low and held.high <= most
+        rule = "latency.drift.steady" if is_steady else "latency.drift.undecided"
+        outcome.findings.append(finding(rule, "info", evidence))
     return outcome
 
 
