@@ -34,7 +34,7 @@ def test_load_config__one_line__defaults_and_names(tmp_path: Path) -> None:
 def test_load_config__no_file__shows_what_to_write(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(tmp_path, environ={})
-    assert str(caught.value).startswith(f"{tmp_path}/perfgate.toml does not exist; write one with at least")
+    assert str(caught.value).startswith(f"{tmp_path}/perfgate.toml does not exist; `perfgate init`")
     assert 'workload = "perf/workload.py:encoder"' in str(caught.value)
 
 

@@ -117,7 +117,7 @@ def test_with_profile__operators_of_a_workload_that_fails_under_the_profiler__pa
 
     assert pair == replicates
     assert reply.operators == {}
-    assert said == ["shy: no operators from pair 3: ValueError: not while I am watched"]
+    assert said == ["shy: no operators from pair 3: ValueError: not while I am watched (at workload.py:8)"]
 
 
 def test_with_profile__subroutines__both_say_what_each_module_and_function_takes(bench: Bench) -> None:
@@ -138,7 +138,7 @@ def test_with_profile__subroutines_of_a_workload_that_fails__pair_without_them_a
         workers, replicates = measured_pair(bench, stack, "sly")
         pair = with_profile("subroutines", workers, replicates, timeout=TIMEOUT, say=said.append)
     assert pair == replicates
-    assert said == ["sly: no modules and functions from pair 3: ValueError: not while I am watched"]
+    assert said == ["sly: no modules and functions from pair 3: ValueError: not while I am watched (at workload.py:13)"]
 
 
 def test_record_traces__two_workers_in_turns__a_recording_of_each_with_as_many_calls(
@@ -166,7 +166,7 @@ def test_record_traces__workload_that_fails_under_the_profiler__no_trace_and_a_w
         workers, replicates = measured_pair(bench, stack, "shy")
         kept = record_traces(workers, replicates, folder=tmp_path, head_first=False, timeout=TIMEOUT, say=said.append)
     assert kept == []
-    assert said == ["shy: no traces from pair 3: ValueError: not while I am watched"]
+    assert said == ["shy: no traces from pair 3: ValueError: not while I am watched (at workload.py:8)"]
     assert list(tmp_path.iterdir()) == []
 
 

@@ -63,6 +63,8 @@ def test_recorded_checklist__numbers_of_the_recording(tmp_path: Path) -> None:
         "latency.p90": 0.001,
         "latency.p99": None,
         "latency.max": 0.001,
+        # Steps of 1000, 1000 and 575 us.
+        "latency.std": pytest.approx(245.4e-6, rel=1e-3),
     }
     # Three steps of 2575 us together: 1200 computing, 300 in a collective, 150 copying, 913 before the first kernels.
     assert values(utilization) == {
