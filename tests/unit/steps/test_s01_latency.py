@@ -235,9 +235,11 @@ def test_latency__steady_30_and_one_speed__measured_so_long_and_steady() -> None
     assert _value(outcome, "latency.steady_share").value == 1.0
     (finding,) = outcome.findings
     assert (finding.rule, finding.severity, outcome.status) == ("latency.drift.steady", "info", "ok")
-    assert finding_text(finding).startswith(
-        "calls of shape default are steady for 30 s: one level, and the last differ"
+    said = finding_text(finding)
+    assert said.startswith(
+        "calls of shape default are steady for 30 s: one level, and the last differ from the first by "
     )
+    assert "(-" in said  # below nothing is faster
 
 
 def test_latency__steady_and_noise_that_hides_a_drift__undecided() -> None:
