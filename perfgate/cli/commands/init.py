@@ -43,15 +43,34 @@ def COMMAND(options: Options, labels: str | None, directory: Path) -> None:
 
     Without --github, --gitlab … the forge is that of the remote `origin`.
     """
+    from perfgate.config import CONFIG_NAME
     from perfgate.jobs.init.job import InitOptions, start_project
 
     names = [label.strip() for label in labels.split(",") if label.strip()] if labels else None
-    _say(start_project(directory, options.record(InitOptions, labels=names)), directory)
+    started = start_project(directory, options.record(InitOptions, labels=names))
+    for name in started.files:
+        click.echo(f"wrote {name}")
+    if (directory / CONFIG_NAME).exists():
+        _try(directory)
+    _say(started, directory)
+
+
+def _try(directory: Path) -> None:
+    """See that the workload runs; a machine that cannot measure is another than the one in CI."""
+    from perfgate.cli.progress import TerminalProgress
+    from perfgate.errors import MeasuringError
+    from perfgate.jobs.init.job import try_workloads
+
+    try:
+        with TerminalProgress() as progress:
+            try_workloads(directory, progress.status)
+    except MeasuringError as error:
+        click.echo(f"not tried on this machine: {str(error).splitlines()[0]}")
+    else:
+        click.echo("tried: the workload loads, runs and passes its check here")
 
 
 def _say(started: Started, directory: Path) -> None:
-    for name in started.files:
-        click.echo(f"wrote {name}")
     if started.lines:
         click.echo(f"\n{_ADD[started.forge]}\n\n{started.lines.rstrip()}")
     if not started.files:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,12 +15,15 @@ from typing import Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from perfgate.config import CONFIG_NAME
+from perfgate.conductor.workers.bench import Checkout, open_bench
+from perfgate.conductor.workers.worker import Say
+from perfgate.config import CONFIG_NAME, load_config
 from perfgate.errors import RepositoryError, UsageError
 from perfgate.git.commands import run_git
 from perfgate.git.repository import MAIN_NAMES, Repository, checked_out
 from perfgate.jobs.init.installed import REMEDY, Revision, address, installed_revision, named_revision
 from perfgate.jobs.init.project import Project, pinned_installation, read_project
+from perfgate.jobs.shared.preflight import preflight
 
 Forge = Literal["github", "gitlab", "gitee", "gitcode", "gitea"]
 
@@ -237,6 +241,21 @@ def _inputs(below: str, folder: Path, forge: Forge, options: InitOptions, projec
         inputs.update({"python-version": version, "setup": setup})
     inputs["python"] = "" if version else python
     return {name: value for name, value in inputs.items() if value}
+
+
+def try_workloads(folder: Path, say: Say) -> None:
+    """Load, call and check what the project's perfgate.toml names, as every measuring does first.
+
+    Raises SetUpError where that fails, MeasuringError where this machine cannot measure.
+    """
+    config = load_config(folder)
+    checkout = Checkout(folder.resolve(), harness=folder.resolve())
+    with (
+        tempfile.TemporaryDirectory(prefix="perfgate-init-") as logs,
+        open_bench(config, logs=Path(logs), say=say) as bench,
+    ):
+        bench.testbed()
+        preflight(bench, checkout, config.workloads)
 
 
 def _main_branch(repository: Repository, branch: str | None) -> tuple[str, bool]:

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from perfgate.cli.main import cli
 from perfgate.config import parse_config
-from perfgate.errors import RepositoryError, UsageError
+from perfgate.errors import RepositoryError, SetUpError, UsageError
 from perfgate.jobs.init.job import InitOptions, start_project
 from tests.installed import from_git, write_installation
 
@@ -83,6 +83,7 @@ def test_init__first_commit_made__every_file_and_the_next_step(project: Path, mo
     assert [line for line in done.output.splitlines() if line.startswith("wrote")] == [
         f"wrote {name}" for name in GITHUB
     ]
+    assert "\ntried: the workload loads, runs and passes its check here\n" in done.output
     assert f"git add {' '.join(GITHUB)}\n" in done.output
     assert "perfgate local" in done.output
 
@@ -156,6 +157,13 @@ def test_init__ci_only__leaves_the_configuration_alone(project: Path) -> None:
     (project / "perfgate.toml").write_text('workload = "perf/mine.py:mine"\n')
     started = start_project(project, InitOptions(forge="github", action=ACTION, ci_only=True))
     assert tuple(started.files) == GITHUB[2:]
+
+
+def test_init__workload_of_the_project_does_not_load__written_and_said(project: Path) -> None:
+    (project / "perfgate.toml").write_text('workload = "perf/mine.py:mine"\n')
+    with pytest.raises(SetUpError, match=r"'mine' cannot be loaded: workload file perf/mine\.py does not exist"):
+        init(project, "--github", "--action", ACTION, "--ci-only")
+    assert files(project) >= set(GITHUB[2:])
 
 
 @pytest.mark.parametrize(
