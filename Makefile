@@ -6,7 +6,7 @@ TORCH ?= torch==2.13.0
 
 .PHONY: demo doctor test test-fast check format clean minilm schemas locale pages release test-slow test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci
 
-demo: $(VENV)/.installed
+demo: $(VENV)/.runnable
 	$(BIN)/perfgate demo
 
 # Show on this machine that the gate fires: about three minutes.
@@ -118,11 +118,18 @@ build/oldest.txt: pyproject.toml .ci/oldest.py
 
 # torch first and by its exact version: with a range pip may choose a build with gigabytes of CUDA.
 CONSTRAINTS ?=
-$(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
+$(VENV)/.runnable: pyproject.toml $(CONSTRAINTS)
+	@echo "Installing into $(VENV): first torch, which takes minutes where it has to be downloaded"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet $(TORCH)
-	$(BIN)/python -m pip install --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu,dev]'
+	$(PIP) $(TORCH)
+	@echo "Installing perfgate and what it needs"
+	$(PIP) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu]'
+	touch $@
+$(VENV)/.installed: $(VENV)/.runnable
+	@echo "Installing what the tests need"
+	$(PIP) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu,dev]'
 	touch $@
 
 # --no-deps: torch_npu asks for the torch that is there already.

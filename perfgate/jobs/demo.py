@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,6 @@ from perfgate.judging.report.render.terminal import preview_comment
 from perfgate.system.folders import PACKAGE
 
 PROJECT = PACKAGE / "demo"
-BASELINE_RUNS = 2
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,13 @@ class ChangeRequest:
 
 
 CHANGES = (
-    ChangeRequest("refactor", "Give attention a file of its own and clearer names", EXIT_PASS),
     ChangeRequest("mistake", "Keep the attention weights of each head for the explanation page", EXIT_FAIL),
+    ChangeRequest("refactor", "Give attention a file of its own and clearer names", EXIT_PASS),
 )
+
+# What people open first, and what it is.
+PAGES = {"report.html": "the report", "head/flame.html": "flame graph", "comment.md": "the comment"}
+LINE = "=" * 78
 
 Echo = Callable[[str], None]
 
@@ -47,11 +51,14 @@ def run_demo(folder: Path | None, echo: Echo) -> int:
     echo(f"The demo plays in {place}\n")
     repository = _commit_main(project, echo)
     environment = {**os.environ, "PERFGATE_STORE": str(place / "store.db"), "COLUMNS": "110"}
-    for number in range(BASELINE_RUNS):
-        record = ["baseline", "record", "--quick", "--out", str(place / f"main-{number + 1}")]
-        if (code := _perfgate(record, project, environment, echo)) != EXIT_PASS:
-            raise MeasuringError(f"main could not be recorded (exit code {code}); its own message stands above")
-    codes = [_judge(repository, change, results / change.name, environment, echo) for change in CHANGES]
+    mistake, refactoring = CHANGES
+    codes = [_judge(repository, mistake, 2, results, environment, echo)]
+    repository.git("checkout", "--quiet", "main")
+    echo(f"\n{LINE}\n3. A run of main goes into the store, which later comments show beside their own times\n")
+    record = ["baseline", "record", "--quick", "--out", str(place / "main")]
+    if (code := _perfgate(record, project, environment, echo)) != EXIT_PASS:
+        raise MeasuringError(f"main could not be recorded (exit code {code}); its own message stands above")
+    codes.append(_judge(repository, refactoring, 4, results, environment, echo))
     return _conclude(codes, results, echo)
 
 
@@ -71,18 +78,22 @@ def _commit_main(project: Path, echo: Echo) -> ScratchRepository:
     repository.start("A ranker for shopping sessions")
     echo("1. A small model project, committed as main. Its workload is this file:\n")
     echo((project / "perf" / "workload.py").read_text())
-    echo("2. Two runs of main go into the store:\n")
     return repository
 
 
 def _judge(
-    repository: ScratchRepository, change: ChangeRequest, out: Path, environment: dict[str, str], echo: Echo
+    repository: ScratchRepository,
+    change: ChangeRequest,
+    number: int,
+    results: Path,
+    environment: dict[str, str],
+    echo: Echo,
 ) -> tuple[ChangeRequest, int]:
-    project = repository.root
+    project, out = repository.root, results / change.name
     repository.branch(change.name)
     shutil.copytree(PROJECT / change.name, project, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     repository.commit(change.title)
-    echo(f"\n{'=' * 78}\n{3 + CHANGES.index(change)}. A change request: {change.title}\n")
+    echo(f"{LINE}\n{number}. A change request: {change.title}\n")
     echo(repository.git("diff", "--stat", "main"))
     # What the command prints at its end is the comment once more, in its terminal form.
     code = _perfgate(["check", "--base", "main", "--out", str(out)], project, environment, echo, quiet=True)
@@ -100,22 +111,23 @@ def _perfgate(
     echo(f"$ perfgate {' '.join(arguments)}")
     command = [sys.executable, "-m", "perfgate", *arguments]
     stdout = subprocess.DEVNULL if quiet else None
+    began = time.monotonic()
     code = subprocess.run(command, cwd=project, env=environment, stdout=stdout, check=False).returncode
-    echo(f"(exit code {code})")
+    echo(f"(exit code {code}, after {time.monotonic() - began:.0f} s)")
     return code
 
 
 def _conclude(codes: list[tuple[ChangeRequest, int]], results: Path, echo: Echo) -> int:
-    echo(f"\n{'=' * 78}\nWhat was judged, and where everything lies:\n")
+    echo(f"\n{LINE}\nWhat was judged, and where to look:\n")
     for change, code in codes:
         out = results / change.name
         verdict = read_decision(out / "decision.json").verdict
         mark = "as it must" if code == change.exit_code else f"EXPECTED exit code {change.exit_code}"
         echo(f"  {change.name}: {verdict}, exit code {code} ({mark})")
-        for file in ("head/run.json", "base/run.json", "decision.json", "comment.md", "report.html"):
-            echo(f"    {out / file}")
-        for trace in sorted(out.glob("*/trace*.json.gz")):
-            echo(f"    {trace}")
+        for file, what in PAGES.items():
+            if (out / file).exists():
+                echo(f"    {what:13}{out / file}")
+    echo("\nNext: `perfgate init` in a repository of yours.")
     if all(code == change.exit_code for change, code in codes):
         return EXIT_PASS
     echo("\nNot every verdict is as it must be. On a busy machine a time comparison may stay undecided; try again.")

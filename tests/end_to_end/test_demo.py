@@ -14,7 +14,7 @@ DOCUMENTS = ("head/run.json", "base/run.json", "decision.json", "comment.md", "r
 
 
 @pytest.mark.slow
-def test_demo__from_nothing__passes_the_refactoring_and_fails_the_mistake(tmp_path: Path) -> None:
+def test_demo__from_nothing__fails_the_mistake_first_and_passes_the_refactoring(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     environment = {**os.environ, "PERFGATE_LOCK": str(tmp_path / "lock")}
     command = [sys.executable, "-m", "perfgate", "demo", "--dir", str(folder)]
@@ -29,5 +29,9 @@ def test_demo__from_nothing__passes_the_refactoring_and_fails_the_mistake(tmp_pa
     comment = (folder / "results" / "mistake" / "comment.md").read_text()
     assert "framework ops per call" in comment
     assert "8 more `aten::_softmax`" in comment
-    assert "perfgate: FAIL" in done.stdout
-    assert "perfgate: PASS" in done.stdout
+    assert 0 < done.stdout.index("perfgate: FAIL") < done.stdout.index("perfgate: PASS")
+    end = done.stdout.partition("where to look:")[2]
+    for name in ("mistake", "refactor"):
+        for page in ("report.html", "head/flame.html", "comment.md"):
+            assert str(folder / "results" / name / page) in end
+            assert (folder / "results" / name / page).stat().st_size
