@@ -1,0 +1,152 @@
+"""What beginners get wrong: each ends in seconds, with one line that says what, where and what to do, and nothing measured."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.conftest import WORKLOADS, Clone, Perfgate
+
+WORKLOAD = """import torch
+from model import build
+
+from perfgate import Workload
+
+
+def inputs(batch, seed):
+    return torch.randn(batch, 64, generator=torch.Generator().manual_seed(seed))
+
+
+small = Workload(build=lambda device: build().to(device), inputs=inputs, batch=8)
+"""
+BUILT = "build=lambda device: build().to(device)"
+
+
+@pytest.fixture
+def beginner(tmp_path: Path) -> Path:
+    """A project with a model and a workload that is well."""
+    root = tmp_path / "project"
+    (root / "perf").mkdir(parents=True)
+    shutil.copy(WORKLOADS / "small_model.py", root / "model.py")
+    (root / "perf" / "workload.py").write_text(WORKLOAD)
+    (root / "perfgate.toml").write_text('workload = "perf/workload.py:small"\n')
+    return root
+
+
+def _said(perfgate: Perfgate, root: Path, *arguments: str) -> str:
+    """The one line of an error, behind what was said of the progress."""
+    done = perfgate(*arguments, cwd=root)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(root.rglob("run.json"))
+    *_, last = done.stderr.rstrip("\n").splitlines()
+    return last
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "\nsmall = ",
+            "\nsmaller = ",
+            "workload 'small' cannot be loaded: perf/workload.py has no 'small'; did you mean 'smaller'? "
+            "workloads in it: smaller",
+        ),
+        (
+            "from model",
+            "from modle",
+            "workload 'small' cannot be loaded: ModuleNotFoundError: No module named 'modle' (at perf/workload.py:2); "
+            "there is model; where modle is a package, install it for ",
+        ),
+        (
+            BUILT,
+            "build=lambda device: build().to('cuda')",
+            "(at perf/workload.py:11); it is measured on cpu: write .to(device) with the device that build(device) gets, or "
+            'set device = "cuda" in perfgate.toml',
+        ),
+        (
+            BUILT,
+            f"{BUILT}, check=lambda output, inputs: output.shape == (7, 64)",
+            "workload 'small' fails its own check: check returned False (at perf/workload.py:11); correct the model, or what "
+            "check expects",
+        ),
+        (
+            "batch, 64",
+            "batch, 63",
+            "workload 'small' cannot be called: RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x63 and 64x64) "
+            "(at model.py:12)",
+        ),
+    ],
+)
+def test_run__mistake_in_the_workload__one_line_before_anything_is_measured(
+    perfgate: Perfgate, beginner: Path, old: str, new: str, said: str
+) -> None:
+    file = beginner / "perf" / "workload.py"
+    file.write_text(file.read_text().replace(old, new))
+    assert said in _said(perfgate, beginner, "run")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            'workload = "perf/workloads.py:small"',
+            "workload file perf/workloads.py does not exist, did you mean perf/workload.py?; correct `workload` in "
+            "perfgate.toml",
+        ),
+        (
+            'workload = "perf/workload.py:small"\ndevice = "gpu"',
+            "perfgate: device 'gpu' is not known; known kinds: cpu, cuda, npu (set device in perfgate.toml",
+        ),
+    ],
+)
+def test_run__mistake_in_perfgate_toml__one_line(perfgate: Perfgate, beginner: Path, text: str, said: str) -> None:
+    (beginner / "perfgate.toml").write_text(text)
+    assert said in _said(perfgate, beginner, "run")
+
+
+def test_run__package_in_another_folder__names_python_path(perfgate: Perfgate, beginner: Path) -> None:
+    (beginner / "python").mkdir()
+    (beginner / "model.py").rename(beginner / "python" / "model.py")
+    assert _said(perfgate, beginner, "run") == (
+        "perfgate: workload 'small' cannot be loaded: ModuleNotFoundError: No module named 'model' (at perf/workload.py:2); "
+        'model lies in python/: write python_path = [".", "src", "python"] under [measure] in perfgate.toml'
+    )
+
+
+def test_local__weights_that_git_ignores__found_by_run_and_link_is_named(perfgate: Perfgate, clone: Clone) -> None:
+    model = ("torch.manual_seed(0)", "open('weights/m.pt').close()\n    torch.manual_seed(0)")
+    (clone.root / ".gitignore").write_text("weights/\n")
+    (clone.root / "weights").mkdir()
+    (clone.root / "weights" / "m.pt").touch()
+    clone.commit("weights", model=model)
+    assert _said(perfgate, clone.root, "local") == (
+        "perfgate: workload 'small' cannot be loaded: FileNotFoundError: [Errno 2] No such file or directory: 'weights/m.pt' "
+        "(at model.py:17); weights/m.pt is not in the checkout, where relative paths begin; a file that git ignores gets there "
+        'by link = ["weights/m.pt"] under [measure] in perfgate.toml'
+    )
+    done = perfgate("run", "--quick", "--steps", "3", cwd=clone.root)
+    assert done.returncode == 0, done.stderr
+
+
+def test_local__no_perfgate_toml_and_a_main_of_another_name__what_to_write(perfgate: Perfgate, clone: Clone) -> None:
+    (clone.root / "perfgate.toml").unlink()
+    clone.git("branch", "-m", "main", "stable")
+    assert "perfgate.toml does not exist; `perfgate init` writes one" in _said(perfgate, clone.root, "local")
+    clone.git("checkout", "-q", "stable", "--", "perfgate.toml")
+    assert 'set main_branch = "stable" under [store] in perfgate.toml' in _said(perfgate, clone.root, "local")
+
+
+def test_init__pyproject_only__what_it_needs_at_one_version(perfgate: Perfgate, tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    subprocess.run(["git", "init", "-q", "-b", "main", str(root)], env=perfgate.environment, check=True)
+    (root / "pyproject.toml").write_text('[project]\nname = "ranker"\ndependencies = ["numpy"]\n')
+    done = perfgate("init", "--github", "--action", f"tools/perfgate@{'a' * 40}", cwd=root)
+    assert done.returncode == 0, done.stderr
+    assert "tried: the workload loads, runs and passes its check here" in done.stdout
+    workflow = (root / ".github" / "workflows" / "perfgate.yml").read_text()
+    assert " numpy==" in workflow
+    assert " torch==" in workflow
