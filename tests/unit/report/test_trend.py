@@ -327,3 +327,14 @@ def test_render_trend_page__two_commits_moved_one_series__each_picture_shows_its
     for picture, own, other in ((first, "000ac0ffee", "0014c0ffee"), (second, "0014c0ffee", "000ac0ffee")):
         assert re.search(rf'<text class="commit" [^>]*>{own}<', picture)
         assert re.search(rf'<text class="commit other" [^>]*>{other}<', picture)
+
+
+def test_render_issue__counters_moved_and_no_time__says_that_no_slowdown_is_shown() -> None:
+    counter = make_change(evidence="exact", interval=None, before=0.0, after=1.0, delta=None)
+    document = make_trend(
+        make_series(counter, metric="counters.syncs", unit="1", kind="exact", noise=None), make_series()
+    )
+    words = "no slowdown shown: the P50 latency of one version differs from the next by ±1.2 % without any change"
+    assert words in render_issue(document, CONTEXT)
+    assert words in render_trend_page(document)
+    assert "no slowdown" not in issue(make_change())

@@ -94,9 +94,10 @@ def _heaviest(run: RunDocument, shape: str) -> list[str]:
 
 def _notes(step: StepResult) -> list[str]:
     present = [value for value in step.values if value.value is not None]
-    # What the step is read by comes first.
-    present.sort(key=lambda value: value.metric not in METRICS or not METRICS[value.metric].leading)
-    notes = [_value_line(value) for value in present[:_SHOWN_VALUES]]
+    # Where not all have room, those that the step is read by have.
+    by_rank = sorted(present, key=lambda value: value.metric not in METRICS or not METRICS[value.metric].leading)
+    listed = {id(value) for value in by_rank[:_SHOWN_VALUES]}
+    notes = [_value_line(value) for value in present if id(value) in listed]
     hidden = len(present) - len(notes)
     notes[:0] = [busy] if (busy := busy_machine(step.waited)) else []
     notes += [say("{more} in run.json", more=formats.counted(hidden, "more value"))] if hidden else []

@@ -330,6 +330,7 @@ class TrendCauseRow:
     other_count: int
     more: int
     cause: CauseView | None
+    no_slowdown: Words | None
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,12 @@ from perfgate.document.trend import TrendCause, TrendChange, TrendDocument, Tren
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.causes import Cause
+from perfgate.judging.report.view.headline import metric_name
 from perfgate.judging.report.view.records import CauseView, CommitView, TrendCauseRow, TrendRow
 from perfgate.judging.report.view.rows import worded_cause
 
+# The time that says whether calls got slower.
+_TIME = "latency.p50"
 _TICKS = "▁▂▃▄▅▆▇█"
 _SPARK_WIDTH = 24
 # False alarms of either direction, asked after every version: 0.12 per 100 values of recorded histories, at most 0.2 of made
@@ -79,6 +82,30 @@ def cause_row(cause: TrendCause, document: TrendDocument, *, most: int) -> Trend
         other_count=len(others),
         more=max(0, len(others) - most),
         cause=_worded_operator(cause),
+        no_slowdown=_no_slowdown(cause, document),
+    )
+
+
+def _no_slowdown(cause: TrendCause, document: TrendDocument) -> Words | None:
+    """That no time moved with the counters, and the noise that may hide one; None where one did or no noise is known."""
+    moved = moved_by(cause, document)
+    if cause.direction != "worse" or any(
+        series.kind == "noisy" and change.direction == "worse" and change.standing != "refuted"
+        for series, change in moved
+    ):
+        return None
+    workloads = {series.workload for series, _ in moved}
+    noises = [
+        series.noise
+        for series in document.series
+        if series.current and series.metric == _TIME and series.workload in workloads and series.noise is not None
+    ]
+    if not noises:
+        return None
+    return say(
+        "no slowdown shown: the {metric} of one version differs from the next by {noise} without any change",
+        metric=Words(metric_name(_TIME)),
+        noise=formats.plus_minus(max(noises)),
     )
 
 
