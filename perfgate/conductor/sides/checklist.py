@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ import msgspec
 
 from perfgate.catalogue.lookup import card
 from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.foresight import foresee_steps
 from perfgate.conductor.workers.proc_stats import waited_share
 from perfgate.conductor.workers.worker import Worker, WorkerError
 from perfgate.config import WorkloadReference
@@ -77,12 +78,13 @@ def run_checklist(
     folder: Path,
     deadline: float = math.inf,
     repeated: bool = False,
+    earlier: Mapping[int, float] | None = None,
 ) -> Findings:
     """Run the steps and the correctness check on one workload; files go into ``folder``.
 
     No step begins after ``deadline`` (of the monotonic clock); the check does, for nothing passes without it. The steps
     ``informing`` come last and have seconds altogether. What is ``repeated`` takes its usual time, however long a steady state
-    the project asked for.
+    the project asked for. ``earlier`` are the seconds that the steps took on the other side, or another time.
 
     What fails is recorded as an error with its traceback; everything else is still measured. Where an error of the device
     spoils the process, each step has one of its own.
@@ -102,6 +104,7 @@ def run_checklist(
                 findings.workload = _record(checkout, reference, asked, loaded=loaded)
                 usable = True
                 while usable and remaining:
+                    _foresee(bench, findings, remaining, earlier or {})
                     number = remaining.pop(0)
                     run_step = partial(
                         _run_step, bench, worker, reference, number or 0, quick, folder, findings, steady=steady
@@ -127,6 +130,11 @@ def run_checklist(
             findings.steps += [_unmeasured(number, reference, error=error.detail) for number in pending]
             return findings
     return findings
+
+
+def _foresee(bench: Bench, findings: Findings, remaining: list[int | None], earlier: Mapping[int, float]) -> None:
+    done = {step.number: step.duration for step in findings.steps}
+    bench.foresee(foresee_steps(earlier, done, [number for number in remaining if number is not _CHECK]))
 
 
 def _check(bench: Bench, worker: Worker, reference: WorkloadReference, loaded: Loaded, findings: Findings) -> None:

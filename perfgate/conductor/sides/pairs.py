@@ -19,6 +19,7 @@ from perfgate.conductor.sides.member import Member
 from perfgate.conductor.sides.plan import MOST_QUADS, PairPlan, QuadPlanner, draw_plans, draw_renewals
 from perfgate.conductor.sides.profiles import TRACED_PAIRS, LateOperators, PairTrace, record_traces, with_profile
 from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.foresight import foresee_pairs
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import WorkerError
 from perfgate.config import WorkloadReference
@@ -106,6 +107,7 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
     # Two looks are worth their time on any machine.
     sure_looks = 2 if round_number == 0 else 1
     pair_count = 0
+    pair_seconds: list[float] = []
     for look, look_end in enumerate(look_ends):
         for plan in plans[pair_count:look_end]:
             if round_number == 0 and pair_count in name_checks and not runner.profiles and needs_names():
@@ -122,7 +124,19 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
             if pair_count in renewals:
                 bench.start_beside(renewals[pair_count])
             bench.renew()
+            began = observer.monotonic()
+            bench.foresee(
+                foresee_pairs(
+                    pair_seconds,
+                    pair_count,
+                    next_look=look_end,
+                    sure=look_ends[min(sure_looks, len(look_ends)) - 1],
+                    most=len(plans),
+                    budget_left=max(0.0, budget_ends - began),
+                )
+            )
             runner.run_pair(plan, f"pair {pair_count + 1}, at most {len(plans)}")
+            pair_seconds.append(observer.monotonic() - began)
             pair_count += 1
             if runner.too_many_failures:
                 break

@@ -16,6 +16,7 @@ from perfgate.conductor.machine.cpus import granted_cpus, granted_memory
 from perfgate.conductor.machine.watcher import Watcher, namespace_ids, watching
 from perfgate.conductor.workers.cleanup import kill_leftovers, leftover_notes, remove, scratch_folder
 from perfgate.conductor.workers.environment import device_kind, fresh_caches, reused_caches, worker_environment
+from perfgate.conductor.workers.foresight import Foresee, foresee_nothing
 from perfgate.conductor.workers.hubs import show_hub_caches
 from perfgate.conductor.workers.interpreters import RUNNING, explain_closed, probe_device, share_code, with_code
 from perfgate.conductor.workers.proc_stats import process_family
@@ -115,11 +116,13 @@ class Bench:
         scratch: Path,
         logs: Path,
         say: Say,
+        foresee: Foresee = foresee_nothing,
         one_code: bool = False,
         start_server: Callable[..., ForkServer] = ForkServer,
     ) -> None:
         self.config = config
         self.say = say
+        self.foresee = foresee
         self.cpus = granted_cpus()
         self.threads = config.measure.threads or len(self.cpus)
         self._scratch = scratch
@@ -451,8 +454,17 @@ class Bench:
 
 
 @contextmanager
-def open_bench(config: Config, *, logs: Path, say: Say, pythons: Iterable[Path | None] = (None,)) -> Iterator[Bench]:
+def open_bench(
+    config: Config,
+    *,
+    logs: Path,
+    say: Say,
+    foresee: Foresee = foresee_nothing,
+    pythons: Iterable[Path | None] = (None,),
+) -> Iterator[Bench]:
     """Start a fork server for each of ``pythons`` in a scratch home; at the end nothing of them is left.
+
+    ``say`` is told what is waited for, ``foresee`` how long.
 
     Raises MeasuringError when a preloaded module cannot be imported.
     """
@@ -467,7 +479,9 @@ def open_bench(config: Config, *, logs: Path, say: Say, pythons: Iterable[Path |
     with held_back(), scratch_folder() as scratch:
         ours = children()
         interpreters = dict.fromkeys(pythons)
-        bench = Bench(config, scratch=scratch, logs=logs.resolve(), say=say, one_code=any(interpreters))
+        bench = Bench(
+            config, scratch=scratch, logs=logs.resolve(), say=say, foresee=foresee, one_code=any(interpreters)
+        )
         try:
             for python in interpreters:
                 bench.start(python)

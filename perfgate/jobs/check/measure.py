@@ -6,6 +6,7 @@ import itertools
 import os
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
 from perfgate.conductor.sides.profiles import PairTrace
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.conductor.workers.environment import in_ci
+from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import Config, WorkloadReference
 from perfgate.document.decision import Policy
 from perfgate.document.flame import FlameTree, merged, node_totals, side_by_side
@@ -79,6 +81,21 @@ class Measured(NamedTuple):
     notes: tuple[list[Message], list[Message]] = ([], [])
 
 
+class _Parts:
+    """The parts of a check: each workload's checklist on base and head, and its pairs."""
+
+    def __init__(self, progress: Progress, count: int) -> None:
+        self._progress, self._count, self._number = progress, count, 0
+
+    def begin(self) -> None:
+        self._number += 1
+        self.expect(Foresight())
+
+    def expect(self, foresight: Foresight) -> None:
+        if self._number:
+            self._progress.expect(replace(foresight, part=self._number, parts=self._count))
+
+
 def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, progress: Progress) -> Measured:
     """Measure every workload that is asked for on both sides, or where there is an earlier job, more pairs of it.
 
@@ -90,21 +107,25 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
         if not job.earlier:
             remove_traces(folder, [reference.name for reference in job.config.selected(options.workloads)])
     logs = job.out / "head" / "logs"
-    with open_bench(job.config, logs=logs, say=progress.status, pythons=(base.python, head.python)) as bench:
+    references = job.config.selected(options.workloads)
+    parts = _Parts(progress, len(references) if job.earlier else 3 * len(references))
+    pythons = (base.python, head.python)
+    with open_bench(job.config, logs=logs, say=progress.status, foresee=parts.expect, pythons=pythons) as bench:
         testbeds = _testbeds(bench, base, head)
         not_run = [] if job.earlier else _try_head(bench, base, head, job, options)
         harnesses = ([], []) if job.earlier else _harnesses(bench, base, head, job, options)
         measured = Measured(testbeds, harnesses, [], [], [], [])
         if job.earlier:
             refuse_other_testbed(job.earlier, testbeds[1])
-        references = job.config.selected(options.workloads)
         for number, reference in enumerate(references, start=1):
             if job.earlier:
+                parts.begin()
                 measured.pairs.append(PairedMeasurement())
                 _measure_pairs(bench, reference, base, head, job, measured)
                 continue
             deciding, informing = _steps(job, options, testbeds[1].device_kind)
             for side, checkout, findings in (("base", base, measured.base), ("head", head, measured.head)):
+                parts.begin()
                 progress.status(f"{reference.name}: measuring {side}")
                 findings.append(
                     run_checklist(
@@ -116,11 +137,15 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                         quick=True,
                         folder=folders[side],
                         deadline=job.deadline,
+                        earlier={step.number: step.duration for step in measured.base[-1].steps}
+                        if side == "head"
+                        else None,
                     )
                 )
             _confirm_bounds(bench, reference, (base, head), job, measured)
             _repeat_named(bench, reference, (base, head), job, measured, progress)
             _note_regressions(reference, job, measured, progress)
+            parts.begin()
             measured.pairs.append(PairedMeasurement())
             # In the folder of the results, where there is space and the recordings of the middle pair stay.
             with tempfile.TemporaryDirectory(dir=job.out, prefix=".traces-") as traces:
@@ -130,6 +155,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 measured.flames.extend(
                     keep_traces(measured.pairs[-1].traces, sides, (folders["base"], folders["head"]))
                 )
+    progress.expect(Foresight())
     _note_uncounted(measured, progress)
     of_base = [*job.environments.base.notes, *bench.leftover_notes(base.root)]
     of_head = [*not_run, *job.environments.head.notes, *bench.leftover_notes(head.root)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,11 +13,12 @@ from perfgate.conductor.machine.lock import lock_path, machine_lock
 from perfgate.conductor.sides.checklist import run_checklist
 from perfgate.conductor.workers.bench import Checkout, open_bench
 from perfgate.conductor.workers.environment import in_ci
+from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import Config
 from perfgate.document.decision import DecisionDocument
-from perfgate.document.files import write_run
+from perfgate.document.files import read_run, write_run
 from perfgate.document.run import RunDocument, Source
-from perfgate.errors import RepositoryError
+from perfgate.errors import DocumentError, RepositoryError
 from perfgate.jobs.run.advisor import advise_run
 from perfgate.jobs.shared.decision import decide_alone_with_advice, write_decision_folder
 from perfgate.jobs.shared.doors import Progress
@@ -79,18 +81,28 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
     source = _source(config.root)
     session = start_session("run", config.measure.seed, ci_context(os.environ))
     with machine_lock(lock_path(), purpose=f"perfgate run in {config.root.resolve()}", say=progress.note):
+        durations = _durations(out / "run.json")
         remove_results(out, ("run.json",))
         remove_traces(out, [reference.name for reference in references])
         progress.status("starting")
         checkout = Checkout(root=config.root.resolve(), harness=config.root.resolve())
-        with open_bench(config, logs=out / "logs", say=progress.status) as bench:
+        with open_bench(config, logs=out / "logs", say=progress.status, foresee=progress.expect) as bench:
             testbed = bench.testbed()
             if not in_ci(os.environ):  # there a run document says it, for whoever looks at the job
                 preflight(bench, checkout, references)
             findings = [
-                run_checklist(bench, checkout, reference, steps=options.steps, quick=options.quick, folder=out)
+                run_checklist(
+                    bench,
+                    checkout,
+                    reference,
+                    steps=options.steps,
+                    quick=options.quick,
+                    folder=out,
+                    earlier=durations.get(reference.name),
+                )
                 for reference in references
             ]
+            progress.expect(Foresight())
     leftovers = [*bench.leftover_notes(checkout.root), *bench.leftover_notes()]
     notes = [*job_notes(os.environ, out), *bench.cache_notes(), *leftovers]
     run = assemble_run(
@@ -107,6 +119,15 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
     run = msgspec.structs.replace(run, advisories=advised.found, warnings=[*run.warnings, *advised.warnings])
     write_run(out / "run.json", run)
     return run
+
+
+def _durations(path: Path) -> dict[str, dict[int, float]]:
+    """The seconds that each step took the last time, by workload; nothing where that run cannot be read."""
+    durations: dict[str, dict[int, float]] = {}
+    with suppress(DocumentError):
+        for step in read_run(path).steps if path.exists() else ():
+            durations.setdefault(step.workload, {})[step.number] = step.duration
+    return durations
 
 
 def _source(root: Path) -> Source:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import Config, load_config
 from perfgate.document.files import write_atomically, write_text_atomically
 from perfgate.document.history import Confirmation
@@ -60,6 +61,9 @@ class _Remembering:
 
     def status(self, text: str) -> None:
         self._progress.status(text)
+
+    def expect(self, foresight: Foresight) -> None:
+        self._progress.expect(foresight)
 
     def note(self, text: str) -> None:
         self.notes.append(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perfgate.conductor.sides.pairs import PairedMeasurement
+from perfgate.conductor.workers.foresight import Foresight
 from perfgate.jobs.check.measure import Measured, _note_uncounted
 
 
@@ -16,6 +17,9 @@ class Notes:
 
     def status(self, text: str) -> None:
         raise AssertionError("what stays is no status")
+
+    def expect(self, foresight: Foresight) -> None:
+        pass
 
     def note(self, text: str) -> None:
         self.notes.append(text)

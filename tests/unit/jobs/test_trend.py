@@ -16,6 +16,7 @@ import jsonschema
 import msgspec
 import pytest
 
+from perfgate.conductor.workers.foresight import Foresight
 from perfgate.document.history import Acceptance, Confirmation, moment
 from perfgate.document.run import CounterSite, OpCount, RunDocument
 from perfgate.document.schema import load_schema
@@ -50,6 +51,9 @@ class Said:
         self.notes: list[str] = []
 
     def status(self, text: str) -> None:
+        pass
+
+    def expect(self, foresight: Foresight) -> None:
         pass
 
     def note(self, text: str) -> None:
