@@ -314,3 +314,40 @@ def test_report__run_folder__its_steps_and_values(step: Step) -> None:
     assert case.attrib == {"classname": "encoder", "name": "1 latency"}
     names = {family.name for family in text_string_to_metric_families(metrics.read_text())}
     assert names == {"perfgate_latency_p50_seconds", "perfgate_counters_framework_ops", "perfgate_counters_copies"}
+
+
+def test_report__csv__both_sides_and_the_difference_to_a_file_or_printed(step: Step) -> None:
+    step.check(ops=64)
+    done = step.report("--csv", "-")
+    assert done.returncode == 0
+    head, *rows = done.stdout.splitlines()
+    assert head == "step,metric,workload,shape,labels,side,value,unit,low,high,confidence,n"
+    counted = [row for row in rows if ",counters.framework_ops," in row]
+    assert counted == [
+        "12,counters.framework_ops,encoder,short,,base,40,1,,,,3",
+        "12,counters.framework_ops,encoder,short,,head,64,1,,,,3",
+        "20,counters.framework_ops,encoder,short,method=exact,base,40.0,1,,,,",
+        "20,counters.framework_ops,encoder,short,method=exact,head,64.0,1,,,,",
+        "20,counters.framework_ops,encoder,short,method=exact,difference,0.6,1,,,,",
+    ]
+    path = step.folder / "numbers.csv"
+    assert step.report("--csv", str(path)).stdout == ""
+    assert path.read_text() == done.stdout
+
+
+def test_report__csv_of_nothing_or_of_another_base__refused(step: Step) -> None:
+    missing = step.report("--csv", "-")
+    assert (missing.returncode, missing.stdout) == (2, "")
+    assert "there is no decision.json" in missing.stderr
+    step.check()
+    write_run(step.out / "base" / "run.json", _run("base", 41, "encoder"))
+    other = step.report("--csv", "-")
+    assert other.returncode == 2
+    assert "decision.json is not about base/run.json" in other.stderr
+
+
+def test_report__csv_to_a_folder__wrong_use(step: Step) -> None:
+    step.check()
+    done = step.report("--csv", str(step.folder))
+    assert done.returncode == 2
+    assert "is a directory" in done.stderr

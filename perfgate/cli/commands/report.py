@@ -27,6 +27,7 @@ from perfgate.cli.options import FILE, PATH, Options, RecordCommand, directory_o
 @click.option(
     "--csv",
     metavar="FILE",
+    type=click.Path(dir_okay=False, allow_dash=True),
     help="Write every number as CSV in base units, a row each; `-` prints it. docs/commands.md names the columns.",
 )
 @click.option(

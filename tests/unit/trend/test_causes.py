@@ -41,7 +41,7 @@ def only(found: list[TrendCause]) -> TrendCause:
 
 
 def test_align__shift_seen_one_version_late__put_where_the_counter_moved() -> None:
-    late = ambiguous(20, factor=1.022)
+    late = ambiguous(20, factor=1.018)
     assert late.changes[0].at == 21
     time, counter = align([late, counted(20)])
     assert (time.changes[0].at, time.changes[0].last_good, time.changes[0].first_bad) == (
@@ -61,13 +61,13 @@ def test_align__clear_shift_beside_the_counter_of_another_commit__stays_where_it
 
 
 def test_align__counter_of_another_workload_or_testbed__says_nothing_of_this_one() -> None:
-    late = ambiguous(20, factor=1.022)
+    late = ambiguous(20, factor=1.018)
     for other in (counted(20, workload="decoder"), counted(20, fingerprint="e" * 64)):
         assert align([late, other])[0].changes[0].at == 21
 
 
 def test_align__times_without_a_counter__follow_the_clearest_shift() -> None:
-    late, clear = ambiguous(20, factor=1.022, metric="latency.p99"), with_changes(levels(20, factor=1.5))
+    late, clear = ambiguous(20, factor=1.018, metric="latency.p99"), with_changes(levels(20, factor=1.5))
     aligned = align([late, clear])
     assert [entry.changes[0].at for entry in aligned] == [20, 20]
 
@@ -122,3 +122,17 @@ def test_causes__several_commits__new_regressions_first_then_open_ones_and_the_l
         make_series(make_change(18, direction="better", delta=0.9), metric="throughput.gap"),
     ]
     assert [cause.first_bad for cause in causes(series)] == [commit_of(at) for at in (15, 12, 18, 8, 5)]
+
+
+def test_align__slowdown_of_five_percent_and_its_counter__one_cause_in_most_histories() -> None:
+    together = 0
+    for seed in range(100):
+        random = np.random.default_rng(seed)
+        factors = np.where(np.arange(40) >= 20, 1.05, 1.0) * np.exp(random.normal(0, 0.012, 40))
+        flat = make_series(count=40, noise=None)
+        points = [
+            msgspec.structs.replace(point, value=0.036 * float(factor)) for point, factor in zip(flat.points, factors)
+        ]
+        slow = with_changes(msgspec.structs.replace(flat, points=points))
+        together += len(causes(align([slow, counted(20)]))) == 1
+    assert together >= 97
