@@ -348,6 +348,6 @@ def test_report__csv_of_nothing_or_of_another_base__refused(step: Step) -> None:
 
 def test_report__csv_to_a_folder__wrong_use(step: Step) -> None:
     step.check()
-    done = step.report("--csv", str(step.folder))
+    done = step.start("--csv", str(step.folder))
     assert done.returncode == 2
     assert "is a directory" in done.stderr
