@@ -110,6 +110,19 @@ def test_check__wrong_output__fail_by_correctness(perfgate: Perfgate, clone: Clo
     assert "relu gives nothing below zero" in (clone.root / "out" / "head" / "run.json").read_text()
 
 
+def test_check__check_that_refuses_both_sides_in_ci__fail_without_pairs(perfgate: Perfgate, clone: Clone) -> None:
+    clone.commit(
+        "a wrong check", perf__workload=("(inputs.shape[0], 64)", "(7, 64)"), model=(RELU, f"y = y + 0\n        {RELU}")
+    )
+    done = perfgate("check", "--base", "main", "--out", "out", "--steps", "4", cwd=clone.root, CI="true")
+    assert done.returncode == 1, done.stderr
+    assert ": pair 1, " not in done.stderr
+    comment = (clone.root / "out" / "comment.md").read_text()
+    assert (
+        "the check refuses the output of base and head alike, so no pairs were measured; correct the check" in comment
+    )
+
+
 def test_check__head_does_not_load_in_ci__exit_4_and_the_traceback_is_kept(perfgate: Perfgate, clone: Clone) -> None:
     clone.commit("broken", model=("def build():", "def build():\n    raise ValueError('no checkpoint')"))
     done = perfgate("check", "--base", "main", "--out", "out", "--steps", "4", cwd=clone.root, CI="true")

@@ -115,6 +115,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
         not_run = [] if job.earlier else _try_head(bench, base, head, job, options)
         harnesses = ([], []) if job.earlier else _harnesses(bench, base, head, job, options)
         measured = Measured(testbeds, harnesses, [], [], [], [])
+        refused: list[str] = []
         if job.earlier:
             refuse_other_testbed(job.earlier, testbeds[1])
         for number, reference in enumerate(references, start=1):
@@ -142,6 +143,10 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                         else None,
                     )
                 )
+            if _refuses_both(measured):
+                refused.append(reference.name)
+                measured.pairs.append(PairedMeasurement())
+                continue
             _confirm_bounds(bench, reference, (base, head), job, measured)
             _repeat_named(bench, reference, (base, head), job, measured, progress)
             _note_regressions(reference, job, measured, progress)
@@ -161,6 +166,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
     of_head = [*not_run, *job.environments.head.notes, *bench.leftover_notes(head.root)]
     of_job = [
         *_unselected_note(job, options),
+        *([Message("notes.check-refuses-both", {"names": refused})] if refused else []),
         *job_notes(os.environ, job.out),
         *bench.cache_notes(),
         *bench.watch_notes(),
@@ -191,6 +197,13 @@ def _try_head(bench: Bench, base: Checkout, head: Checkout, job: Job, options: C
     more = [f"… ({len(names) - _NAMED_FUNCTIONS})"] if len(names) > _NAMED_FUNCTIONS else []
     shown = [*names[:_NAMED_FUNCTIONS], *more]
     return [Message("notes.not-run", {"names": shown, "count": len(names)})] if names else []
+
+
+def _refuses_both(measured: Measured) -> bool:
+    """Whether the check of the workload measured last refuses the output of base and head alike: it is itself wrong."""
+    return all(
+        any(result.status == "failed" for result in side[-1].correctness) for side in (measured.base, measured.head)
+    )
 
 
 def _unselected_note(job: Job, options: CheckOptions) -> list[Message]:
