@@ -108,6 +108,15 @@ def test_run__mistake_in_perfgate_toml__one_line(perfgate: Perfgate, beginner: P
     assert said in _said(perfgate, beginner, "run")
 
 
+def test_run__preloaded_package_that_is_not_there__one_line(perfgate: Perfgate, beginner: Path) -> None:
+    settings = 'workload = "perf/workload.py:small"\n[measure]\npreload = ["nowhere_installed"]\n'
+    (beginner / "perfgate.toml").write_text(settings)
+    done = perfgate("run", cwd=beginner)
+    assert done.returncode == 4
+    assert "No module named 'nowhere_installed'; install it there, or leave it out\n" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_run__package_in_another_folder__names_python_path(perfgate: Perfgate, beginner: Path) -> None:
     (beginner / "python").mkdir()
     (beginner / "model.py").rename(beginner / "python" / "model.py")

@@ -118,7 +118,8 @@ class ForkServer:
         if isinstance(message, ServerFailed):
             raise MeasuringError(
                 f"the worker's interpreter {self._python} cannot import what [measure] preload asks for: "
-                f"{english(as_message(message.error.message))}\n{message.error.traceback}"
+                f"{english(as_message(message.error.message))}"
+                + (f"\n{message.error.traceback}" if message.error.traceback else "; install it there, or leave it out")
             )
         self._ready = True
 

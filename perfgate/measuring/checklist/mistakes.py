@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import json
 import os
 import sys
@@ -44,12 +45,12 @@ def one_line(error: BaseException) -> str:
 
 
 def own_traceback(error: BaseException) -> str | None:
-    """The traceback from the first frame that is not perfgate's; None for an error of perfgate's own that has no other."""
+    """The traceback from the first frame that is not perfgate's; None where there is no other and its line says it all."""
     frames = error.__traceback__
     while frames is not None and _is_ours(frames):
         frames = frames.tb_next
     if frames is None:
-        if isinstance(error, (PerfgateError, SyntaxError)):
+        if isinstance(error, (PerfgateError, SyntaxError, ModuleNotFoundError)):
             return None
         frames = error.__traceback__
     return "".join(traceback.format_exception(type(error), error, frames))[-MAX_TRACEBACK:]
@@ -70,7 +71,7 @@ def explained(error: BaseException, project: Project | None) -> Message | str:
 
 def _is_ours(frames: TracebackType) -> bool:
     file = frames.tb_frame.f_code.co_filename
-    return file.startswith(("<frozen importlib", f"{PACKAGE}{os.sep}"))
+    return file.startswith(("<frozen importlib", importlib.__file__, f"{PACKAGE}{os.sep}"))
 
 
 def _place(error: BaseException, lines: SourceLines) -> str | None:

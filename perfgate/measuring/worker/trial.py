@@ -40,6 +40,7 @@ class Seeker:
         self._missing = set(functions)
         self._codes: set[CodeType] = set()
         self._lines = SourceLines(root)
+        self._faults_of_children = _faults_of_children()
         if self._missing:
             threading.setprofile(self._enter)
             sys.setprofile(self._enter)
@@ -49,6 +50,10 @@ class Seeker:
         codes, self._codes = self._codes, set()
         self._missing -= {str(self._lines.at(code.co_filename, code.co_firstlineno)) for code in codes}
         return sorted(self._missing)
+
+    def saw_children(self) -> bool:
+        """Whether other processes were started since, which may have run functions."""
+        return bool(multiprocessing.active_children()) or _faults_of_children() != self._faults_of_children
 
     def _enter(self, frame: FrameType, event: str, _argument: Any) -> None:
         if event == "call":
@@ -81,11 +86,16 @@ def unseen_functions(workload: BoundWorkload, device: Device, seeker: Seeker) ->
                 break
             workload.invoke(device.to_device(workload.host_inputs(shape, index=index)))
     device.synchronize()
-    return [] if _may_run_unseen(workload) else seeker.missing()
+    return [] if seeker.saw_children() or _may_run_unseen(workload) else seeker.missing()
+
+
+def _faults_of_children() -> int:
+    """The page faults of all child processes that have ended: every process has some."""
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
 
 
 def _may_run_unseen(workload: BoundWorkload) -> bool:
-    """Whether a compiler runs functions in its own way, or other processes do, or a step of the checklist alone."""
+    """Whether a compiler runs functions in its own way, or a step of the checklist alone does."""
     torch = sys.modules.get("torch")
     model = workload.model
     scripted = (
@@ -93,5 +103,4 @@ def _may_run_unseen(workload: BoundWorkload) -> bool:
         and isinstance(model, torch.nn.Module)
         and any(isinstance(module, torch.jit.ScriptModule) for module in model.modules())
     )
-    has_children = bool(multiprocessing.active_children() or resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
-    return scripted or has_children or has_compiled() or workload.workload.preprocess_on_device is not None
+    return scripted or has_compiled() or workload.workload.preprocess_on_device is not None

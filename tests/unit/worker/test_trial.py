@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -52,6 +53,8 @@ def namespace(tmp_path: Path) -> Iterator[dict[str, Any]]:
     file.write_text(MODEL)
     names: dict[str, Any] = {}
     exec(compile(MODEL, str(file), "exec"), names)
+    if dynamo := sys.modules.get("torch._dynamo.utils"):  # of tests before
+        dynamo.counters.clear()
     yield names
     sys.setprofile(None)
     threading.setprofile(None)  # type: ignore[arg-type]
@@ -80,6 +83,15 @@ def test_unseen_functions__one_by_a_thread_and_one_by_another_input__only_what_n
     namespace: dict[str, Any], tmp_path: Path
 ) -> None:
     assert _unseen(namespace, tmp_path) == [NEVER]
+
+
+def test_unseen_functions__another_process_may_have_run_them__nothing_is_claimed(
+    namespace: dict[str, Any], tmp_path: Path
+) -> None:
+    def check(output: Any, inputs: Any) -> None:
+        subprocess.run([sys.executable, "-c", ""], check=True)
+
+    assert _unseen(namespace, tmp_path, check=check) == []
 
 
 def test_unseen_functions__a_step_runs_what_no_call_does__nothing_is_claimed(
