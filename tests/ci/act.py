@@ -41,7 +41,7 @@ class ArtifactFolder(list[StoredArtifact]):
         self.unlisted: int | None = None
 
     def __iter__(self) -> Iterator[StoredArtifact]:
-        for number, path in enumerate(sorted(self.folder.glob("*.zip"), key=lambda path: path.stat().st_mtime_ns), 1):
+        for number, path in enumerate(sorted(self.folder.iterdir(), key=lambda path: path.stat().st_mtime_ns), 1):
             run, _, name = path.stem.partition(".")
             if int(run) != self.unlisted:
                 yield StoredArtifact(number, int(run), name, path.read_bytes())
@@ -244,11 +244,18 @@ class Hub:
         return [comment.body for comment in self.forge.comments.get(2, []) if comment.author == BOT]
 
     def linked(self, comment: str) -> dict[str, bytes]:
-        """Return the files of the artifact that a comment links, which lies in the last run."""
-        (name,) = re.findall(rf"\(\S+/team/model/actions/runs/{self._runs}/artifacts/([\w-]+)\)", comment)
-        (artifact,) = [one for one in self.artifacts if (one.run, one.name) == (self._runs, name)]
-        with zipfile.ZipFile(BytesIO(artifact.data)) as archive:
-            return {one: archive.read(one) for one in archive.namelist()}
+        """Return the files of the artifact that a comment links as such."""
+        (files,) = [files for text, files in self.evidence(comment) if text == "the artifact"]
+        return files
+
+    def evidence(self, comment: str) -> list[tuple[str, dict[str, bytes]]]:
+        """Follow every link of a comment to an artifact: its text, and the files that are there."""
+        page = re.escape(f"{self.forge.url}/team/model/actions/runs/")
+        found = []
+        for text, run, number in re.findall(rf"\[([^]]+)\]\({page}(\d+)/artifacts/(\d+)\)", comment):
+            (artifact,) = [one for one in self.artifacts if (one.id, one.run) == (int(number), int(run))]
+            found.append((text.strip("`"), _files(artifact)))
+        return found
 
     def job_page(self, run: int) -> str:
         """Return how a comment links the page of a run."""
@@ -270,6 +277,13 @@ def recorded(name: str) -> Any:
     ):
         text = text.replace(theirs, ours)
     return json.loads(text)
+
+
+def _files(artifact: StoredArtifact) -> dict[str, bytes]:
+    if not zipfile.is_zipfile(BytesIO(artifact.data)):
+        return {artifact.name: artifact.data}
+    with zipfile.ZipFile(BytesIO(artifact.data)) as archive:
+        return {one: archive.read(one) for one in archive.namelist()}
 
 
 def _with_artifacts_of_version_3(text: str) -> str:

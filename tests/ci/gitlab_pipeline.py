@@ -219,6 +219,16 @@ class Project:
         kept = self.root / ".gitlab-ci-local" / "artifacts" / "perfgate-publish" / folder
         return {path.name: path.read_bytes() for path in kept.iterdir()}
 
+    def opened(self, note: str) -> dict[str, bytes]:
+        """Follow every link of a note to a file of a job: what stands there, by the link's text."""
+        page = re.escape(f"{self.forge.url}/team/model/-/jobs/")
+        kept = self.root / ".gitlab-ci-local" / "artifacts"
+        found = {}
+        for text, path in re.findall(rf"\[`([^]]+)`\]\({page}\d+/artifacts/file/([^)]+)\)", note):
+            (file,) = kept.glob(f"*/{path}")
+            found[text] = file.read_bytes()
+        return found
+
     def notes(self) -> list[str]:
         """Return what our account wrote on merge request 7."""
         return [comment.body for comment in self.forge.comments.get(7, []) if comment.author == BOT]

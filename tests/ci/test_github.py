@@ -107,6 +107,24 @@ def _check_linked(hub: Hub, comment: str, verdict: str, measured: str) -> None:
     assert (decision["verdict"], decision["head"]["commit"]) == (verdict, measured)
     assert f"perfgate: {verdict}" in files["comment.md"].decode()
     assert verdict in files["report.html"].decode()
+    _check_evidence(hub, comment, verdict)
+
+
+def _check_evidence(hub: Hub, comment: str, verdict: str) -> None:
+    """Follow every other link: a page of its own opens as it is, a trace lies in the archive under the path that is named."""
+    evidence = dict(hub.evidence(comment))
+    ((name, report),) = evidence.pop("report.html").items()
+    assert name.endswith("-report.html")
+    assert verdict in report.decode()
+    evidence.pop("the artifact")
+    assert bool(evidence) == (verdict in {"FAIL", "WARN"})
+    for path, files in evidence.items():
+        if path.endswith("flame.html"):
+            ((name, page),) = files.items()
+            assert name.endswith("-flame.html")
+            assert page.startswith(b"<!doctype html>")
+        else:
+            assert path in files, (path, list(files))
 
 
 def test_pull_request__of_prose__a_job_after_the_gate_has_the_verdict_that_was_posted(hub: Hub) -> None:
@@ -129,7 +147,11 @@ def test_fork__its_own_run_posts_nothing_and_the_trusted_one_does(hub: Hub) -> N
     done = hub.pull_request("fork")
     assert done.jobs == {"measure": "failed"}, done.log
     assert hub.forge.calls == []
-    assert [one.name for one in hub.artifacts] == ["perfgate-default-1", "perfgate-default-1-traces"]
+    assert [one.name for one in hub.artifacts] == [
+        "perfgate-default-1",
+        "perfgate-default-1-traces",
+        "perfgate-default-1-flame.html",
+    ]
 
     measured = hub.last
     done = hub.workflow_run("completed.no-pr", of=measured, event="pull_request", conclusion="failure")
@@ -208,9 +230,13 @@ def test_action__step_of_a_job_of_ones_own__says_the_verdict_in_its_outputs(hub:
     hub.change("slower", model=SLOWER)
     done = hub.pull_request("opened", workflow="own.yml")
     assert done.jobs == {"own": "succeeded"}, done.log
-    url = f"{hub.forge.url}/team/model/actions/runs/{hub.last}/artifacts/perfgate-own-1"
+    url = f"{hub.forge.url}/team/model/actions/runs/{hub.last}/artifacts/1"
     assert done.of("own").splitlines()[-1] == f"FAIL, 1, perfgate-out/comment.md, {url}"
-    assert [one.name for one in hub.artifacts] == ["perfgate-own-1", "perfgate-own-1-traces"]
+    assert [one.name for one in hub.artifacts] == [
+        "perfgate-own-1",
+        "perfgate-own-1-traces",
+        "perfgate-own-1-flame.html",
+    ]
 
 
 @pytest.mark.parametrize("path", [ROOT / "action.yml", *sorted(WORKFLOWS.glob("*.yml"))], ids=lambda path: path.name)

@@ -53,6 +53,7 @@ def project(tmp_path: Path, packages: Packages) -> Iterator[Project]:
 def test_merge_request__slower_then_repaired__one_note_edited_in_place_and_a_reply(project: Project) -> None:
     # The project's own defaults belong to its jobs: of ours, only to those without a token.
     project.start(own={"default": {"before_script": ["echo of-the-project"]}}, setup=['test -z "$PERFGATE_TOKEN"'])
+    project.forge.artifacts = JobArtifacts(project)
     slower = project.change("slower", model=SLOWER)
     done = project.merge_request(slower)
     assert done.jobs == {"perfgate-measure": 1, "perfgate-publish": 1}, done.log
@@ -67,6 +68,11 @@ def test_merge_request__slower_then_repaired__one_note_edited_in_place_and_a_rep
     files = project.linked(note)
     assert files.keys() == {"comment.md", "decision.json", "report.html"}
     assert json.loads(files["decision.json"])["verdict"] == "FAIL"
+    opened = project.opened(note)
+    assert {"report.html", "head/flame.html"} < opened.keys()
+    assert opened["report.html"] == files["report.html"]
+    assert opened["head/flame.html"].startswith(b"<!doctype html>")
+    assert all(trace.startswith(b"\x1f\x8b") for path, trace in opened.items() if path.endswith(".json.gz"))
     _check_reports(project.root / "perfgate-out")
 
     repaired = project.change("repaired")

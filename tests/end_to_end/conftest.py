@@ -23,6 +23,7 @@ WORKLOADS = Path(__file__).parents[1] / "data" / "workloads"
 # of speed on a busy machine, so every clock is given all the room there is: what these tests plant, counters find.
 SMALL_GATE = """
 [gate]
+strict = true
 looks = [8]
 aa_pairs = 5
 quads = 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -15,6 +15,7 @@ from perfgate.document.message import Message, ReasonError, reason_of
 from perfgate.errors import DocumentError, ForgeError, RepositoryError, UsageError
 from perfgate.git.commands import COMMIT_ID
 from perfgate.git.repository import checked_out, is_behind
+from perfgate.jobs.publish.evidence import evidence_pages
 from perfgate.jobs.shared.artifact import DEFAULT_KEY, fetch_artifact
 from perfgate.jobs.shared.decision import decide_with_advice
 from perfgate.jobs.shared.doors import Doors
@@ -119,7 +120,11 @@ def publish(root: Path, artifact: Path | None, request: PublishRequest, doors: D
         documents, refusal = _documents(artifact, request.key, forge, event)
         case = _open_case(event, token, forge, documents)
         decision = _judge(root, only, doors, case, documents, refusal)
-    text = render_comment(decision, _context(request, event, decision), budget=TEXT_BUDGET)
+    context = _context(request, event, decision)
+    if case is not None and decision.links:
+        pages = evidence_pages(case.forge, case.event, request.key, decision.links)
+        context = replace(context, pages=pages)
+    text = render_comment(decision, context, budget=TEXT_BUDGET)
     _write_results(request, decision, documents, text, doors)
     if case is None or request.dry_run:
         _show(text, request, doors, event)
@@ -303,6 +308,7 @@ def _context(request: PublishRequest, event: CiEvent | None, decision: DecisionD
     return CommentContext(
         marker=marker(request.name),
         artifact_url=event.artifact_url if event else None,
+        report_url=event.report_url if event else None,
         job_url=event.job_url if event else None,
         reproduce=f"perfgate check --base {base[:12]} --out perfgate-out" if COMMIT_ID.fullmatch(base) else None,
         language=request.language,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from perfgate.document.artifact import MAX_ARCHIVE_BYTES
 from perfgate.document.message import Message, ReasonError
 from perfgate.errors import DocumentError, ForgeGoneError, ForgeTooLargeError
@@ -17,26 +19,33 @@ def fetch_artifact(forge: Forge, event: CiEvent, key: str) -> bytes:
     Raises DocumentError where there is none that can be had, ForgeError where the forge does not answer.
     """
     prefix = f"perfgate-{key}-"
-    candidates = [
-        (int(attempt), artifact.id, artifact)
-        for artifact in forge.artifacts()
-        if (attempt := _attempt(artifact, prefix)) is not None and int(attempt) <= event.run_attempt
-    ]
-    if not candidates:
+    found = newest(forge.artifacts(), prefix, event.run_attempt)
+    if found is None:
         raise ReasonError(
             Message("publish.artifact-not-left", {"run": str(event.run_id), "name": f"{prefix}{event.run_attempt}"})
         )
-    newest = max(candidates, key=lambda entry: entry[:2])[2]
-    if newest.expired:
-        raise ReasonError(Message("publish.artifact-expired", {"name": newest.name}))
-    if newest.bytes > MAX_ARCHIVE_BYTES:
-        raise DocumentError(f"{newest.name} has {newest.bytes} bytes; at most {MAX_ARCHIVE_BYTES} are read")
+    if found.expired:
+        raise ReasonError(Message("publish.artifact-expired", {"name": found.name}))
+    if found.bytes > MAX_ARCHIVE_BYTES:
+        raise DocumentError(f"{found.name} has {found.bytes} bytes; at most {MAX_ARCHIVE_BYTES} are read")
     try:
-        return forge.download(newest)
+        return forge.download(found)
     except (ForgeGoneError, ForgeTooLargeError) as error:
-        raise DocumentError(f"{newest.name} cannot be had: {error}") from None
+        raise DocumentError(f"{found.name} cannot be had: {error}") from None
 
 
-def _attempt(artifact: ForgeArtifact, prefix: str) -> str | None:
-    number = artifact.name[len(prefix) :] if artifact.name.startswith(prefix) else ""
+def newest(artifacts: Iterable[ForgeArtifact], prefix: str, at_most: int, *, suffix: str = "") -> ForgeArtifact | None:
+    """The artifact named ``prefix``, an attempt and ``suffix`` with the highest attempt that is not above ``at_most``."""
+    candidates = [
+        (int(attempt), artifact.id, artifact)
+        for artifact in artifacts
+        if (attempt := _attempt(artifact.name, prefix, suffix)) is not None and int(attempt) <= at_most
+    ]
+    return max(candidates, key=lambda entry: entry[:2], default=(0, 0, None))[2]
+
+
+def _attempt(name: str, prefix: str, suffix: str) -> str | None:
+    if not (name.startswith(prefix) and name.endswith(suffix)):
+        return None
+    number = name[len(prefix) : len(name) - len(suffix)]
     return number if number.isascii() and number.isdecimal() and len(number) <= 9 else None

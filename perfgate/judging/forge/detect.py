@@ -19,7 +19,7 @@ P = TypeVar("P")
 
 MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
 # The publishing job's own artifact, as upload-artifact names it in its output `artifact-url`; the job passes it on.
-ARTIFACT_URL_VARIABLE = "PERFGATE_ARTIFACT_URL"
+ARTIFACT_URL_VARIABLE, REPORT_URL_VARIABLE = "PERFGATE_ARTIFACT_URL", "PERFGATE_REPORT_URL"
 # How the measuring job ended, in GitHub's words: success, failure, cancelled, timed_out.
 MEASURED_VARIABLE = "PERFGATE_MEASURED"
 BRANCH_VARIABLE = "PERFGATE_BRANCH"
@@ -58,7 +58,8 @@ def detect(environ: Mapping[str, str]) -> CiEvent | None:
     if event is None:
         return None
     account, measured = environ.get(ACCOUNT_VARIABLE) or None, environ.get(MEASURED_VARIABLE) or None
-    return replace(event, account=account, measured=measured)
+    report = _own_page(environ, REPORT_URL_VARIABLE, f"{event.server_url}/{event.repository}", event.job_url)
+    return replace(event, account=account, measured=measured, report_url=report)
 
 
 def _read(environ: Mapping[str, str]) -> CiEvent | None:
@@ -357,8 +358,12 @@ def _github_trigger(environ: Mapping[str, str]) -> Trigger:
 
 
 def _artifact_url(environ: Mapping[str, str], *places: str | None) -> str | None:
-    """The artifact's address that the job passes on, where it lies below the project or the job."""
-    url = _link(environ, ARTIFACT_URL_VARIABLE)
+    return _own_page(environ, ARTIFACT_URL_VARIABLE, *places)
+
+
+def _own_page(environ: Mapping[str, str], variable: str, *places: str | None) -> str | None:
+    """The address that the job passes on in a variable, where it lies below the project or the job."""
+    url = _link(environ, variable)
     for place in places:
         below = f"{place.rstrip('/')}/" if place else None
         if url and below and url.startswith(below) and ".." not in url[len(below) :] and "%" not in url[len(below) :]:

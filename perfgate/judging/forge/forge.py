@@ -52,6 +52,7 @@ class CiEvent:
     is_check: bool = False
     job_url: str | None = None
     artifact_url: str | None = None
+    report_url: str | None = None
     ca_file: str | None = None
     account: str | None = None
 
@@ -77,12 +78,17 @@ class ChangeRequest:
 
 @dataclass(frozen=True)
 class ForgeArtifact:
-    """What a run left on the forge; ``expired`` when it is only remembered."""
+    """What a run left on the forge; ``expired`` when it is only remembered.
+
+    ``url`` is its page, and ``files_url`` what begins the addresses of single files in it, where the forge has such.
+    """
 
     id: int
     name: str
     bytes: int
     expired: bool = False
+    url: str | None = None
+    files_url: str | None = None
 
 
 @dataclass(frozen=True)

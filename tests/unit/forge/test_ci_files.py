@@ -208,7 +208,14 @@ def test_jobs_with_a_token__installation__is_the_same_and_may_be_another_than_th
 def test_publishing_job__artifact_fetched_by_an_action__before_perfgate_is_installed_anew(name: str) -> None:
     # An action expands the change's own archive beside the folder that perfgate is run from.
     order = [step["name"] for step in _jobs(name)["publish"]["steps"]]
-    assert order[1:] == ["Get the documents", "Install perfgate", "Judge", "Keep the judgement", "Publish"]
+    assert order[1:] == [
+        "Get the documents",
+        "Install perfgate",
+        "Judge",
+        "Keep the judgement",
+        "Keep the report",
+        "Publish",
+    ]
     assert "venv --clear " in _installs()[0]["run"]
 
 
@@ -432,7 +439,7 @@ def test_measure__link_among_the_results__nothing_is_uploaded(measuring: Measuri
     assert "the results hold a link or a .git" in done.stdout
     assert "keep" not in measuring.outputs()
     uploads = [step for step in measuring.steps.values() if "upload-artifact" in step.get("uses", "")]
-    assert len(uploads) == 2
+    assert len(uploads) == 3
     assert all("steps.perfgate.outputs.keep == 'true'" in step["if"] for step in uploads)
 
 

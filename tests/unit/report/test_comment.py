@@ -81,7 +81,7 @@ def test_pass__nothing_moved__is_one_line_and_folds() -> None:
     assert outside == [
         "<!-- perfgate:v1:demo -->",
         "## perfgate: PASS – no slowdown above 2 %: fast-path latency +0.2 %, at most +0.9 %",
-        "<sub>Everything else: report.html and decision.json of this check</sub>",
+        "<sub>Everything else: `report.html` and decision.json of this check</sub>",
     ]
 
 

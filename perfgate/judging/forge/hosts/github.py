@@ -156,10 +156,17 @@ class GitHub(DialectForge):
         return [parent.sha for parent in commit.parents]
 
     def artifacts(self) -> list[ForgeArtifact]:
-        path = f"{self._path}/actions/runs/{quote(self._event.run_id, safe='')}/artifacts"
-        pages = self._session.enveloped_pages(path, _Artifacts, query={"per_page": 100})
+        run = f"actions/runs/{quote(self._event.run_id, safe='')}/artifacts"
+        pages = self._session.enveloped_pages(f"{self._path}/{run}", _Artifacts, query={"per_page": 100})
+        page_of_run = f"{self._event.server_url}/{self._event.repository}/{run}"
         return [
-            ForgeArtifact(artifact.id, artifact.name, artifact.size_in_bytes, artifact.expired)
+            ForgeArtifact(
+                artifact.id,
+                artifact.name,
+                artifact.size_in_bytes,
+                artifact.expired,
+                url=f"{page_of_run}/{artifact.id}",
+            )
             for page in pages
             for artifact in page.artifacts
         ]

@@ -144,8 +144,15 @@ class GitLab:
         """
         path = f"{self._pipeline_project}/pipelines/{quote(self._event.run_id, safe='')}/jobs"
         jobs = self._session.pages(path, _Job, query={"per_page": 100, "include_retried": "true"})
+        pages_of_jobs = f"{self._event.server_url}/{self._event.repository}/-/jobs"
         return [
-            ForgeArtifact(job.id, job.artifacts_file.filename.removesuffix(".zip"), job.artifacts_file.size)
+            ForgeArtifact(
+                job.id,
+                job.artifacts_file.filename.removesuffix(".zip"),
+                job.artifacts_file.size,
+                url=f"{pages_of_jobs}/{job.id}/artifacts/browse",
+                files_url=f"{pages_of_jobs}/{job.id}/artifacts/file/",
+            )
             for job in jobs
             if job.artifacts_file is not None
         ]

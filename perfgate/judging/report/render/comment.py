@@ -108,7 +108,12 @@ def _fitted(parts: list[_Part], summary: Summary, budget: int) -> str | None:
 
 def _joined(parts: list[_Part], left_out: list[str], summary: Summary) -> str:
     context = summary.context
-    values = {"left_out": left_out, "artifact_url": context.artifact_url, "job_url": context.job_url}
+    values = {
+        "left_out": left_out,
+        "artifact_url": context.artifact_url,
+        "report_url": context.report_url,
+        "job_url": context.job_url,
+    }
     # Where nothing was measured no report was written either.
     end = _tidy(render("comment/end.md.j2", "markdown", {**values, "has_report": summary.is_measured}))
     texts = [context.marker, *(part.text for part in parts), *([end] if end else [])]

@@ -14,7 +14,7 @@ from perfgate.judging.report.view.checklist import step_numbers, tally, worded_s
 from perfgate.judging.report.view.headline import first_line, metric_name
 from perfgate.judging.report.view.records import FileView, RecordedView, Row, StepNumber, StepView
 from perfgate.judging.report.view.rows import common_confidence, grouped, recorded_row, row
-from perfgate.judging.report.view.summary import Summary, place
+from perfgate.judging.report.view.summary import CommentContext, Summary, place
 
 _MOST_TRACES = 4
 _MOST_ENTRIES = 20
@@ -36,15 +36,17 @@ def _trace(summary: Summary) -> _Trace | None:
     if summary.verdict in {"PASS", "SKIPPED"} or not (traces or context.reproduce):
         return None
     return _Trace(
-        flame=_file(flames[0]) if flames else None,
-        traces=[_file(link) for link in traces[:_MOST_TRACES]],
+        flame=_file(flames[0], context) if flames else None,
+        traces=[_file(link, context) for link in traces[:_MOST_TRACES]],
         job_url=context.job_url,
         reproduce=context.reproduce,
     )
 
 
-def _file(link: Link) -> FileView:
-    return FileView(side=Words(link.side), path=link.path, size=formats.quantity(link.bytes, "B"))
+def _file(link: Link, context: CommentContext) -> FileView:
+    page = context.pages.get(link.path)
+    size = formats.quantity(link.bytes, "B")
+    return FileView(side=Words(link.side), path=link.path, size=size, opens=Words(page) if page else None)
 
 
 @dataclass(frozen=True)

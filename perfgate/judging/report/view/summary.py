@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from perfgate.catalogue.lookup import METRICS
@@ -37,14 +37,17 @@ _METHOD_RANK = {
 class CommentContext:
     """What the comment takes from the CI job and not from documents.
 
-    ``marker`` is the HTML comment of the first line by which we find our own comment; ``artifact_url`` and ``job_url``
-    are built from the job's environment and are the only links; ``reproduce`` is the command that repeats it locally;
+    ``marker`` is the HTML comment of the first line by which we find our own comment. The only links are ``artifact_url``,
+    ``report_url`` and ``job_url``, from the job's environment, and ``pages``, the addresses of kept files by their path, from
+    what the forge lists. ``reproduce`` is the command that repeats it locally;
     ``language`` is the one it is written in.
     """
 
     marker: str
     artifact_url: str | None = None
+    report_url: str | None = None
     job_url: str | None = None
+    pages: Mapping[str, str] = field(default_factory=dict)
     reproduce: str | None = None
     language: Language = "en"
 

@@ -17,16 +17,25 @@ if not files:
 # Not that of the files: the paths that are searched count (actions/upload-artifact, src/shared/search.ts).
 searched = [Path(one.partition("*")[0]) for one in patterns]
 root = Path(os.path.commonpath([path.resolve() if path.is_dir() else path.resolve().parent for path in searched]))
-run, name = os.environ["GITHUB_RUN_ID"], os.environ["NAME"]
-target = Path(os.environ["ACT_ARTIFACTS"], f"{run}.{name}.zip")
+run, kept = os.environ["GITHUB_RUN_ID"], Path(os.environ["ACT_ARTIFACTS"])
+raw = os.environ["ARCHIVE"] == "false" and not version_3
+if raw and len(files) != 1:
+    sys.exit(f"error: without an archive one file can be uploaded, not {len(files)}")
+# "The name of the artifact will be the name of the file" (actions/upload-artifact, README, "archive").
+name = files[0].name if raw else os.environ["NAME"]
+number = len(list(kept.iterdir())) + 1
+target = kept / f"{run}.{name}.{'raw' if raw else 'zip'}"
 if target.exists():
     sys.exit(f"error: an artifact with the name {name} is already there")
-with zipfile.ZipFile(target, "x", zipfile.ZIP_DEFLATED) as archive:
-    for path in files:
-        archive.write(path, path.relative_to(root))
+if raw:
+    target.write_bytes(files[0].read_bytes())
+else:
+    with zipfile.ZipFile(target, "x", zipfile.ZIP_DEFLATED) as archive:
+        for path in files:
+            archive.write(path, path.relative_to(root))
 print(f"{name}: {len(files)} files")
 if not version_3:
     with Path(os.environ["GITHUB_OUTPUT"]).open("a") as outputs:
         outputs.write(
-            f"artifact-url={os.environ['GITHUB_SERVER_URL']}/team/model/actions/runs/{run}/artifacts/{name}\n"
+            f"artifact-url={os.environ['GITHUB_SERVER_URL']}/team/model/actions/runs/{run}/artifacts/{number}\n"
         )
