@@ -28,7 +28,7 @@ def test_demo__from_nothing__fails_the_mistake_first_and_passes_the_refactoring(
     assert verdicts == {"refactor": "PASS", "mistake": "FAIL"}
     comment = (folder / "results" / "mistake" / "comment.md").read_text()
     assert "framework ops per call" in comment
-    assert "8 more `aten::_softmax`" in comment
+    assert "8 more `aten::bmm` at `ranker.py:25`" in comment
     assert 0 < done.stdout.index("perfgate: FAIL") < done.stdout.index("perfgate: PASS")
     end = done.stdout.partition("where to look:")[2]
     for name in ("mistake", "refactor"):
