@@ -31,7 +31,7 @@ def test_branch_store__recorded_then_check_and_local__read_it_and_push_nothing(
     hook.chmod(0o755)
     before = git(remote, "for-each-ref")
     clone.git("checkout", "-q", "feature")
-    clone.commit("a change", model=("    def forward", "    # the forward\n    def forward"))
+    clone.commit("a change", model=("    def forward", "    LAYERS = 1\n\n    def forward"))
     for command in (["check", "--base", "main", "--steps", "1"], ["local"]):
         out = tmp_path / command[0]
         done = perfgate(*command, "--out", str(out), cwd=clone.root)

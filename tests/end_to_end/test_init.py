@@ -32,7 +32,7 @@ def test_init__a_new_repository__first_verdict_and_checklist(empty: Path, perfga
     for arguments in (["add", "--all"], ["commit", "-qm", "Add perfgate"]):
         subprocess.run(["git", *AUTHOR, *arguments], cwd=empty, env=perfgate.environment, check=True)
     # A busy machine takes its time: longer than the fixture waits for a command.
-    with perfgate.start("local", cwd=empty, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as local:
+    with perfgate.start("local", "--always", cwd=empty, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as local:
         said, _ = local.communicate(timeout=400)
     decision = json.loads((empty / ".perfgate" / "local" / "decision.json").read_bytes())
     assert {entry["shape"] for entry in decision["comparisons"]} == {"typical", "short"}

@@ -201,7 +201,8 @@ def _why_inconclusive(decision: DecisionDocument) -> str:
 def _make_repository(project: Path, change: PlantedChange, settings: GateSettings) -> None:
     shutil.copytree(PROJECT / "main", project, ignore=shutil.ignore_patterns("__pycache__"))
     with (project / CONFIG_NAME).open("a", encoding="utf-8") as config:
-        config.write(gate_table(settings))
+        # What is planted must fail the gate, whether or not this machine shows what it costs.
+        config.write(gate_table(msgspec.structs.replace(settings, strict=True)))
     repository = ScratchRepository(project, "doctor")
     repository.start("A scorer and a filter")
     repository.branch(change.name)
