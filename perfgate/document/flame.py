@@ -49,8 +49,9 @@ class FlameTree(msgspec.Struct, frozen=True, kw_only=True):
     ``parent`` is a position or NONE, ``kind`` indexes FLAME_KINDS; ``name``, ``place`` and ``shape`` index ``texts`` or are
     NONE. A place is ``file.py:12``: where a Python function begins; of all else where the nearest function around it does
     that is no framework's. ``shape`` are the shapes of inputs that took most time, ``more_shapes`` how many others there
-    were. ``folded`` is how many frames were too small to keep: their time is their parents' own. A side that was not
-    recorded is None.
+    were. ``folded`` is how many frames were too small to keep, with their names: their time is their parents' own.
+    ``cut`` is how many lay deeper than the tree goes. Of frames with one parent, those that began earlier come first. A side
+    that was not recorded is None.
 
     Of the two sides of a check, ``call`` is what the pairs say of the call, and ``by_counts`` why times do not say what
     changed, where they do not.
@@ -71,6 +72,8 @@ class FlameTree(msgspec.Struct, frozen=True, kw_only=True):
     folded: int = 0
     call: Comparison | None = None
     by_counts: WhyCounts | None = None
+    folded_names: list[str] = []
+    cut: int = 0
 
     @property
     def sides(self) -> tuple[FlameCosts, ...]:
@@ -89,7 +92,7 @@ class FlameTotal:
 def side_by_side(base: FlameTree, head: FlameTree) -> FlameTree:
     union = _Union()
     before, after = union.add(base), union.add(head)
-    return union.tree(head.label, head.unit, base=before, head=after, folded=base.folded + head.folded)
+    return union.tree([base, head], base=before, head=after)
 
 
 def merged(trees: Sequence[FlameTree]) -> FlameTree:
@@ -109,7 +112,7 @@ def merged(trees: Sequence[FlameTree]) -> FlameTree:
         own=[own for own, _ in cells.values()],
         count=[count for _, count in cells.values()],
     )
-    return union.tree(trees[-1].label, trees[-1].unit, base=None, head=costs, folded=sum(tree.folded for tree in trees))
+    return union.tree(trees, base=None, head=costs)
 
 
 class _Union:
@@ -137,10 +140,10 @@ class _Union:
             costs, node=[node[at] for at in costs.node], request=[_moved(at, requests) for at in costs.request]
         )
 
-    def tree(self, label: str, unit: FlameUnit, *, base: FlameCosts | None, head: FlameCosts, folded: int) -> FlameTree:
+    def tree(self, trees: Sequence[FlameTree], *, base: FlameCosts | None, head: FlameCosts) -> FlameTree:
         return FlameTree(
-            label=label,
-            unit=unit,
+            label=trees[-1].label,
+            unit=trees[-1].unit,
             texts=list(self.texts),
             requests=list(self.requests),
             parent=[parent for parent, _, _ in self.nodes],
@@ -151,7 +154,9 @@ class _Union:
             more_shapes=[more for _, _, more in self.details.values()],
             base=base,
             head=head,
-            folded=folded,
+            folded=sum(tree.folded for tree in trees),
+            folded_names=sorted({name for tree in trees for name in tree.folded_names}),
+            cut=sum(tree.cut for tree in trees),
         )
 
 

@@ -53,6 +53,7 @@ def flame_tree(stacks: Stacks, label: str, *, most_nodes: int = MOST_NODES) -> F
         more_shapes=more_shapes.tolist(),
         texts=list(texts),
         head=costs,
+        cut=int(np.count_nonzero(rows.counted & ~nodes.own_frame)),
     )
     return _folded(tree, most_nodes)
 
@@ -148,13 +149,14 @@ class _Nodes(NamedTuple):
 
 
 def _merge(stacks: Stacks, rows: _Rows, labels: IntColumn) -> _Nodes:
-    """Make one node of the rows that have the same stack, level by level."""
+    """Make one node of the rows that have the same stack, level by level, in each in the order in which they began."""
     events = stacks.events
     tracks, root = np.unique(rows.root, return_inverse=True)
     streams = np.isin(tracks, events.track[stacks.on_device])
     kinds, label = np.array(_FLAME_CODES)[events.kind[rows.event]], labels[rows.event]
     columns = [(np.full(tracks.size, NONE), np.where(streams, _STREAM, _THREAD), tracks)]
     node, request = np.full(rows.event.size, NONE, dtype=np.int64), events.request[rows.event].copy()
+    start = events.start[rows.event]
     depth, size, names = levels(rows.parent), tracks.size, int(labels.max(initial=0)) + 1
     order = np.argsort(depth, kind="stable")
     for level in np.split(order, np.flatnonzero(np.diff(depth[order])) + 1) if order.size else ():
@@ -167,7 +169,13 @@ def _merge(stacks: Stacks, rows: _Rows, labels: IntColumn) -> _Nodes:
             continue
         key = (above * len(FLAME_KINDS) + kinds[level]) * names + label[level]
         _, first, group = np.unique(key, return_index=True, return_inverse=True)
-        node[level] = size + group
+        began = np.full(first.size, np.iinfo(np.int64).max)
+        np.minimum.at(began, group, start[level])
+        by_time = np.argsort(began, kind="stable")
+        number = np.empty_like(by_time)
+        number[by_time] = np.arange(by_time.size)
+        node[level] = size + number[group]
+        first = first[by_time]
         columns.append((above[first], kinds[level][first], label[level][first]))
         size += first.size
     parent, kind, name = (np.concatenate(column) for column in zip(*columns))
@@ -281,4 +289,5 @@ def _folded(tree: FlameTree, most: int) -> FlameTree:
             count=[cells[key][1] for key in order],
         ),
         folded=size - most,
+        folded_names=sorted({tree.texts[tree.name[node]] for node in range(size) if node not in number}),
     )

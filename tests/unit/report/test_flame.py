@@ -212,7 +212,8 @@ def test_page__keyboard__moves_zooms_and_says_both_sides(browser: Page, tmp_path
 
     assert said(browser, "crumbs") == "allthread 1forwardaten::clone"
     assert said(browser).startswith(
-        "aten::clone; model.py:5; total base 0 s (0.00 %), head 10 ms (50.0 %), difference +10 ms; self base 0 s"
+        "aten::clone; model.py:5; total base 0 s (0.00 % of the total), head 10 ms (50.0 % of the total), "
+        "difference +10 ms; self base 0 s"
     )
     browser.key("Backspace")
     assert said(browser, "crumbs") == "allthread 1forward"
@@ -228,9 +229,7 @@ def test_page__chinese__script_speaks_it(browser: Page, tmp_path: Path) -> None:
     browser.errors.clear()
     browser.open(file)
     choose(browser, "search", "CLONE")
-    assert (
-        said(browser, "matched") == "1 个栈帧匹配：base 0 s，占总时间的 0.00 %; head 10 ms，占总时间的 50.0 %; +10 ms"
-    )
+    assert said(browser, "matched") == "1 个栈帧匹配：base 0 s，占总量的 0.00 %; head 10 ms，占总量的 50.0 %; +10 ms"
     assert said(browser, "legend").startswith("红色：head 耗时更长。蓝色：head 耗时更短。")
     browser.ask("document.getElementById('differs').click()")
     assert said(browser, "legend").startswith("一次调用的耗时；每种类型一种颜色")
@@ -251,10 +250,18 @@ def test_page__mouse__click_zooms_and_reset_returns(browser: Page, tmp_path: Pat
 @pytest.mark.parametrize(
     ("wanted", "pattern", "expected"),
     [
-        ("CLONE", False, "1 frames match: base 0 s, 0.00 % of the time; head 10 ms, 50.0 % of the time; +10 ms"),
-        ("aten::(mm|relu)$", True, "2 frames match: base 8 ms, 80.0 % of the time; head 8 ms, 40.0 % of the time; 0 s"),
-        ("model.py", False, "4 frames match: base 10 ms, 100.0 % of the time; head 20 ms, 100.0 % of the time; +10 ms"),
-        ("[8, 8]", False, "3 frames match: base 8 ms, 80.0 % of the time; head 18 ms, 90.0 % of the time; +10 ms"),
+        ("CLONE", False, "1 frames match: base 0 s, 0.00 % of the total; head 10 ms, 50.0 % of the total; +10 ms"),
+        (
+            "aten::(mm|relu)$",
+            True,
+            "2 frames match: base 8 ms, 80.0 % of the total; head 8 ms, 40.0 % of the total; 0 s",
+        ),
+        (
+            "model.py",
+            False,
+            "4 frames match: base 10 ms, 100.0 % of the total; head 20 ms, 100.0 % of the total; +10 ms",
+        ),
+        ("[8, 8]", False, "3 frames match: base 8 ms, 80.0 % of the total; head 18 ms, 90.0 % of the total; +10 ms"),
         ("(", True, "This is no regular expression."),
     ],
 )
@@ -273,12 +280,12 @@ def test_page__tracks_requests_and_recordings__chosen(browser: Page, tmp_path: P
     opened(browser, tmp_path, DEVICE, served)
     choose(browser, "tracks", "streams")
     choose(browser, "search", "sgemm")
-    assert said(browser, "matched") == "1 frames match: 15 ms, 100.0 % of the time"
+    assert said(browser, "matched") == "1 frames match: 15 ms, 100.0 % of the total"
     choose(browser, "search", "")
     choose(browser, "trees", "1")
     choose(browser, "requests", "1")
     choose(browser, "search", "aten")
-    assert said(browser, "matched") == "2 frames match: 3 ms, 100.0 % of the time"
+    assert said(browser, "matched") == "2 frames match: 3 ms, 100.0 % of the total"
     assert browser.errors == []
 
 
@@ -291,10 +298,11 @@ def test_page__frames_that_differ_by_counts__no_difference_of_times_is_said(brow
         browser.key(key)
 
     assert said(browser).startswith(
-        "aten::clone; model.py:5; total base 0 s (0.00 %), head 10 ms (50.0 %); self base 0 s, head 10 ms; runs base 0, head 1"
+        "aten::clone; model.py:5; total base 0 s (0.00 % of the total), head 10 ms (50.0 % of the total); "
+        "self base 0 s, head 10 ms; runs base 0, head 1"
     )
     choose(browser, "search", "clone")
-    assert said(browser, "matched").endswith("head 10 ms, 50.0 % of the time")
+    assert said(browser, "matched").endswith("head 10 ms, 50.0 % of the total")
     assert browser.errors == []
 
 
@@ -306,3 +314,118 @@ def test_page__hostile_names__are_text(browser: Page, tmp_path: Path) -> None:
     assert "<img src=x" in said(browser, "crumbs")
     assert browser.ask("document.querySelectorAll('img').length") == 0
     assert browser.errors == []
+
+
+NESTED = make_tree(
+    (-1, "thread", "thread 1", 0),
+    (0, "python", "layers/attention.py: forward", 1),
+    (0, "python", "model.py: forward", 1),
+    (1, "host_op", "aten::mm", 6),
+    (2, "host_op", "aten::mm", 2),
+    label="one",
+)
+
+
+def focus(browser: Page, *keys: str) -> None:
+    browser.ask("document.getElementById('canvas').focus()")
+    for key in keys:
+        browser.key(key)
+
+
+def test_page__name_of_a_python_function__stands_before_its_file(browser: Page, tmp_path: Path) -> None:
+    opened(browser, tmp_path, NESTED)
+    focus(browser, "ArrowDown", "ArrowDown")
+    assert said(browser).startswith("forward (layers/attention.py);")
+
+
+def test_page__inverted__own_time_first_and_its_callers_below(browser: Page, tmp_path: Path) -> None:
+    opened(browser, tmp_path, NESTED)
+    choose(browser, "views", "inverted")
+    focus(browser, "ArrowDown", "ArrowDown")
+    assert said(browser).startswith("aten::mm; model.py:5; total 4 ms (80.0 % of the total); self 0 s; runs 2")
+    focus(browser, "ArrowDown")
+    assert said(browser).startswith("forward (layers/attention.py); model.py:5; total 3 ms (60.0 % of the total)")
+    choose(browser, "views", "all")
+    focus(browser, "ArrowDown", "ArrowDown")
+    assert said(browser).startswith("forward (layers/attention.py); model.py:5; total 3.5 ms")
+    assert browser.errors == []
+
+
+def test_page__callers_and_callees_of_a_frame__all_its_places_together(browser: Page, tmp_path: Path) -> None:
+    opened(browser, tmp_path, NESTED)
+    focus(browser, "ArrowDown", "ArrowDown", "ArrowDown")
+    choose(browser, "views", "callers")
+    assert said(browser, "crumbs") == "all"
+    focus(browser, "ArrowDown")
+    assert said(browser).startswith("callers of aten::mm; total 4 ms")
+    focus(browser, "ArrowDown", "ArrowDown", "ArrowRight")
+    assert said(browser).startswith("forward (model.py); model.py:5; total 1 ms (25.0 % of the total)")
+    choose(browser, "views", "callees")
+    focus(browser, "ArrowDown", "ArrowDown")
+    assert said(browser).startswith("aten::mm; model.py:5; total 4 ms (100.0 % of the total); self 4 ms; runs 2")
+    assert browser.errors == []
+
+
+def test_page__share_of_the_total__both_sides_are_made_alike(browser: Page, tmp_path: Path) -> None:
+    opened(browser, tmp_path, side_by_side(BASE, HEAD))
+    browser.ask("document.getElementById('shares').click()")
+    focus(browser, "ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight")
+    assert "head 50 % of the total, difference +50 % of the total" in said(browser)
+    assert browser.errors == []
+
+
+def test_page__wheel_with_control__one_level_in_and_out(browser: Page, tmp_path: Path) -> None:
+    opened(browser, tmp_path, NESTED)
+    box = "document.getElementById('canvas').getBoundingClientRect()"
+    left, top, width = browser.ask(f"[{box}.left, {box}.top, {box}.width]")
+
+    def turn(delta: int, modifiers: int) -> None:
+        browser.call(
+            "Input.dispatchMouseEvent", type="mouseWheel", x=left + width * 0.2, y=top + 3 * 18 + 9, deltaX=0,
+            deltaY=delta, modifiers=modifiers,
+        )  # fmt: skip
+
+    turn(-100, 0)
+    assert said(browser, "crumbs") == "all"
+    turn(-100, 2)
+    turn(-100, 2)
+    assert said(browser, "crumbs") == "allthread 1forward (layers/attention.py)"
+    turn(100, 2)
+    assert said(browser, "crumbs") == "allthread 1"
+
+
+def test_page__its_address__shows_the_same_view_again(browser: Page, tmp_path: Path) -> None:
+    opened(browser, tmp_path, NESTED)
+    focus(browser, "ArrowDown", "ArrowDown", "ArrowDown")
+    choose(browser, "views", "callers")
+    choose(browser, "search", "model")
+    focus(browser, "ArrowDown", "Enter")
+    before = [said(browser, where) for where in ("said", "crumbs", "matched")]
+    address = browser.ask("location.href")
+    opened(browser, tmp_path, NESTED)
+    browser.ask(f"location.hash = {json.dumps(address.partition('#')[2])}")
+    browser.ask("new Promise((done) => setTimeout(done, 50))")
+    assert browser.ask("document.getElementById('views').value") == "callers"
+    assert [said(browser, where) for where in ("said", "crumbs", "matched")] == before
+    assert browser.errors == []
+
+
+def test_page__frames_that_were_folded_or_cut__found_by_search_and_said(browser: Page, tmp_path: Path) -> None:
+    opened(
+        browser, tmp_path, msgspec.structs.replace(NESTED, folded=3, folded_names=["aten::tiny", "tiny.py: run"], cut=7)
+    )
+    choose(browser, "search", "tiny")
+    assert said(browser, "matched").endswith("; and 2 names among the frames too small to keep")
+    assert "7 frames lay deeper than 256 levels" in browser.ask("document.body.textContent")
+
+
+def test_page__order__most_time_first_or_as_they_began(browser: Page, tmp_path: Path) -> None:
+    late = make_tree(
+        (-1, "thread", "thread 1", 0), (0, "host_op", "aten::first", 1), (0, "host_op", "aten::second", 6), label="o"
+    )
+    opened(browser, tmp_path, late)
+    focus(browser, "ArrowDown", "ArrowDown")
+    assert said(browser).startswith("aten::second")
+    choose(browser, "orders", "began")
+    focus(browser, "Escape", "ArrowDown", "ArrowDown")
+    assert said(browser).startswith("aten::first")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ from perfgate.version import __version__
 
 _LISTED = 50
 _LONGEST_TEXT = 400
+_PYTHON_NAME = re.compile(r"(\S+\.py): (.+)")
 _KIND_WORDS = {
     "thread": phrase("thread"),
     "stream": phrase("stream"),
@@ -49,7 +51,12 @@ _SCRIPT_SENTENCES = (
     phrase("all device streams"),
     phrase("This is no regular expression."),
     phrase("{count} frames match: "),
-    phrase("{time}, {share} of the time"),
+    phrase("{time}, {share} of the total"),
+    phrase("{share} of the total"),
+    phrase("; and {count} names among the frames too small to keep"),
+    phrase("own time first"),
+    phrase("callers of {name}"),
+    phrase("what {name} calls"),
     phrase("total"),
     phrase("self"),
     phrase("runs"),
@@ -92,6 +99,7 @@ def _render(trees: Sequence[FlameTree]) -> str:
         else Words(formats.counted(len(trees), "recording")),
         "calls": [_worded_call(tree) for tree in trees if tree.call is not None or tree.by_counts is not None],
         "folded": sum(tree.folded for tree in trees),
+        "cut": sum(tree.cut for tree in trees),
         "tables": [_table(tree) for tree in trees],
         "version": __version__,
     }
@@ -215,7 +223,7 @@ def _table(tree: FlameTree) -> FrameTable:
         unit=say(_UNIT_WORDS[tree.unit]),
         rows=[
             FrameRow(
-                tree.texts[name],
+                _name_first(tree.texts[name]),
                 say(_KIND_WORDS[FLAME_KINDS[kind]]),
                 listed[name, kind].place,
                 _cells(listed[name, kind], by_counts=tree.by_counts is not None),
@@ -280,13 +288,28 @@ def _packed(trees: Sequence[FlameTree]) -> str:
 
 
 def _visible(tree: FlameTree) -> FlameTree:
+    """The tree as the page's script reads it: its names ready to be shown, rising numbers as their steps, which pack better."""
     return msgspec.structs.replace(
         tree,
+        parent=_steps(tree.parent),
+        base=tree.base and msgspec.structs.replace(tree.base, node=_steps(tree.base.node)),
+        head=tree.head and msgspec.structs.replace(tree.head, node=_steps(tree.head.node)),
         call=None,
         label=_plain(tree.label),
-        texts=[_plain(text) for text in tree.texts],
+        texts=[_plain(_name_first(text)) for text in tree.texts],
+        folded_names=[_plain(_name_first(name)) for name in tree.folded_names],
         requests=[_plain(request) for request in tree.requests],
     )
+
+
+def _steps(numbers: Sequence[int]) -> list[int]:
+    return [after - before for before, after in zip([0, *numbers], numbers)]
+
+
+def _name_first(text: str) -> str:
+    """The name of a function before its file, which a narrow frame cuts off: ``forward (layers/attention.py)``."""
+    function = _PYTHON_NAME.fullmatch(text)
+    return f"{function[2]} ({function[1]})" if function else text
 
 
 def _plain(text: str) -> str:

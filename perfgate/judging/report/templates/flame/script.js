@@ -4,7 +4,11 @@ const $ = (id) => document.getElementById(id);
 if (!("DecompressionStream" in window)) return;
 const packed = Uint8Array.from(atob($("data").textContent), (letter) => letter.charCodeAt(0));
 const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-const { kinds, trees, paired, sentences, kind_words, unit_words } = JSON.parse(await new Response(stream).text());
+const { kinds, trees: packed_trees, paired, sentences, kind_words, unit_words } = JSON.parse(await new Response(stream).text());
+// Rising numbers are kept as their steps, which pack better.
+const summed = (steps) => { let at = 0; return steps.map((step) => (at += step)); };
+const trees = packed_trees.map((one) => ({ ...one, parent: summed(one.parent),
+  ...Object.fromEntries(["base", "head"].filter((side) => one[side]).map((side) => [side, { ...one[side], node: summed(one[side].node) }])) }));
 // The page's language comes with the data: its sentences by their English ones, with {name} for every value.
 const word = (english, values) => sentences[english].replace(/\{(\w+)\}/g, (_, name) => values[name]);
 const ROW = 18, THINNEST = 0.4, ALL = -1, FONT = "11px ui-monospace, Menlo, Consolas, monospace";
@@ -12,7 +16,7 @@ const dark = matchMedia("(prefers-color-scheme: dark)");
 const HUES = { thread: 220, stream: 220, python: 205, host_op: 28, annotation: 265, runtime: 50, compute: 350, copy: 165, comm: 300, other: 220 };
 const canvas = $("canvas"), pen = canvas.getContext("2d"), tip = $("tip");
 // One frame is a number: a node of the tree, or the size of the tree for the chosen tracks together.
-let tree, size, first, children, base, head, weight, roots, zoomed, focused, pointed = ALL, matches = null, drawn = [], levels = 0;
+let whole, tree, size, first, children, base, head, weight, roots, zoomed, focused, pointed = ALL, matches = null, drawn = [], levels = 0;
 
 function element(name, text, parent) {
   const made = document.createElement(name);
@@ -29,7 +33,8 @@ function seconds(value) {
   const [scale, unit] = size >= 1 || size === 0 ? [1, "s"] : size >= 1e-3 ? [1e3, "ms"] : size >= 1e-6 ? [1e6, "µs"] : [1e9, "ns"];
   return `${Number((value * scale).toPrecision(4))} ${unit}`;
 }
-const signed = (value) => (value > 0 ? "+" : "") + seconds(value);
+const amount = (value) => $("shares").checked ? word("{share} of the total", { share: `${Number((100 * value).toPrecision(3))} %` }) : seconds(value);
+const signed = (value) => (value > 0 ? "+" : "") + amount(value);
 const share = (part, whole) => (whole > 0 ? `${(100 * part / whole).toFixed(part / whole < 0.1 ? 2 : 1)} %` : "");
 const compares = () => tree.base && tree.head;
 // Where the traced times say otherwise than the pairs, or these say nothing, frames differ by how often they ran alone.
@@ -57,10 +62,20 @@ function costs(side) {
     if (tree.parent[node] >= 0) total[tree.parent[node]] += total[node];
   }
   roots.forEach((node) => { total[size] += total[node]; });
+  if ($("shares").checked && total[size] > 0) {
+    const sum = total[size];
+    for (let node = 0; node <= size; node++) { own[node] /= sum; total[node] /= sum; }
+  }
   return { own, total, runs };
 }
 function chooseTree() {
-  tree = trees[$("trees").value];
+  whole = trees[$("trees").value];
+  $("views").value = "all";
+  show(whole);
+}
+// The tree that is drawn: the whole one, or one that is made of it.
+function show(shown) {
+  tree = shown;
   size = tree.parent.length;
   const count = new Int32Array(size + 1);
   tree.parent.forEach((node) => { if (node >= 0) count[node + 1]++; });
@@ -74,9 +89,116 @@ function chooseTree() {
   options($("tracks"), groups.filter((group) => tracks.some(group[2])).map(([value, name]) => [value, name])
     .concat(tracks.map((at) => [at, nameOf(at)])));
   options($("requests"), [["all", word("all")], ...tree.requests.map((name, at) => [at, name]), [ALL, word("none")]]);
-  $("of-requests").hidden = !tree.requests.length;
-  $("of-widths").hidden = $("of-colours").hidden = !compares();
+  const derived = tree !== whole;
+  $("of-tracks").hidden = derived;
+  $("of-requests").hidden = derived || !tree.requests.length;
+  $("of-widths").hidden = $("of-colours").hidden = $("of-shares").hidden = !compares();
   chooseTrack();
+}
+// Frames of one kind and name, as a number.
+const alike = (node) => tree.kind[node] * tree.texts.length + tree.name[node];
+// A tree of other stacks of the same frames: each stack is a list of nodes of the tree that is shown, outermost first, with
+// its own seconds and runs on both sides.
+function derive(name, stacks) {
+  const made = { ...tree, texts: [...tree.texts, name], requests: [], parent: [-1], kind: [kinds.indexOf("thread")], name: [tree.texts.length],
+    place: [-1], shape: [-1], more_shapes: [0], folded_names: [] };
+  const numbers = new Map(), wide = kinds.length * tree.texts.length, cells = { base: new Map(), head: new Map() };
+  for (const { path, own, runs } of stacks) {
+    let at = 0;
+    for (const node of path) {
+      const key = at * wide + alike(node);
+      let next = numbers.get(key);
+      if (next === undefined) {
+        next = made.parent.length;
+        numbers.set(key, next);
+        made.parent.push(at);
+        for (const column of ["kind", "name", "place", "shape", "more_shapes"]) made[column].push(tree[column][node]);
+      }
+      if (at === 0) for (const side of ["base", "head"]) add(cells[side], next, 0, runs[side]);
+      at = next;
+    }
+    for (const side of ["base", "head"]) add(cells[side], at, own[side], 0);
+  }
+  for (const side of ["base", "head"]) if (tree[side]) made[side] = { units: 1, node: [...cells[side].keys()], request: [...cells[side].keys()].map(() => -1),
+    own: [...cells[side].values()].map((cell) => cell[0] * 1e9), count: [...cells[side].values()].map((cell) => cell[1]) };
+  return made;
+}
+function add(cells, node, own, runs) {
+  const cell = cells.get(node) || [0, 0];
+  cells.set(node, [cell[0] + own, cell[1] + runs]);
+}
+const measured = (what, node) => ({ base: base[what][node], head: head[what][node] });
+const isShown = (node) => { while (tree.parent[node] >= 0) node = tree.parent[node]; return roots.includes(node); };
+function stackOf(node) {
+  const path = [];
+  for (; tree.parent[node] >= 0; node = tree.parent[node]) path.push(node);
+  return path;
+}
+function chooseView(wanted = tree !== whole ? chosen : focused < size && tree.parent[focused] >= 0 ? alike(focused) : null) {
+  const view = $("views").value;
+  $("shares").checked = false;
+  if (tree !== whole) {
+    show(whole);
+    $("tracks").value = track;
+    chooseTrack();
+  } else {
+    track = $("tracks").value;
+    weigh();
+  }
+  if (view === "all" || (view !== "inverted" && wanted === null)) { $("views").value = "all"; keep(); return; }
+  const nodes = Array.from({ length: size }, (_, node) => node).filter((node) => tree.parent[node] >= 0 && isShown(node));
+  const name = wanted === null ? "" : text(wanted % tree.texts.length), stacks = [];
+  if (view === "inverted") {
+    for (const node of nodes) if (base.own[node] + head.own[node] + base.runs[node] + head.runs[node] > 0)
+      stacks.push({ path: stackOf(node), own: measured("own", node), runs: measured("runs", node) });
+    show(derive(word("own time first"), stacks));
+  } else {
+    // Of frames inside their like only the outermost counts.
+    const outermost = nodes.filter((node) => alike(node) === wanted && !stackOf(node).slice(1).some((outer) => alike(outer) === wanted));
+    if (view === "callers") {
+      for (const node of outermost) stacks.push({ path: stackOf(node), own: measured("total", node), runs: measured("runs", node) });
+      show(derive(word("callers of {name}", { name }), stacks));
+    } else {
+      const within = new Set(outermost);
+      for (const node of nodes) {
+        const path = stackOf(node).reverse(), from = path.findIndex((outer) => within.has(outer));
+        if (from >= 0) stacks.push({ path: path.slice(from), own: measured("own", node), runs: from === path.length - 1 ? measured("runs", node) : { base: 0, head: 0 } });
+      }
+      show(derive(word("what {name} calls", { name }), stacks));
+    }
+  }
+  chosen = wanted;
+  keep();
+}
+// The view in the page's address, so that a link shows it again.
+let chosen = null, track = "", restoring = true, first_values = {};
+function keep() {
+  if (restoring) return;
+  const state = new URLSearchParams(), put = (name, value) => { if (value) state.set(name, value); };
+  for (const id of ["trees", "tracks", "requests", "widths", "orders", "search"]) if ($(id).value !== first_values[id]) put(id, $(id).value);
+  for (const id of ["pattern", "shares"]) put(id, $(id).checked ? "1" : "");
+  if (compares() && !$("differs").checked) put("differs", "0");
+  if ($("views").value !== "all") { put("views", $("views").value); put("of", chosen === null ? "" : String(chosen)); }
+  if (zoomed !== size) put("zoom", String(zoomed));
+  try { history.replaceState(null, "", `#${state}`); } catch { /* a page that may not: its link shows it anew */ }
+}
+function restore() {
+  const state = new URLSearchParams(location.hash.slice(1)), number = (name) => (/^\d+$/.test(state.get(name) || "") ? Number(state.get(name)) : null);
+  const choose = (id) => { const value = state.get(id); if (value !== null && [...$(id).options].some((one) => one.value === value)) { $(id).value = value; return true; } return false; };
+  restoring = true;
+  if (choose("trees")) chooseTree();
+  if (choose("tracks")) chooseTrack();
+  choose("requests"); choose("widths"); choose("orders");
+  if (state.has("search")) $("search").value = state.get("search");
+  for (const id of ["pattern", "shares"]) $(id).checked = state.get(id) === "1";
+  $("differs").checked = state.get("differs") !== "0";
+  const shares = $("shares").checked;
+  if (choose("views")) chooseView(number("of") ?? null);
+  $("shares").checked = shares;
+  weigh();
+  const node = number("zoom");
+  if (node !== null && node < size) zoom(node);
+  restoring = false;
 }
 function chooseTrack() {
   const wanted = $("tracks").value, tracks = tree.parent.flatMap((node, at) => (node < 0 ? [at] : []));
@@ -89,7 +211,8 @@ function weigh() {
   head = costs(tree.head);
   const by = compares() ? $("widths").value : tree.head ? "head" : "base";
   weight = by === "head" ? head.total : by === "base" ? base.total : head.total.map((value, at) => (value + base.total[at]) / 2);
-  const most = (node) => base.total[node] + head.total[node];
+  // Nodes are numbered as they began.
+  const most = $("orders").value === "began" ? () => 0 : (node) => base.total[node] + head.total[node];
   for (let node = 0; node < size; node++) children.subarray(first[node], first[node + 1]).sort((a, b) => most(b) - most(a) || a - b);
   roots.sort((a, b) => most(b) - most(a) || a - b);
   find();
@@ -114,11 +237,14 @@ function find() {
       inside[node] = parent >= 0 && inside[parent] === 1 ? 1 : matches[node];
       if (matches[node] && !(parent >= 0 && inside[parent] === 1)) { time[0] += base.total[node]; time[1] += head.total[node]; }
     }
-    const side = (name, at, costs) => name + word("{time}, {share} of the time", { time: seconds(time[at]), share: share(time[at], costs.total[size]) });
+    const small = tree.folded_names.filter((name) => pattern.test(name)).length;
+    const side = (name, at, costs) => name + word("{time}, {share} of the total", { time: seconds(time[at]), share: share(time[at], costs.total[size]) });
     matched.textContent = word("{count} frames match: ", { count: count.toLocaleString("en") }) + (compares()
-      ? `${side("base ", 0, base)}; ${side("head ", 1, head)}${byCounts() ? "" : `; ${signed(time[1] - time[0])}`}` : side("", tree.head ? 1 : 0, tree.head ? head : base));
+      ? `${side("base ", 0, base)}; ${side("head ", 1, head)}${byCounts() ? "" : `; ${signed(time[1] - time[0])}`}` : side("", tree.head ? 1 : 0, tree.head ? head : base))
+      + (small ? word("; and {count} names among the frames too small to keep", { count: small }) : "");
   }
   draw();
+  keep();
 }
 function colour(node) {
   const light = dark.matches ? 34 : 78;
@@ -186,15 +312,24 @@ function zoom(node) {
   zoomed = focused = node;
   draw();
   say();
+  keep();
+}
+// One level towards a frame, or one out.
+function step(node, inward) {
+  if (!inward) { if (above(zoomed) !== ALL) zoom(above(zoomed)); return; }
+  while (node !== ALL && node !== zoomed && above(node) !== zoomed) node = above(node);
+  if (node !== ALL && node !== zoomed) zoom(node);
 }
 function facts(node) {
   const sides = [["base", base, tree.base], ["head", head, tree.head]].filter((side) => side[2]);
-  const measures = [[word("total"), (side) => side.total[node], seconds], [word("self"), (side) => side.own[node], seconds],
+  const measures = [[word("total"), (side) => side.total[node], amount], [word("self"), (side) => side.own[node], amount],
     [word("runs"), (side) => side.runs[node], (value) => String(Number(value.toPrecision(6)))]];
   return measures.map(([name, value, worded]) => {
     const cells = sides.map((side) => worded(value(side[1])));
     if (sides.length === 2) cells.push(name === word("runs") ? worded(value(head) - value(base)) : byCounts() ? "" : signed(value(head) - value(base)));
-    if (name === word("total")) sides.forEach((side, at) => { cells[at] += ` (${share(value(side[1]), side[1].total[size])})`; });
+    if (name === word("total")) {
+      if (!$("shares").checked) sides.forEach((side, at) => { cells[at] += ` (${word("{share} of the total", { share: share(value(side[1]), side[1].total[size]) })})`; });
+    }
     return [name, ...cells];
   });
 }
@@ -249,6 +384,11 @@ canvas.addEventListener("mousemove", (event) => {
   if (pointed === ALL) tip.hidden = true;
   else showTip(pointed, event.clientX, event.clientY);
 });
+canvas.addEventListener("wheel", (event) => {
+  if (!event.ctrlKey && !event.metaKey) return;
+  event.preventDefault();
+  step(at(event), event.deltaY < 0);
+}, { passive: false });
 canvas.addEventListener("mouseleave", () => { tip.hidden = true; });
 for (const kind of ["click", "dblclick"]) canvas.addEventListener(kind, (event) => { const node = at(event); if (node !== ALL && node !== zoomed) zoom(node); });
 canvas.addEventListener("keydown", (event) => {
@@ -264,8 +404,9 @@ canvas.addEventListener("keydown", (event) => {
 $("reset").onclick = () => zoom(size);
 $("trees").onchange = chooseTree;
 $("tracks").onchange = chooseTrack;
-$("requests").onchange = $("widths").onchange = weigh;
-$("differs").onchange = () => { legend(); draw(); };
+$("requests").onchange = $("widths").onchange = $("orders").onchange = $("shares").onchange = weigh;
+$("views").onchange = () => chooseView();
+$("differs").onchange = () => { legend(); draw(); keep(); };
 $("search").oninput = $("pattern").onchange = find;
 dark.addEventListener("change", draw);
 function legend() {
@@ -283,7 +424,10 @@ $("of-trees").hidden = trees.length < 2;
 $("graph").hidden = false;
 $("no-graph").hidden = true;
 chooseTree();
+first_values = Object.fromEntries(["trees", "tracks", "requests", "widths", "orders", "search"].map((id) => [id, $(id).value]));
+restore();
 legend();
 $("trees").addEventListener("change", legend);
+addEventListener("hashchange", restore);
 new ResizeObserver(draw).observe($("graph"));
 })();
