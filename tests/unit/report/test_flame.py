@@ -360,6 +360,7 @@ def test_page__callers_and_callees_of_a_frame__all_its_places_together(browser: 
     assert said(browser).startswith("callers of aten::mm; total 4 ms")
     focus(browser, "ArrowDown", "ArrowDown", "ArrowRight")
     assert said(browser).startswith("forward (model.py); model.py:5; total 1 ms (25.0 % of the total)")
+    focus(browser, "Escape")
     choose(browser, "views", "callees")
     focus(browser, "ArrowDown", "ArrowDown")
     assert said(browser).startswith("aten::mm; model.py:5; total 4 ms (100.0 % of the total); self 4 ms; runs 2")
@@ -402,6 +403,9 @@ def test_page__its_address__shows_the_same_view_again(browser: Page, tmp_path: P
     focus(browser, "ArrowDown", "Enter")
     before = [said(browser, where) for where in ("said", "crumbs", "matched")]
     address = browser.ask("location.href")
+    browser.ask("location.hash = ''")
+    browser.ask("new Promise((done) => setTimeout(done, 50))")
+    assert browser.ask("document.getElementById('views').value") == "all"
     opened(browser, tmp_path, NESTED)
     browser.ask(f"location.hash = {json.dumps(address.partition('#')[2])}")
     browser.ask("new Promise((done) => setTimeout(done, 50))")

@@ -92,7 +92,7 @@ function show(shown) {
   const derived = tree !== whole;
   $("of-tracks").hidden = derived;
   $("of-requests").hidden = derived || !tree.requests.length;
-  $("of-widths").hidden = $("of-colours").hidden = $("of-shares").hidden = !compares();
+  $("of-widths").hidden = $("of-colours").hidden = !compares();
   chooseTrack();
 }
 // Frames of one kind and name, as a number.
@@ -134,7 +134,9 @@ function stackOf(node) {
   for (; tree.parent[node] >= 0; node = tree.parent[node]) path.push(node);
   return path;
 }
-function chooseView(wanted = tree !== whole ? chosen : focused < size && tree.parent[focused] >= 0 ? alike(focused) : null) {
+// Texts of a derived tree begin with those of the whole one, so frames are alike across both.
+const focusedFrame = () => focused < size && tree.parent[focused] >= 0 ? tree.kind[focused] * whole.texts.length + tree.name[focused] : null;
+function chooseView(wanted = focusedFrame() ?? chosen) {
   const view = $("views").value;
   $("shares").checked = false;
   if (tree !== whole) {
@@ -184,16 +186,22 @@ function keep() {
 }
 function restore() {
   const state = new URLSearchParams(location.hash.slice(1)), number = (name) => (/^\d+$/.test(state.get(name) || "") ? Number(state.get(name)) : null);
-  const choose = (id) => { const value = state.get(id); if (value !== null && [...$(id).options].some((one) => one.value === value)) { $(id).value = value; return true; } return false; };
+  const choose = (id, otherwise = first_values[id]) => {
+    const value = state.get(id) ?? otherwise;
+    if ([...$(id).options].some((one) => one.value === value)) $(id).value = value;
+  };
   restoring = true;
-  if (choose("trees")) chooseTree();
-  if (choose("tracks")) chooseTrack();
+  choose("trees");
+  chooseTree();
+  choose("tracks", $("tracks").value);
+  chooseTrack();
   choose("requests"); choose("widths"); choose("orders");
-  if (state.has("search")) $("search").value = state.get("search");
+  $("search").value = state.get("search") ?? "";
   for (const id of ["pattern", "shares"]) $(id).checked = state.get(id) === "1";
   $("differs").checked = state.get("differs") !== "0";
   const shares = $("shares").checked;
-  if (choose("views")) chooseView(number("of") ?? null);
+  choose("views", "all");
+  chooseView(number("of"));
   $("shares").checked = shares;
   weigh();
   const node = number("zoom");
