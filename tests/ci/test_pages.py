@@ -1,0 +1,77 @@
+"""The pages as people open them: on a phone, a laptop and a wide screen, light and dark, held to axe-core's rules.
+
+The pictures stand in build/photographs after `make test-ci`, for looking at.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perfgate.document.flame import side_by_side
+from perfgate.judging.report.render.flame import render_flame
+from perfgate.judging.report.render.html import render_html
+from perfgate.judging.report.render.trend_page import render_trend_page
+from tests.browser import Page, browser_page
+from tests.fakes.documents import make_run
+from tests.golden.test_comment_golden import decisions
+from tests.unit.report.test_flame import BASE, HEAD
+from tests.unit.report.test_trend import make_change, make_series, make_trend
+
+pytestmark = pytest.mark.ci
+
+PHOTOS = Path(__file__).parents[2] / "build" / "photographs"
+PAGES = {
+    "report": lambda: render_html(decisions()["fail-by-time"], make_run("base"), make_run("head", slowdown=0.07)),
+    "report-undecided": lambda: render_html(decisions()["inconclusive-noisy"], make_run("base"), make_run("head")),
+    "flame": lambda: render_flame([side_by_side(BASE, HEAD)]),
+    "trend": lambda: render_trend_page(make_trend(make_series(make_change()))),
+}
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with browser_page(tmp_path_factory.mktemp("profile")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """Return axe-core's script, which npm keeps beside the program that it links."""
+    program = shutil.which("gitlab-ci-local")
+    script = Path(program).parents[1] / "node_modules" / "axe-core" / "axe.min.js" if program else None
+    if script is None or not script.exists():
+        pytest.skip("no axe-core; `make test-ci` installs it")
+    return script.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280, 2560])
+@pytest.mark.parametrize("name", PAGES)
+def test_page__every_width_in_light_and_dark__nothing_runs_out_and_axe_finds_nothing(
+    page: Page, axe: str, tmp_path: Path, name: str, width: int, scheme: str
+) -> None:
+    file = tmp_path / f"{name}.html"
+    file.write_text(PAGES[name](), encoding="utf-8")
+    page.call("Page.setBypassCSP", enabled=True)  # axe is no script of the page
+    page.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 500)
+    page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    page.call("Page.navigate", url=file.as_uri())
+    page.ask(
+        "new Promise((done) => { const wait = () => document.readyState === 'complete' && "
+        f"location.href.startsWith('{file.as_uri()}') ? done(true) : setTimeout(wait, 20); wait(); }})"
+    )
+    PHOTOS.mkdir(parents=True, exist_ok=True)
+    shot = page.call("Page.captureScreenshot", format="png")["data"]
+    (PHOTOS / f"page-{name}-{width}-{scheme}.png").write_bytes(base64.b64decode(shot))
+    assert page.ask("document.documentElement.scrollWidth") <= width
+    page.ask(f"{axe}; true")
+    found = page.ask(
+        "axe.run().then((all) => JSON.stringify(all.violations.map((one) => [one.id, one.nodes[0].html])))"
+    )
+    assert json.loads(found) == []
