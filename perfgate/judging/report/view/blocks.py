@@ -152,12 +152,11 @@ def _is_rule(comparison: Comparison) -> bool:
 
 
 def _distinct(comparisons: Iterable[Comparison]) -> list[Change]:
-    """The comparisons in words, those left out that say the same of another shape."""
-    seen: dict[tuple[object, ...], Change] = {}
+    """The comparisons in words, of a metric the first: the worst of its shapes."""
+    seen: dict[str, Comparison] = {}
     for comparison in comparisons:
-        change = named_change(comparison)
-        seen.setdefault((change.metric, change.base, change.head), change)
-    return list(seen.values())
+        seen.setdefault(comparison.metric, comparison)
+    return [named_change(comparison) for comparison in seen.values()]
 
 
 def _at_most(summary: Summary, places: Iterable[str]) -> Words | None:
