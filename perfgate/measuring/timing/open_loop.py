@@ -15,6 +15,7 @@ import numpy as np
 from perfgate.measuring.devices.device import Device, Event
 from perfgate.measuring.timing.calls import Floats, Ints
 from perfgate.measuring.workload.workload import Traffic
+from perfgate.stats.arrivals import draw
 
 # Fewer calls show no trend.
 _FEWEST_FOR_TREND = 30
@@ -103,16 +104,6 @@ def arrivals(traffic: Traffic, *, count: int, seed: int) -> Floats:
     length = float(recorded[-1]) + 1 / rate_of(traffic)
     rounds = -(-count // recorded.size)
     return (recorded + length * np.arange(rounds)[:, None]).reshape(-1)[:count]
-
-
-def draw(rate: float, *, burstiness: float, count: int, seed: int) -> Floats:
-    """Draw arrivals whose gaps are gamma-distributed with mean 1 / rate and shape ``burstiness``; 1 is a Poisson process.
-
-    The definition is that of vLLM's ``bench serve --burstiness`` (vllm/benchmarks/serve.py).
-    """
-    gaps = np.random.default_rng(seed).gamma(burstiness, 1 / (rate * burstiness), size=max(count - 1, 0))
-    times: Floats = np.concatenate([[0.0], np.cumsum(gaps)])[:count]
-    return times
 
 
 def calls_of(traffic: Traffic, batch: int, *, count: int, seed: int) -> Floats:

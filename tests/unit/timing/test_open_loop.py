@@ -7,8 +7,9 @@ import pytest
 
 from perfgate.measuring.devices.backends.cpu import CpuDevice
 from perfgate.measuring.timing.calls import CallBudget, time_calls
-from perfgate.measuring.timing.open_loop import arrivals, calls_of, draw, rate_of, run_open_loop
+from perfgate.measuring.timing.open_loop import arrivals, calls_of, rate_of, run_open_loop
 from perfgate.measuring.workload.workload import Traffic
+from perfgate.stats.arrivals import draw
 from perfgate.stats.summary import dependent_quantile, quantile
 from tests.fakes.device import FakeDevice
 

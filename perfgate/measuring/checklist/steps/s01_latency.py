@@ -18,8 +18,9 @@ from perfgate.measuring.checklist.recorded import NO_STEPS, or_absent, profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
 from perfgate.measuring.checklist.values import lower_bound_only, median, missing, of_quantile, with_interval
 from perfgate.measuring.timing.calls import CallBudget, find_steady_state, measure_throughput, time_calls
-from perfgate.measuring.timing.open_loop import OpenLoop, calls_of, draw, rate_of, run_open_loop
+from perfgate.measuring.timing.open_loop import OpenLoop, calls_of, rate_of, run_open_loop
 from perfgate.measuring.workload.workload import SLA
+from perfgate.stats.arrivals import draw
 from perfgate.stats.steadiness import steadiness
 from perfgate.stats.summary import P99_FLOOR, dependent_quantile, low_location, quantile, standard_deviation
 from perfgate.system.garbage import quiet

@@ -1,0 +1,1 @@
+"""A load generator for HTTP servers and Python callables, in open and closed loops."""

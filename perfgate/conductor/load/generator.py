@@ -1,0 +1,101 @@
+"""Send the requests of a plan, each at its time (open loop) or so many at once (closed loop).
+
+In an open loop nothing that the server does delays a request: one that is sent late counts from its intended start all the
+same (coordinated omission: perfgate/measuring/timing/open_loop.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import numpy as np
+
+from perfgate.conductor.load.clock import Clock, WallClock
+from perfgate.conductor.load.plan import LoadPlan, Request
+from perfgate.conductor.load.record import Exchange, Load, Recording, describe
+from perfgate.conductor.load.target import Send, Target
+from perfgate.system.garbage import quiet
+
+# Time for the first request's task to be made before it is due.
+_LEAD = 0.001
+
+_WALL = WallClock()
+
+
+def run_load(plan: LoadPlan, target: Target, clock: Clock = _WALL) -> Load:
+    """Send the plan in an event loop of its own, without garbage collection, and wait for all answers.
+
+    Failed requests are exchanges with an ``error``. Raises MeasuringError where the target needs a package that is missing.
+    """
+    with quiet():
+        exchanges = asyncio.run(_turn(plan, target, clock))
+    return Load(
+        exchanges=exchanges,
+        seconds=max((exchange.last for exchange in exchanges), default=0.0),
+        lateness=np.array([exchange.sent - exchange.at for exchange in exchanges], dtype=np.float64),
+    )
+
+
+async def _turn(plan: LoadPlan, target: Target, clock: Clock) -> list[Exchange]:
+    async with target.connect(clock) as send:
+        return await send_load(plan, send, clock)
+
+
+async def send_load(plan: LoadPlan, send: Send, clock: Clock = _WALL) -> list[Exchange]:
+    """The exchanges of a plan, in its order; in a closed loop a request is intended for when it is sent.
+
+    An exception of ``send`` becomes an exchange with an ``error``. Cancelling it cancels all requests that are under way and
+    waits until they have ended.
+    """
+    if plan.concurrency is None:
+        begin = clock.now() + _LEAD
+        return [exchange.after(begin) for exchange in await _open_loop(plan.requests, send, clock, begin)]
+    begin = clock.now()
+    closed = [exchange.after(begin) for exchange in await _closed_loop(plan.requests, plan.concurrency, send, clock)]
+    return [exchange._replace(at=exchange.sent) for exchange in closed]
+
+
+async def _open_loop(requests: tuple[Request, ...], send: Send, clock: Clock, begin: float) -> list[Exchange]:
+    tasks: list[asyncio.Task[Exchange]] = []
+    try:
+        for request in requests:
+            await clock.sleep_until(begin + request.at)
+            tasks.append(asyncio.create_task(_exchange(request, send, clock)))
+        return await asyncio.gather(*tasks)
+    finally:
+        await _end(tasks)
+
+
+async def _closed_loop(requests: tuple[Request, ...], concurrency: int, send: Send, clock: Clock) -> list[Exchange]:
+    exchanges: dict[int, Exchange] = {}
+    waiting = iter(enumerate(requests))
+    clients = [
+        asyncio.create_task(_client(waiting, exchanges, send, clock)) for _ in range(min(concurrency, len(requests)))
+    ]
+    try:
+        await asyncio.gather(*clients)
+    finally:
+        await _end(clients)
+    return [exchanges[number] for number in range(len(requests))]
+
+
+async def _client(
+    waiting: Iterator[tuple[int, Request]], exchanges: dict[int, Exchange], send: Send, clock: Clock
+) -> None:
+    for number, request in waiting:
+        exchanges[number] = await _exchange(request, send, clock)
+
+
+async def _exchange(request: Request, send: Send, clock: Clock) -> Exchange:
+    recording = Recording(request, clock)
+    try:
+        return await send(request)
+    except Exception as error:  # noqa: BLE001 - a target may be a user's function, and one failure must not end the turn
+        return recording.failed(describe(error))
+
+
+async def _end(tasks: list[asyncio.Task[Exchange]] | list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

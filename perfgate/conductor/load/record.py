@@ -1,0 +1,110 @@
+"""What became of each request of a turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.conductor.load.clock import Clock
+from perfgate.conductor.load.plan import Request
+
+Floats = npt.NDArray[np.float64]
+
+# A server's page about an error may be long, and only its beginning helps.
+LONGEST_ERROR = 500
+
+
+class Exchange(NamedTuple):
+    """One request and its answer. Times are in seconds from the beginning of the turn.
+
+    ``at`` is the intended start, ``sent`` when the request was handed to the connection. ``first`` is when the first text (for
+    plain HTTP: the headers) arrived, None where none did; ``last`` when the last part of the answer did, or when the request
+    failed. ``tokens`` are the arrivals of all chunks with text: a chunk may hold several tokens, and a token may come without
+    text. ``input_tokens`` and ``output_tokens`` are the server's own count, None where it gave none. ``status`` is 0 where no
+    HTTP answer came. ``error`` is empty where all went well, else it says what went wrong, with the beginning of the body.
+    """
+
+    id: str
+    at: float
+    sent: float
+    first: float | None
+    last: float
+    tokens: tuple[float, ...]
+    input_tokens: int | None
+    output_tokens: int | None
+    text: str
+    status: int
+    error: str
+
+    def after(self, begin: float) -> Exchange:
+        """The same exchange with times of the clock turned into seconds after ``begin``; ``at`` is one already."""
+        return self._replace(
+            sent=self.sent - begin,
+            first=None if self.first is None else self.first - begin,
+            last=self.last - begin,
+            tokens=tuple(time - begin for time in self.tokens),
+        )
+
+
+class Load(NamedTuple):
+    """A turn: its exchanges in the order of the plan, and the seconds from its beginning to the end of the last of them.
+
+    ``lateness`` is ``sent - at`` of each exchange in seconds: how late the generator itself was.
+    """
+
+    exchanges: list[Exchange]
+    seconds: float
+    lateness: Floats
+
+
+@dataclass
+class Recording:
+    """An exchange that is under way: a client notes in it what arrives. Times are the clock's."""
+
+    request: Request
+    clock: Clock
+    sent: float = field(init=False)
+    last: float = field(init=False)
+    status: int = 0
+    first: float | None = None
+    tokens: list[float] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        self.sent = self.last = self.clock.now()
+
+    def done(self) -> Exchange:
+        return self._exchange(self.last, "")
+
+    def failed(self, error: str) -> Exchange:
+        """What arrived before the failure stays in the exchange."""
+        return self._exchange(self.clock.now(), shortened(error) or "failed without a message")
+
+    def _exchange(self, last: float, error: str) -> Exchange:
+        return Exchange(
+            id=self.request.id,
+            at=self.request.at,
+            sent=self.sent,
+            first=self.first,
+            last=last,
+            tokens=tuple(self.tokens),
+            input_tokens=self.input_tokens,
+            output_tokens=self.output_tokens,
+            text="".join(self.texts),
+            status=self.status,
+            error=error,
+        )
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_ERROR else text[:LONGEST_ERROR] + "…"
+
+
+def describe(error: BaseException) -> str:
+    """The text of an exception; its type where it has none, as timeouts do."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,19 @@
+"""Times at which requests arrive."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+def draw(rate: float, *, burstiness: float, count: int, seed: int) -> Floats:
+    """Draw arrivals whose gaps are gamma-distributed with mean 1 / rate and shape ``burstiness``; 1 is a Poisson process.
+
+    Arrivals are in seconds after the first and rise. The definition is that of vLLM's ``bench serve --burstiness``
+    (vllm/benchmarks/serve.py).
+    """
+    gaps = np.random.default_rng(seed).gamma(burstiness, 1 / (rate * burstiness), size=max(count - 1, 0))
+    times: Floats = np.concatenate([[0.0], np.cumsum(gaps)])[:count]
+    return times
