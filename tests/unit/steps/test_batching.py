@@ -13,8 +13,8 @@ from perfgate.measuring.checklist.step import StepContext, StepOutcome
 from perfgate.measuring.checklist.steps.s10_batching import STEP, items_agree
 from perfgate.measuring.checklist.steps.s10_batching.serving import ServiceModel, candidates, measure_service
 from perfgate.measuring.devices.backends.cpu import CpuDevice
-from perfgate.stats.arrivals import draw
 from perfgate.measuring.workload.workload import SLA, Traffic, Workload
+from perfgate.stats.arrivals import draw
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import context_on, curve

@@ -1,0 +1,73 @@
+"""HTTP connections of one turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from perfgate.conductor.load.record import describe, shortened
+from perfgate.errors import MeasuringError
+
+if TYPE_CHECKING:
+    import aiohttp
+
+# Of the body of a failure so many bytes are read.
+_LONGEST_FAILURE = 4096
+# An answer of more bytes than this is no answer to a request of a load.
+LONGEST_BODY = 256 * 2**20
+
+
+def require_aiohttp() -> ModuleType:
+    """The client library, which only loads need. Raises MeasuringError where it is not installed."""
+    try:
+        import aiohttp
+    except ImportError as error:
+        raise MeasuringError(
+            f"sending requests to a server needs aiohttp, which cannot be imported ({error}); run "
+            "pip install 'perfgate[serving]'"
+        ) from error
+    return aiohttp
+
+
+@asynccontextmanager
+async def open_session(timeout: float) -> AsyncIterator[aiohttp.ClientSession]:
+    """A session without a bound on connections, as an open loop needs it; a request may take ``timeout`` seconds in all.
+
+    Proxies of the environment, cookies and redirects are left out: what is measured is the server that is named.
+    """
+    library: Any = require_aiohttp()
+    async with library.ClientSession(
+        connector=library.TCPConnector(limit=0, ttl_dns_cache=None),
+        timeout=library.ClientTimeout(total=timeout, ceil_threshold=float("inf")),
+        cookie_jar=library.DummyCookieJar(),
+        headers={"Accept-Encoding": "identity"},
+        auto_decompress=False,
+        trust_env=False,
+    ) as session:
+        yield session
+
+
+async def failure_text(response: aiohttp.ClientResponse) -> str:
+    """The status and the beginning of the body of an answer that is none."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) >= _LONGEST_FAILURE:
+            response.close()
+            break
+    text = bytes(body[:_LONGEST_FAILURE]).decode("utf-8", errors="replace")
+    return shortened(f"HTTP {response.status}: {' '.join(text.split())}")
+
+
+def request_errors() -> tuple[type[Exception], ...]:
+    """What the client library raises where a server is not there, answers nonsense, or takes too long."""
+    return require_aiohttp().ClientError, OSError, ValueError, asyncio.TimeoutError
+
+
+def explain(error: Exception, timeout: float) -> str:
+    if isinstance(error, asyncio.TimeoutError):
+        return f"no complete answer within {timeout:g} s"
+    return describe(error)

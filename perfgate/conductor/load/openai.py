@@ -1,0 +1,181 @@
+"""Streamed requests of the OpenAI completions and chat API, as vLLM, SGLang, MindIE and others serve it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+
+from perfgate.conductor.load.clock import Clock
+from perfgate.conductor.load.connection import LONGEST_BODY, explain, failure_text, open_session, request_errors
+from perfgate.conductor.load.event_stream import EventStream, EventStreamError
+from perfgate.conductor.load.plan import Request
+from perfgate.conductor.load.record import Exchange, Recording, shortened
+from perfgate.conductor.load.target import Send
+
+if TYPE_CHECKING:
+    import aiohttp
+
+Api = Literal["completions", "chat"]
+
+_PATHS: dict[Api, str] = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
+_DONE = "[DONE]"
+_EVENT_STREAM = "text/event-stream"
+
+
+@dataclass(frozen=True)
+class OpenAITarget:
+    """A server at ``url``, as in ``http://127.0.0.1:8000``, asked for greedy answers of exactly as many tokens as planned.
+
+    ``ignore_eos`` keeps the model from ending early; servers other than vLLM and SGLang may refuse to be told. ``extra`` is put
+    into every request body and comes before what we put there. A request fails after ``timeout`` seconds.
+    """
+
+    url: str
+    model: str
+    api: Api = "completions"
+    timeout: float = 120.0
+    seed: int = 0
+    ignore_eos: bool = True
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @asynccontextmanager
+    async def connect(self, clock: Clock) -> AsyncIterator[Send]:
+        async with open_session(self.timeout) as session:
+
+            async def send(request: Request) -> Exchange:
+                return await self._exchange(session, request, clock)
+
+            yield send
+
+    def body(self, request: Request) -> dict[str, Any]:
+        prompt: dict[str, Any] = (
+            {"prompt": request.prompt}
+            if self.api == "completions"
+            else {"messages": [{"role": "user", "content": request.prompt}]}
+        )
+        length: dict[str, Any] = {"max_tokens": request.output_tokens}
+        if self.ignore_eos:
+            length["ignore_eos"] = True
+        return {
+            "model": self.model,
+            **prompt,
+            **length,
+            "temperature": 0,
+            "seed": self.seed,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **self.extra,
+        }
+
+    async def _exchange(self, session: aiohttp.ClientSession, request: Request, clock: Clock) -> Exchange:
+        body = msgspec.json.encode(self.body(request))
+        headers = {**self.headers, "Content-Type": "application/json", "X-Request-Id": request.id}
+        recording = Recording(request, clock)
+        address = self.url.rstrip("/") + _PATHS[self.api]
+        try:
+            async with session.post(address, data=body, headers=headers, allow_redirects=False) as response:
+                recording.status = response.status
+                if response.status != 200:
+                    return recording.failed(await failure_text(response))
+                if response.content_type != _EVENT_STREAM:
+                    text = await failure_text(response)
+                    return recording.failed(f"expected {_EVENT_STREAM}, received {response.content_type}: {text}")
+                await _Answer(recording, self.api).read(response.content)
+        except EventStreamError as error:
+            return recording.failed(str(error))
+        except request_errors() as error:
+            return recording.failed(explain(error, self.timeout))
+        return recording.done()
+
+
+class _Delta(msgspec.Struct, frozen=True):
+    content: str | None = None
+    # What a model thinks before it answers is output too: vLLM's older and newer name for it.
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+
+
+class _Choice(msgspec.Struct, frozen=True):
+    text: str | None = None
+    delta: _Delta | None = None
+
+
+class _Usage(msgspec.Struct, frozen=True):
+    prompt_tokens: Annotated[int, msgspec.Meta(ge=0)]
+    completion_tokens: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Chunk(msgspec.Struct, frozen=True):
+    choices: list[_Choice] = []
+    usage: _Usage | None = None
+    error: msgspec.Raw | None = None
+
+
+_DECODER = msgspec.json.Decoder(_Chunk)
+
+
+class _Answer:
+    """Reads one streamed answer into a recording."""
+
+    def __init__(self, recording: Recording, api: Api) -> None:
+        self._recording = recording
+        self._api = api
+        self._done = False
+
+    async def read(self, content: aiohttp.StreamReader) -> None:
+        """Raises EventStreamError for a stream that is malformed or cut off, or that reports an error."""
+        stream = EventStream()
+        size = 0
+        async for received in content.iter_any():
+            arrived = self._recording.clock.now()
+            size += len(received)
+            if size > LONGEST_BODY:
+                raise EventStreamError(f"the answer is longer than {LONGEST_BODY} bytes")
+            for event in stream.feed(received):
+                self._take(event, arrived)
+        stream.end()
+        if not self._done:
+            raise EventStreamError(f"the event stream ended without {_DONE}: it was cut off")
+
+    def _take(self, event: str, arrived: float) -> None:
+        if self._done:
+            raise EventStreamError(f"the event stream goes on after {_DONE}")
+        if event == _DONE:
+            self._done = True
+            return
+        try:
+            chunk = _DECODER.decode(event)
+        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
+            raise EventStreamError(f"a chunk of the answer is malformed: {error}: {shortened(event)}") from None
+        if chunk.error is not None and chunk.error != b"null":
+            raise EventStreamError(f"the server reports an error in the stream: {shortened(event)}")
+        self._note(chunk, arrived, event)
+
+    def _note(self, chunk: _Chunk, arrived: float, event: str) -> None:
+        recording = self._recording
+        if chunk.usage is not None:
+            recording.input_tokens, recording.output_tokens = chunk.usage.prompt_tokens, chunk.usage.completion_tokens
+        if not chunk.choices:
+            if chunk.usage is None:
+                raise EventStreamError(f"a chunk of the answer has neither choices nor usage: {shortened(event)}")
+            return
+        # A chunk may hold no text because a character is not complete yet: its token has arrived all the same.
+        recording.last = arrived
+        text = "".join(self._text(choice, event) for choice in chunk.choices)
+        if text:
+            recording.first = arrived if recording.first is None else recording.first
+            recording.tokens.append(arrived)
+            recording.texts.append(text)
+
+    def _text(self, choice: _Choice, event: str) -> str:
+        if self._api == "completions" and choice.text is not None:
+            return choice.text
+        if self._api == "chat" and choice.delta is not None:
+            delta = choice.delta
+            return (delta.reasoning_content or delta.reasoning or "") + (delta.content or "")
+        raise EventStreamError(f"a chunk is not one of the {self._api} API: {shortened(event)}")

@@ -1,0 +1,91 @@
+"""The highest rate at which a server holds an SLA.
+
+Two searches of one server a minute apart may differ by a factor of two on a shared machine. So search once, on the base, and
+compare base and head in turns at a share of that rate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+# Sends so many requests at this rate and counts those that missed the SLA or failed.
+Probe = Callable[[float, int], int]
+
+# A rate at which so many rounds of a clear pass say neither "holds" nor "fails" lies between the two shares.
+_LONGEST = 10
+
+
+class Shares(NamedTuple):
+    """The shares of misses that a probe tells apart, and the chance of either error."""
+
+    good: float = 0.01
+    bad: float = 0.03
+    error: float = 0.05
+
+
+class Answer(NamedTuple):
+    """What a probe of one rate showed; ``holds`` is None where it could not tell."""
+
+    rate: float
+    requests: int
+    misses: int
+    holds: bool | None
+
+
+class HighestRate(NamedTuple):
+    """``holds`` is the highest rate that a probe passed, ``fails`` the lowest that it did not; None where there is none.
+
+    A rate in requests a second. Answers are in the order of the probes.
+    """
+
+    holds: float | None
+    fails: float | None
+    answers: tuple[Answer, ...]
+
+
+def find_highest_rate(
+    probe: Probe, *, start: float, precision: float = 0.1, most: float = 1e5, shares: Shares = Shares()
+) -> HighestRate:
+    """Double the rate from ``start`` until a probe fails, or halve it until one passes; then bisect in between.
+
+    The search ends once fails / holds <= 1 + ``precision``, at rates above ``most`` and below ``start`` / 1024. A rate that a
+    probe cannot decide on does not hold.
+    """
+    answers: list[Answer] = []
+    holds, fails, rate = 0.0, math.inf, start
+    while start / 1024 <= rate <= most and not fails <= holds * (1 + precision):
+        answer = judge_rate(probe, rate, shares)
+        answers.append(answer)
+        if answer.holds:
+            holds = rate
+        else:
+            fails = rate
+        if math.isinf(fails):
+            rate = 2 * holds
+        else:
+            rate = math.sqrt(holds * fails) if holds else fails / 2
+    return HighestRate(holds or None, None if math.isinf(fails) else fails, tuple(answers))
+
+
+def judge_rate(probe: Probe, rate: float, shares: Shares = Shares()) -> Answer:
+    """Send requests until Wald's sequential probability ratio test tells the good share of misses from the bad one.
+
+    With a = log((1 - error) / error) the rate fails once misses * log(bad / good) + hits * log((1 - bad) / (1 - good)) >= a and
+    holds once that sum <= -a (Wald, Sequential Analysis, 1947). With the default shares 145 hits in a row hold, three misses
+    in a row fail. Requests come in rounds of a third of a clear pass, so that a queue has time to grow in each; after ten
+    clear passes without an answer there is none.
+    """
+    bound = math.log((1 - shares.error) / shares.error)
+    miss, hit = math.log(shares.bad / shares.good), math.log((1 - shares.bad) / (1 - shares.good))
+    clear_pass = math.ceil(bound / -hit)
+    round_size = math.ceil(clear_pass / 3)
+    requests = misses = 0
+    while requests < _LONGEST * clear_pass:
+        misses += probe(rate, round_size)
+        requests += round_size
+        evidence = misses * miss + (requests - misses) * hit
+        if abs(evidence) >= bound:
+            return Answer(rate, requests, misses, evidence < 0)
+    return Answer(rate, requests, misses, None)
