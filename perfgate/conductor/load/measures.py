@@ -21,8 +21,8 @@ Floats = npt.NDArray[np.float64]
 class Measures:
     """The measures of one turn; arrays hold one value a request, in the order of the plan.
 
-    - ``failed``: ids of the requests with an error, ``silent``: ids of those that ended well without any text. Neither is in any
-      array.
+    - ``failed``: ids of the requests with an error. ``silent``: ids of those that ended well without any text. No array has
+      either.
     - ``uncounted``: ids of the others whose tokens the server did not count.
     - ``time_to_first_token``: first - at, from the intended start; in a closed loop that is when the request was sent.
     - ``time_per_output_token``: (last - first) / (output_tokens - 1); of requests of two counted tokens or more.

@@ -25,6 +25,9 @@ class Shares(NamedTuple):
     error: float = 0.05
 
 
+DEFAULT_SHARES = Shares()
+
+
 class Answer(NamedTuple):
     """What a probe of one rate showed; ``holds`` is None where it could not tell."""
 
@@ -46,7 +49,7 @@ class HighestRate(NamedTuple):
 
 
 def find_highest_rate(
-    probe: Probe, *, start: float, precision: float = 0.1, most: float = 1e5, shares: Shares = Shares()
+    probe: Probe, *, start: float, precision: float = 0.1, most: float = 1e5, shares: Shares = DEFAULT_SHARES
 ) -> HighestRate:
     """Double the rate from ``start`` until a probe fails, or halve it until one passes; then bisect in between.
 
@@ -62,14 +65,17 @@ def find_highest_rate(
             holds = rate
         else:
             fails = rate
-        if math.isinf(fails):
-            rate = 2 * holds
-        else:
-            rate = math.sqrt(holds * fails) if holds else fails / 2
+        rate = _next_rate(holds, fails)
     return HighestRate(holds or None, None if math.isinf(fails) else fails, tuple(answers))
 
 
-def judge_rate(probe: Probe, rate: float, shares: Shares = Shares()) -> Answer:
+def _next_rate(holds: float, fails: float) -> float:
+    if math.isinf(fails):
+        return 2 * holds
+    return math.sqrt(holds * fails) if holds else fails / 2
+
+
+def judge_rate(probe: Probe, rate: float, shares: Shares = DEFAULT_SHARES) -> Answer:
     """Send requests until Wald's sequential probability ratio test tells the good share of misses from the bad one.
 
     With a = log((1 - error) / error) the rate fails once misses * log(bad / good) + hits * log((1 - bad) / (1 - good)) >= a and
