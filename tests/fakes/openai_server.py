@@ -1,0 +1,149 @@
+"""A server that streams completions as OpenAI's API does, and fails in the ways that such servers do.
+
+The shapes of its chunks are those of OpenAI's API reference ("Create completion" and "Create chat completion", streamed), which
+tests/unit/load/test_openai_shapes.py checks with the types of the ``openai`` package where that is installed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from aiohttp import web
+
+Fault = Literal[
+    "none",
+    "status",
+    "hang",
+    "truncated",
+    "content_type",
+    "no_usage",
+    "silent",
+    "json",
+    "in_stream",
+    "after_done",
+    "split",
+]
+
+
+@dataclass
+class FakeOpenAI:
+    """``seconds`` pass before the first token and between tokens. ``received`` holds bodies and headers of requests."""
+
+    fault: Fault = "none"
+    seconds: float = 0.0
+    received: list[tuple[dict[str, Any], dict[str, str]]] = field(default_factory=list)
+    open_streams: int = 0
+    url: str = ""
+
+    def app(self) -> web.Application:
+        app = web.Application()
+        app.router.add_post("/v1/completions", self._completions)
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_route("*", "/echo/{rest:.*}", self._echo)
+        return app
+
+    async def _echo(self, request: web.Request) -> web.Response:
+        text = await request.text()
+        self.received.append(
+            ({"method": request.method, "path": request.raw_path, "body": text}, dict(request.headers))
+        )
+        return web.Response(text=text, status=503 if self.fault == "status" else 200)
+
+    async def _completions(self, request: web.Request) -> web.StreamResponse:
+        return await self._answer(request, chat=False)
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        return await self._answer(request, chat=True)
+
+    async def _answer(self, request: web.Request, *, chat: bool) -> web.StreamResponse:
+        body = await request.json()
+        self.received.append((body, dict(request.headers)))
+        if self.fault == "status":
+            return web.json_response({"error": {"message": "out of memory", "code": 500}}, status=500)
+        kind = "application/json" if self.fault == "content_type" else "text/event-stream"
+        response = web.StreamResponse(headers={"Content-Type": kind})
+        await response.prepare(request)
+        self.open_streams += 1
+        try:
+            await self._stream(request, response, body, chat=chat)
+        finally:
+            self.open_streams -= 1
+        return response
+
+    async def _stream(
+        self, request: web.Request, response: web.StreamResponse, body: dict[str, Any], *, chat: bool
+    ) -> None:
+        events = [json.dumps(chunk) for chunk in chunks(body, chat=chat, fault=self.fault)]
+        if self.fault == "json":
+            events[1] = '{"choices": [{"text":'
+        if self.fault == "in_stream":
+            events[1] = '{"error": {"message": "the engine died", "code": 500}}'
+        for number, event in enumerate([*events, "[DONE]"]):
+            if self.fault == "hang" and number == 2:
+                await asyncio.sleep(3600)
+            if self.seconds:
+                await asyncio.sleep(self.seconds)
+            data = f"data: {event}\n\n".encode()
+            if self.fault == "truncated" and number == 2:
+                await response.write(data[:20])
+                return
+            for part in (data[:7], data[7:]) if self.fault == "split" else (data,):
+                await response.write(part)
+        if self.fault == "after_done":
+            await response.write(f"data: {events[0]}\n\n".encode())
+
+
+def chunks(body: dict[str, Any], *, chat: bool, fault: Fault = "none") -> Iterator[dict[str, Any]]:
+    """One chunk a token, the last with the reason why it ended, then the usage; words stand for tokens."""
+    tokens = body["max_tokens"]
+    common = {
+        "id": "cmpl-1",
+        "created": 1_700_000_000,
+        "model": body["model"],
+        "object": "chat.completion.chunk" if chat else "text_completion",
+    }
+    for number in range(tokens):
+        text = "" if fault == "silent" else f"w{number} "
+        content: dict[str, Any] = {"delta": {"content": text}} if chat else {"text": text}
+        if chat and number == 0:
+            content["delta"]["role"] = "assistant"
+        choice = {"index": 0, "logprobs": None, "finish_reason": "length" if number == tokens - 1 else None, **content}
+        yield {**common, "choices": [choice]}
+    if fault != "no_usage":
+        prompt = len(body["messages"][0]["content"].split() if chat else body["prompt"].split())
+        usage = {"prompt_tokens": prompt, "completion_tokens": tokens, "total_tokens": prompt + tokens}
+        yield {**common, "choices": [], "usage": usage}
+
+
+@contextmanager
+def serving(server: FakeOpenAI) -> Iterator[FakeOpenAI]:
+    """Serve in a thread of its own, at ``server.url``."""
+    started = threading.Event()
+    loop = asyncio.new_event_loop()
+    ended = asyncio.Event()
+
+    async def serve() -> None:
+        runner = web.AppRunner(server.app(), access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        started.set()
+        await ended.wait()
+        await runner.cleanup()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    try:
+        assert started.wait(10)
+        yield server
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join()
+        loop.close()

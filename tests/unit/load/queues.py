@@ -1,0 +1,48 @@
+"""Queues with one server, whose waiting times theory knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.conductor.load.clock import Clock
+from perfgate.conductor.load.plan import LoadPlan, Request
+from perfgate.conductor.load.record import Exchange, Recording
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass
+class Queue:
+    """Serves requests one after the other, the n-th in ``services[n]`` seconds; it is idle in the ``stalls`` (from, to)."""
+
+    clock: Clock
+    services: Floats
+    stalls: list[tuple[float, float]] = field(default_factory=list)
+    free_at: float = 0.0
+    served: int = 0
+
+    async def send(self, request: Request) -> Exchange:
+        recording = Recording(request, self.clock)
+        begin = max(recording.sent, self.free_at)
+        for start, end in self.stalls:
+            if start <= begin < end:
+                begin = end
+        self.free_at = begin + float(self.services[self.served])
+        self.served += 1
+        await self.clock.sleep_until(self.free_at)
+        recording.first = recording.last = self.clock.now()
+        return recording.done()
+
+
+def open_plan(times: Floats) -> LoadPlan:
+    return LoadPlan(tuple(Request(float(time), "", 1, str(number)) for number, time in enumerate(times)), None)
+
+
+def waiting_times(arrivals: Floats, services: Floats) -> Floats:
+    """Seconds between arrival and begin of service: Lindley's recursion w(n + 1) = max(0, w(n) + s(n) - gap(n)), unrolled."""
+    steps = np.concatenate([[0.0], np.cumsum(services[:-1] - np.diff(arrivals))])
+    waits: Floats = steps - np.minimum.accumulate(steps)
+    return waits
