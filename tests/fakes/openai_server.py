@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -37,7 +37,7 @@ class FakeOpenAI:
 
     fault: Fault = "none"
     seconds: float = 0.0
-    received: list[tuple[dict[str, Any], dict[str, str]]] = field(default_factory=list)
+    received: list[tuple[dict[str, Any], Mapping[str, str]]] = field(default_factory=list)
     open_streams: int = 0
     url: str = ""
 
@@ -51,7 +51,7 @@ class FakeOpenAI:
     async def _echo(self, request: web.Request) -> web.Response:
         text = await request.text()
         self.received.append(
-            ({"method": request.method, "path": request.raw_path, "body": text}, dict(request.headers))
+            ({"method": request.method, "path": request.raw_path, "body": text}, request.headers.copy())
         )
         return web.Response(text=text, status=503 if self.fault == "status" else 200)
 
@@ -63,7 +63,7 @@ class FakeOpenAI:
 
     async def _answer(self, request: web.Request, *, chat: bool) -> web.StreamResponse:
         body = await request.json()
-        self.received.append((body, dict(request.headers)))
+        self.received.append((body, request.headers.copy()))
         if self.fault == "status":
             return web.json_response({"error": {"message": "out of memory", "code": 500}}, status=500)
         kind = "application/json" if self.fault == "content_type" else "text/event-stream"

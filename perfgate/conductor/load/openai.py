@@ -113,7 +113,7 @@ class _Usage(msgspec.Struct, frozen=True):
 class _Chunk(msgspec.Struct, frozen=True):
     choices: list[_Choice] = []
     usage: _Usage | None = None
-    error: msgspec.Raw | None = None
+    error: Any = None
 
 
 _DECODER = msgspec.json.Decoder(_Chunk)
@@ -152,7 +152,7 @@ class _Answer:
             chunk = _DECODER.decode(event)
         except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
             raise EventStreamError(f"a chunk of the answer is malformed: {error}: {shortened(event)}") from None
-        if chunk.error is not None and chunk.error != b"null":
+        if chunk.error is not None:
             raise EventStreamError(f"the server reports an error in the stream: {shortened(event)}")
         self._note(chunk, arrived, event)
 

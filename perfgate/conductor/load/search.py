@@ -10,7 +10,9 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-# Sends so many requests at this rate and counts those that missed the SLA or failed.
+# Judges so many requests at this rate and counts those that missed the SLA or failed. It should send some more beforehand and
+# leave them out: a round begins with an empty queue, which takes hundreds of requests to grow where the server is nearly full.
+# (Simulated M/M/1 queue with a limit at 54 to 65 requests/s: medians of 60 searches 73 with none left out, 67 with 200.)
 Probe = Callable[[float, int], int]
 
 # A rate at which so many rounds of a clear pass say neither "holds" nor "fails" lies between the two shares.
@@ -80,8 +82,8 @@ def judge_rate(probe: Probe, rate: float, shares: Shares = DEFAULT_SHARES) -> An
 
     With a = log((1 - error) / error) the rate fails once misses * log(bad / good) + hits * log((1 - bad) / (1 - good)) >= a and
     holds once that sum <= -a (Wald, Sequential Analysis, 1947). With the default shares 145 hits in a row hold, three misses
-    in a row fail. Requests come in rounds of a third of a clear pass, so that a queue has time to grow in each; after ten
-    clear passes without an answer there is none.
+    in a row fail. Requests come in rounds of a third of a clear pass; after ten clear passes without an answer there is none.
+    The errors are those of independent requests; in a queue misses come in bursts, and both errors are more frequent.
     """
     bound = math.log((1 - shares.error) / shares.error)
     miss, hit = math.log(shares.bad / shares.good), math.log((1 - shares.bad) / (1 - shares.good))

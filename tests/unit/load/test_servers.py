@@ -1,0 +1,216 @@
+"""Targets against a real server in a thread, and the ways in which it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import time
+
+import pytest
+
+from perfgate.conductor.load.clock import WallClock
+from perfgate.conductor.load.function import FunctionTarget
+from perfgate.conductor.load.generator import run_load, send_load
+from perfgate.conductor.load.http import HttpTarget
+from perfgate.conductor.load.openai import OpenAITarget
+from perfgate.conductor.load.plan import LoadPlan, Request
+from perfgate.conductor.load.record import Exchange
+from perfgate.errors import ConfigError, MeasuringError
+from tests.fakes.openai_server import FakeOpenAI, Fault, serving
+
+REQUEST = Request(at=0.0, prompt='say "hi"\nto all', output_tokens=4, id="perfgate-1-00000")
+PLAN = LoadPlan((REQUEST,), 1)
+
+
+def exchange_with(server: FakeOpenAI, **settings: object) -> Exchange:
+    with serving(server):
+        target = OpenAITarget(**{"url": server.url, "model": "tiny", "timeout": 5.0, **settings})  # type: ignore[arg-type]
+        return run_load(PLAN, target).exchanges[0]
+
+
+@pytest.mark.parametrize("api", ["completions", "chat"])
+@pytest.mark.parametrize("fault", ["none", "split"])
+def test_openai__four_tokens__arrivals_counts_and_text(api: str, fault: Fault) -> None:
+    server = FakeOpenAI(fault=fault, seconds=0.005)
+    exchange = exchange_with(server, api=api)
+    assert exchange.error == ""
+    assert exchange.status == 200
+    assert exchange.text == "w0 w1 w2 w3 "
+    assert (exchange.input_tokens, exchange.output_tokens) == (4, 4)
+    assert len(exchange.tokens) == 4
+    assert exchange.first == exchange.tokens[0]
+    assert exchange.last == exchange.tokens[3]
+    assert exchange.at == exchange.sent < exchange.tokens[0] < exchange.tokens[1] < exchange.tokens[2]
+
+
+def test_openai__body__greedy_seeded_streamed_and_of_the_planned_length() -> None:
+    server = FakeOpenAI()
+    exchange_with(server, seed=7, extra={"top_k": 1}, headers={"Authorization": "Bearer x"})
+    ((body, headers),) = server.received
+    assert body == {
+        "model": "tiny",
+        "prompt": 'say "hi"\nto all',
+        "max_tokens": 4,
+        "ignore_eos": True,
+        "temperature": 0,
+        "seed": 7,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "top_k": 1,
+    }
+    assert headers["X-Request-Id"] == "perfgate-1-00000"
+    assert headers["Authorization"] == "Bearer x"
+
+
+def test_openai__server_that_knows_no_ignore_eos__is_not_told() -> None:
+    server = FakeOpenAI()
+    exchange_with(server, ignore_eos=False)
+    assert "ignore_eos" not in server.received[0][0]
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "error", "arrived"),
+    [
+        ("status", 500, 'HTTP 500: {"error": {"message": "out of memory", "code": 500}}', 0),
+        ("hang", 200, "no complete answer within 0.3 s", 2),
+        ("truncated", 200, "the event stream ended within an event: it was cut off", 2),
+        ("content_type", 200, "expected text/event-stream, received application/json: HTTP 200: data: ", 0),
+        ("json", 200, "a chunk of the answer is malformed: ", 1),
+        ("in_stream", 200, "the server reports an error in the stream: ", 1),
+        ("after_done", 200, "the event stream goes on after [DONE]", 4),
+    ],
+)
+def test_openai__fault__error_and_what_arrived_before_it(fault: Fault, status: int, error: str, arrived: int) -> None:
+    exchange = exchange_with(FakeOpenAI(fault=fault), timeout=0.3 if fault == "hang" else 5.0)
+    assert exchange.error.startswith(error)
+    assert exchange.status == status
+    assert len(exchange.tokens) == arrived
+
+
+def test_openai__no_usage__tokens_are_not_counted_by_chunks() -> None:
+    exchange = exchange_with(FakeOpenAI(fault="no_usage"))
+    assert exchange.error == ""
+    assert exchange.output_tokens is None
+    assert len(exchange.tokens) == 4
+
+
+def test_openai__chunks_without_text__no_first_token_and_the_last_chunk_counts() -> None:
+    exchange = exchange_with(FakeOpenAI(fault="silent"))
+    assert exchange.error == ""
+    assert exchange.first is None
+    assert exchange.output_tokens == 4
+    assert exchange.last > exchange.sent
+
+
+def test_openai__other_api_than_asked_for__is_malformed() -> None:
+    with serving(FakeOpenAI()) as server:
+        target = OpenAITarget(server.url, "tiny", api="chat", timeout=5.0)
+        completions = OpenAITarget(server.url, "tiny", timeout=5.0)
+        assert run_load(PLAN, target).exchanges[0].error == ""
+        assert run_load(PLAN, completions).exchanges[0].error == ""
+        wrong = OpenAITarget(server.url + "/nowhere", "tiny", timeout=5.0)
+        assert run_load(PLAN, wrong).exchanges[0].error == "HTTP 404: 404: Not Found"
+
+
+def closed_port() -> int:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port: int = unused.getsockname()[1]
+        return port
+
+
+@pytest.mark.parametrize("open_loop", [True, False])
+def test_openai__connection_refused__an_error_for_every_request(open_loop: bool) -> None:
+    target = OpenAITarget(f"http://127.0.0.1:{closed_port()}", "tiny", timeout=5.0)
+    load = run_load(LoadPlan((REQUEST, REQUEST), None if open_loop else 1), target)
+    assert len(load.exchanges) == 2
+    for exchange in load.exchanges:
+        assert "ClientConnectorError" in exchange.error
+        assert exchange.status == 0
+        assert exchange.first is None
+
+
+def test_openai__address_is_none__an_error() -> None:
+    assert "InvalidUrl" in run_load(PLAN, OpenAITarget("nonsense", "tiny")).exchanges[0].error
+
+
+def test_openai__cancelled_in_mid_stream__the_server_sees_its_connection_end() -> None:
+    server = FakeOpenAI(fault="hang")
+
+    async def cancel_soon() -> None:
+        clock = WallClock()
+        async with OpenAITarget(server.url, "tiny").connect(clock) as send:
+            turn = asyncio.create_task(send_load(LoadPlan((REQUEST,) * 3, 3), send, clock))
+            await until(lambda: server.open_streams == 3)
+            turn.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await turn
+
+    async def until(holds: object) -> None:
+        end = time.monotonic() + 10
+        while not holds():  # type: ignore[operator]
+            assert time.monotonic() < end
+            await asyncio.sleep(0.005)
+
+    with serving(server):
+        asyncio.run(cancel_soon())
+        asyncio.run(until(lambda: server.open_streams == 0))
+
+
+def test_http__template__prompt_escaped_for_the_path_and_for_json() -> None:
+    with serving(FakeOpenAI()) as server:
+        target = HttpTarget(server.url, path="/echo/$id?q=$prompt", body='{"text": "$prompt", "n": $output_tokens}')
+        load = run_load(PLAN, target)
+        ((sent, headers),) = server.received
+    exchange = load.exchanges[0]
+    assert exchange.error == ""
+    assert exchange.text == sent["body"] == '{"text": "say \\"hi\\"\\nto all", "n": 4}'
+    assert sent["method"] == "POST"
+    assert sent["path"].startswith("/echo/perfgate-1-00000?q=say%20%22hi%22")
+    assert headers["Content-Type"] == "application/json"
+    assert headers["X-Request-Id"] == "perfgate-1-00000"
+    assert exchange.first is not None
+    assert exchange.sent < exchange.first <= exchange.last == load.seconds
+
+
+def test_http__get__no_body_and_a_failure_named() -> None:
+    with serving(FakeOpenAI(fault="status")) as server:
+        exchange = run_load(PLAN, HttpTarget(server.url, method="GET", path="/echo/")).exchanges[0]
+    assert server.received[0][0]["body"] == ""
+    assert exchange.error == "HTTP 503: "
+    assert exchange.status == 503
+
+
+@pytest.mark.parametrize("body", ["$promt", "costs 5 $", "${"])
+def test_http__template_that_cannot_be_filled_in__says_what_it_may_hold(body: str) -> None:
+    with pytest.raises(ConfigError, match=r"it may hold \$prompt"):
+        HttpTarget("http://127.0.0.1", body=body)
+
+
+async def _shout(request: Request) -> str:
+    await asyncio.sleep(0)
+    return request.prompt.upper()
+
+
+@pytest.mark.parametrize("function", [_shout, lambda request: request.prompt.upper()])
+def test_function__returns__its_text_and_end(function: object) -> None:
+    exchange = run_load(PLAN, FunctionTarget(function)).exchanges[0]  # type: ignore[arg-type]
+    assert exchange.text == 'SAY "HI"\nTO ALL'
+    assert exchange.first == exchange.last > exchange.sent
+
+
+def test_function__raises_or_takes_too_long__an_error() -> None:
+    def fail(request: Request) -> str:
+        raise ValueError("no weights")
+
+    assert run_load(PLAN, FunctionTarget(fail)).exchanges[0].error == "ValueError: no weights"
+    hanging = FunctionTarget(lambda request: time.sleep(0.3), timeout=0.02)
+    assert run_load(PLAN, hanging).exchanges[0].error == "no complete answer within 0.02 s"
+    time.sleep(0.4)  # its thread finds the loop closed, and must not complain
+
+
+def test_openai__aiohttp_missing__says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    with pytest.raises(MeasuringError, match=r"pip install 'perfgate\[serving\]'"):
+        run_load(PLAN, OpenAITarget("http://127.0.0.1:1", "tiny"))
