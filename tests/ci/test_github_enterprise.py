@@ -35,7 +35,7 @@ def test_enterprise__pull_request_then_an_order__both_published_from_their_own_r
         (comment,) = hub.comments()
         assert "## perfgate: FAIL" in comment
         # Version 3 does not say where an artifact is.
-        assert [one.name for one in hub.artifacts][-1] == "perfgate-default-judged-1"
+        assert "perfgate-default-judged-1" in [one.name for one in hub.artifacts]
         assert f"{forge.url}/team/model/actions/runs/{hub.last}#artifacts" in comment
 
         repaired = hub.change("repaired")

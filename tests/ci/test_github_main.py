@@ -67,7 +67,7 @@ def test_main__two_regressions_a_week_apart__each_measured_once_and_confirmed_an
     past.plant(9, {**dict.fromkeys(range(7), 1 / TIMES_SLOWER), 7: 1.0, 8: 1.0})
     assert _weekly(hub) == [f"{past.commits[6][:10]} against {past.commits[7][:10]}"]
     (issue,) = hub.forge.issues
-    assert _rows(issue.body, "Worse")["latency.p50"] == (past.commits[7][:10], "confirmed")
+    assert _causes(issue.body, "Worse") == [(past.commits[7][:10], "confirmed")]
     assert hub.forge.comments == {}
 
     for number in range(10, 16):
@@ -76,8 +76,8 @@ def test_main__two_regressions_a_week_apart__each_measured_once_and_confirmed_an
     assert _weekly(hub) == [f"{past.commits[12][:10]} against {past.commits[13][:10]}"]
     assert hub.forge.issues == [issue]
     assert "last report on the runs up to" in issue.body
-    assert _rows(issue.body, "Worse")["latency.p50"] == (past.commits[13][:10], "confirmed")
-    assert _rows(issue.body, "Still open")["latency.p50"] == (past.commits[7][:10], "confirmed")
+    assert _causes(issue.body, "Worse") == [(past.commits[13][:10], "confirmed")]
+    assert _causes(issue.body, "Still open") == [(past.commits[7][:10], "confirmed")]
     (news,) = hub.forge.comments[issue.number]
     assert past.commits[13][:10] in news.body
     assert {one.after for one in past.store.confirmations("small")} == {past.commits[7], past.commits[13]}
@@ -109,11 +109,14 @@ def _weekly(hub: Hub) -> list[str]:
     return re.findall(r"^measuring (.*) \(\d+ of \d+\)$", done.of("measure"), flags=re.MULTILINE)
 
 
-def _rows(report: str, heading: str) -> dict[str, tuple[str, str]]:
-    """Return what a table of the report says of each metric: since which commit, and how sure that is."""
+def _causes(report: str, heading: str) -> list[tuple[str, str]]:
+    """Return what a part of the report says of each cause: the commit, and how sure it is."""
     section = report.partition(f"### {heading}\n")[2].partition("\n#")[0]
-    rows = [[cell.strip() for cell in line.split(" | ")] for line in section.splitlines() if line.startswith("| `")]
-    return {row[0].strip("| `"): (row[3].split("`")[1], row[4].partition(";")[0].strip("*")) for row in rows}
+    causes = []
+    for line in section.splitlines():
+        if line.startswith("**") and (commit := re.search(r"\b[0-9a-f]{10}\b", line)):
+            causes.append((commit[0], "confirmed" if "**confirmed**" in line else line))
+    return causes
 
 
 def _above_main(hub: Hub) -> dict[str, int]:

@@ -99,5 +99,5 @@ def test_hook__head_does_not_run__stopped(pushing: Pushing) -> None:
     pushing.clone.commit("broken", model=("def build():", "def build():\n    raise RuntimeError('no weights')"))
     done = pushing.push()
     assert done.returncode == 1
-    assert "no weights" in done.stdout
+    assert "no weights" in done.stderr
     assert pushing.there() == {"main"}
