@@ -112,11 +112,11 @@ def _weekly(hub: Hub) -> list[str]:
 def _causes(report: str, heading: str) -> list[tuple[str, str]]:
     """Return what a part of the report says of each cause: the commit, and how sure it is."""
     section = report.partition(f"### {heading}\n")[2].partition("\n#")[0]
-    causes = []
-    for line in section.splitlines():
-        if line.startswith("**") and (commit := re.search(r"\b[0-9a-f]{10}\b", line)):
-            causes.append((commit[0], "confirmed" if "**confirmed**" in line else line))
-    return causes
+    return [
+        (commit[0], "confirmed" if "**confirmed**" in line else line)
+        for line in section.splitlines()
+        if line.startswith("**") and (commit := re.search(r"\b[0-9a-f]{10}\b", line))
+    ]
 
 
 def _above_main(hub: Hub) -> dict[str, int]:
