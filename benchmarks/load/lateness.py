@@ -1,5 +1,8 @@
 """How late the load generator sends: a plain server on one core, the generator on another, and arrivals of a Poisson process.
 
+"sent" is when a request was handed to the HTTP client, "there" when its bytes were at the server, after the intended start;
+"preempted" is how often the generator lost its CPU to another process, which is what delays most of the late ones.
+
 python benchmarks/load/lateness.py --rates 500 1000 2000
 """
 
@@ -8,19 +11,45 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import resource
 import socket
-from contextlib import suppress
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 
 import numpy as np
 
+from perfgate.conductor.load.clock import Clock
 from perfgate.conductor.load.generator import run_load
 from perfgate.conductor.load.http import HttpTarget
-from perfgate.conductor.load.plan import plan_load
+from perfgate.conductor.load.plan import Request, plan_load
+from perfgate.conductor.load.record import Exchange
+from perfgate.conductor.load.target import Send
 from perfgate.load_settings import LoadSettings
 
-# A bare answer, so that the server's own work disturbs little.
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: text/plain\r\n\r\nok"
+# A bare answer, so that the server's own work disturbs little: the time of arrival, on the clock that all processes share.
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nContent-Type: text/plain\r\n\r\n%s"
+
+
+@dataclass
+class Noting:
+    """A target that notes the absolute times of sending and of arrival at the server."""
+
+    target: HttpTarget
+    sent: dict[str, float] = field(default_factory=dict)
+
+    @asynccontextmanager
+    async def connect(self, clock: Clock) -> AsyncIterator[Send]:
+        async with self.target.connect(clock) as send:
+
+            async def noted(request: Request) -> Exchange:
+                exchange = await send(request)
+                self.sent[exchange.id] = exchange.sent
+                return exchange
+
+            yield noted
 
 
 def serve(port: Connection, core: int) -> None:
@@ -32,12 +61,13 @@ def serve(port: Connection, core: int) -> None:
             self.received = b""
 
         def data_received(self, data: bytes) -> None:
+            now = repr(time.perf_counter()).encode()
             self.received += data
             # A request without a body ends with its headers.
             while b"\r\n\r\n" in self.received:
                 self.received = self.received.partition(b"\r\n\r\n")[2]
                 assert isinstance(self.transport, asyncio.Transport)
-                self.transport.write(ANSWER)
+                self.transport.write(ANSWER % (len(now), now))
 
     async def run() -> None:
         listening = socket.create_server(("127.0.0.1", 0), backlog=4096)
@@ -63,16 +93,24 @@ def main() -> None:
     ours, theirs = multiprocessing.Pipe()
     server = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs, options.cores[1]), daemon=True)
     server.start()
-    target = HttpTarget(f"http://127.0.0.1:{ours.recv()}", method="GET", timeout=10.0)
+    server_target = HttpTarget(f"http://127.0.0.1:{ours.recv()}", method="GET", timeout=10.0)
     pin(options.cores[0])
-    print(f"{'rate':>8} {'reached':>8} {'failed':>7} {'P50 late':>10} {'P99 late':>10} {'most late':>10}")
+    print(
+        f"{'rate':>8} {'reached':>8} {'failed':>7} {'sent P50':>11} {'sent P99':>11} {'there P50':>11} {'there P99':>11}"
+    )
     for rate in options.rates:
         plan = plan_load(LoadSettings(rate=rate, requests=int(rate * options.seconds), input=1), seed=1)
+        target = Noting(server_target)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
         load = run_load(plan, target)
-        middle, high, most = (float(np.quantile(load.lateness, share)) * 1e3 for share in (0.5, 0.99, 1.0))
-        failed = sum(bool(exchange.error) for exchange in load.exchanges)
-        reached = len(load.exchanges) / load.seconds
-        print(f"{rate:8.0f} {reached:8.0f} {failed:7d} {middle:7.3f} ms {high:7.3f} ms {most:7.3f} ms")
+        preempted = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw - before
+        well = [exchange for exchange in load.exchanges if not exchange.error]
+        there = [float(each.text) - target.sent[each.id] + each.sent - each.at for each in well]
+        late = [float(np.quantile(times, share)) * 1e3 for times in (load.lateness, there) for share in (0.5, 0.99)]
+        failed, reached = len(load.exchanges) - len(well), len(well) / load.seconds
+        print(
+            f"{rate:8.0f} {reached:8.0f} {failed:7d} " + " ".join(f"{time:8.3f} ms" for time in late), f"{preempted:8d}"
+        )
     server.terminate()
     server.join()
 

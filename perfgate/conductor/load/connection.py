@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # Of the body of a failure so many bytes are read.
 _LONGEST_FAILURE = 4096
+# Servers close connections that are idle for a while (uvicorn's --timeout-keep-alive: 5 s); no request may meet that.
+_IDLE_SECONDS = 2.0
 # An answer of more bytes than this is no answer to a request of a load.
 LONGEST_BODY = 256 * 2**20
 
@@ -40,7 +42,7 @@ async def open_session(timeout: float) -> AsyncIterator[aiohttp.ClientSession]:
     """
     library: Any = require_aiohttp()
     async with library.ClientSession(
-        connector=library.TCPConnector(limit=0, ttl_dns_cache=None),
+        connector=library.TCPConnector(limit=0, ttl_dns_cache=None, keepalive_timeout=_IDLE_SECONDS),
         timeout=library.ClientTimeout(total=timeout, ceil_threshold=float("inf")),
         cookie_jar=library.DummyCookieJar(),
         headers={"Accept-Encoding": "identity"},

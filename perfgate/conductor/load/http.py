@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 # Of an answer so many bytes are kept, so that base and head can be compared.
-_KEPT_BODY = 2**20
+_LONGEST_TEXT = 2**20
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ class HttpTarget:
             yield send
 
     async def _exchange(self, session: aiohttp.ClientSession, request: Request, clock: Clock) -> Exchange:
-        address = self.url.rstrip("/") + _filled(self.path, request, prompt=quote(request.prompt, safe=""))
+        address = self.url.rstrip("/") + _fill(self.path, request, prompt=quote(request.prompt, safe=""))
         prompt = json.dumps(request.prompt)[1:-1] if "json" in self.content_type else request.prompt
-        body = _filled(self.body, request, prompt=prompt).encode() if self.body else None
+        body = _fill(self.body, request, prompt=prompt).encode() if self.body else None
         headers = {**self.headers, "X-Request-Id": request.id}
         if body is not None:
             headers["Content-Type"] = self.content_type
@@ -82,7 +82,7 @@ class HttpTarget:
         return recording.failed(error) if error else recording.done()
 
 
-def _filled(template: str, request: Request, *, prompt: str) -> str:
+def _fill(template: str, request: Request, *, prompt: str) -> str:
     return Template(template).substitute(prompt=prompt, output_tokens=request.output_tokens, id=request.id)
 
 
@@ -92,7 +92,7 @@ async def _read(response: aiohttp.ClientResponse, recording: Recording) -> str:
     size = 0
     async for received in response.content.iter_any():
         size += len(received)
-        body += received[: _KEPT_BODY - len(body)]
+        body += received[: _LONGEST_TEXT - len(body)]
         if size > LONGEST_BODY:
             response.close()
             return f"the answer is longer than {LONGEST_BODY} bytes"

@@ -30,8 +30,8 @@ _EVENT_STREAM = "text/event-stream"
 class OpenAITarget:
     """A server at ``url``, as in ``http://127.0.0.1:8000``, asked for greedy answers of exactly as many tokens as planned.
 
-    ``ignore_eos`` keeps the model from ending early; servers other than vLLM and SGLang may refuse to be told. ``extra`` is put
-    into every request body and comes before what we put there. A request fails after ``timeout`` seconds.
+    ``ignore_eos`` keeps the model from ending early; servers other than vLLM and SGLang may reject the parameter. ``extra``
+    goes into every request body and overrides what we put there. A request fails after ``timeout`` seconds.
     """
 
     url: str
