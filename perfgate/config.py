@@ -19,6 +19,7 @@ from perfgate.catalogue.names import SUBROUTINE_TIMES
 from perfgate.document.budget import Budget, parse_budget, parse_place
 from perfgate.document.decision import DEFAULT_LOOKS, MOST_LOOKS, Policy
 from perfgate.errors import ConfigError
+from perfgate.job_settings import NAME, JobReference, JobSettings, mistakes
 from perfgate.locale import LANGUAGES, Language
 from perfgate.toml import tomllib
 
@@ -231,7 +232,10 @@ class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     workload: Annotated[
         str, _doc("The only workload, as `FILE:NAME`; short for one entry of `workloads` under that name.")
     ] = ""
-    workloads: Annotated[dict[str, str], _doc("Several workloads: a name and `FILE:NAME` for each.")] = {}
+    workloads: Annotated[
+        dict[str, str | JobSettings],
+        _doc("Several workloads: a name and `FILE:NAME` for each, or a table for a job ([jobs](jobs.md))."),
+    ] = {}
     limits: Annotated[
         dict[str, float | LimitSetting],
         _doc("Marks inside one run, by name or pattern. They inform, unless they are `gating`."),
@@ -275,6 +279,7 @@ class Config:
     measure: MeasureSettings
     gate: GateSettings
     store: StoreSettings
+    jobs: tuple[JobReference, ...] = ()
     limits: Mapping[str, float] = field(default_factory=dict)
     gating_limits: Mapping[str, float] = field(default_factory=dict)
     budgets: tuple[Budget, ...] = ()
@@ -291,7 +296,7 @@ class Config:
             ok_margin=gate.ok_margin,
             strict=gate.strict,
             looks=list(gate.looks),
-            tolerances=dict(gate.tolerance),
+            tolerances={**{key: value for job in self.jobs for key, value in job.tolerances.items()}, **gate.tolerance},
             budgets=list(self.budgets),
             limits=dict(self.gating_limits),
             kernels=list(self.expect.kernels),
@@ -303,12 +308,17 @@ class Config:
         return 1 if self.device.partition(":")[0] == "cpu" else ACCELERATOR_CPUS
 
     def selected(self, names: tuple[str, ...]) -> tuple[WorkloadReference, ...]:
-        """The workloads named, or all of them. Raises ConfigError for a name that is not there."""
+        """The workloads named that are functions, or all of them. Raises ConfigError for a name that is not there."""
         references = {reference.name: reference for reference in self.workloads}
+        known = [*references, *(job.name for job in self.jobs)]
         for name in names:
-            if name not in references:
-                raise ConfigError(f"no workload {name!r} in {CONFIG_NAME}{_did_you_mean(name, references)}")
-        return tuple(references[name] for name in names) if names else self.workloads
+            if name not in known:
+                raise ConfigError(f"no workload {name!r} in {CONFIG_NAME}{_did_you_mean(name, known)}")
+        return tuple(references[name] for name in names if name in references) if names else self.workloads
+
+    def selected_jobs(self, names: tuple[str, ...]) -> tuple[JobReference, ...]:
+        """The jobs named, or all of them."""
+        return tuple(job for job in self.jobs if not names or job.name in names)
 
 
 def load_config(
@@ -361,6 +371,9 @@ def parse_config(text: str, path: Path, *, device: str | None = None, needs_work
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
     _refuse_unknown(raw, ConfigFile, path, where="")
+    for name, entry in (raw.get("workloads") or {}).items() if isinstance(raw.get("workloads"), dict) else ():
+        if isinstance(entry, dict):
+            _refuse_unknown(entry, JobSettings, path, where=f"[workloads.{name}] ")
     for table in msgspec.structs.fields(ConfigFile):
         if isinstance(table.default, msgspec.Struct) and isinstance(raw.get(table.name), dict):
             _refuse_unknown(raw[table.name], type(table.default), path, where=f"[{table.name}] ")
@@ -377,6 +390,7 @@ def parse_config(text: str, path: Path, *, device: str | None = None, needs_work
         project=parsed.project or root.resolve().name,
         device=device or parsed.device,
         workloads=_workloads(parsed, path, needed=needs_workload),
+        jobs=_jobs(parsed, path),
         measure=parsed.measure,
         gate=parsed.gate,
         store=parsed.store,
@@ -457,7 +471,7 @@ def _check_tolerances(tolerances: Mapping[str, float], path: Path) -> None:
     for name, value in tolerances.items():
         # A tolerance that no comparison looks up would be as silent as a misspelt key.
         metric = parse_place(name).metric
-        if not metric.startswith(("ops.count:", "ops.time:", *SUBROUTINE_TIMES)) and not fnmatch.filter(
+        if not metric.startswith(("ops.count:", "ops.time:", "number.", *SUBROUTINE_TIMES)) and not fnmatch.filter(
             METRICS, metric
         ):
             raise ConfigError(f"{path}: [gate.tolerance] unknown metric {name!r}{_did_you_mean(metric, METRICS)}")
@@ -500,13 +514,13 @@ def _budget(key: str, written: float | str, path: Path) -> Budget:
 
 
 def _workloads(parsed: ConfigFile, path: Path, *, needed: bool) -> tuple[WorkloadReference, ...]:
-    references = dict(parsed.workloads)
+    references = {name: entry for name, entry in parsed.workloads.items() if isinstance(entry, str)}
     if parsed.workload:
         name = parsed.workload.rpartition(":")[2]
         if references.get(name, parsed.workload) != parsed.workload:
             raise ConfigError(f"{path}: workload {name!r} stands twice; keep `workload` or the line in [workloads]")
         references = {name: parsed.workload, **references}
-    if needed and not references:
+    if needed and not parsed.workloads and not references:
         raise ConfigError(f'{path} names no workload; write e.g. workload = "perf/workload.py:encoder"')
     return tuple(_reference(name, text, path) for name, text in references.items())
 
@@ -517,6 +531,19 @@ def _reference(name: str, text: str, path: Path) -> WorkloadReference:
         raise ConfigError(f'{path}: workload {text!r} must read "FILE.py:NAME", e.g. "perf/workload.py:encoder"')
     if Path(file).is_absolute() or ".." in Path(file).parts:
         raise ConfigError(f"{path}: workload file {file!r} must be relative to {path.parent} and stay inside it")
-    if not re.fullmatch(r"\w[\w.-]{0,99}", name):  # it names files too, so no "..", no "-x"
-        raise ConfigError(f"{path}: workload name {name!r} must be letters, digits, '_', '-' or '.', a letter first")
+    _check_name(name, path)
     return WorkloadReference(name=name, file=file, attribute=attribute)
+
+
+def _jobs(parsed: ConfigFile, path: Path) -> tuple[JobReference, ...]:
+    tables = {name: entry for name, entry in parsed.workloads.items() if isinstance(entry, JobSettings)}
+    for name, settings in tables.items():
+        _check_name(name, path)
+        for mistake in mistakes(name, settings):
+            raise ConfigError(f"{path}: {mistake}")
+    return tuple(JobReference(name, settings) for name, settings in tables.items())
+
+
+def _check_name(name: str, path: Path) -> None:
+    if not NAME.fullmatch(name):  # it names files too, so no "..", no "-x"
+        raise ConfigError(f"{path}: workload name {name!r} must be letters, digits, '_', '-' or '.', a letter first")

@@ -99,3 +99,7 @@ class SetUpError(PerfgateError):
 
 class WorkloadError(MeasuringError):
     """The user's workload cannot be found, loaded or called."""
+
+
+class ResultsError(MeasuringError):
+    """What a benchmark program wrote cannot be read, or is no result of this run."""

@@ -7,6 +7,9 @@ OPERATOR_TIME, MODULE_TIME, FUNCTION_TIME = "op.", "module.", "function."
 PYTHON_TIMES = (MODULE_TIME, FUNCTION_TIME)
 SUBROUTINE_TIMES = (OPERATOR_TIME, *PYTHON_TIMES)
 
+# What a command tells of itself: ``number.tokens_per_second``.
+NUMBER = "number."
+
 LATENCY, WALL_TIME, P50, P99 = "latency.low", "latency.wall", "latency.p50", "latency.p99"
 PREPROCESSING, PREPROCESSING_STAGES = "preprocess.low", "preprocess.time"
 GAP, TURNAROUND, INSTRUCTIONS = "throughput.gap", "throughput.turnaround", "hardware.instructions"

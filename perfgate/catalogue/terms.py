@@ -14,4 +14,4 @@ GainOf = Literal["call", "item", "answer", "input"]
 # functions and bytecodes of Python.
 Amount = Literal["calls", "held", "copied", "blocks", "flops", "functions", "bytecodes"]
 # Base units; 1 is that of counts and shares.
-Unit = Literal["1", "B", "B/s", "Cel", "J", "W", "items/s", "s"]
+Unit = Literal["1", "B", "B/s", "Cel", "J", "W", "items/s", "s", "tokens/s"]

@@ -37,7 +37,7 @@ MissingSide = Literal["base", "head", "both"]
 NamedBy = Literal["configuration", "store", "document"]
 # What timed a call: the clock on the wall, the CPU time of its thread, or the device's own.
 Clock = Literal["wall", "cpu", "device"]
-Method = Literal["exact", "paired", "repeated", "check", "budget", "limit", "expect", "profiled", "recorded"]
+Method = Literal["exact", "paired", "repeated", "turns", "check", "budget", "limit", "expect", "profiled", "recorded"]
 # The methods that hold the head alone to a rule of perfgate.toml.
 RULE_METHODS = frozenset({"budget", "limit", "expect"})
 Comparing = Literal["code", "stack", "rules"]
@@ -118,7 +118,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     all looks, reruns and other metrics.
     ``accepted`` is who accepted a regression and why: it then does not gate. ``costless`` is a count that grew where calls are
     shown not to be slower: it then warns.
-    With method ``repeated`` a pair is a number of the checklist, measured by a process a side in turns.
+    With method ``repeated`` a pair is a number of the checklist, measured by a process a side in turns. With method
+    ``turns`` it is a quad of turns of a job, of ``starts`` pairs of fresh processes.
     With method ``profiled`` it is a time of kernels on the device in two recordings, each with the steps it has.
     With method ``budget`` or ``limit`` the head is held against an absolute bound, and that is what ``base`` is; ``limit`` is
     the limit's name. With method ``expect`` ``base`` is how many kernels are expected, ``head`` how many of them ran, and
@@ -144,6 +145,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     p_adjusted: float | None = None
     tolerance: float | None = None
     pairs: int | None = None
+    starts: int | None = None
     pairs_needed: int | None = None
     detectable: float | None = None
     excluded: float | None = None

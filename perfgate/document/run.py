@@ -9,8 +9,9 @@ from typing import Literal
 
 import msgspec
 
+from perfgate.document.job import JobRecord, Turn
 from perfgate.document.message import Message, MessageValue
-from perfgate.document.samples import Arm, Packed, Replicate
+from perfgate.document.samples import Arm, Replicate, SampleSet
 from perfgate.document.testbed import Environment, Testbed
 
 RUN_SCHEMA: Literal["perfgate/run"] = "perfgate/run"
@@ -90,14 +91,6 @@ class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
     traceback: str | None = None
     signal: str | None = None
     log_tail: str | None = None
-
-
-class SampleSet(msgspec.Struct, frozen=True, kw_only=True):
-    """All samples of one metric in call order, packed."""
-
-    metric: str
-    samples: Packed
-    labels: dict[str, str] = {}
 
 
 class ShapeKernels(msgspec.Struct, frozen=True, kw_only=True):
@@ -365,10 +358,11 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     """What one side's own workload file measures, for a workload whose file or entry differs between base and head.
 
     ``shapes`` maps each shape to its arguments as text; ``functions`` maps the optional and required functions that are given
-    (``build``, ``check``, ...) to a hash of their code, ``file_sha256`` is that of the code of the file
-    and of the modules beside it that it imports, without comments and docstrings. ``changed_lines`` are, of head, the
-    places where this code differs from the base's (``perf.py:12``). ``error`` says why the file could not be read. ``added``
-    names, in head's, what the base's has not: shapes, functions, ``sla_p99``, and the workload itself where it is new.
+    (``build``, ``check``, ...) to a hash of their code, ``settings`` those of a job to what is written in perfgate.toml.
+    ``file_sha256`` is that of the code of the file and of the modules beside it that it imports, without comments and
+    docstrings. ``changed_lines`` are, of head, the places where this code differs from the base's (``perf.py:12``). ``error``
+    says why the file could not be read. ``added`` names, in head's, what the base's has not: shapes, functions,
+    ``sla_p99``, and the workload itself where it is new.
     """
 
     workload: str
@@ -378,6 +372,7 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
     batch_sizes: list[int] = []
     shapes: dict[str, str] = {}
     functions: dict[str, str] = {}
+    settings: dict[str, str] = {}
     changed_lines: list[str] = []
     added: list[str] = []
     sla_p99: float | None = None
@@ -436,6 +431,8 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     kernel_times: list[KernelTimes] = []
     accounts: list[CallAccount] = []
     replicates: list[Replicate] = []
+    jobs: list[JobRecord] = []
+    turns: list[Turn] = []
     failed_pairs: list[FailedPair] = []
     artifacts: list[Artifact] = []
     advisories: list[Advisory] = []

@@ -65,6 +65,14 @@ def unpack(packed: Packed) -> npt.NDArray[np.int64]:
     return values.astype(np.int64)
 
 
+class SampleSet(msgspec.Struct, frozen=True, kw_only=True):
+    """All samples of one metric in call order, packed."""
+
+    metric: str
+    samples: Packed
+    labels: dict[str, str] = {}
+
+
 class StageTimes(msgspec.Struct, frozen=True, kw_only=True):
     """What one stage of the preprocessing took in every call, in call order; ``line`` is where its function starts."""
 

@@ -36,6 +36,19 @@ def configuration() -> Iterator[str]:
             yield _settings(record["properties"], setting["default"])
 
 
+def jobs() -> Iterator[str]:
+    """The settings of a job, and of what stands in its table."""
+    records = load_schema("config")["$defs"]
+    for name, key in (
+        ("JobSettings", "[workloads.NAME]"),
+        ("NumberSettings", "numbers"),
+        ("LoadSettings", "load"),
+        ("SlaSettings", "sla"),
+    ):
+        yield f"### {key}\n"
+        yield _settings(records[name]["properties"], {})
+
+
 def checklist() -> Iterator[str]:
     """The question, the metrics and the limits of every step."""
     for card in CARDS.values():
@@ -76,6 +89,10 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 
 def _kind(schema: dict[str, Any]) -> str:
+    if not schema.keys() - {"description"}:
+        return "anything"
+    if "$ref" in schema:
+        return "table"
     if "enum" in schema:
         return " or ".join(f"`{value}`" for value in schema["enum"])
     kinds = schema.get("type", [])
@@ -83,10 +100,10 @@ def _kind(schema: dict[str, Any]) -> str:
         if kind == "array":
             return f"list: {_kind(schema['items'])}"
         if kind == "object":
-            return f"table: {_kind(schema['additionalProperties'])}"
+            return f"table: {_kind(schema.get('additionalProperties', {}))}"
         if kind in KINDS:
             return KINDS[kind]
-    return " or ".join("table" if "$ref" in member else _kind(member) for member in schema["anyOf"])
+    return " or ".join(_kind(member) for member in schema["anyOf"] if member.get("type") != "null")
 
 
 def _value(default: object) -> str:
@@ -97,7 +114,11 @@ def _value(default: object) -> str:
     return f"`{json.dumps(default, ensure_ascii=False)}`"
 
 
-PAGES: dict[str, Callable[[], Iterator[str]]] = {"configuration.md": configuration, "checklist.md": checklist}
+PAGES: dict[str, Callable[[], Iterator[str]]] = {
+    "configuration.md": configuration,
+    "checklist.md": checklist,
+    "jobs.md": jobs,
+}
 
 if __name__ == "__main__":
     for name in PAGES:

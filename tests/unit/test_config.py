@@ -95,7 +95,7 @@ def test_parse_config__unknown_key__did_you_mean(text: str, message: str) -> Non
         ),
         (ONE + '[budget]\n"latency.p99" = "2 MiB"', "[budget] latency.p99: '2 MiB' is in B"),
         (ONE + "[limits]\nbatch = 'x'", "Expected `float | object`, got `str` - at `$.limits[...]`"),
-        ("[workloads]\nw = 3", "Expected `str`, got `int` - at `$.workloads[...]`"),
+        ("[workloads]\nw = 3", "Expected `str | object`, got `int` - at `$.workloads[...]`"),
         (ONE + "project = 2020-01-01", "project must be `str`, got `date`"),
     ],
 )

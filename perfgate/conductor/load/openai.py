@@ -103,6 +103,7 @@ class _Delta(msgspec.Struct, frozen=True):
 class _Choice(msgspec.Struct, frozen=True):
     text: str | None = None
     delta: _Delta | None = None
+    finish_reason: str | None = None
 
 
 class _Usage(msgspec.Struct, frozen=True):
@@ -126,6 +127,8 @@ class _Answer:
         self._recording = recording
         self._api = api
         self._done = False
+        # Of `transformers serve` the stream ends with the chunk that says why, and no [DONE].
+        self._finished = False
 
     async def read(self, content: aiohttp.StreamReader) -> None:
         """Raises EventStreamError for a stream that is malformed or cut off, or that reports an error."""
@@ -139,8 +142,8 @@ class _Answer:
             for event in stream.feed(received):
                 self._take(event, arrived)
         stream.end()
-        if not self._done:
-            raise EventStreamError(f"the event stream ended without {_DONE}: it was cut off")
+        if not (self._done or self._finished):
+            raise EventStreamError(f"the event stream ended without {_DONE} or a finish_reason: it was cut off")
 
     def _take(self, event: str, arrived: float) -> None:
         if self._done:
@@ -166,6 +169,7 @@ class _Answer:
             return
         # A chunk may hold no text because a character is not complete yet: its token has arrived all the same.
         recording.last = arrived
+        self._finished |= all(choice.finish_reason for choice in chunk.choices)
         text = "".join(self._text(choice, event) for choice in chunk.choices)
         if text:
             recording.first = arrived if recording.first is None else recording.first

@@ -15,7 +15,14 @@ from typing import Literal, NamedTuple
 from perfgate.conductor.machine.cpus import granted_cpus, granted_memory
 from perfgate.conductor.machine.watcher import Watcher, namespace_ids, watching
 from perfgate.conductor.workers.cleanup import kill_leftovers, leftover_notes, remove, scratch_folder
-from perfgate.conductor.workers.environment import device_kind, fresh_caches, reused_caches, worker_environment
+from perfgate.conductor.workers.environment import (
+    MALLOC_SETTINGS,
+    WAIT_POLICY,
+    device_kind,
+    fresh_caches,
+    reused_caches,
+    worker_environment,
+)
 from perfgate.conductor.workers.foresight import Foresee, foresee_nothing
 from perfgate.conductor.workers.hubs import show_hub_caches
 from perfgate.conductor.workers.interpreters import RUNNING, explain_closed, probe_device, share_code, with_code
@@ -204,6 +211,28 @@ class Bench:
     def _environment(self) -> dict[str, str]:
         environment = self._allowed_environment()
         return with_code(environment, share_code(self._scratch / "code")) if self._one_code else environment
+
+    def program_environment(self, checkout: Checkout, *, threads: int) -> dict[str, str]:
+        """What a program of a side sees: what workers do, without what tunes them, and its checkout's code before any other.
+
+        The side's interpreter is the first ``python`` that it finds.
+        """
+        tuned = {*MALLOC_SETTINGS, *WAIT_POLICY} - os.environ.keys()
+        environment = {name: value for name, value in self._allowed_environment().items() if name not in tuned}
+        python = checkout.python or RUNNING
+        folders = [checkout.root / folder for folder in self.config.measure.python_path]
+        own = [str(folder) for folder in folders if folder.is_dir()]
+        path = os.pathsep.join([*own, *filter(None, [environment.get("PYTHONPATH")])])
+        home = str(self._home(checkout.root))
+        environment.update(
+            PATH=os.pathsep.join([str(python.parent), environment.get("PATH", os.defpath)]),
+            PYTHONPATH=path,
+            HOME=home,
+            TMPDIR=home,
+            # A program may mean to have all the CPUs that it is bound to.
+            OMP_NUM_THREADS=os.environ.get("OMP_NUM_THREADS", str(threads)),
+        )
+        return with_code(environment, share_code(self._scratch / "code"))
 
     def _allowed_environment(self) -> dict[str, str]:
         """What workers get of our environment; asked also when the scratch folder is gone."""

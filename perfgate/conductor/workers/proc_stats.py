@@ -47,7 +47,7 @@ def thread_settings(pid: int) -> dict[str, str]:
     affinities: set[str] = set()
     priorities: set[str] = set()
     schedulers: set[str] = set()
-    for thread in _threads(pid):
+    for thread in threads_of(pid):
         try:
             affinities.add(",".join(map(str, sorted(os.sched_getaffinity(thread)))))
             priorities.add(str(os.getpriority(os.PRIO_PROCESS, thread)))
@@ -101,14 +101,14 @@ def process_family(pid: int) -> Iterator[int]:
 
 
 def _children(pid: int) -> Iterable[int]:
-    for thread in _threads(pid):
+    for thread in threads_of(pid):
         try:
             yield from map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
         except OSError:  # it has ended, or a kernel without CONFIG_PROC_CHILDREN
             continue
 
 
-def _threads(pid: int) -> list[int]:
+def threads_of(pid: int) -> list[int]:
     try:
         return [int(name) for name in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208 - names alone, in the time between blocks
     except OSError:

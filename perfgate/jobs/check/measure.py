@@ -17,6 +17,7 @@ from perfgate.conductor.sides.checklist import Findings, run_checklist
 from perfgate.conductor.sides.harness import read_harnesses, unknown_harnesses
 from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
 from perfgate.conductor.sides.profiles import PairTrace
+from perfgate.conductor.sides.turns import MeasuredJob, SideName
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.conductor.workers.environment import in_ci
 from perfgate.conductor.workers.foresight import Foresight
@@ -30,6 +31,7 @@ from perfgate.errors import DocumentError, MeasuringError
 from perfgate.jobs.check.environments import Environments
 from perfgate.jobs.check.rerun import Earlier, add_pairs, refuse_other_testbed
 from perfgate.jobs.check.sides import Sides
+from perfgate.jobs.check.turns import measure_job, record_of
 from perfgate.jobs.shared.doors import Progress
 from perfgate.jobs.shared.flame import PairFlame
 from perfgate.jobs.shared.options import AVAILABLE_STEPS, CheckOptions
@@ -40,6 +42,7 @@ from perfgate.judging.gate.decide import Look
 from perfgate.judging.gate.repeated import repeated_metrics
 from perfgate.judging.gate.rule import looks_left
 from perfgate.judging.gate.rules import DECIDING_STEPS, broken_metrics, deciding_steps
+from perfgate.judging.gate.turns import foreseen
 from perfgate.measuring.counting.collect import read_calls, trace_name
 from perfgate.trace.flame import flame_tree
 from perfgate.trace.stacks import stacks_of
@@ -78,6 +81,7 @@ class Measured(NamedTuple):
     head: list[Findings]
     pairs: list[PairedMeasurement]
     flames: list[PairFlame]
+    jobs: list[MeasuredJob]
     notes: tuple[list[Message], list[Message]] = ([], [])
 
 
@@ -114,7 +118,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
         testbeds = _testbeds(bench, base, head)
         not_run = [] if job.earlier else _try_head(bench, base, head, job, options)
         harnesses = ([], []) if job.earlier else _harnesses(bench, base, head, job, options)
-        measured = Measured(testbeds, harnesses, [], [], [], [])
+        measured = Measured(testbeds, harnesses, [], [], [], [], [])
         refused: list[str] = []
         if job.earlier:
             refuse_other_testbed(job.earlier, testbeds[1])
@@ -160,6 +164,8 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 measured.flames.extend(
                     keep_traces(measured.pairs[-1].traces, sides, (folders["base"], folders["head"]))
                 )
+        if not job.earlier:
+            _measure_jobs(bench, {"base": base, "head": head}, job, measured, options, progress)
     progress.expect(Foresight())
     _note_uncounted(measured, progress)
     of_base = [*job.environments.base.notes, *bench.leftover_notes(base.root)]
@@ -173,6 +179,35 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
         *bench.leftover_notes(),
     ]
     return measured._replace(notes=(of_base, [*of_job, *of_head]))
+
+
+def _measure_jobs(
+    bench: Bench,
+    checkouts: dict[SideName, Checkout],
+    job: Job,
+    measured: Measured,
+    options: CheckOptions,
+    progress: Progress,
+) -> None:
+    for reference in job.config.selected_jobs(options.workloads):
+        measured.jobs.append(MeasuredJob(record_of(reference)))
+
+        def is_decided(name: str = reference.name) -> bool:
+            return not Look(*documents_of(job, measured), job.policy, workload=name).more_turns_would_help()
+
+        def foresee(quads: int, starts: int, name: str = reference.name) -> float | None:
+            return foreseen(*documents_of(job, measured), job.policy, name, quads=quads, starts=starts)
+
+        measure_job(
+            bench,
+            reference,
+            checkouts,
+            measured.jobs[-1],
+            is_decided=is_decided,
+            foresee=foresee,
+            deadline=job.deadline,
+            note=progress.note,
+        )
 
 
 def _try_head(bench: Bench, base: Checkout, head: Checkout, job: Job, options: CheckOptions) -> list[Message]:
@@ -207,8 +242,11 @@ def _refuses_both(measured: Measured) -> bool:
 
 
 def _unselected_note(job: Job, options: CheckOptions) -> list[Message]:
-    selected = {reference.name for reference in job.config.selected(options.workloads)}
-    names = [reference.name for reference in job.config.workloads if reference.name not in selected]
+    config = job.config
+    functions, jobs = config.selected(options.workloads), config.selected_jobs(options.workloads)
+    selected = {*(one.name for one in functions), *(one.name for one in jobs)}
+    known = [*(one.name for one in config.workloads), *(one.name for one in config.jobs)]
+    names = [name for name in known if name not in selected]
     return [Message("notes.not-selected", {"names": list(names)})] if names else []
 
 
@@ -306,7 +344,21 @@ def _harnesses(
     before = {
         reference.name: reference for reference in own if not options.workloads or reference.name in options.workloads
     }
-    return read_harnesses(bench, base, head, (before, after))
+    of_base, of_head = read_harnesses(bench, base, head, (before, after))
+    jobs_before = {
+        one.name: one for one in (job.base_config.config.selected_jobs(()) if job.base_config.config else ())
+    }
+    jobs_after = {one.name: one for one in job.config.selected_jobs(options.workloads)}
+    for name in dict.fromkeys([*jobs_before, *jobs_after]):
+        old, new = jobs_before.get(name), jobs_after.get(name)
+        if (old and old.sha256) == (new and new.sha256) or (options.workloads and name not in options.workloads):
+            continue
+        of_base += [Harness(workload=name, reference=old.settings.line, settings=old.written)] if old else []
+        added = [] if old else [name]
+        of_head += (
+            [Harness(workload=name, reference=new.settings.line, settings=new.written, added=added)] if new else []
+        )
+    return of_base, of_head
 
 
 def _measure_pairs(
@@ -396,6 +448,7 @@ def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument
         side="base",
         replicates=[replicate for pairs in measured.pairs for replicate in pairs.base],
     )
+    parts: list[PairedMeasurement | MeasuredJob] = [*measured.pairs, *measured.jobs]
     head = assemble_run(
         job.config,
         session=job.session,
@@ -405,13 +458,21 @@ def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument
         folder=job.out / "head",
         side="head",
         replicates=[replicate for pairs in measured.pairs for replicate in pairs.head],
-        failed_pairs=[failed for pairs in measured.pairs for failed in pairs.failed],
+        failed_pairs=[failed for part in parts for failed in part.failed],
     )
-    environments = job.environments
+    environments, records = job.environments, [one.record for one in measured.jobs]
     return (
-        msgspec.structs.replace(base, environment=environments.base.record, harness=measured.harnesses[0]),
+        msgspec.structs.replace(
+            base,
+            environment=environments.base.record,
+            harness=measured.harnesses[0],
+            jobs=records,
+            turns=[turn for one in measured.jobs for turn in one.base],
+        ),
         msgspec.structs.replace(
             head,
+            jobs=records,
+            turns=[turn for one in measured.jobs for turn in one.head],
             environment=environments.head.record,
             harness=measured.harnesses[1],
             warnings=[*environments.notes, *head.warnings],

@@ -143,12 +143,15 @@ def required_of(
     """
     if config is None:
         return Required()
-    names = tuple(workload.name for workload in config.workloads if not only or workload.name in only)
+    names, jobs = (
+        tuple(entry.name for entry in entries if not only or entry.name in only)
+        for entries in (config.workloads, config.jobs)
+    )
     try:
         stored = _stored_runs(open_project_store(config, environ), config.project, base, names)
     except StoreError:
         stored = ()
-    return Required(workloads=names, aa_pairs=config.gate.aa_pairs, stored=stored)
+    return Required(workloads=names, jobs=jobs, aa_pairs=config.gate.aa_pairs, stored=stored)
 
 
 def _stored_runs(store: Store, project: str, base: RunDocument, names: tuple[str, ...]) -> tuple[RunDocument, ...]:

@@ -49,6 +49,7 @@ from perfgate.judging.gate.required import Required, missing_evidence
 from perfgate.judging.gate.rules import compare_rules, deciding_steps
 from perfgate.judging.gate.stored import compare_stored
 from perfgate.judging.gate.time import compare_time, noise_floors, unmoved
+from perfgate.judging.gate.turns import compare_turns, missing_turns
 from perfgate.judging.gate.validity import invalid_times, waited_share
 from perfgate.judging.gate.verdict import verdict_of, verdict_rules
 from perfgate.version import __version__
@@ -121,6 +122,7 @@ def decide(
     tests = [] if incomparable else compare_operators(base, head, invalid=invalid)
     explained = [] if recorded else explanations(base, head, comparisons, tests, invalid=invalid)
     missing = missing_evidence(base, head, changes, required, policy, timed=not incomparable)
+    missing += missing_turns(base, head, [] if incomparable else required.jobs)
     not_timed = untimed_places(base, head, comparisons) if recorded else []
     verdict, reasons = verdict_of(
         verdict_rules(comparisons, differences, invalid, failures, changes, missing, comparing, not_timed=not_timed)
@@ -220,6 +222,7 @@ def _compare(base: RunDocument, head: RunDocument, policy: Policy, *, to_come: i
         *times,
         *judge_subroutines(base, head, policy, invalid=invalid),
         *([] if are_recordings(base, head) else compare_repeated(base, head, policy)),
+        *compare_turns(base, head, policy),
     ]
     return _Compared(with_costless(comparisons, policy), floors, invalid)
 
@@ -278,6 +281,15 @@ class Look:
     def repetitions_would_help(self) -> bool:
         """Whether a number of the checklist that a tolerance names is measured and not yet decided."""
         return any(c.method == "repeated" and c.outcome == "inconclusive" and c.pairs for c in self._comparisons)
+
+    def more_turns_would_help(self) -> bool:
+        """Whether a number of a job is undecided that the verdict rests on, and none has failed yet.
+
+        Where the work differs, none would help; whoever changed the output alone wants to know what that costs.
+        """
+        numbers = [c for c in self._comparisons if c.gating and c.method == "turns"]
+        outcomes = {c.outcome for c in numbers}
+        return "regressed" not in outcomes and "inconclusive" in outcomes
 
     def names_would_help(self) -> bool:
         """Whether operators are judged, or something moved or looks worse, so that its cause needs a name."""

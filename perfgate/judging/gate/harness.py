@@ -74,6 +74,7 @@ def _differences(name: str, base: Harness | None, head: Harness | None) -> Itera
             *_shapes(base.shapes, head.shapes),
             *_settings(base, head),
             *_functions(base.functions, head.functions),
+            *_job_settings(base.settings, head.settings),
         ]
         yield from differences
         if not differences and base.file_sha256 != head.file_sha256:
@@ -115,6 +116,13 @@ def _functions(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[_Di
             yield kind, Message("harness.function-added", {"function": function})
         elif base[function] != head[function]:
             yield "changed", Message("harness.function-changed", {"function": function})
+
+
+def _job_settings(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[_Difference]:
+    for name in sorted(base.keys() | head.keys()):
+        before, after = (side.get(name, "") for side in (base, head))
+        if before != after:
+            yield "changed", Message("harness.setting-changed", {"setting": name, "before": before, "after": after})
 
 
 def _not_comparable(base: RunDocument, head: RunDocument, *, new: set[str]) -> Iterator[HarnessChange]:

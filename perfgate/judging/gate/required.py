@@ -52,11 +52,13 @@ _Entry = TypeVar("_Entry", CounterSet, CorrectnessResult)
 class Required:
     """What the trusted side says must have been measured; nothing where there is no trusted side.
 
-    ``workloads`` are those of the base's configuration, ``aa_pairs`` its pairs of base against base. ``stored`` are the newest
-    stored runs of main that measured a workload file of the base; a workload uses the one that measured the same file.
+    ``workloads`` and ``jobs`` are those of the base's configuration, ``aa_pairs`` its pairs of base against base. ``stored``
+    are the newest stored runs of main that measured a workload file of the base; a workload uses the one that measured the
+    same file.
     """
 
     workloads: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()
     aa_pairs: int = 0
     stored: tuple[RunDocument, ...] = ()
 

@@ -15,8 +15,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
+from perfgate.stats.clusters import cluster_error
 from perfgate.stats.error_control import log_e_of_p, log_e_value, nominal_level, sequential_p
 from perfgate.stats.signed_rank import detectable_shift, estimate, lower_bound, p_above, p_below, upper_bound
 from perfgate.stats.summary import error_factor, neighbour_correlation
@@ -40,26 +41,33 @@ _LEAST_SCALE = 1e-4
 _NO_SPREAD = 1e-9
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Differences:
-    """One logarithm of second over first a pair, in the order of measuring, and how much each pair weighs."""
+    """One logarithm of second over first a pair, in the order of measuring, and how much each pair weighs.
+
+    ``starts`` number the processes that the pairs come from, where many pairs come from the same: pairs of one start share
+    its luck. None where every pair has processes of its own.
+    """
 
     values: Floats
     weights: Floats
+    starts: Ints | None = None
 
     @classmethod
-    def of(cls, values: npt.ArrayLike) -> Differences:
+    def of(cls, values: npt.ArrayLike, starts: npt.ArrayLike | None = None) -> Differences:
         """Pairs that all weigh the same."""
         array = np.asarray(values, dtype=np.float64)
-        return cls(array, np.ones(array.size))
+        return cls(array, np.ones(array.size), None if starts is None else np.asarray(starts, dtype=np.int64))
 
     def __getitem__(self, index: slice | list[bool]) -> Differences:
-        return Differences(self.values[index], self.weights[index])
+        starts = None if self.starts is None else self.starts[index]
+        return Differences(self.values[index], self.weights[index], starts)
 
     def __neg__(self) -> Differences:
-        return Differences(-self.values, self.weights)
+        return Differences(-self.values, self.weights, self.starts)
 
     @property
     def size(self) -> int:
@@ -131,10 +139,11 @@ def answer(differences: Differences, limits: Limits, errors: Errors, *, p_adjust
 def p_slower(differences: Differences, margin: float, looks: Sequence[int], *, correlated: bool = False) -> float:
     """A p-value of "second is slower by at most ``margin``" that holds over all looks and reruns.
 
-    With ``correlated`` it holds for pairs too that are like the one before.
+    With ``correlated`` it holds for pairs too that are like the one before. Where pairs share starts it holds for the luck of
+    these as well, and a single start shows nothing.
     """
     planned, further = differences[: looks[-1]], differences[looks[-1] :]
-    p_last = p_above(planned.values, margin, planned.weights)
+    p_last = max(p_above(planned.values, margin, planned.weights), _p_of_starts(planned, margin))
     if correlated:
         p_last = max(p_last, float(ndtr((margin - planned.estimate) / correlated_error(planned))))
     p_planned = sequential_p(p_last, looks, planned.size, shape=SHAPE)
@@ -144,6 +153,14 @@ def p_slower(differences: Differences, margin: float, looks: Sequence[int], *, c
         evidence = log_e_of_p(p_planned) + log_e_value(further.values, margin, scale=scale)
         p = min(p, math.exp(-max(0.0, evidence)) / RERUN_SHARE)
     return min(1.0, p)
+
+
+def _p_of_starts(differences: Differences, margin: float) -> float:
+    """A p-value that takes the start, not the pair, for the unit of evidence; 0 where every pair is a start of its own."""
+    if differences.starts is None:
+        return 0.0
+    error = cluster_error(differences.values, differences.starts)
+    return 1.0 if error is None else float(stdtr(error.freedom, (margin - differences.estimate) / error.value))
 
 
 def excludes(differences: Differences, slowdown: float, errors: Errors) -> bool:
@@ -181,6 +198,9 @@ def interval(differences: Differences, errors: Errors) -> Interval | None:
     level = nominal_level(errors.unchanged * (1 - RERUN_SHARE), errors.looks, differences.size, shape=SHAPE)
     low, high = (bound(differences.values, level, differences.weights) for bound in (lower_bound, upper_bound))
     reach = -float(ndtri(level)) * correlated_error(differences[: errors.looks[-1]])
+    if differences.starts is not None:
+        error = cluster_error(differences.values, differences.starts)
+        reach = max(reach, math.inf if error is None else -float(stdtrit(error.freedom, level)) * error.value)
     low, high = min(low, differences.estimate - reach), max(high, differences.estimate + reach)
     return Interval(low, high, 1 - 2 * level) if math.isfinite(low) and math.isfinite(high) else None
 

@@ -66,7 +66,9 @@ def verdict_rules(
     open_rules = [c for c in inconclusive if c.method in RULE_METHODS]
     open_rest = [c for c in inconclusive if c.method not in RULE_METHODS]
     undecided = [
-        c for c in open_rest if c.gating and (c.metric in MUST_DECIDE or c.method in ("exact", "profiled", "repeated"))
+        c
+        for c in open_rest
+        if c.gating and (c.metric in MUST_DECIDE or c.method in ("exact", "profiled", "repeated", "turns"))
     ]
     doubtful = [c for c in inconclusive if not c.gating and c.method in {"check", *RULE_METHODS}]
     # A count that only the head's calls disagree about cannot be compared with the base's: it must not hide behind that.

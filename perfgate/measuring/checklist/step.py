@@ -16,11 +16,11 @@ from perfgate.document.run import (
     CounterSet,
     Finding,
     OperatorRow,
-    SampleSet,
     ShapeKernels,
     StepStatus,
     Value,
 )
+from perfgate.document.samples import SampleSet
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.trace.recording import Recording

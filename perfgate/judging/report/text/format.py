@@ -20,7 +20,7 @@ _SHORTEST = 1e-12  # no clock of ours tells less: what is shorter is left over f
 _BYTES = [(2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")]
 _RATES = [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")]
 _SCALES = {"s": _SECONDS, "B": _BYTES, "B/s": _RATES}
-_PLAIN_UNITS = {"items/s": " items/s", "1": "", "%": " %", "Cel": " °C", "W": " W", "J": " J"}
+_PLAIN_UNITS = {"items/s": " items/s", "tokens/s": " tokens/s", "1": "", "%": " %", "Cel": " °C", "W": " W", "J": " J"}
 # What a larger and a smaller value of a unit are called.
 _DIRECTIONS = {
     "s": (phrase("{size} slower"), phrase("{size} faster")),

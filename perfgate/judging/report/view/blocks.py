@@ -144,7 +144,7 @@ def _leading(group: _Group) -> CauseView | None:
 
 def _is_timed(comparison: Comparison) -> bool:
     timed = comparison.unit == "s" and comparison.method not in RULE_METHODS
-    return timed or comparison.method in {"paired", "repeated"}
+    return timed or comparison.method in {"paired", "repeated", "turns"}
 
 
 def _is_rule(comparison: Comparison) -> bool:

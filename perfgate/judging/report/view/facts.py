@@ -66,6 +66,7 @@ def counts(summary: Summary) -> Counts:
         floor=None if summary.floor is None else formats.plus_minus(summary.floor.floor),
         aa_pairs=max((floor.pairs for floor in decision.noise_floors), default=0),
         pairs=decision.pairs,
+        quads=max((c.pairs or 0 for c in decision.comparisons if c.method == "turns"), default=0),
         duration=formats.duration(decision.duration),
         device=decision.device,
         recorded=decision.recorded,

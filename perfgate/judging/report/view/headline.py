@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfgate.catalogue.lookup import METRICS
-from perfgate.catalogue.names import LATENCY, LOW_PRECISION_OPS, SIGNATURE, SLA, SUBROUTINE_TIMES
+from perfgate.catalogue.names import LATENCY, LOW_PRECISION_OPS, NUMBER, SIGNATURE, SLA, SUBROUTINE_TIMES
 from perfgate.document.decision import RULE_METHODS, Clock, Comparison, DecisionDocument, Missing, TestbedDifference
 from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
@@ -91,23 +91,29 @@ def named_change(comparison: Comparison) -> Change:
 
 
 def _fast_path(summary: Summary) -> FastPath | None:
-    """The fast path that may have got slower by most; None where none was compared."""
+    """What decides and may have got worse by most: a call's fast path or a number of a job; None where none was compared."""
     timed = [
-        (c.interval[1], c.delta, c)
+        (_worst_end(c.interval, c.better), c.delta, c)
         for c in summary.metrics
-        if c.metric == LATENCY and c.method == "paired" and c.gating and c.interval and c.delta is not None
+        if (c.method == "turns" or (c.metric == LATENCY and c.method == "paired"))
+        if c.gating and c.interval and c.delta is not None
     ]
     if not timed:
         return None
-    high, delta, worst = max(timed, key=lambda entry: entry[0])
+    worst_end, delta, worst = max(timed, key=lambda entry: abs(entry[0]))
+    margins = [c.excluded for _, _, c in timed if c.excluded is not None]
     return FastPath(
-        margin=formats.setting(summary.decision.excluded),
-        metric=metric_name(LATENCY, worst.clock),
+        margin=formats.setting(max(margins, default=summary.decision.excluded)),
+        metric=metric_name(worst.metric, worst.clock),
         place=place(worst.workload, worst.shape),
         places=len(timed),
         change=formats.signed_percent(delta),
-        at_most=formats.signed_percent(high),
+        at_most=formats.signed_percent(worst_end),
     )
+
+
+def _worst_end(interval: tuple[float, float], better: str) -> float:
+    return interval[0] if better == "higher" else interval[1]
 
 
 def named_missing(entry: Missing) -> MissingView:
@@ -140,7 +146,7 @@ def metric_name(name: str, clock: Clock = "wall") -> str:
 
     What was not timed by the clock on the wall is called so: a tail may lie below the median that was.
     """
-    if name.startswith(SUBROUTINE_TIMES):
+    if name.startswith((*SUBROUTINE_TIMES, NUMBER)):
         return name.partition(".")[2]
     if name.startswith("ops.") and ":" in name:
         return name.partition(":")[2]

@@ -416,7 +416,7 @@ class MissingList:
 
 @dataclass(frozen=True)
 class Counts:
-    """How many metrics ended how, and what the measuring took."""
+    """How many metrics ended how, and what the measuring took: pairs of functions, quads of jobs."""
 
     regressed: int
     improved: int
@@ -428,6 +428,7 @@ class Counts:
     floor: Words | None
     aa_pairs: int
     pairs: int
+    quads: int
     duration: Words
     device: str
     recorded: bool

@@ -28,7 +28,7 @@ _LISTED_LAST = {name for name, metric in METRICS.items() if metric.listed_last}
 _METHOD_RANK = {
     method: rank
     for rank, method in enumerate(
-        ("check", "expect", "budget", "limit", "paired", "repeated", "exact", "profiled", "recorded")
+        ("check", "expect", "budget", "limit", "paired", "repeated", "turns", "exact", "profiled", "recorded")
     )
 }
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.document.run import Finding, SampleSet, Value
-from perfgate.document.samples import pack
+from perfgate.document.run import Finding, Value
+from perfgate.document.samples import SampleSet, pack
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, finding, limit
 from perfgate.measuring.checklist.recorded import NO_STEPS, or_absent, profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome

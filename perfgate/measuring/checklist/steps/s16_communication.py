@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.document.run import Finding, SampleSet, Value
-from perfgate.document.samples import pack
+from perfgate.document.run import Finding, Value
+from perfgate.document.samples import SampleSet, pack
 from perfgate.measuring.checklist.collectives.job import OPERATIONS, Operation, Plan, RankReport, run_job, sizes_up_to
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, finding, limit
 from perfgate.measuring.checklist.recorded import profiled

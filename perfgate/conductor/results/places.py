@@ -1,0 +1,96 @@
+"""Numbers that perfgate.toml names one by one: by a path in JSON, a column of CSV, or a pattern in what was printed."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+from perfgate.conductor.results.result import Number
+from perfgate.errors import ResultsError
+from perfgate.job_settings import UNITS, NumberSettings
+
+_PLAIN = re.compile(r"[+-]?(\d[\d,_]*)?(\.\d+)?([eE][+-]?\d+)?")
+_PART = re.compile(r"([^.\[\]]+)|\[(-?\d+)\]")
+
+
+def find_number(name: str, settings: NumberSettings, *, output: str, file: Path | None) -> Number:
+    """The number at its place, in base units. Raises ResultsError where there is none."""
+    values: list[object]
+    if settings.column:
+        assert file is not None, "the configuration is checked"
+        values = _column(file, settings.column)
+    elif settings.json:
+        values = [_at_path(_json(output, file), settings.json)]
+    else:
+        values = [_last_match(output if file is None else _text(file), settings.pattern)]
+    unit, factor = UNITS[settings.unit]
+    numbers = [_checked(name, value) * factor for value in values]
+    samples = tuple(numbers) if len(numbers) > 1 else ()
+    return Number(name, math.fsum(numbers) / len(numbers), unit, settings.better, samples)
+
+
+def _checked(name: str, value: object) -> float:
+    if isinstance(value, str) and _PLAIN.fullmatch(value.strip()) and any(map(str.isdigit, value)):
+        value = float(value.strip().replace(",", "").replace("_", ""))
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ResultsError(f"number {name} is {value!r}, which is no number")
+    if not math.isfinite(value) or value <= 0:
+        raise ResultsError(f"number {name} is {value}, which is no measurement")
+    return float(value)
+
+
+def _json(output: str, file: Path | None) -> Any:
+    """What the file holds, or the last line of the output that is a JSON object."""
+    if file is not None:
+        try:
+            return json.loads(_text(file))
+        except ValueError as error:
+            raise ResultsError(f"{file} is no JSON: {error}") from error
+    for line in reversed(output.splitlines()):
+        if line.lstrip().startswith("{"):
+            try:
+                return json.loads(line)
+            except ValueError:
+                continue
+    raise ResultsError("no line of the output is a JSON object; print one at the end, or name `file`")
+
+
+def _at_path(document: Any, path: str) -> object:
+    value, walked = document, ""
+    for key, index in _PART.findall(path):
+        try:
+            value = value[key] if key else value[int(index)]
+        except (KeyError, IndexError, TypeError):
+            known = f"; there are {', '.join(map(str, list(value)[:8]))}" if isinstance(value, dict) else ""
+            raise ResultsError(
+                f"the JSON has no {path}: nothing at {key or index} below {walked or 'the top'}{known}"
+            ) from None
+        walked += f".{key}" if key and walked else key or f"[{index}]"
+    return value
+
+
+def _column(file: Path, column: str) -> list[object]:
+    rows = list(csv.DictReader(_text(file).splitlines()))
+    if not rows:
+        raise ResultsError(f"{file} has no row")
+    if column not in rows[0]:
+        raise ResultsError(f"{file} has no column {column!r}; its columns are {', '.join(map(str, rows[0]))}")
+    return [str(row[column]) for row in rows]
+
+
+def _last_match(text: str, pattern: str) -> str:
+    matches = re.findall(pattern, text)
+    if not matches:
+        raise ResultsError(f"nothing matches the pattern {pattern!r}")
+    return str(matches[-1])
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ResultsError(f"the results {file} cannot be read: {error.strerror}") from error

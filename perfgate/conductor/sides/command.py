@@ -1,0 +1,127 @@
+"""A command as a side: every turn is a run of the program from start to end, and the numbers that it tells."""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+
+from perfgate.catalogue.names import NUMBER
+from perfgate.conductor.results.places import find_number
+from perfgate.conductor.results.result import Results, read_results
+from perfgate.conductor.sides.program import Program, ProgramEnd
+from perfgate.conductor.sides.side import SidePlace, SidePlan, TurnResult
+from perfgate.document.job import JobNumber
+from perfgate.document.message import Message
+from perfgate.document.samples import SampleSet, pack
+from perfgate.errors import ResultsError
+from perfgate.job_settings import JobReference
+
+PLAN = SidePlan(turns=2)
+METRICS_VARIABLE = "PERFGATE_METRICS"
+CPU, DURATION, MEMORY = "command.cpu", "command.seconds", "command.memory"
+
+
+class CommandSide:
+    """One side of a command. ``numbers`` are those of the first run; a later run that has others fails."""
+
+    def __init__(self, reference: JobReference, place: SidePlace) -> None:
+        self._reference = reference
+        self._settings = reference.settings
+        self._place = place
+        self._program: Program | None = None
+        self.numbers: tuple[JobNumber, ...] = ()
+
+    def start(self) -> None:
+        """Every turn starts the program anew."""
+
+    def warm_up(self) -> None:
+        """What a run has to warm up is part of it."""
+
+    def stop(self) -> None:
+        if self._program is not None:
+            self._program.stop()
+            self._program = None
+
+    def turn(self, number: int) -> TurnResult:  # noqa: ARG002 - every run does the same work
+        metrics = self._place.log.with_suffix(".metrics")
+        metrics.unlink(missing_ok=True)
+        began = time.time()
+        program = self._program = Program(
+            self._settings.command,
+            folder=self._place.root,
+            environment={**self._place.environment, METRICS_VARIABLE: str(metrics)},
+            log=self._place.log,
+            cpus=self._place.cpus,
+        )
+        try:
+            end = program.wait(self._settings.timeout)
+            if end.code:
+                raise program.failed("exit", _how_it_ended(self._settings.command, end))
+            results = self._results(program.output(), metrics, not_before=began - 1)
+        except ResultsError as error:
+            raise program.failed("protocol", Message("job.no-results", {"why": str(error)})) from error
+        finally:
+            self.stop()
+        return self._turn(end, results)
+
+    def _turn(self, end: ProgramEnd, results: Results) -> TurnResult:
+        values = {CPU: end.cpu, DURATION: end.seconds, MEMORY: end.memory}
+        values.update({f"{NUMBER}{found.name}": found.value for found in results.numbers})
+        self.numbers = self.numbers or tuple(self._listed(results))
+        samples = tuple(
+            SampleSet(
+                metric=f"{NUMBER}{found.name}", samples=pack(np.round(np.array(found.samples) * 1e9).astype(np.int64))
+            )
+            for found in results.numbers
+            if found.samples and found.unit == "s" and max(found.samples) < math.inf
+        )
+        return TurnResult(values, work=results.work, samples=samples)
+
+    def _listed(self, results: Results) -> list[JobNumber]:
+        """The numbers of a run. Its CPU time gates where the program names no number of its own."""
+        gates = self._settings.gates or ["*"]
+        named = [
+            JobNumber(
+                metric=f"{NUMBER}{found.name}",
+                unit=found.unit,
+                better=found.better,
+                gating=any(fnmatch.fnmatchcase(found.name, pattern) for pattern in gates),
+            )
+            for found in results.numbers
+        ]
+        return [
+            *named,
+            JobNumber(metric=CPU, unit="s", better="lower", gating=not named),
+            JobNumber(metric=DURATION, unit="s", better="lower", gating=False),
+            JobNumber(metric=MEMORY, unit="B", better="lower", gating=False),
+        ]
+
+    def _results(self, output: str, metrics: Path, *, not_before: float) -> Results:
+        """What the run told: the numbers that perfgate.toml names, else those of the file's format, else of the contract."""
+        settings = self._settings
+        file = self._place.root / settings.file if settings.file else None
+        if settings.numbers:
+            return self._named(output, file, not_before)
+        if file is not None:
+            return read_results(file, format=settings.format, not_before=not_before)
+        if metrics.is_file():
+            return read_results(metrics, format="json_lines", not_before=not_before)
+        return Results([], {}, "none")
+
+    def _named(self, output: str, file: Path | None, not_before: float) -> Results:
+        """The numbers that perfgate.toml names. A file that an earlier run left is none of this one."""
+        if file is not None and file.is_file() and file.stat().st_mtime < not_before:
+            raise ResultsError(f"{file} is older than this run of the program, which did not write it")
+        found = [find_number(name, number, output=output, file=file) for name, number in self._settings.numbers.items()]
+        return Results(found, {}, "named")
+
+
+def _how_it_ended(line: str, end: ProgramEnd) -> Message:
+    if end.code < 0:
+        return Message("job.killed", {"line": line, "signal": signal.Signals(-end.code).name})
+    return Message("job.exited", {"line": line, "code": end.code})

@@ -1,0 +1,126 @@
+"""A program of the project, started for one side of a job; it and all below it end when we do."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from perfgate.conductor.machine.cpus import granted_cpus
+from perfgate.conductor.workers.cleanup import log_tail
+from perfgate.conductor.workers.interpreters import RUNNING
+from perfgate.conductor.workers.proc_stats import process_family, threads_of
+from perfgate.document.message import Message, as_message, english
+from perfgate.document.run import ErrorDetail, ErrorKind
+from perfgate.errors import MeasuringError
+from perfgate.system.interrupts import safe_point
+
+_TICK_SECONDS = 0.2
+_START_SECONDS = 30.0
+_END_SECONDS = 10.0
+
+
+class SideError(MeasuringError):
+    """A side of a job cannot be started, or failed in its turn; ``detail`` says how."""
+
+    def __init__(self, detail: ErrorDetail) -> None:
+        super().__init__(english(as_message(detail.message)))
+        self.detail = detail
+
+
+class ProgramEnd(msgspec.Struct, frozen=True):
+    """How a program ended: its exit code, or minus the signal that killed it; seconds of wall and CPU; bytes of its largest."""
+
+    code: int
+    seconds: float
+    cpu: float
+    memory: float
+
+
+class Program:
+    """A running program, in a shell. ``stop`` ends it and every process below it.
+
+    ``environment`` must lead to this perfgate (``with_code``); ``cpus`` are those it is bound to, all where there are none.
+    """
+
+    def __init__(
+        self, line: str, *, folder: Path, environment: Mapping[str, str], log: Path, cpus: Sequence[int] = ()
+    ) -> None:
+        self._log = log
+        self._line = line
+        self._buffer = b""
+        self._end: ProgramEnd | None = None
+        ours, theirs = socket.socketpair()
+        keeper = [str(RUNNING), "-m", "perfgate.system.keeper"]
+        self._connection = ours
+        with log.open("ab") as output:
+            self.log_begins = output.tell()
+            self._keeper = subprocess.Popen(
+                [*keeper, str(theirs.fileno()), ",".join(map(str, cpus or granted_cpus())), "/bin/sh", "-c", line],
+                cwd=folder,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        theirs.close()
+        began = msgspec.json.decode(self._next_line(time.monotonic() + _START_SECONDS), type=dict[str, int])
+        self.pid = began["pid"]
+
+    def bind(self, cpus: Sequence[int]) -> None:
+        """Bind every thread of it and of all processes below it, and so what these start later, to CPUs."""
+        for thread in (thread for process in process_family(self.pid) for thread in threads_of(process)):
+            with suppress(OSError):  # it has ended
+                os.sched_setaffinity(thread, cpus)
+
+    def wait(self, timeout: float) -> ProgramEnd:
+        """Wait for the end. Raises SideError where it takes longer than ``timeout`` seconds."""
+        return msgspec.json.decode(self._next_line(time.monotonic() + timeout, seconds=timeout), type=ProgramEnd)
+
+    def ended(self) -> ProgramEnd | None:
+        """How it ended; None while it runs."""
+        if self._end is None and select.select([self._connection], [], [], 0)[0]:
+            self._end = self.wait(_TICK_SECONDS)
+        return self._end
+
+    def output(self) -> str:
+        """What it has printed since it was started."""
+        with self._log.open("rb") as log:
+            log.seek(self.log_begins)
+            return log.read().decode(errors="replace")
+
+    def stop(self) -> None:
+        self._connection.close()
+        try:
+            self._keeper.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._keeper.kill()
+            self._keeper.wait()
+
+    def failed(self, kind: ErrorKind, message: Message) -> SideError:
+        return SideError(ErrorDetail(kind=kind, message=message, log_tail=log_tail(self._log)))
+
+    def _next_line(self, deadline: float, *, seconds: float = _START_SECONDS) -> bytes:
+        while b"\n" not in self._buffer:
+            safe_point()
+            if time.monotonic() > deadline:
+                raise self.failed("timeout", Message("job.timed-out", {"line": self._line, "seconds": seconds}))
+            self._connection.settimeout(_TICK_SECONDS)
+            try:
+                data = self._connection.recv(4096)
+            except TimeoutError:
+                continue
+            if not data:
+                raise self.failed("exit", Message("job.keeper-gone", {"line": self._line}))
+            self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line

@@ -1,0 +1,244 @@
+"""A server as a side: perfgate starts it, waits until it answers, and in each turn sends it a load of its own making."""
+
+from __future__ import annotations
+
+import math
+import socket
+import time
+import urllib.error
+import urllib.request
+from hashlib import sha256
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.conductor.load.generator import run_load
+from perfgate.conductor.load.http import HttpTarget
+from perfgate.conductor.load.measures import goodput, measure_load
+from perfgate.conductor.load.openai import OpenAITarget
+from perfgate.conductor.load.plan import plan_load
+from perfgate.conductor.load.record import Load
+from perfgate.conductor.load.target import Target
+from perfgate.conductor.sides.program import Program
+from perfgate.conductor.sides.side import SidePlace, SidePlan, TurnResult
+from perfgate.conductor.workers.proc_stats import cpu_ns
+from perfgate.document.job import JobNumber
+from perfgate.document.message import Message, MessageValue
+from perfgate.document.samples import SampleSet, pack
+from perfgate.job_settings import JobReference
+from perfgate.load_settings import LoadSettings
+from perfgate.system.interrupts import safe_point
+
+PLAN = SidePlan(turns=4, fewest=4, most=16)
+# Bursts of the warm-up: two that follow each other agree so far, or there have been so many.
+SETTLED = 0.1
+MOST_WARM_UPS = 12
+TTFT, TTFT_P99, TPOT = "serving.ttft", "serving.ttft_p99", "serving.tpot"
+E2E, ITL_P99, THROUGHPUT = "serving.e2e", "serving.itl_p99", "serving.throughput"
+GOODPUT, CPU = "serving.goodput", "serving.cpu"
+# A generator that sends later than this measures itself.
+_LATE = 0.001
+_POLL_SECONDS = 0.1
+_PROBE_SECONDS = 5.0
+_WARM_UP_SEED = 1_000_000
+
+
+class ServerSide:
+    """One side of a server. Its turns send the load of their number, the same to both sides."""
+
+    def __init__(self, reference: JobReference, place: SidePlace) -> None:
+        self._name = reference.name
+        self._settings = reference.settings
+        self._load_settings = reference.settings.load or LoadSettings(concurrency=4)
+        self._place = place
+        self._program: Program | None = None
+        self._url = ""
+        self._target: Target | None = None
+        self.numbers: tuple[JobNumber, ...] = ()
+
+    # --- start and end
+
+    def start(self) -> None:
+        port = _free_port()
+        self._url = f"http://127.0.0.1:{port}"
+        self._program = Program(
+            self._settings.serve,
+            folder=self._place.root,
+            environment={**self._place.environment, "PORT": str(port)},
+            log=self._place.log,
+        )
+
+    def warm_up(self) -> None:
+        program = self._program
+        assert program is not None, "a side is started before it is warmed up"
+        self._wait_ready(program, self._url)
+        # While it starts it may use the CPUs that are the generator's later.
+        program.bind(self._place.cpus)
+        self._target = self._target_at(self._url)
+        self._settle(program)
+
+    def stop(self) -> None:
+        if self._program is not None:
+            self._program.stop()
+            self._program = None
+
+    def _wait_ready(self, program: Program, url: str) -> None:
+        """Wait until ``ready`` answers with success. Raises SideError where the server ends, or takes too long."""
+        settings = self._settings
+        deadline = time.monotonic() + settings.ready_timeout
+        seen = ""
+        while True:
+            safe_point()
+            if end := program.ended():
+                raise program.failed("exit", Message("job.server-ended", {"line": settings.serve, "code": end.code}))
+            try:
+                with urllib.request.urlopen(url + settings.ready, timeout=_PROBE_SECONDS):  # noqa: S310 - our own http address
+                    return
+            except urllib.error.HTTPError as error:
+                seen = f"HTTP {error.code}"
+            except OSError as error:
+                seen = str(getattr(error, "reason", error))
+            if time.monotonic() > deadline:
+                values: dict[str, MessageValue] = {
+                    "path": settings.ready,
+                    "seconds": settings.ready_timeout,
+                    "seen": seen,
+                }
+                raise program.failed("timeout", Message("job.not-ready", values))
+            time.sleep(_POLL_SECONDS)
+
+    def _target_at(self, url: str) -> Target:
+        settings = self._settings
+        if settings.api == "http":
+            method = "POST" if settings.body else "GET"
+            return HttpTarget(url=url, method=method, path=settings.path, body=settings.body, timeout=settings.timeout)
+        return OpenAITarget(
+            url=url,
+            model=settings.model or self._first_model(url),
+            api=settings.api,
+            timeout=settings.timeout,
+            ignore_eos=settings.ignore_eos,
+            extra=settings.extra,
+        )
+
+    def _first_model(self, url: str) -> str:
+        """The model that the server lists first. Raises SideError where it lists none."""
+        try:
+            with urllib.request.urlopen(f"{url}/v1/models", timeout=_PROBE_SECONDS) as answer:  # noqa: S310
+                return str(msgspec.json.decode(answer.read(1 << 20))["data"][0]["id"])
+        except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+            assert self._program is not None
+            raise self._program.failed("protocol", Message("job.no-model", {"why": str(error)})) from error
+
+    def _settle(self, program: Program) -> None:
+        """Send loads until two that follow each other take alike long: a server is ready long before it is fast."""
+        before = math.inf
+        for number in range(MOST_WARM_UPS):
+            seconds = self._load(program, _WARM_UP_SEED + number).seconds
+            if number and abs(math.log(seconds / before)) < SETTLED:
+                return
+            before = seconds
+
+    # --- a turn
+
+    def turn(self, number: int) -> TurnResult:
+        program = self._program
+        assert program is not None, "a side is started before its turn"
+        cpu_before = cpu_ns(program.pid)
+        load = self._load(program, number)
+        cpu = (cpu_ns(program.pid) - cpu_before) / 1e9
+        late = float(np.quantile(load.lateness, 0.99))
+        if self._load_settings.rate and late > max(_LATE, 0.1 * _median([e.last - e.at for e in load.exchanges])):
+            raise program.failed("protocol", Message("job.generator-late", {"late": late}))
+        return self._result(program, load, cpu)
+
+    def _load(self, program: Program, number: int) -> Load:
+        """Send a load. Raises SideError where a request fails, with what the server answered."""
+        assert self._target is not None
+        load = run_load(plan_load(self._load_settings, seed=number, root=self._place.root), self._target)
+        failed = [exchange for exchange in load.exchanges if exchange.error]
+        if failed:
+            if end := program.ended():
+                line: dict[str, MessageValue] = {"line": self._settings.serve, "code": end.code}
+                raise program.failed("exit", Message("job.server-ended", line))
+            values: dict[str, MessageValue] = {
+                "failed": len(failed),
+                "count": len(load.exchanges),
+                "error": failed[0].error,
+            }
+            raise program.failed("protocol", Message("job.requests-failed", values))
+        return load
+
+    def _result(self, program: Program, load: Load, cpu: float) -> TurnResult:
+        measures = measure_load(load)
+        tokens = measures.output_tokens
+        values: dict[str, float | None] = {
+            E2E: _median(measures.latency),
+            TTFT: _median(measures.time_to_first_token),
+            TTFT_P99: _quantile(measures.time_to_first_token, 0.99),
+            TPOT: measures.mean_time_per_output_token,
+            ITL_P99: _quantile(measures.inter_token, 0.99),
+            THROUGHPUT: measures.output_tokens_per_second,
+            CPU: cpu / tokens if tokens else cpu / max(1, measures.latency.size),
+        }
+        if (sla := self._settings.sla) is not None:
+            values[GOODPUT] = goodput(load, first_token=sla.first_token, per_token=sla.per_token)
+        known = {
+            name: value for name, value in values.items() if value is not None and math.isfinite(value) and value > 0
+        }
+        if not known:
+            raise program.failed("protocol", Message("job.nothing-measured"))
+        self.numbers = self.numbers or tuple(self._listed(known))
+        answers = "\0".join(exchange.text for exchange in load.exchanges)
+        samples = [
+            (E2E, measures.latency),
+            (TTFT, measures.time_to_first_token),
+            (TPOT, measures.time_per_output_token),
+        ]
+        return TurnResult(
+            values=known,
+            work={
+                "requests": len(load.exchanges),
+                "input_tokens": sum(exchange.input_tokens or 0 for exchange in load.exchanges),
+                "output_tokens": tokens or 0,
+            },
+            output=sha256(answers.encode()).hexdigest() if self._settings.same_output else "",
+            samples=tuple(
+                SampleSet(metric=name, samples=pack(np.maximum(np.round(column * 1e9), 0).astype(np.int64)))
+                for name, column in samples
+                if column.size
+            ),
+        )
+
+    def _listed(self, known: dict[str, float]) -> list[JobNumber]:
+        """What gates: tokens where there are some, else whole requests; and what the server computed for them."""
+        is_closed = self._load_settings.concurrency is not None
+        gates = {TTFT, TPOT, CPU} if TPOT in known else {E2E, CPU}
+        if is_closed and TPOT in known:
+            gates.add(THROUGHPUT)
+        return [
+            JobNumber(
+                metric=name,
+                unit="tokens/s" if name == THROUGHPUT else "1" if name == GOODPUT else "s",
+                better="higher" if name in (THROUGHPUT, GOODPUT) else "lower",
+                gating=name in gates,
+            )
+            for name in known
+        ]
+
+
+def _free_port() -> int:
+    """A port that nobody listens on now; the server may still be too late for it, and then says so."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _median(values: npt.ArrayLike) -> float:
+    array = np.asarray(values, dtype=np.float64)
+    return float(np.median(array)) if array.size else math.nan
+
+
+def _quantile(values: npt.NDArray[np.float64], share: float) -> float | None:
+    return float(np.quantile(values, share)) if values.size else None

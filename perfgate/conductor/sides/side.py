@@ -1,0 +1,65 @@
+"""What takes turns: one side of a job, whatever it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
+
+from perfgate.document.job import JobNumber
+from perfgate.document.samples import SampleSet
+
+
+class TurnResult(NamedTuple):
+    """What a side did in one turn; the fields are those of ``document.job.Turn``."""
+
+    values: dict[str, float]
+    work: Mapping[str, int] = MappingProxyType({})
+    output: str = ""
+    samples: tuple[SampleSet, ...] = ()
+
+
+class Side(Protocol):
+    """Base or head of a job. It works only in its turn, and is told of no other side.
+
+    ``numbers`` are those that its turns have, known after the first. Every method raises SideError, with what went wrong
+    and the end of the log.
+    """
+
+    numbers: tuple[JobNumber, ...]
+
+    def start(self) -> None:
+        """Start the processes; both sides are started before one of them is waited for."""
+
+    def warm_up(self) -> None:
+        """Wait until the processes are ready, and let them work until they are warm."""
+
+    def turn(self, number: int) -> TurnResult:
+        """Do the work of turn ``number``, the same for both sides."""
+
+    def stop(self) -> None:
+        """End every process; a side that is not running stays so."""
+
+
+class SidePlan(NamedTuple):
+    """How the sides of a kind of job take turns.
+
+    A quad is ``turns`` turns, half of each side. Both sides are started afresh once the turns of a start have taken as long as
+    the start itself, after ``fewest`` to ``most`` quads; where ``most`` is 0 every turn is a process of its own.
+    """
+
+    turns: int
+    fewest: int = 0
+    most: int = 0
+
+
+@dataclass(frozen=True)
+class SidePlace:
+    """Where a side runs: its checkout, its environment and the file for what it prints."""
+
+    root: Path
+    environment: Mapping[str, str]
+    log: Path
+    cpus: list[int] = field(default_factory=list)

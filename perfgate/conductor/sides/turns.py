@@ -1,0 +1,170 @@
+"""The turns of a job: base and head by lot, quad after quad and start after start, until they decide or the time is spent."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from perfgate.conductor.sides.program import SideError
+from perfgate.conductor.sides.side import Side, SidePlan
+from perfgate.document.job import JobRecord, Turn
+from perfgate.document.message import Message
+from perfgate.document.run import TIME_SPENT, ErrorDetail, FailedPair
+from perfgate.system.interrupts import safe_point
+
+SideName = Literal["base", "head"]
+Sides = Mapping[SideName, Side]
+# After so many quads the plan is told again, with what it will see.
+FIRST_QUADS = 4
+# What one start shows is luck, however many its quads.
+FEWEST_STARTS = 2
+
+
+@dataclass
+class MeasuredJob:
+    """The turns of a job as both run documents have them, and why it failed where it did."""
+
+    record: JobRecord
+    base: list[Turn] = field(default_factory=list)
+    head: list[Turn] = field(default_factory=list)
+    failed: list[FailedPair] = field(default_factory=list)
+    notes: list[Message] = field(default_factory=list)
+
+
+@dataclass
+class TurnTaker:
+    """Lets two sides take turns into ``measured``.
+
+    ``looks`` are the numbers of quads after which ``is_decided`` is asked; after ``ends`` (of the monotonic clock) no quad
+    begins. ``tell`` is told the plan, before the first quad and after the first few.
+    """
+
+    sides: Sides
+    plan: SidePlan
+    measured: MeasuredJob
+    looks: Sequence[int]
+    is_decided: Callable[[], bool]
+    say: Callable[[str], None]
+    tell: Callable[[], None]
+    ends: float
+    seed: int
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self._lots = random.Random(f"{self.seed}:{self.measured.record.name}")
+        self._leading: tuple[SideName, SideName] = ("base", "head")
+        self._quad = 0
+        self._start = -1
+        self._began = self.clock()
+        self._start_seconds = self._quad_seconds = 0.0
+
+    @property
+    def quads(self) -> int:
+        return self._quad
+
+    def reach(self) -> tuple[int, int]:
+        """How many quads there will be when the time is spent, and of how many starts, by what the first took."""
+        left = self.ends - self._began
+        quad = max(self._quad_seconds / self._quad, 1e-9)
+        if not self.plan.most:
+            reached = int(left / quad)
+            return min(reached, self.looks[-1]), reached
+        each = min(self.plan.most, max(self.plan.fewest, int(self._start_seconds / quad)))
+        starts = left / (self._start_seconds + each * quad)
+        return min(int(starts * each), self.looks[-1]), max(1, int(starts))
+
+    def take(self) -> None:
+        """Take turns to the end. What fails ends the job and is in ``measured.failed``."""
+        try:
+            while self._quad < self.looks[-1] and not self._time_is_up():
+                if self._take_start():
+                    return
+        except SideError as error:
+            self._fail(error.detail)
+        finally:
+            for side in self.sides.values():
+                side.stop()
+        if not self.measured.head and not self.measured.failed:
+            self._fail(ErrorDetail(kind="timeout", message=TIME_SPENT))
+
+    def _take_start(self) -> bool:
+        """Start both sides and take the quads of this start; tell whether the job is decided."""
+        self._start += 1
+        begun = self.clock()
+        order = self._in_lots_order()
+        self.say(f"{self.measured.record.name}: starting both sides")
+        for name in order:
+            self.sides[name].start()
+        for name in order:
+            self.sides[name].warm_up()
+        started = self.clock()
+        self._start_seconds = started - begun
+        quads_before = self._quad
+        while not self._time_is_up():
+            taken = self._quad - quads_before
+            is_over = taken >= self.plan.fewest and self.clock() - started > started - begun
+            if self.plan.most and (taken >= self.plan.most or is_over):
+                break
+            self._take_quad()
+            if self._quad == FIRST_QUADS:
+                self.tell()
+            if self._quad in self.looks and self.is_decided():
+                return True
+            if self._quad == self.looks[-1]:
+                break
+        for side in self.sides.values():
+            side.stop()
+        return False
+
+    def _take_quad(self) -> None:
+        order = self._order()
+        own_process = not self.plan.most
+        turns: dict[SideName, list[Turn]] = {"base": [], "head": []}
+        self.say(f"{self.measured.record.name}: quad {self._quad + 1} of at most {self.looks[-1]}")
+        quad_began = self.clock()
+        for place, name in enumerate(order):
+            safe_point()
+            began = self.clock()
+            # Both sides get the same work; every quad another.
+            result = self.sides[name].turn(self._quad * len(order) // 2 + len(turns[name]))
+            turns[name].append(
+                Turn(
+                    workload=self.measured.record.name,
+                    start=self._quad if own_process else self._start,
+                    quad=self._quad,
+                    place=place,
+                    values=result.values,
+                    work=dict(result.work),
+                    output=result.output,
+                    samples=list(result.samples),
+                    begun=round(began - self._began, 6),
+                    seconds=round(self.clock() - began, 6),
+                )
+            )
+        # A quad counts once all its turns are there.
+        self.measured.base += turns["base"]
+        self.measured.head += turns["head"]
+        self._quad += 1
+        self._quad_seconds += self.clock() - quad_began
+
+    def _order(self) -> tuple[SideName, ...]:
+        """A B B A by lot, as one quad or as two that follow each other: what drifts evenly adds up to nothing."""
+        if self.plan.turns == 4:
+            first, second = self._in_lots_order()
+            return first, second, second, first
+        if self._quad % 2 == 0:
+            self._leading = self._in_lots_order()
+        return self._leading if self._quad % 2 == 0 else self._leading[::-1]
+
+    def _in_lots_order(self) -> tuple[SideName, SideName]:
+        return ("head", "base") if self._lots.random() < 0.5 else ("base", "head")
+
+    def _time_is_up(self) -> bool:
+        return self.clock() > self.ends
+
+    def _fail(self, detail: ErrorDetail) -> None:
+        name = self.measured.record.name
+        self.measured.failed.append(FailedPair(pair=self._quad, arm="ab", workload=name, error=detail))

@@ -1,0 +1,55 @@
+"""What a job gave: a server, ranks or a command of base and head that took turns, each with its numbers and raw samples."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from perfgate.document.samples import SampleSet
+
+JobKind = Literal["command", "ranks", "server"]
+
+
+class JobNumber(msgspec.Struct, frozen=True, kw_only=True):
+    """One number that every turn of a job has, in base units; ``gating`` is whether the verdict rests on it."""
+
+    metric: str
+    unit: str
+    better: Literal["lower", "higher"]
+    gating: bool = True
+
+
+class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The job as it was measured: what was started, and which numbers its turns have.
+
+    ``reference`` is the line that starts it and ``sha256`` that of all its settings, the same on both sides.
+    """
+
+    name: str
+    kind: JobKind
+    reference: str
+    sha256: str
+    numbers: list[JobNumber] = []
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """What one side did while the turn was its own.
+
+    Turns of base and head with the same ``quad`` are compared with each other; ``place`` is which of them came first, second
+    and so on. ``start`` counts the pairs of fresh processes; a command is a fresh process every turn, so that its start is
+    its quad. ``values`` maps metrics to numbers in base units. ``work`` is what must be equal on both sides of a quad, such as
+    ``requests`` and ``output_tokens``; ``output`` is the SHA-256 of what came out, empty where nothing is compared.
+    ``begun`` and ``seconds`` are when the turn began, by the job's clock, and how long it took.
+    """
+
+    workload: str
+    start: int
+    quad: int
+    place: int
+    values: dict[str, float]
+    work: dict[str, int] = {}
+    output: str = ""
+    samples: list[SampleSet] = []
+    begun: float
+    seconds: float

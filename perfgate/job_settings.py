@@ -1,0 +1,203 @@
+"""The jobs in perfgate.toml: a server, ranks or a command that is gated instead of a function."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from perfgate.document.job import JobKind
+from perfgate.load_settings import LoadSettings
+
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=365 * 86_400.0)]
+# Units as programs write them: the base unit, and how many of it they are.
+UNITS: dict[str, tuple[str, float]] = {
+    "1": ("1", 1.0),
+    "s": ("s", 1.0),
+    "ms": ("s", 1e-3),
+    "us": ("s", 1e-6),
+    "µs": ("s", 1e-6),
+    "ns": ("s", 1e-9),
+    "min": ("s", 60.0),
+    "B": ("B", 1.0),
+    "KiB": ("B", 2.0**10),
+    "MiB": ("B", 2.0**20),
+    "GiB": ("B", 2.0**30),
+    "kB": ("B", 1e3),
+    "MB": ("B", 1e6),
+    "GB": ("B", 1e9),
+    "tokens/s": ("tokens/s", 1.0),
+    "tok/s": ("tokens/s", 1.0),
+    "items/s": ("items/s", 1.0),
+    "B/s": ("B/s", 1.0),
+    "GB/s": ("B/s", 1e9),
+}
+# Names become parts of metrics and of file names.
+NAME = re.compile(r"\w[\w.-]{0,99}")
+
+
+def _doc(text: str) -> msgspec.Meta:
+    return msgspec.Meta(description=text)
+
+
+class NumberSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One number of a command: where it stands, its unit, and which direction is better. One of the first three says where."""
+
+    json: Annotated[str, _doc("Its path in the JSON that `file` or the last line of the output holds: `a.b[0].c`.")] = (
+        ""
+    )
+    column: Annotated[str, _doc("Its column in the CSV of `file`: the mean of the rows counts.")] = ""
+    pattern: Annotated[
+        str, _doc("A regular expression with one group; the last match in the output or `file` counts.")
+    ] = ""
+    unit: Annotated[str, _doc("Its unit: `s`, `ms`, `B`, `MiB`, `tokens/s`, `1` …")] = "1"
+    better: Annotated[Literal["lower", "higher"], _doc("Which direction is better.")] = "lower"
+    tolerance: Annotated[Annotated[float, msgspec.Meta(ge=0)], _doc("How much worse than its base it may be.")] = 0.03
+
+
+class SlaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When a request counts as good."""
+
+    first_token: Annotated[Seconds, _doc("Seconds to its first token at most.")]
+    per_token: Annotated[Seconds | None, _doc("Seconds for each token after it at most.")] = None
+
+
+class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job. One of `command`, `serve` and `torchrun` says what is started, in a shell, in the checkout of each side."""
+
+    command: Annotated[str, _doc("A program that runs to its end and tells numbers.")] = ""
+    serve: Annotated[str, _doc("A server; it listens on `$PORT`.")] = ""
+    torchrun: Annotated[str, _doc("A script that torchrun starts in every rank; its loop calls `perfgate.turn()`.")] = (
+        ""
+    )
+    timeout: Annotated[Seconds, _doc("Seconds that a run of a command, or a turn of the others, may take.")] = 600.0
+    budget: Annotated[Seconds, _doc("Seconds of turns. Once they are spent, no quad begins.")] = 360.0
+    file: Annotated[
+        str, _doc("The file that the command writes its results to. Empty: its output, or `$PERFGATE_METRICS`.")
+    ] = ""
+    format: Annotated[str, _doc("The format of the file (docs/results.md); `auto` finds it out.")] = "auto"
+    numbers: Annotated[dict[str, NumberSettings], _doc("The numbers of a command that no format names.")] = {}
+    gates: Annotated[
+        list[Text], _doc("Patterns of the numbers that the verdict rests on; the others inform. Empty: all.")
+    ] = []
+
+    ready: Annotated[str, _doc("The path of the server that answers once it is ready.")] = "/health"
+    ready_timeout: Annotated[Seconds, _doc("Seconds that the server may take to get ready.")] = 300.0
+    api: Annotated[
+        Literal["completions", "chat", "http"],
+        _doc("What it is asked by: OpenAI's completions or chat API, streamed, or plain HTTP requests."),
+    ] = "completions"
+    model: Annotated[str, _doc("The model's name in requests. Empty: the first that `/v1/models` lists.")] = ""
+    path: Annotated[str, _doc("The path of plain HTTP requests.")] = "/"
+    body: Annotated[str, _doc("The body of plain HTTP requests, with `$prompt` in it. Empty: a GET.")] = ""
+    extra: Annotated[dict[str, Any], _doc("What else every request of the OpenAI API says.")] = {}
+    ignore_eos: Annotated[
+        bool, _doc("Whether the server is told to write as many tokens as asked for. Some refuse to be told.")
+    ] = True
+    load: Annotated[LoadSettings | None, _doc("The requests of one turn. Unset: 8 requests, 4 at a time.")] = None
+    sla: Annotated[SlaSettings | None, _doc("What a request must hold to count as good.")] = None
+    same_output: Annotated[bool, _doc("Whether base and head must write the same tokens.")] = True
+
+    @property
+    def kind(self) -> JobKind:
+        return "command" if self.command else "server" if self.serve else "ranks"
+
+    @property
+    def line(self) -> str:
+        """What is started, as it is written."""
+        return self.command or self.serve or self.torchrun
+
+
+_SERVER = (
+    "ready",
+    "ready_timeout",
+    "api",
+    "model",
+    "path",
+    "body",
+    "extra",
+    "ignore_eos",
+    "load",
+    "sla",
+    "same_output",
+)
+# What decides how long is measured, or how it is judged, and not what.
+_NOT_THE_WORK = {"budget", "timeout", "ready_timeout", "gates"}
+# The settings that only one kind has.
+_OWN: dict[JobKind, tuple[str, ...]] = {
+    "command": ("file", "format", "numbers", "gates"),
+    "server": _SERVER,
+    "ranks": (),
+}
+
+
+@dataclass(frozen=True)
+class JobReference:
+    """A job by its name, and all that perfgate.toml says of it."""
+
+    name: str
+    settings: JobSettings
+
+    @property
+    def kind(self) -> JobKind:
+        return self.settings.kind
+
+    @property
+    def written(self) -> dict[str, str]:
+        """Every setting as text: what differs between base and head measures something else."""
+        fields = msgspec.to_builtins(self.settings)
+        return {
+            name: msgspec.json.encode(value, order="sorted").decode()
+            for name, value in fields.items()
+            if value and name not in _NOT_THE_WORK
+        }
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(msgspec.json.encode(self.written, order="sorted")).hexdigest()
+
+    @property
+    def tolerances(self) -> dict[str, float]:
+        """The tolerances of its numbers, by the keys of ``[gate.tolerance]``."""
+        return {f"number.{name}@{self.name}": number.tolerance for name, number in self.settings.numbers.items()}
+
+
+def mistakes(name: str, settings: JobSettings) -> Iterator[str]:
+    """Yield what is wrong with a job, each with what to write instead."""
+    lines = [key for key in ("command", "serve", "torchrun") if getattr(settings, key)]
+    if len(lines) != 1:
+        found = " and ".join(f"`{line}`" for line in lines) or "none"
+        yield f"[workloads.{name}] needs one of `command`, `serve` and `torchrun`, found {found}"
+        return
+    defaults = {field.name: field.default for field in msgspec.structs.fields(JobSettings)}
+    for kind, keys in _OWN.items():
+        for key in keys:
+            if kind != settings.kind and getattr(settings, key) not in (defaults[key], [], {}):
+                yield f"[workloads.{name}] {key} is a setting of a {kind}, and this is a {settings.kind}; remove it"
+    for number, entry in settings.numbers.items():
+        yield from _number_mistakes(f"[workloads.{name}.numbers] {number}", number, entry, settings)
+
+
+def _number_mistakes(place: str, name: str, number: NumberSettings, settings: JobSettings) -> Iterator[str]:
+    if not NAME.fullmatch(name):
+        yield f"{place}: a name has letters, digits, '_', '-' and '.', a letter first"
+    places = [key for key in ("json", "column", "pattern") if getattr(number, key)]
+    if len(places) != 1:
+        yield f"{place} needs one of `json`, `column` and `pattern`, found {' and '.join(places) or 'none'}"
+    if number.unit not in UNITS:
+        yield f"{place} unit {number.unit!r} is not known; the units are {', '.join(UNITS)}"
+    if number.column and not settings.file:
+        yield f'{place} is a column, and no `file` is named; write file = "results.csv"'
+    if number.pattern:
+        try:
+            groups = re.compile(number.pattern).groups
+        except re.error as error:
+            yield f"{place} pattern is no regular expression: {error}"
+            return
+        if groups != 1:
+            yield f"{place} pattern needs one group around the number, as in 'tokens/s: ([0-9.]+)', found {groups}"

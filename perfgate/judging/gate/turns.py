@@ -1,0 +1,258 @@
+"""Jobs: servers, ranks and commands of base and head that took turns, judged quad by quad and start by start.
+
+A quad compares the mean logarithm of the turns of each side. Quads of one start share its luck, so a start more tells more than
+its quads do (``stats/clusters.py``), and one alone shows nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from perfgate.catalogue.lookup import metric
+from perfgate.document.decision import Comparison, Missing, MissingSide, Outcome, Policy
+from perfgate.document.job import JobKind, JobNumber, JobRecord, Turn
+from perfgate.document.message import Message, MessageValue
+from perfgate.document.run import RunDocument
+from perfgate.judging.gate.comparison import Place, comparison, configured_tolerance, rounded
+from perfgate.judging.gate.rule import (
+    Z_POWER,
+    Differences,
+    Errors,
+    Limits,
+    alarm_looks,
+    answer,
+    detectable,
+    interval,
+    p_slower,
+    pairs_to_decide,
+    spread,
+)
+from perfgate.judging.gate.time import undecided_because
+from perfgate.stats.clusters import START_LUCK
+from perfgate.stats.error_control import holm
+
+# After how many quads a job may be decided. A quad of a command is two whole runs, one of the others some seconds of turns.
+LOOKS: Mapping[JobKind, tuple[int, ...]] = {
+    "command": (10, 16, 24, 40, 64),
+    "ranks": (8, 16, 32, 64, 128, 256),
+    "server": (8, 16, 32, 64, 128, 256),
+}
+OUTPUT = "job.output"
+WORK = "job.work"
+
+
+class _Cell(NamedTuple):
+    """One number of a job: its differences, quad by quad, towards the worse, and its level on the base."""
+
+    place: Place
+    number: JobNumber
+    differences: Differences
+    level: float
+    tolerance: float
+    margin: float
+    looks: tuple[int, ...]
+
+
+class Quad(NamedTuple):
+    """The turns of both sides that are compared with each other, and the start that they are of."""
+
+    start: int
+    base: list[Turn]
+    head: list[Turn]
+
+
+def quads_of(base: RunDocument, head: RunDocument, job: str) -> dict[int, Quad]:
+    """The quads that both sides have turns of, in the order of measuring."""
+    before, after = (_by_quad(run.turns, job) for run in (base, head))
+    return {
+        number: Quad(before[number][0].start, before[number], after[number])
+        for number in sorted(before.keys() & after.keys())
+    }
+
+
+def _by_quad(turns: Iterable[Turn], job: str) -> dict[int, list[Turn]]:
+    found: dict[int, list[Turn]] = {}
+    for turn in turns:
+        if turn.workload == job:
+            found.setdefault(turn.quad, []).append(turn)
+    return found
+
+
+def compare_turns(base: RunDocument, head: RunDocument, policy: Policy) -> list[Comparison]:
+    """Compare every number of every job, all that gate corrected for together; where the work differs, nothing else counts."""
+    rows: list[Comparison] = []
+    cells: list[_Cell] = []
+    for job in head.jobs:
+        measured = quads_of(base, head, job.name)
+        different = _other_work(Place(job.name, ""), measured)
+        rows += different or _other_output(Place(job.name, ""), measured)
+        cells += [] if different else [cell for number in job.numbers for cell in _cells(job, number, measured, policy)]
+    gating = [cell for cell in cells if cell.number.gating]
+    adjusted = holm([p_slower(cell.differences, 0.0, alarm_looks(cell.looks)) for cell in gating])
+    by_cell = {id(cell): p for cell, p in zip(gating, adjusted)}
+    return rows + [_judge(cell, policy, by_cell.get(id(cell)), tests=len(gating)) for cell in cells]
+
+
+def _cells(job: JobRecord, number: JobNumber, measured: Mapping[int, Quad], policy: Policy) -> Iterator[_Cell]:
+    """Yield the number where all turns have it; what is missing of it is said elsewhere."""
+    quads_of_job = list(measured.values())
+    if not quads_of_job or any(number.metric not in turn.values for q in quads_of_job for turn in (*q.base, *q.head)):
+        return
+    logs = [[_mean_log(turns, number.metric) for turns in (quad.base, quad.head)] for quad in quads_of_job]
+    table = np.array(logs)
+    if not np.isfinite(table).all():
+        return
+    sign = -1.0 if number.better == "higher" else 1.0
+    starts = None if job.kind == "command" else [quad.start for quad in quads_of_job]
+    place = Place(job.name, "")
+    entry = metric(number.metric)
+    configured = configured_tolerance(policy, number.metric, *place)
+    allowed = (entry.tolerance or 0.0) if configured is None else configured
+    yield _Cell(
+        place,
+        number,
+        Differences.of(sign * (table[:, 1] - table[:, 0]), starts),
+        level=math.exp(float(np.median(table[:, 0]))),
+        tolerance=allowed,
+        margin=max(allowed, _margin(policy, entry.ok_margin_scale)),
+        looks=LOOKS[job.kind],
+    )
+
+
+def _margin(policy: Policy, scale: float) -> float:
+    return JOB_OK_MARGIN * scale if policy.ok_margin is None else policy.ok_margin
+
+
+# The slowdown that "unchanged" excludes of a job: whole programs spread more than calls.
+JOB_OK_MARGIN = 0.03
+_Z_ALARM = 2.9  # of a look's share of 1 %
+
+
+def _mean_log(turns: Iterable[Turn], name: str) -> float:
+    values = [turn.values[name] for turn in turns]
+    return float(np.mean([math.log(value) if value > 0 else -math.inf for value in values]))
+
+
+def _other_work(place: Place, measured: Mapping[int, Quad]) -> list[Comparison]:
+    """Where the two sides did not do the same work: a comparison that fails for it, whatever the times say."""
+    for quad in measured.values():
+        before, after = (_work_of(turns) for turns in (quad.base, quad.head))
+        if before != after:
+            name = min(name for name in {**before, **after} if before.get(name) != after.get(name))
+            values: dict[str, MessageValue] = {"what": name, "before": before.get(name, 0), "after": after.get(name, 0)}
+            reason = Message("gate.other-work", values)
+            return [comparison(place, WORK, "check", "regressed", gating=True, base=1.0, head=0.0, reason=reason)]
+    return []
+
+
+def _other_output(place: Place, measured: Mapping[int, Quad]) -> list[Comparison]:
+    """Where equal work gave another output."""
+    outputs = [({t.output for t in quad.base}, {t.output for t in quad.head}) for quad in measured.values()]
+    differing = sum(before != after for before, after in outputs)
+    if not differing:
+        return []
+    reason = Message("gate.other-output", {"count": differing, "quads": len(outputs)})
+    return [comparison(place, OUTPUT, "check", "regressed", gating=True, base=1.0, head=0.0, reason=reason)]
+
+
+def _work_of(turns: Iterable[Turn]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for turn in turns:
+        for name, count in turn.work.items():
+            total[name] = total.get(name, 0) + count
+    return total
+
+
+def _judge(cell: _Cell, policy: Policy, p_adjusted: float | None, *, tests: int) -> Comparison:
+    errors = Errors(alarm=policy.alpha, unchanged=policy.alpha_ok, looks=cell.looks)
+    differences, sign = cell.differences, -1.0 if cell.number.better == "higher" else 1.0
+    limits = Limits(math.log1p(cell.tolerance), math.log1p(cell.margin))
+    outcome: Outcome = answer(differences, limits, errors, p_adjusted=p_adjusted)
+    bounds = interval(differences, errors)
+    effect = sign * differences.estimate
+    visible = detectable(differences, limits.tolerated, errors, tests=max(1, tests))
+    row = comparison(
+        cell.place,
+        cell.number.metric,
+        "turns",
+        outcome,
+        gating=cell.number.gating,
+        base=rounded(cell.level),
+        head=rounded(cell.level * math.exp(effect)),
+        delta=rounded(math.expm1(effect)),
+        tolerance=cell.tolerance,
+    )
+    ends = sorted(math.expm1(sign * end) for end in (bounds.low, bounds.high)) if bounds else None
+    starts = differences.starts
+    return msgspec.structs.replace(
+        row,
+        unit=cell.number.unit,
+        better=cell.number.better,
+        interval=(rounded(ends[0]), rounded(ends[1])) if ends else None,
+        confidence=rounded(bounds.confidence) if bounds else None,
+        p_adjusted=None if p_adjusted is None else rounded(p_adjusted),
+        pairs=differences.size,
+        starts=differences.size if starts is None else int(np.unique(starts).size),
+        pairs_needed=pairs_to_decide(differences, excluded=limits.excluded) if outcome == "inconclusive" else None,
+        detectable=None if visible is None else rounded(visible),
+        excluded=cell.margin if outcome == "unchanged" else None,
+        reason=undecided_because(bounds, cell.margin, pairs=differences.size) if outcome == "inconclusive" else None,
+    )
+
+
+def foreseen(
+    base: RunDocument, head: RunDocument, policy: Policy, job: str, *, quads: int, starts: int
+) -> float | None:
+    """The smallest slowdown that ``quads`` quads of ``starts`` starts would show of a number, by the spread so far."""
+    record = next(record for record in head.jobs if record.name == job)
+    measured = quads_of(base, head, job)
+    cells = [cell for number in record.numbers for cell in _cells(record, number, measured, policy)]
+    shown = [_foreseen(cell, quads, starts) for cell in cells if cell.number.gating]
+    return min(shown, default=None)
+
+
+def _foreseen(cell: _Cell, quads: int, starts: int) -> float:
+    error = spread(cell.differences) * math.sqrt(math.pi / 3 / quads)
+    if cell.differences.starts is not None:
+        error = math.hypot(error, START_LUCK / math.sqrt(starts))
+    return math.expm1(max(_Z_ALARM * error, math.log1p(cell.tolerance)) + Z_POWER * error)
+
+
+# --- what must be there
+
+
+def missing_turns(base: RunDocument, head: RunDocument, required: Iterable[str]) -> list[Missing]:
+    """What the turns of a job lack: turns of a side, a number that other turns have, or the whole job."""
+    failed = {failed.workload for failed in head.failed_pairs}
+    names = dict.fromkeys(
+        [*required, *(job.name for run in (base, head) for job in run.jobs), *(t.workload for t in base.turns)]
+    )
+    return [entry for name in names if name not in failed for entry in _missing_of(name, base, head)]
+
+
+def _missing_of(name: str, base: RunDocument, head: RunDocument) -> Iterator[Missing]:
+    records = [next((job for job in run.jobs if job.name == name), None) for run in (base, head)]
+    before, after = (_by_quad(run.turns, name) for run in (base, head))
+    if not before or not after or records[0] is None or records[1] is None:
+        lacks: MissingSide = "both" if not before and not after else "head" if before else "base"
+        yield Missing(workload=name, side=lacks)
+        return
+    if records[0].numbers != records[1].numbers:
+        yield Missing(workload=name, metric="job.numbers", side="base")
+    numbers = range(max(before.keys() | after.keys()) + 1)
+    named = {name for turns in (*before.values(), *after.values()) for turn in turns for name in turn.values}
+    sides: list[tuple[MissingSide, dict[int, list[Turn]]]] = [("base", before), ("head", after)]
+    for side, turns in sides:
+        absent = [number for number in numbers if len(turns.get(number, ())) != len(before.get(0, ()))]
+        if absent:
+            yield Missing(workload=name, metric="job.turns", side=side, pairs=absent)
+        lacking = {m for of_quad in turns.values() for turn in of_quad for m in named - turn.values.keys()}
+        yield from (Missing(workload=name, metric=metric, side=side) for metric in sorted(lacking))
+    for number in records[0].numbers:
+        if not any(number.metric in turn.values for turns in before.values() for turn in turns):
+            yield Missing(workload=name, metric=number.metric, side="both")
