@@ -15,3 +15,11 @@ def left_in_the_end(found: Callable[[], list[Any]]) -> list[Any]:
     while (left := found()) and time.monotonic() < deadline:
         time.sleep(0.05)
     return left
+
+
+def wait_until(holds: Callable[[], object]) -> None:
+    """Wait until a condition holds, at most a minute: then the test fails."""
+    deadline = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, "it never came to hold"
+        time.sleep(0.02)

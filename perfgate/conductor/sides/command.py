@@ -115,9 +115,10 @@ class CommandSide:
 
     def _named(self, output: str, file: Path | None, not_before: float) -> Results:
         """The numbers that perfgate.toml names. A file that an earlier run left is none of this one."""
+        settings = self._settings
         if file is not None and file.is_file() and file.stat().st_mtime < not_before:
-            raise ResultsError(f"{file} is older than this run of the program, which did not write it")
-        found = [find_number(name, number, output=output, file=file) for name, number in self._settings.numbers.items()]
+            raise ResultsError(f"{settings.file} is older than this run of the program, which did not write it")
+        found = [find_number(name, number, output=output, file=file) for name, number in settings.numbers.items()]
         return Results(found, {}, "named")
 
 

@@ -184,6 +184,8 @@ class ServerSide:
         }
         if (sla := self._settings.sla) is not None:
             values[GOODPUT] = goodput(load, first_token=sla.first_token, per_token=sla.per_token)
+        if self._settings.api != "http" and not measures.latency.size:
+            raise program.failed("protocol", Message("job.no-text", {"count": len(load.exchanges)}))
         known = {
             name: value for name, value in values.items() if value is not None and math.isfinite(value) and value > 0
         }
@@ -201,7 +203,8 @@ class ServerSide:
             work={
                 "requests": len(load.exchanges),
                 "input_tokens": sum(exchange.input_tokens or 0 for exchange in load.exchanges),
-                "output_tokens": tokens or 0,
+                "output_tokens": sum(exchange.output_tokens or 0 for exchange in load.exchanges),
+                "without_text": len(measures.silent),
             },
             output=sha256(answers.encode()).hexdigest() if self._settings.same_output else "",
             samples=tuple(

@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import msgspec
+
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import Side, SidePlan
 from perfgate.document.job import JobRecord, Turn
-from perfgate.document.message import Message
+from perfgate.document.message import Message, as_message
 from perfgate.document.run import TIME_SPENT, ErrorDetail, FailedPair
 from perfgate.system.interrupts import safe_point
 
@@ -56,6 +58,7 @@ class TurnTaker:
     def __post_init__(self) -> None:
         self._lots = random.Random(f"{self.seed}:{self.measured.record.name}")
         self._leading: tuple[SideName, SideName] = ("base", "head")
+        self._acting: SideName = "base"
         self._quad = 0
         self._start = -1
         self._began = self.clock()
@@ -83,7 +86,8 @@ class TurnTaker:
                 if self._take_start():
                     return
         except SideError as error:
-            self._fail(error.detail)
+            message = Message("job.side-failed", {"side": self._acting, "why": as_message(error.detail.message)})
+            self._fail(msgspec.structs.replace(error.detail, message=message))
         finally:
             for side in self.sides.values():
                 side.stop()
@@ -97,9 +101,9 @@ class TurnTaker:
         order = self._in_lots_order()
         self.say(f"{self.measured.record.name}: starting both sides")
         for name in order:
-            self.sides[name].start()
+            self._side(name).start()
         for name in order:
-            self.sides[name].warm_up()
+            self._side(name).warm_up()
         started = self.clock()
         self._start_seconds = started - begun
         quads_before = self._quad
@@ -129,7 +133,7 @@ class TurnTaker:
             safe_point()
             began = self.clock()
             # Both sides get the same work; every quad another.
-            result = self.sides[name].turn(self._quad * len(order) // 2 + len(turns[name]))
+            result = self._side(name).turn(self._quad * len(order) // 2 + len(turns[name]))
             turns[name].append(
                 Turn(
                     workload=self.measured.record.name,
@@ -149,6 +153,11 @@ class TurnTaker:
         self.measured.head += turns["head"]
         self._quad += 1
         self._quad_seconds += self.clock() - quad_began
+
+    def _side(self, name: SideName) -> Side:
+        """The side that acts now, which is the one to blame."""
+        self._acting = name
+        return self.sides[name]
 
     def _order(self) -> tuple[SideName, ...]:
         """A B B A by lot, as one quad or as two that follow each other: what drifts evenly adds up to nothing."""

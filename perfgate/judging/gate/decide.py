@@ -283,13 +283,14 @@ class Look:
         return any(c.method == "repeated" and c.outcome == "inconclusive" and c.pairs for c in self._comparisons)
 
     def more_turns_would_help(self) -> bool:
-        """Whether a number of a job is undecided that the verdict rests on, and none has failed yet.
+        """Whether a number of a job is undecided that the verdict rests on.
 
-        Where the work differs, none would help; whoever changed the output alone wants to know what that costs.
+        Where one has failed already, only those that look worse too are waited for: they say what else it costs. Where the work
+        differs, none is compared; whoever changed the output alone wants to know what that costs.
         """
         numbers = [c for c in self._comparisons if c.gating and c.method == "turns"]
-        outcomes = {c.outcome for c in numbers}
-        return "regressed" not in outcomes and "inconclusive" in outcomes
+        fails = any(c.outcome == "regressed" for c in numbers)
+        return any(c.outcome == "inconclusive" and (not fails or _looks_worse(c)) for c in numbers)
 
     def names_would_help(self) -> bool:
         """Whether operators are judged, or something moved or looks worse, so that its cause needs a name."""
@@ -311,7 +312,8 @@ class Look:
 
 
 def _looks_worse(comparison: Comparison) -> bool:
-    return (comparison.delta or 0.0) > (comparison.tolerance or 0.0)
+    delta = comparison.delta or 0.0
+    return (-delta if comparison.better == "higher" else delta) > (comparison.tolerance or 0.0)
 
 
 def _comparing(base: RunDocument, head: RunDocument) -> Comparing:

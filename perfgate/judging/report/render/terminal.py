@@ -205,8 +205,10 @@ def _print_failures(summary: Summary, console: Console) -> None:
             kind=words.kind,
         )
         console.print(Text(title, "bold red"))
-        text = words.text or words.message
-        for text_line in text.rstrip().splitlines()[-_TRACEBACK_LINES:]:
+        text = (words.text or "").rstrip()
+        # A traceback ends with the message; a log knows nothing of it.
+        said = [] if words.message in text else [words.message]
+        for text_line in [*said, *text.splitlines()[-_TRACEBACK_LINES:]]:
             console.print(Text(f"  {clean(text_line)}"))
 
 

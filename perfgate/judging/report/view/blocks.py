@@ -117,6 +117,7 @@ def _block(
     is_apart = group.more_time and (not own or any(timed[where] > 1 for where in group.places))
     return CauseBlock(
         cause=_leading(group),
+        unexplained=own and not group.causes and any(c.method != "turns" for c in group.slower),
         worst=named_change(first),
         places=group.places,
         slower=_distinct(group.slower),

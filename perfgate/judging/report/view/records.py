@@ -346,10 +346,12 @@ class CauseBlock:
     """What got worse by one cause; where nothing says by what, ``cause`` is None and ``worst`` gives the name.
 
     ``slower`` are the times that got worse, ``apart`` the seconds a call that the cause adds by itself, and ``at_most`` the
-    slowdown that is still possible where calls are not shown to be slower.
+    slowdown that is still possible where calls are not shown to be slower. ``unexplained`` is whether times got worse whose
+    cause was sought and not found; of a job none is sought.
     """
 
     cause: CauseView | None
+    unexplained: bool
     worst: Change
     places: tuple[str, ...]
     slower: list[Change]

@@ -1,0 +1,167 @@
+"""`perfgate check` of jobs: a command and a server, slower and not, and in every way that they fail."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.conftest import Clone, Perfgate
+from tests.waiting import left_in_the_end
+
+DATA = Path(__file__).parents[1] / "data" / "jobs"
+ROOT = Path(__file__).parents[2]
+# Its numbers are drawn around what the project says, so that no busy machine decides for the test.
+PROGRAM = """
+import json, random, sys
+from step import SECONDS
+print("warming up")
+print(json.dumps({"step": {"ms": SECONDS * random.gauss(1, 0.01) * 1000}, "tokens": 1000 / SECONDS}))
+"""
+COMMAND = """
+project = "jobs"
+[workloads.bench]
+command = "python bench.py"
+numbers.step = { json = "step.ms", unit = "ms", tolerance = 0.05 }
+"""
+SERVER = """
+project = "jobs"
+[workloads.chat]
+serve = "exec python fake_server.py"
+ready_timeout = 6
+timeout = 3
+model = "fake"
+budget = 60
+load = { concurrency = 2, requests = 2, input = 4, output = 4 }
+"""
+
+
+def project(clone: Clone, settings: str, **files: str) -> None:
+    """Put files on main beside the settings."""
+    clone.git("checkout", "-q", "main")
+    (clone.root / "perfgate.toml").write_text(settings)
+    for name, text in files.items():
+        (clone.root / name.replace("__", ".")).write_text(text)
+    clone.git("rm", "-rq", "perf", "model.py")
+    clone.commit("a job")
+    clone.git("checkout", "-q", "-B", "feature")
+
+
+def change(clone: Clone, name: str, text: str) -> None:
+    (clone.root / name).write_text(text)
+    clone.git("add", "--all")
+    clone.git("commit", "-qm", "a change")
+
+
+def decision(clone: Clone) -> dict[str, Any]:
+    return dict(json.loads((clone.root / "perfgate-out" / "decision.json").read_text()))
+
+
+def check(perfgate: Perfgate, clone: Clone, *options: str) -> Any:
+    return perfgate("check", "--base", "main", *options, cwd=clone.root, PYTHONPATH=str(ROOT))
+
+
+@pytest.mark.parametrize(("seconds", "code", "verdict"), [("0.0130", 1, "FAIL"), ("0.01 + 0.0", 0, "PASS")])
+def test_command__its_number_by_name(perfgate: Perfgate, clone: Clone, seconds: str, code: int, verdict: str) -> None:
+    project(clone, COMMAND, bench__py=PROGRAM, step__py="SECONDS = 0.01\n")
+    change(clone, "step.py", f"SECONDS = {seconds}\n")
+    done = check(perfgate, clone)
+    assert (done.returncode, decision(clone)["verdict"]) == (code, verdict), done.stdout + done.stderr
+    assert "bench: 10 to 64 runs of each side" in done.stderr
+    if verdict == "FAIL":
+        assert "step of bench" in done.stdout
+        comment = (clone.root / "perfgate-out" / "comment.md").read_text()
+        assert "## perfgate: FAIL – `step` of `bench`" in comment
+        assert "perfgate baseline accept number.step" in comment
+    (row,) = [one for one in decision(clone)["comparisons"] if one["metric"] == "number.step"]
+    assert (row["method"], row["unit"]) == ("turns", "s")
+    assert perfgate.processes() == []
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("raise SystemExit(3)", "`python bench.py` ended with exit code 3"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "ended with exit code 139"),
+        ("print('no numbers')", "no line of the output is a JSON object"),
+        ('print(\'{"step": {"ms": NaN}}\')', "number step is nan, which is no measurement"),
+        ("print('{\"step\": 1}')", "the JSON has no step.ms"),
+    ],
+)
+def test_command__of_the_head_fails__exit_4_with_its_own_sentence(
+    perfgate: Perfgate, clone: Clone, program: str, words: str
+) -> None:
+    project(clone, COMMAND, bench__py=PROGRAM, step__py="SECONDS = 0.01\n")
+    change(clone, "bench.py", program)
+    done = check(perfgate, clone)
+    assert (done.returncode, decision(clone)["verdict"]) == (4, "INCONCLUSIVE"), done.stdout + done.stderr
+    assert words in done.stdout.replace("\n  ", " ").replace("\n", " ")
+
+
+def test_command__stale_file__is_no_result_of_this_run(perfgate: Perfgate, clone: Clone) -> None:
+    settings = COMMAND.replace("numbers.step", 'file = "out.json"\nnumbers.step')
+    project(clone, settings, bench__py="print('nothing')", out__json='{"step": {"ms": 10}}', step__py="SECONDS = 1\n")
+    change(clone, "step.py", "SECONDS = 2\n")
+    done = check(perfgate, clone)
+    assert done.returncode == 4
+    assert "out.json is older than this run of the program" in " ".join(done.stdout.split())
+
+
+def test_server__equal_code__both_are_loaded_and_nothing_is_left(perfgate: Perfgate, clone: Clone) -> None:
+    project(clone, SERVER.replace("budget = 60", "budget = 30"))
+    shutil.copy(DATA / "fake_server.py", clone.root)
+    change(clone, "fault.txt", "none 0.004\n")
+    clone.git("branch", "-f", "main")
+    change(clone, "notes.py", "NOTES = 1\n")
+    done = check(perfgate, clone)
+    found = decision(clone)
+    assert done.returncode in (0, 3), done.stdout + done.stderr
+    metrics = {one["metric"] for one in found["comparisons"]}
+    assert {"serving.tpot", "serving.ttft", "serving.cpu", "serving.throughput", "serving.e2e"} <= metrics
+    assert "job.work" not in metrics
+    assert left_in_the_end(perfgate.processes) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("exits", "the server ended with exit code 1"),
+        ("never-ready", "the server did not answer /health within 6 s"),
+        ("port", "the server did not answer /health within 6 s"),
+        ("status", "2 of 2 requests failed; the first: HTTP 500"),
+        ("hang", "2 of 2 requests failed; the first: no complete answer within 3 s"),
+        ("truncated", "2 of 2 requests failed; the first: the event stream ended"),
+        ("silent", "none of 2 requests was answered with any text"),
+    ],
+)
+def test_server__of_the_head_fails__exit_4_with_its_own_sentence_and_nothing_left(
+    perfgate: Perfgate, clone: Clone, fault: str, words: str
+) -> None:
+    project(clone, SERVER)
+    shutil.copy(DATA / "fake_server.py", clone.root)
+    change(clone, "fault.txt", "none\n")
+    clone.git("branch", "-f", "main")
+    change(clone, "fault.txt", f"{fault}\n")
+    done = check(perfgate, clone, "--always")
+    assert (done.returncode, decision(clone)["verdict"]) == (4, "INCONCLUSIVE"), done.stdout + done.stderr
+    assert words in " ".join(done.stdout.split())
+    assert left_in_the_end(perfgate.processes) == []
+
+
+def test_server__of_the_head_writes_more_tokens__is_not_the_same_work(perfgate: Perfgate, clone: Clone) -> None:
+    project(clone, SERVER)
+    shutil.copy(DATA / "fake_server.py", clone.root)
+    change(clone, "fault.txt", "none\n")
+    clone.git("branch", "-f", "main")
+    text = (clone.root / "fake_server.py").read_text()
+    more = (
+        "import tests.fakes.openai_server as fake\nold = fake.chunks\n"
+        "fake.chunks = lambda body, **options: old({**body, 'max_tokens': 5}, **options)\nfrom tests.fakes"
+    )
+    change(clone, "fake_server.py", text.replace("from tests.fakes", more))
+    done = check(perfgate, clone)
+    assert (done.returncode, decision(clone)["verdict"]) == (1, "FAIL"), done.stdout + done.stderr
+    assert "not the same work: output_tokens of base 16, of head 20" in " ".join(done.stdout.split())

@@ -1,0 +1,109 @@
+"""A program of a side: how it ends is told, and it ends with us, whatever it started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from perfgate.conductor.sides.program import Program, SideError
+from perfgate.document.message import Message
+from tests.waiting import wait_until
+
+
+def start(line: str, folder: Path, **options: object) -> Program:
+    return Program(line, folder=folder, environment=dict(os.environ), log=folder / "log", **options)  # type: ignore[arg-type]
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_program__ends__code_time_and_memory_are_told(tmp_path: Path) -> None:
+    program = start("python -c 'sum(range(3_000_000))'; exit 7", tmp_path)
+    end = program.wait(60)
+    program.stop()
+    assert end.code == 7
+    assert 0 < end.cpu <= end.seconds + 0.5
+    assert end.memory > 2**20
+
+
+def test_program__prints__its_output_is_that_of_this_run(tmp_path: Path) -> None:
+    for word in ("first", "second"):
+        program = start(f"echo {word}; echo oops >&2", tmp_path)
+        program.wait(60)
+        program.stop()
+    assert program.output() == "second\noops\n"
+
+
+def test_program__killed__the_signal_is_told(tmp_path: Path) -> None:
+    program = start("kill -9 $$", tmp_path)
+    assert program.wait(60).code == -signal.SIGKILL
+    program.stop()
+
+
+def test_program__takes_too_long__ends_with_the_limit_and_its_last_words(tmp_path: Path) -> None:
+    program = start("echo working; sleep 600", tmp_path)
+    wait_until(lambda: "working" in program.output())
+    with pytest.raises(SideError) as caught:
+        program.wait(0.3)
+    program.stop()
+    assert caught.value.detail.kind == "timeout"
+    assert isinstance(caught.value.detail.message, Message)
+    assert caught.value.detail.message.values == {"line": "echo working; sleep 600", "seconds": 0.3}
+    assert caught.value.detail.log_tail == "working"
+
+
+def test_program__stopped__everything_below_it_is_gone(tmp_path: Path) -> None:
+    line = "setsid sh -c 'sleep 600 & echo $! > child; wait' & sleep 600"
+    program = start(line, tmp_path)
+    wait_until(lambda: (tmp_path / "child").is_file() and (tmp_path / "child").read_text().strip() != "")
+    child = int((tmp_path / "child").read_text())
+    assert runs(child)
+    assert program.ended() is None
+    program.stop()
+    assert not runs(child)
+    assert not runs(program.pid)
+
+
+def test_program__its_owner_is_killed__it_ends_too(tmp_path: Path) -> None:
+    script = (
+        "import os, sys, time; from pathlib import Path\n"
+        "from perfgate.conductor.sides.program import Program\n"
+        "folder = Path(sys.argv[1])\n"
+        "program = Program('sleep 600', folder=folder, environment=dict(os.environ), log=folder / 'log')\n"
+        "(folder / 'pid').write_text(str(program.pid)); time.sleep(600)\n"
+    )
+    owner = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)])
+    wait_until(lambda: (tmp_path / "pid").is_file() and (tmp_path / "pid").read_text() != "")
+    pid = int((tmp_path / "pid").read_text())
+    owner.kill()
+    owner.wait()
+    wait_until(lambda: not runs(pid))
+
+
+def test_program__bound_later__every_process_below_it_moves(tmp_path: Path) -> None:
+    program = start("sleep 600 & wait", tmp_path)
+    granted = sorted(os.sched_getaffinity(0))
+    wait_until(lambda: Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().strip() != "")
+    child = int(Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()[0])
+    program.bind(granted[:1])
+    assert os.sched_getaffinity(program.pid) == os.sched_getaffinity(child) == {granted[0]}
+    program.stop()
+
+
+def test_program__nothing_of_that_name__ends_with_the_shells_word(tmp_path: Path) -> None:
+    program = start("exec no-such-program", tmp_path)
+    began = time.monotonic()
+    assert program.wait(60).code == 127
+    program.stop()
+    assert "no-such-program" in program.output()
+    assert time.monotonic() - began < 60

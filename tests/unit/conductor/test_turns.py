@@ -1,0 +1,149 @@
+"""Two sides take turns: by lot, with equal work in every quad, afresh every few quads, until they decide or fail."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from perfgate.conductor.sides.program import SideError
+from perfgate.conductor.sides.side import SidePlan, TurnResult
+from perfgate.conductor.sides.turns import MeasuredJob, TurnTaker
+from perfgate.document.job import JobNumber, JobRecord
+from perfgate.document.message import Message
+from perfgate.document.run import ErrorDetail
+
+RECORD = JobRecord(name="chat", kind="server", reference="serve", sha256="0" * 64)
+
+
+@dataclass
+class Clock:
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Worker:
+    """A side whose starts and turns take seconds of a clock; every call is noted in a list that both sides share."""
+
+    name: str
+    clock: Clock
+    calls: list[tuple[str, str, int]]
+    start_seconds: float = 10.0
+    turn_seconds: float = 1.0
+    fails_at: float = math.inf
+    running: bool = False
+    numbers: tuple[JobNumber, ...] = field(default=(JobNumber(metric="serving.tpot", unit="s", better="lower"),))
+
+    def start(self) -> None:
+        self.calls.append((self.name, "start", 0))
+        self.running = True
+
+    def warm_up(self) -> None:
+        self.clock.now += self.start_seconds
+
+    def turn(self, number: int) -> TurnResult:
+        assert self.running
+        if self.clock.now > self.fails_at:
+            raise SideError(ErrorDetail(kind="exit", message=Message("job.exited", {"line": "serve", "code": 3})))
+        self.clock.now += self.turn_seconds
+        self.calls.append((self.name, "turn", number))
+        return TurnResult({"serving.tpot": self.turn_seconds}, work={"requests": 8})
+
+    def stop(self) -> None:
+        self.running = False
+
+
+def taken(
+    plan: SidePlan, *, looks: tuple[int, ...] = (8, 16), ends: float = 1e6, decides_at: int = 10**9, **fields: float
+) -> tuple[MeasuredJob, list[tuple[str, str, int]], list[int]]:
+    clock, measured = Clock(), MeasuredJob(RECORD)
+    calls: list[tuple[str, str, int]] = []
+    told: list[int] = []
+    sides = {name: Worker(name, clock, calls, **fields) for name in ("base", "head")}
+    taker = TurnTaker(
+        {"base": sides["base"], "head": sides["head"]},
+        plan,
+        measured,
+        looks,
+        is_decided=lambda: taker.quads >= decides_at,
+        say=lambda _: None,
+        tell=lambda: told.append(taker.quads),
+        ends=ends,
+        seed=1,
+        clock=clock,
+    )
+    taker.take()
+    assert not any(side.running for side in sides.values())
+    return measured, calls, told
+
+
+def turns(calls: list[tuple[str, str, int]]) -> list[tuple[str, int]]:
+    return [(name, number) for name, what, number in calls if what == "turn"]
+
+
+def test_quads__of_four_turns__are_abba_by_lot_with_the_same_work() -> None:
+    measured, calls, told = taken(SidePlan(turns=4, fewest=4, most=8))
+    order = turns(calls)
+    leaders = set()
+    for quad in range(16):
+        names = [name for name, _ in order[4 * quad : 4 * quad + 4]]
+        assert names in (["base", "head", "head", "base"], ["head", "base", "base", "head"])
+        leaders.add(names[0])
+        for side in ("base", "head"):
+            assert [n for name, n in order[4 * quad : 4 * quad + 4] if name == side] == [2 * quad, 2 * quad + 1]
+    assert leaders == {"base", "head"}
+    assert told == [4]
+    assert len(measured.base) == len(measured.head) == 32
+    assert {turn.quad for turn in measured.head} == set(range(16))
+
+
+def test_runs__of_two_turns__two_quads_together_are_abba() -> None:
+    _, calls, _ = taken(SidePlan(turns=2))
+    order = [name for name, _ in turns(calls)]
+    for begin in range(0, 32, 4):
+        assert order[begin : begin + 4] in (["base", "head", "head", "base"], ["head", "base", "base", "head"])
+
+
+def test_starts__turns_took_as_long_as_starting__both_sides_start_afresh() -> None:
+    measured, calls, _ = taken(SidePlan(turns=4, fewest=2, most=8), start_seconds=6.0)
+    # Two starts of 6 s each take as long as three quads of 4 s.
+    assert [sum(turn.start == start for turn in measured.head) // 2 for start in (0, 1)] == [4, 4]
+    assert sum(what == "start" for _, what, _ in calls) == 2 * (1 + max(turn.start for turn in measured.head))
+
+
+def test_starts__starting_takes_long__has_at_most_so_many_quads() -> None:
+    measured, _, _ = taken(SidePlan(turns=4, fewest=2, most=8), start_seconds=600.0)
+    assert [sum(turn.start == start for turn in measured.head) // 2 for start in (0, 1)] == [8, 8]
+
+
+def test_look__decided__no_further_quad() -> None:
+    measured, _, _ = taken(SidePlan(turns=4, fewest=4, most=4), looks=(4, 8, 64), decides_at=8)
+    assert 1 + max(turn.quad for turn in measured.head) == 8
+
+
+def test_time__spent__no_further_quad_begins_and_half_a_quad_is_none() -> None:
+    measured, _, _ = taken(SidePlan(turns=4, fewest=4, most=100), ends=50.0)
+    # 20 s of starting, six quads of 4 s, and another start, after which the 50 s are over.
+    assert 1 + max(turn.quad for turn in measured.head) == 6
+    assert len(measured.base) == len(measured.head) == 12
+
+
+def test_time__spent_before_the_first_quad__is_a_failure_by_name() -> None:
+    measured, _, _ = taken(SidePlan(turns=4, fewest=4, most=8), ends=5.0)
+    (failed,) = measured.failed
+    assert failed.error.kind == "timeout"
+    assert measured.head == []
+
+
+def test_side__fails_in_its_turn__what_was_measured_stays_and_the_failure_is_named() -> None:
+    measured, _, _ = taken(SidePlan(turns=4, fewest=4, most=8), fails_at=29.5)
+    (failed,) = measured.failed
+    assert (failed.pair, failed.workload, failed.error.kind) == (2, "chat", "exit")
+    assert {turn.quad for turn in (*measured.base, *measured.head)} == {0, 1}
+
+
+def test_order__same_seed__is_the_same() -> None:
+    plan = SidePlan(turns=4, fewest=4, most=8)
+    assert taken(plan)[1] == taken(plan)[1]

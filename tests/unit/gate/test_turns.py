@@ -1,0 +1,198 @@
+"""Jobs are judged by quads and starts: noise passes, slowdowns fail, other work is none, and nothing left out helps."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import pytest
+
+from perfgate.document.decision import DecisionDocument, Policy
+from perfgate.document.history import History
+from perfgate.document.job import JobKind, JobNumber, JobRecord, Turn
+from perfgate.document.run import RunDocument
+from perfgate.judging.gate.decide import Look, decide
+from perfgate.judging.gate.required import Required
+from perfgate.judging.gate.turns import LOOKS, foreseen
+from tests.fakes.documents import make_run
+
+NAME = "chat"
+TPOT, CPU = "serving.tpot", "serving.cpu"
+
+
+def job(kind: JobKind = "server", better: Literal["lower", "higher"] = "lower") -> JobRecord:
+    numbers = [
+        JobNumber(metric=TPOT, unit="s", better=better),
+        JobNumber(metric=CPU, unit="s", better="lower", gating=False),
+    ]
+    return JobRecord(name=NAME, kind=kind, reference="python serve.py", sha256="0" * 64, numbers=numbers)
+
+
+def runs(
+    slowdown: float = 0.0,
+    *,
+    quads: int = 64,
+    per_start: int = 8,
+    noise: float = 0.03,
+    luck: float = 0.005,
+    seed: int = 0,
+    record: JobRecord | None = None,
+    work: tuple[dict[str, int], dict[str, int]] = ({"requests": 8}, {"requests": 8}),
+    output: tuple[str, str] = ("a", "a"),
+) -> tuple[RunDocument, RunDocument]:
+    """Return both documents of a job whose head takes so much longer; starts have luck, turns noise."""
+    generator, record = np.random.default_rng(seed), record or job()
+    base: list[Turn] = []
+    head: list[Turn] = []
+    start_luck = generator.normal(0, luck, quads)
+    for quad in range(quads):
+        start = quad // per_start if record.kind != "command" else quad
+        for index, turns in enumerate((base, head)):
+            for place in (0, 3) if index == 0 else (1, 2):
+                shift = index * (np.log1p(slowdown) + start_luck[start]) + generator.normal(0, noise)
+                turns.append(
+                    Turn(
+                        workload=NAME,
+                        start=start,
+                        quad=quad,
+                        place=place,
+                        values={TPOT: 0.01 * float(np.exp(shift)), CPU: 0.002},
+                        work=work[index],
+                        output=output[index],
+                        begun=float(quad),
+                        seconds=0.2,
+                    )
+                )
+    none: dict[str, Any] = {
+        "workloads": [],
+        "steps": [],
+        "replicates": [],
+        "counters": [],
+        "correctness": [],
+        "operators": [],
+    }
+    sides = (make_run("base", **none), make_run("head", **none))
+    return (
+        msgspec.structs.replace(sides[0], jobs=[record], turns=base),
+        msgspec.structs.replace(sides[1], jobs=[record], turns=head),
+    )
+
+
+def judged(*documents: RunDocument, **fields: Any) -> DecisionDocument:
+    return decide(*documents, policy=Policy(**fields), history=History(), required=Required(jobs=(NAME,)))
+
+
+def outcome(decision: DecisionDocument, metric: str = TPOT) -> str:
+    (found,) = [c.outcome for c in decision.comparisons if c.metric == metric]
+    return found
+
+
+def test_job__equal_code__passes_with_the_slowdown_that_is_excluded() -> None:
+    decision = judged(*runs())
+    assert decision.verdict == "PASS"
+    (row,) = [c for c in decision.comparisons if c.metric == TPOT]
+    assert (row.method, row.pairs, row.starts, row.excluded) == ("turns", 64, 8, 0.03)
+
+
+def test_job__ten_percent_slower__fails() -> None:
+    decision = judged(*runs(0.10))
+    assert (decision.verdict, outcome(decision)) == ("FAIL", "regressed")
+
+
+def test_job__ten_percent_more_of_what_should_be_high__is_an_improvement() -> None:
+    decision = judged(*runs(0.10, record=job(better="higher")))
+    assert (decision.verdict, outcome(decision)) == ("PASS", "improved")
+
+
+@pytest.mark.parametrize("slowdown", [0.0, 0.10])
+def test_job__one_start__decides_nothing(slowdown: float) -> None:
+    decision = judged(*runs(slowdown, per_start=64))
+    assert (decision.verdict, outcome(decision)) == ("INCONCLUSIVE", "inconclusive")
+
+
+def test_command__every_run_is_a_start__quads_alone_decide() -> None:
+    decision = judged(*runs(0.10, quads=16, record=job("command")))
+    (row,) = [c for c in decision.comparisons if c.metric == TPOT]
+    assert (decision.verdict, row.starts) == ("FAIL", 16)
+
+
+def test_job__starts_that_differ__false_alarms_stay_rare() -> None:
+    """Luck of 1 % a start, as it is expected of servers: of 200 gates of equal code at most 1 % may fail."""
+    verdicts = [judged(*runs(quads=64, luck=0.01, seed=seed)).verdict for seed in range(200)]
+    assert verdicts.count("FAIL") <= 4
+
+
+def test_job__other_number_of_tokens__is_not_the_same_work() -> None:
+    decision = judged(*runs(work=({"output_tokens": 96}, {"output_tokens": 120})))
+    assert decision.verdict == "FAIL"
+    (row,) = decision.comparisons
+    assert (row.metric, row.outcome) == ("job.work", "regressed")
+    assert row.reason is not None
+    assert row.reason.values == {"what": "output_tokens", "before": 192, "after": 240}
+
+
+def test_job__other_output_of_equal_work__fails_and_is_timed_all_the_same() -> None:
+    decision = judged(*runs(output=("a", "b")))
+    assert decision.verdict == "FAIL"
+    assert (outcome(decision, "job.output"), outcome(decision)) == ("regressed", "unchanged")
+
+
+def test_job__tolerance_of_the_policy__counts() -> None:
+    assert judged(*runs(0.10), tolerances={f"{TPOT}@{NAME}": 0.2}).verdict == "PASS"
+
+
+def test_job__nothing_measured__is_missing_by_name() -> None:
+    base, head = runs()
+    bare = [msgspec.structs.replace(run, jobs=[], turns=[]) for run in (base, head)]
+    decision = judged(*bare)
+    assert decision.verdict == "INCONCLUSIVE"
+    assert [(entry.workload, entry.side) for entry in decision.missing] == [(NAME, "both")]
+
+
+def test_job__something_left_out__never_improves_the_verdict() -> None:
+    """Of a regression: a turn, a quad, a number, a side, the record of the job, on one side and on both."""
+    base, head = runs(0.10)
+    assert judged(base, head).verdict == "FAIL"
+
+    def without(run: RunDocument, what: str) -> RunDocument:
+        if what == "turns":
+            return msgspec.structs.replace(run, turns=[])
+        if what == "record":
+            return msgspec.structs.replace(run, jobs=[])
+        if what == "turn":
+            return msgspec.structs.replace(run, turns=run.turns[:-1])
+        if what == "quad":
+            return msgspec.structs.replace(run, turns=[turn for turn in run.turns if turn.quad != 3])
+        if what == "last quads":
+            return msgspec.structs.replace(run, turns=[turn for turn in run.turns if turn.quad < 2])
+        turns = [msgspec.structs.replace(turn, values={CPU: turn.values[CPU]}) for turn in run.turns]
+        return msgspec.structs.replace(run, turns=turns)
+
+    for what in ("turns", "record", "turn", "quad", "last quads", "number"):
+        for lacking in (
+            (without(base, what), head),
+            (base, without(head, what)),
+            (without(base, what), without(head, what)),
+        ):
+            assert judged(*lacking).verdict in ("FAIL", "INCONCLUSIVE"), what
+
+
+def test_look__undecided__asks_for_more_turns_until_a_look_decides() -> None:
+    few, many = runs(quads=8), runs(quads=64)
+    assert Look(*few, Policy(), workload=NAME).more_turns_would_help()
+    assert not Look(*many, Policy(), workload=NAME).more_turns_would_help()
+    assert not Look(*runs(0.2), Policy(), workload=NAME).more_turns_would_help()
+    other = runs(quads=8, work=({"steps": 1}, {"steps": 2}))
+    assert not Look(*other, Policy(), workload=NAME).more_turns_would_help()
+
+
+def test_foreseen__more_quads_and_starts__show_less() -> None:
+    documents = runs(quads=4)
+    seen = [foreseen(*documents, Policy(), NAME, quads=quads, starts=quads // 8) for quads in (16, 64, 256)]
+    assert all(one is not None and one > 0.02 for one in seen)
+    assert seen == sorted(seen, key=lambda one: -(one or 0))
+
+
+def test_looks__of_every_kind__grow() -> None:
+    assert all(list(looks) == sorted(set(looks)) for looks in LOOKS.values())

@@ -1,0 +1,70 @@
+"""The tables of jobs in perfgate.toml: what may stand in them, and what is said of what may not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfgate.config import Config, parse_config
+from perfgate.errors import ConfigError
+
+COMMAND = '[workloads.bench]\ncommand = "python bench.py"\n'
+SERVER = '[workloads.chat]\nserve = "python serve.py"\n'
+
+
+def parse(text: str) -> Config:
+    return parse_config(text, Path("perfgate.toml"))
+
+
+def test_jobs__beside_a_function__are_told_apart() -> None:
+    config = parse(f'[workloads]\nencoder = "perf/workload.py:encoder"\n{COMMAND}{SERVER}')
+    assert [reference.name for reference in config.workloads] == ["encoder"]
+    assert [(job.name, job.kind) for job in config.jobs] == [("bench", "command"), ("chat", "server")]
+    assert [job.name for job in config.selected_jobs(("chat",))] == ["chat"]
+    assert config.selected(("chat",)) == ()
+
+
+def test_job__alone__is_a_project() -> None:
+    assert parse(COMMAND).workloads == ()
+
+
+def test_number__its_tolerance__is_one_of_the_policy() -> None:
+    config = parse(COMMAND + 'numbers.step = { json = "a", unit = "ms", tolerance = 0.07 }\n')
+    assert config.policy().tolerances == {"number.step@bench": 0.07}
+
+
+def test_job__other_budget__measures_the_same() -> None:
+    plain, longer = parse(COMMAND).jobs[0], parse(COMMAND + "budget = 7\n").jobs[0]
+    other = parse(COMMAND.replace("bench.py", "other.py")).jobs[0]
+    assert plain.sha256 == longer.sha256 != other.sha256
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (
+            "[workloads.bench]\ntimeout = 3\n",
+            r"\[workloads.bench\] needs one of `command`, `serve` and `torchrun`, found none",
+        ),
+        (COMMAND + 'serve = "x"\n', "found `command` and `serve`"),
+        (COMMAND + 'comand = "x"\n', "unknown key 'comand'; did you mean 'command'"),
+        (COMMAND + 'ready = "/v1/models"\n', "ready is a setting of a server, and this is a command; remove it"),
+        (SERVER + 'file = "out.json"\n', "file is a setting of a command, and this is a server"),
+        (SERVER + "budget = -1\n", "Expected `float` > 0"),
+        (SERVER + "load = { requests = 8 }\n", "rate"),
+        (COMMAND + 'numbers.a = { unit = "ms" }\n', "needs one of `json`, `column` and `pattern`, found none"),
+        (COMMAND + 'numbers.a = { column = "x" }\n', "is a column, and no `file` is named"),
+        (
+            COMMAND + 'numbers.a = { json = "x", unit = "parsec" }\n',
+            "unit 'parsec' is not known; the units are 1, s, ms",
+        ),
+        (COMMAND + "numbers.a = { pattern = '(' }\n", "pattern is no regular expression"),
+        (COMMAND + "numbers.a = { pattern = 'x' }\n", "pattern needs one group around the number"),
+        (COMMAND + 'numbers."a b" = { json = "x" }\n', "a name has letters, digits"),
+        ('[workloads."a b"]\ncommand = "x"\n', "workload name 'a b'"),
+    ],
+)
+def test_job__wrong__says_what_and_what_to_write(text: str, error: str) -> None:
+    with pytest.raises(ConfigError, match=error):
+        parse(text)
