@@ -1,7 +1,7 @@
 """perfgate: a performance gate for PyTorch models on NPUs, GPUs and CPUs.
 
-What a user writes against is one name, ``perfgate.Workload`` (with ``perfgate.SLA`` and ``perfgate.Traffic``); it is loaded
-on first use, so that the judging half and ``perfgate --help`` stay light.
+What a user writes against is ``perfgate.Workload`` (with ``perfgate.SLA`` and ``perfgate.Traffic``), and in the loop of a
+script ``perfgate.turn()``; they are loaded on first use, so that the judging half and ``perfgate --help`` stay light.
 """
 
 from __future__ import annotations
@@ -10,16 +10,22 @@ from typing import TYPE_CHECKING
 
 from perfgate.version import __version__
 
-__all__ = ["SLA", "Traffic", "Workload", "__version__"]
+__all__ = ["SLA", "Traffic", "Workload", "__version__", "turn"]
 
 if TYPE_CHECKING:
+    from perfgate.measuring.rank import turn
     from perfgate.measuring.workload.workload import SLA, Traffic, Workload
 
 
 def __getattr__(name: str) -> object:
-    """Load the names a workload file uses when they are first asked for."""
+    """Load the names that a workload file or a script uses when they are first asked for."""
     if name in ("Workload", "SLA", "Traffic"):
         from perfgate.measuring.workload import workload
 
         return getattr(workload, name)
+    if name == "turn":
+        from perfgate.measuring.rank import turn
+
+        globals()[name] = turn  # a loop asks for it in every step
+        return turn
     raise AttributeError(f"module 'perfgate' has no attribute {name!r}")

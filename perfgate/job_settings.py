@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from perfgate.catalogue.names import RANKS_LOSS
 from perfgate.document.job import JobKind
 from perfgate.load_settings import LoadSettings
 
@@ -37,6 +38,9 @@ UNITS: dict[str, tuple[str, float]] = {
     "B/s": ("B/s", 1.0),
     "GB/s": ("B/s", 1e9),
 }
+MOST_RANKS = 1024
+# A report of so many steps is a line that both ends of the socket read.
+MOST_STEPS = 5000
 # Names become parts of metrics and of file names.
 NAME = re.compile(r"\w[\w.-]{0,99}")
 
@@ -87,7 +91,7 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = []
 
     ready: Annotated[str, _doc("The path of the server that answers once it is ready.")] = "/health"
-    ready_timeout: Annotated[Seconds, _doc("Seconds that the server may take to get ready.")] = 300.0
+    ready_timeout: Annotated[Seconds, _doc("Seconds that the server, or the ranks, may take to get ready.")] = 300.0
     api: Annotated[
         Literal["completions", "chat", "http"],
         _doc("What it is asked by: OpenAI's completions or chat API, streamed, or plain HTTP requests."),
@@ -101,7 +105,24 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = True
     load: Annotated[LoadSettings | None, _doc("The requests of one turn. Unset: 8 requests, 4 at a time.")] = None
     sla: Annotated[SlaSettings | None, _doc("What a request must hold to count as good.")] = None
-    same_output: Annotated[bool, _doc("Whether base and head must write the same tokens.")] = True
+    same_output: Annotated[
+        bool, _doc("Whether base and head must write the same tokens, or compute the same losses.")
+    ] = True
+
+    ranks: Annotated[
+        Annotated[int, msgspec.Meta(ge=0, le=MOST_RANKS)], _doc("How many ranks torchrun starts on this machine.")
+    ] = 0
+    steps: Annotated[
+        Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)], _doc("Steps of one turn: calls of `perfgate.turn()`.")
+    ] = 4
+    warm_up: Annotated[
+        Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)],
+        _doc("Steps of each start before its first turn. Both sides do as many, so that their losses can be compared."),
+    ] = 12
+    loss_tolerance: Annotated[
+        Annotated[float, msgspec.Meta(ge=0, lt=1)],
+        _doc("How far the mean losses of two turns may be apart, as a share. 0: every loss must be the same number."),
+    ] = 0.0
 
     @property
     def kind(self) -> JobKind:
@@ -132,7 +153,7 @@ _NOT_THE_WORK = {"budget", "timeout", "ready_timeout", "gates"}
 _OWN: dict[JobKind, tuple[str, ...]] = {
     "command": ("file", "format", "numbers", "gates"),
     "server": _SERVER,
-    "ranks": (),
+    "ranks": ("ready_timeout", "ranks", "steps", "warm_up", "same_output", "loss_tolerance"),
 }
 
 
@@ -164,7 +185,10 @@ class JobReference:
     @property
     def tolerances(self) -> dict[str, float]:
         """The tolerances of its numbers, by the keys of ``[gate.tolerance]``."""
-        return {f"number.{name}@{self.name}": number.tolerance for name, number in self.settings.numbers.items()}
+        tolerances = {f"number.{name}@{self.name}": number.tolerance for name, number in self.settings.numbers.items()}
+        if self.settings.loss_tolerance:
+            tolerances[f"{RANKS_LOSS}@{self.name}"] = self.settings.loss_tolerance
+        return tolerances
 
 
 def mistakes(name: str, settings: JobSettings) -> Iterator[str]:
@@ -177,8 +201,10 @@ def mistakes(name: str, settings: JobSettings) -> Iterator[str]:
     defaults = {field.name: field.default for field in msgspec.structs.fields(JobSettings)}
     for kind, keys in _OWN.items():
         for key in keys:
-            if kind != settings.kind and getattr(settings, key) not in (defaults[key], [], {}):
+            if key not in _OWN[settings.kind] and getattr(settings, key) not in (defaults[key], [], {}):
                 yield f"[workloads.{name}] {key} is a setting of a {kind}, and this is a {settings.kind}; remove it"
+    if settings.torchrun and not settings.ranks:
+        yield f"[workloads.{name}] torchrun needs the number of ranks; write e.g. ranks = 2"
     for number, entry in settings.numbers.items():
         yield from _number_mistakes(f"[workloads.{name}.numbers] {number}", number, entry, settings)
 

@@ -9,6 +9,9 @@ SUBROUTINE_TIMES = (OPERATOR_TIME, *PYTHON_TIMES)
 
 # What a command tells of itself: ``number.tokens_per_second``.
 NUMBER = "number."
+# What ranks that take turns give.
+RANKS_STEP, RANKS_STEP_P99, RANKS_CPU = "ranks.step", "ranks.step_p99", "ranks.cpu"
+RANKS_IMBALANCE, RANKS_MEMORY, RANKS_LOSS = "ranks.imbalance", "ranks.memory", "ranks.loss"
 
 LATENCY, WALL_TIME, P50, P99 = "latency.low", "latency.wall", "latency.p50", "latency.p99"
 PREPROCESSING, PREPROCESSING_STAGES = "preprocess.low", "preprocess.time"

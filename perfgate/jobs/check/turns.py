@@ -11,6 +11,8 @@ from typing import NamedTuple
 from perfgate.conductor.machine.cpus import granted_cpus, quietest_cpus
 from perfgate.conductor.sides.command import PLAN as COMMAND_PLAN
 from perfgate.conductor.sides.command import CommandSide
+from perfgate.conductor.sides.ranks import PLAN as RANKS_PLAN
+from perfgate.conductor.sides.ranks import RanksSide
 from perfgate.conductor.sides.server import PLAN as SERVER_PLAN
 from perfgate.conductor.sides.server import ServerSide
 from perfgate.conductor.sides.side import Side, SidePlace, SidePlan
@@ -33,6 +35,7 @@ class _Kind(NamedTuple):
 
 KINDS: dict[JobKind, _Kind] = {
     "command": _Kind(CommandSide, COMMAND_PLAN),
+    "ranks": _Kind(RanksSide, RANKS_PLAN),
     "server": _Kind(ServerSide, SERVER_PLAN),
 }
 
@@ -90,11 +93,13 @@ def measure_job(
 
 
 def _cpus(kind: JobKind, wanted: int | None, of_pairs: int) -> list[int]:
-    """What a side is bound to: a command as a function is, all others to all CPUs but one, on which requests are made."""
+    """What a side is bound to: a command as a function is, ranks to all CPUs, a server to all but that of the requests."""
     if kind == "command":
         return quietest_cpus(of_pairs)
     granted = granted_cpus()
-    return quietest_cpus(wanted) if wanted else granted[:-1] or granted
+    if wanted:
+        return quietest_cpus(wanted)
+    return granted if kind == "ranks" else granted[:-1] or granted
 
 
 @contextmanager
@@ -127,7 +132,7 @@ def _with_numbers(record: JobRecord, side: Side) -> JobRecord:
 def _place(bench: Bench, checkout: Checkout, reference: JobReference, name: SideName, cpus: list[int]) -> SidePlace:
     return SidePlace(
         root=checkout.root,
-        environment=bench.program_environment(checkout, threads=len(cpus)),
+        environment=bench.program_environment(checkout, threads=max(1, len(cpus) // max(1, reference.settings.ranks))),
         log=bench.log(f"{reference.name}-{name}"),
         cpus=cpus,
     )

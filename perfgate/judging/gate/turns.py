@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from perfgate.catalogue.lookup import metric
-from perfgate.document.decision import Comparison, Missing, MissingSide, Outcome, Policy
+from perfgate.catalogue.names import RANKS_CPU, RANKS_LOSS, RANKS_STEP
+from perfgate.document.decision import Comparison, Missing, MissingSide, Outcome, Part, Policy
 from perfgate.document.job import JobKind, JobNumber, JobRecord, Turn
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.comparison import Place, comparison, configured_tolerance, rounded
+from perfgate.judging.gate.ranks import losses_differ, rank_parts
 from perfgate.judging.gate.rule import (
     Z_POWER,
     Differences,
@@ -56,6 +59,7 @@ class _Cell(NamedTuple):
     tolerance: float
     margin: float
     looks: tuple[int, ...]
+    parts: list[Part]
 
 
 class Quad(NamedTuple):
@@ -90,7 +94,7 @@ def compare_turns(base: RunDocument, head: RunDocument, policy: Policy) -> list[
     for job in head.jobs:
         measured = quads_of(base, head, job.name)
         different = _other_work(Place(job.name, ""), measured)
-        rows += different or _other_output(Place(job.name, ""), measured)
+        rows += different or _other_output(Place(job.name, ""), measured, policy)
         cells += [] if different else [cell for number in job.numbers for cell in _cells(job, number, measured, policy)]
     gating = [cell for cell in cells if cell.number.gating]
     adjusted = holm([p_slower(cell.differences, 0.0, alarm_looks(cell.looks)) for cell in gating])
@@ -121,7 +125,16 @@ def _cells(job: JobRecord, number: JobNumber, measured: Mapping[int, Quad], poli
         tolerance=allowed,
         margin=max(allowed, _margin(policy, entry.ok_margin_scale)),
         looks=LOOKS[job.kind],
+        parts=_parts(number.metric, quads_of_job),
     )
+
+
+def _parts(name: str, quads: Iterable[Quad]) -> list[Part]:
+    """What of every rank a time of all ranks is made of."""
+    if name not in (RANKS_STEP, RANKS_CPU):
+        return []
+    before, after = zip(*((quad.base, quad.head) for quad in quads))
+    return rank_parts(chain.from_iterable(before), chain.from_iterable(after))
 
 
 def _margin(policy: Policy, scale: float) -> float:
@@ -150,10 +163,14 @@ def _other_work(place: Place, measured: Mapping[int, Quad]) -> list[Comparison]:
     return []
 
 
-def _other_output(place: Place, measured: Mapping[int, Quad]) -> list[Comparison]:
+def _other_output(place: Place, measured: Mapping[int, Quad], policy: Policy) -> list[Comparison]:
     """Where equal work gave another output."""
+    tolerated = configured_tolerance(policy, RANKS_LOSS, *place) or 0.0
     outputs = [({t.output for t in quad.base}, {t.output for t in quad.head}) for quad in measured.values()]
-    differing = sum(before != after for before, after in outputs)
+    differing = sum(
+        before != after or losses_differ(quad.base, quad.head, tolerated)
+        for quad, (before, after) in zip(measured.values(), outputs)
+    )
     if not differing:
         return []
     reason = Message("gate.other-output", {"count": differing, "quads": len(outputs)})
@@ -202,6 +219,7 @@ def _judge(cell: _Cell, policy: Policy, p_adjusted: float | None, *, tests: int)
         detectable=None if visible is None else rounded(visible),
         excluded=cell.margin if outcome == "unchanged" else None,
         reason=undecided_because(bounds, cell.margin, pairs=differences.size) if outcome == "inconclusive" else None,
+        parts=cell.parts,
     )
 
 

@@ -1,0 +1,275 @@
+"""Ranks as a side: torchrun starts a script in every rank, and all of them do some steps of its loop in each turn."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import signal
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+
+import msgspec
+import numpy as np
+
+from perfgate.catalogue.names import (
+    RANKS_CPU,
+    RANKS_IMBALANCE,
+    RANKS_LOSS,
+    RANKS_MEMORY,
+    RANKS_STEP,
+    RANKS_STEP_P99,
+)
+from perfgate.conductor.sides.program import Program, SideError
+from perfgate.conductor.sides.rendezvous import Peer, Rendezvous
+from perfgate.conductor.sides.side import SidePlace, SidePlan, TurnResult
+from perfgate.document.job import JobNumber
+from perfgate.document.message import Message, MessageValue
+from perfgate.document.run import ErrorKind
+from perfgate.document.samples import SampleSet, pack
+from perfgate.job_settings import JobReference
+from perfgate.system.interrupts import safe_point
+from perfgate.system.turns import TURN_VARIABLE
+
+PLAN = SidePlan(turns=4, fewest=4, most=16)
+_TICK_SECONDS = 0.2
+_LEAST_CPU = 1e-9
+# HCCL listens on 16 ports from this one on, 60000 unless it is told another (hiascend.com, CANN, "HCCL_IF_BASE_PORT"). Base
+# and head run on the same cards, so each side has a range of its own.
+HCCL_PORT = "HCCL_IF_BASE_PORT"
+_HCCL_FIRST_PORT = 60_000
+_HCCL_PORTS = 64
+_HCCL_RANGES = 16
+_ranges = itertools.cycle(range(1, _HCCL_RANGES))
+
+
+class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a rank says first."""
+
+    rank: int
+    pid: int
+
+
+class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a rank did in a turn: the seconds of each step, seconds of CPU time, bytes of memory, losses as hexadecimal text."""
+
+    rank: int
+    steps: list[float]
+    cpu: float
+    memory: int
+    on_device: bool
+    losses: list[str]
+    samples: int
+
+
+class RanksSide:
+    """One side of a script in several ranks. They wait at the end of a step until all of them are granted the next turn."""
+
+    def __init__(self, reference: JobReference, place: SidePlace) -> None:
+        self._settings = reference.settings
+        self._place = place
+        self._hccl_port = _hccl_port(place.environment, next(_ranges))
+        self._program: Program | None = None
+        self._rendezvous: Rendezvous | None = None
+        self._ranks: dict[int, Peer] = {}
+        self._steps_done = 0
+        self.numbers: tuple[JobNumber, ...] = ()
+
+    # --- start and end
+
+    def start(self) -> None:
+        settings = self._settings
+        self._rendezvous = Rendezvous(self._place.environment.get("TMPDIR", "/tmp"))  # noqa: S108 - the default of TMPDIR
+        self._ranks, self._steps_done = {}, 0
+        torchrun = f"python -m torch.distributed.run --nproc_per_node {settings.ranks} --master_addr 127.0.0.1"
+        self._program = Program(
+            f"exec {torchrun} --master_port {_free_port()} {settings.torchrun}",
+            folder=self._place.root,
+            environment={
+                **self._place.environment,
+                TURN_VARIABLE: self._rendezvous.address,
+                HCCL_PORT: str(self._hccl_port),
+            },
+            log=self._place.log,
+            cpus=self._place.cpus,
+        )
+
+    def warm_up(self) -> None:
+        self._wait_for_ranks()
+        # As many steps on both sides, and not until they are alike: which step a turn begins with would then be chance, and the
+        # losses of base and head those of different steps.
+        self._take(self._settings.warm_up)
+
+    def stop(self) -> None:
+        if self._rendezvous is not None:
+            self._rendezvous.close()
+            self._rendezvous = None
+        if self._program is not None:
+            self._program.stop()
+            self._program = None
+
+    def _wait_for_ranks(self) -> None:
+        """Wait until every rank has asked for its first turn. Raises SideError where the script ends, or one does not come."""
+        settings = self._settings
+        deadline = time.monotonic() + settings.ready_timeout
+        while len(self._ranks) < settings.ranks:
+            for peer, line in self._lines():
+                if line is not None:
+                    self._welcome(peer, line)
+                elif peer.rank >= 0:
+                    raise self._ended(peer)
+            if end := self._running.ended():
+                raise self._failed("exit", "job.script-ended", code=end.code, **self._connected())
+            if time.monotonic() > deadline:
+                missing = min(set(range(settings.ranks)) - self._ranks.keys())
+                name = "job.rank-missing" if self._ranks else "job.no-rank"
+                seconds = settings.ready_timeout
+                raise self._failed("timeout", name, seconds=seconds, rank=missing, **self._connected())
+
+    def _welcome(self, peer: Peer, line: bytes) -> None:
+        try:
+            hello = msgspec.json.decode(line, type=Hello)
+        except msgspec.DecodeError as error:
+            raise self._failed("protocol", "job.rank-garbled", rank="?") from error
+        if hello.rank in self._ranks or not 0 <= hello.rank < self._settings.ranks:
+            raise self._failed("protocol", "job.rank-unknown", rank=hello.rank, last=self._settings.ranks - 1)
+        peer.rank, peer.pid = hello.rank, hello.pid
+        self._ranks[hello.rank] = peer
+
+    def _connected(self) -> dict[str, MessageValue]:
+        return {"connected": len(self._ranks), "ranks": self._settings.ranks, "line": self._settings.torchrun}
+
+    @property
+    def _running(self) -> Program:
+        assert self._program is not None, "a side is started before anything is asked of it"
+        return self._program
+
+    def _lines(self) -> Iterator[tuple[Peer, bytes | None]]:
+        assert self._rendezvous is not None, "a side is started before anything is asked of it"
+        safe_point()
+        return self._rendezvous.lines(_TICK_SECONDS)
+
+    def _failed(self, kind: ErrorKind, name: str, **values: MessageValue) -> SideError:
+        return self._running.failed(kind, Message(name, values))
+
+    # --- a turn
+
+    def turn(self, number: int) -> TurnResult:  # noqa: ARG002 - the next steps of the loop, on both sides
+        return self._result(self._take(self._settings.steps))
+
+    def _take(self, steps: int) -> list[Report]:
+        """Let all ranks do so many steps; return their reports in the order of ranks."""
+        for peer in self._ranks.values():
+            peer.grant(steps)
+        reports: dict[int, Report] = {}
+        deadline = time.monotonic() + self._settings.timeout
+        while len(reports) < len(self._ranks):
+            lines = list(self._lines())
+            # One that was killed takes the others with it, some of which may be seen to end first.
+            if ended := [peer for peer, line in lines if line is None and peer.rank >= 0]:
+                raise self._ended(*ended)
+            for peer, line in lines:
+                reports[peer.rank] = self._report(peer, line or b"", steps)
+            if time.monotonic() > deadline:
+                late = min(self._ranks.keys() - reports.keys())
+                raise self._failed("timeout", "job.rank-slow", rank=late, steps=steps, seconds=self._settings.timeout)
+        self._steps_done += steps
+        return [reports[rank] for rank in sorted(reports)]
+
+    def _report(self, peer: Peer, line: bytes, steps: int) -> Report:
+        """What a rank reported. Raises SideError where it is no report of so many steps."""
+        if peer.rank < 0:
+            self._welcome(peer, line)  # a process too many
+        try:
+            report = msgspec.json.decode(line, type=Report)
+            [float.fromhex(loss) for loss in report.losses]
+        except (ValueError, OverflowError) as error:
+            raise self._failed("protocol", "job.rank-garbled", rank=peer.rank) from error
+        times = [*report.steps, report.cpu]
+        if report.rank != peer.rank or len(report.steps) != steps or not all(0 <= time < math.inf for time in times):
+            raise self._failed("protocol", "job.rank-garbled", rank=peer.rank)
+        return report
+
+    def _ended(self, *peers: Peer) -> SideError:
+        """How ranks ended in a turn: one that a signal killed is named before one that followed it."""
+        codes = {peer.rank: peer.exit_code() for peer in peers}
+        rank = min(codes, key=lambda number: (codes[number] is None, codes[number] == 0, codes[number] or 0))
+        values: dict[str, MessageValue] = {"rank": rank, "steps": self._steps_done}
+        code = codes[rank]
+        if code is None:
+            return self._failed("exit", "job.rank-lost", **values)
+        if code < 0:
+            return self._failed("exit", "job.rank-killed", **values, signal=signal.Signals(-code).name)
+        return self._failed("exit", "job.rank-ended" if code else "job.rank-done", **values, code=code)
+
+    # --- what a turn gives
+
+    def _result(self, reports: list[Report]) -> TurnResult:
+        steps = self._settings.steps
+        wall = {report.rank: sum(report.steps) / steps for report in reports}
+        cpu = {report.rank: max(report.cpu, _LEAST_CPU) / steps for report in reports}
+        slowest = reports[max(wall, key=lambda rank: wall[rank])]
+        of_ranks = np.array(list(cpu.values()))
+        values = {
+            RANKS_STEP: wall[slowest.rank],
+            RANKS_STEP_P99: float(np.quantile(slowest.steps, 0.99)),
+            RANKS_CPU: float(of_ranks.sum()),
+            RANKS_IMBALANCE: float(of_ranks.max() / np.median(of_ranks)),
+            RANKS_MEMORY: float(max(report.memory for report in reports)),
+        }
+        if self._settings.loss_tolerance:
+            values[RANKS_LOSS] = _mean_loss(reports)
+        self.numbers = self.numbers or tuple(_listed(on_device=all(report.on_device for report in reports)))
+        return TurnResult(
+            values=values,
+            work={"steps": steps, "ranks": len(reports), "samples": sum(report.samples for report in reports)},
+            output=self._output(reports),
+            samples=tuple(_samples(reports)),
+        )
+
+    def _output(self, reports: list[Report]) -> str:
+        """The hash of every loss, or of which ones are finite where they may differ a little; empty where there are none."""
+        if not self._settings.same_output or not any(report.losses for report in reports):
+            return ""
+        losses = [report.losses for report in reports]
+        if self._settings.loss_tolerance:
+            losses = [[str(math.isfinite(float.fromhex(loss))) for loss in of_rank] for of_rank in losses]
+        return sha256(msgspec.json.encode(losses)).hexdigest()
+
+
+def _mean_loss(reports: list[Report]) -> float:
+    """The mean of the finite losses of a turn, 0 where there are none."""
+    losses = [float.fromhex(loss) for report in reports for loss in report.losses]
+    finite = [loss for loss in losses if math.isfinite(loss)]
+    return math.fsum(finite) / len(finite) if finite else 0.0
+
+
+def _samples(reports: list[Report]) -> Iterator[SampleSet]:
+    """Every step's time, and the CPU time of one step, by rank: where one rank has more to do, all others wait for it."""
+    for report in reports:
+        labels = {"rank": str(report.rank)}
+        times = np.round(np.array(report.steps) * 1e9).astype(np.int64)
+        yield SampleSet(metric=RANKS_STEP, samples=pack(times), labels=labels)
+        cpu = [round(report.cpu / len(report.steps) * 1e9)]
+        yield SampleSet(metric=RANKS_CPU, samples=pack(cpu), labels=labels)
+
+
+def _listed(*, on_device: bool) -> list[JobNumber]:
+    """The numbers of a turn. What an allocator of a device held is the same every time; the memory of a process is not."""
+    gates = {RANKS_STEP, RANKS_CPU, *([RANKS_MEMORY] if on_device else [])}
+    units = {RANKS_STEP: "s", RANKS_STEP_P99: "s", RANKS_CPU: "s", RANKS_IMBALANCE: "1", RANKS_MEMORY: "B"}
+    return [JobNumber(metric=name, unit=unit, better="lower", gating=name in gates) for name, unit in units.items()]
+
+
+def _hccl_port(environment: Mapping[str, str], number: int) -> int:
+    """The first port of HCCL's range ``number``, counted from where the user's own begins."""
+    own = environment.get(HCCL_PORT, "")
+    return (int(own) if own.isdigit() else _HCCL_FIRST_PORT) + number * _HCCL_PORTS
+
+
+def _free_port() -> int:
+    """A port that nobody listens on now, for torchrun's store."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,124 @@
+"""``perfgate.turn()``: how a rank of a training or inference script takes turns with the other side of a comparison.
+
+The conductor listens on the Unix socket that ``PERFGATE_TURN`` names (``conductor/sides/ranks.py``). Lines of JSON go both
+ways: a rank begins with ``{"rank", "pid"}``, is granted ``{"steps"}``, reports them when they are done, and waits again.
+Only the standard library is imported: the script may run where nothing is installed that perfgate needs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import socket
+import sys
+import time
+from typing import Any, NoReturn, SupportsFloat
+
+from perfgate.system.turns import MAX_LINE, TURN_VARIABLE
+
+_BACKENDS = ("npu", "cuda")
+
+_rank: _Rank | None = None
+
+
+def turn(loss: SupportsFloat | None = None, samples: int | None = None) -> None:
+    """Say that a step of the loop is done. Call it once a step, in every rank, at the same place of the loop.
+
+    Outside of perfgate it does nothing. In a check it returns at once within a turn; at the end of one it waits for the device,
+    reports, and returns when the next turn is granted. When the check is over it ends the process.
+
+    ``loss`` is a number or a tensor of one element: base and head must compute equal ones. It is read at the end of a turn, so
+    that no step waits for the device. ``samples`` is how many samples the step took on this rank, which must be equal too.
+    """
+    global _rank  # noqa: PLW0603 - a process is one rank
+    if _rank is not None:
+        _rank.step(loss, samples)
+    elif address := os.environ.get(TURN_VARIABLE):
+        _rank = _Rank(address)
+
+
+class _Rank:
+    """The connection to the conductor, and what the steps of the current turn gave."""
+
+    def __init__(self, address: str) -> None:
+        self._number = int(os.environ.get("RANK", "0"))
+        self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._connection.connect(address)
+        except OSError:
+            _end()
+        self._lines = self._connection.makefile("rb")
+        # What came before the first turn is no part of it.
+        _wait_for_device()
+        self._send({"rank": self._number, "pid": os.getpid()})
+        self._begin()
+
+    def step(self, loss: SupportsFloat | None, samples: int | None) -> None:
+        # A tensor of its own: the script may write on into this one.
+        self._losses += [] if loss is None else [loss.detach().clone() if hasattr(loss, "detach") else loss]
+        self._samples += samples or 0
+        if len(self._ends) + 1 < self._granted:
+            self._ends.append(time.perf_counter())
+            return
+        # Within a turn steps may be launched ahead of the device, as they are without perfgate.
+        device = _wait_for_device()
+        self._ends.append(time.perf_counter())
+        cpu = time.process_time() - self._cpu_began
+        self._send(
+            {
+                "rank": self._number,
+                "steps": [end - begin for begin, end in zip([self._began, *self._ends], self._ends)],
+                "cpu": cpu,
+                "memory": _process_memory() if device is None else int(device.max_memory_allocated()),
+                "on_device": device is not None,
+                "losses": [float(value).hex() for value in self._losses],
+                "samples": self._samples,
+            }
+        )
+        self._begin()
+
+    def _begin(self) -> None:
+        """Wait for the next turn and begin it."""
+        try:
+            line = self._lines.readline(MAX_LINE)
+        except OSError:
+            line = b""
+        if not line.endswith(b"\n"):
+            _end()
+        self._granted = int(json.loads(line)["steps"])
+        self._losses: list[Any] = []
+        self._ends: list[float] = []
+        self._samples = 0
+        self._cpu_began, self._began = time.process_time(), time.perf_counter()
+
+    def _send(self, message: dict[str, object]) -> None:
+        try:
+            self._connection.sendall(json.dumps(message).encode() + b"\n")
+        except OSError:
+            _end()
+
+
+def _wait_for_device() -> Any:
+    """Wait until the device has done all work of this process; return its module of torch, None where none is in use."""
+    torch = sys.modules.get("torch")
+    for name in _BACKENDS:
+        device = getattr(torch, name, None)
+        if device is not None and device.is_initialized():
+            device.synchronize()
+            return device
+    return None
+
+
+def _process_memory() -> int:
+    """The bytes of memory that this process held at most (getrusage(2): ``ru_maxrss`` is in KiB)."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _end() -> NoReturn:
+    """End the process without a word: the check is over, and what Python does at exit may wait for other ranks."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(0)
