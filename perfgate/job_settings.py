@@ -155,6 +155,7 @@ _OWN: dict[JobKind, tuple[str, ...]] = {
     "server": _SERVER,
     "ranks": ("ready_timeout", "ranks", "steps", "warm_up", "same_output", "loss_tolerance"),
 }
+_A: dict[JobKind, str] = {"command": "a command", "server": "a server", "ranks": "a torchrun job"}
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ def mistakes(name: str, settings: JobSettings) -> Iterator[str]:
     for kind, keys in _OWN.items():
         for key in keys:
             if key not in _OWN[settings.kind] and getattr(settings, key) not in (defaults[key], [], {}):
-                yield f"[workloads.{name}] {key} is a setting of a {kind}, and this is a {settings.kind}; remove it"
+                yield f"[workloads.{name}] {key} is a setting of {_A[kind]}, and this is {_A[settings.kind]}; remove it"
     if settings.torchrun and not settings.ranks:
         yield f"[workloads.{name}] torchrun needs the number of ranks; write e.g. ranks = 2"
     for number, entry in settings.numbers.items():

@@ -10,6 +10,7 @@ from perfgate.config import Config, parse_config
 from perfgate.errors import ConfigError
 
 COMMAND = '[workloads.bench]\ncommand = "python bench.py"\n'
+RANKS = '[workloads.train]\ntorchrun = "train.py"\n'
 SERVER = '[workloads.chat]\nserve = "python serve.py"\n'
 
 
@@ -34,6 +35,12 @@ def test_number__its_tolerance__is_one_of_the_policy() -> None:
     assert config.policy().tolerances == {"number.step@bench": 0.07}
 
 
+def test_ranks__losses_may_differ__is_a_tolerance_of_the_policy() -> None:
+    config = parse(RANKS + "ranks = 2\nloss_tolerance = 0.001\nsame_output = true\nready_timeout = 9\n")
+    assert [(job.name, job.kind) for job in config.jobs] == [("train", "ranks")]
+    assert config.policy().tolerances == {"ranks.loss@train": 0.001}
+
+
 def test_job__other_budget__measures_the_same() -> None:
     plain, longer = parse(COMMAND).jobs[0], parse(COMMAND + "budget = 7\n").jobs[0]
     other = parse(COMMAND.replace("bench.py", "other.py")).jobs[0]
@@ -51,6 +58,10 @@ def test_job__other_budget__measures_the_same() -> None:
         (COMMAND + 'comand = "x"\n', "unknown key 'comand'; did you mean 'command'"),
         (COMMAND + 'ready = "/v1/models"\n', "ready is a setting of a server, and this is a command; remove it"),
         (SERVER + 'file = "out.json"\n', "file is a setting of a command, and this is a server"),
+        (RANKS, "torchrun needs the number of ranks; write e.g. ranks = 2"),
+        (RANKS + "ranks = 2\nsteps = 0\n", "steps"),
+        (SERVER + "ranks = 2\n", "ranks is a setting of a torchrun job, and this is a server; remove it"),
+        (COMMAND + "same_output = false\n", "same_output is a setting of a server"),
         (SERVER + "budget = -1\n", "Expected `float` > 0"),
         (SERVER + "load = { requests = 8 }\n", "rate"),
         (COMMAND + 'numbers.a = { unit = "ms" }\n', "needs one of `json`, `column` and `pattern`, found none"),

@@ -96,6 +96,7 @@ class Rendezvous:
             line = peer.read()
             if line is None:
                 self._peers.remove(peer)
+                peer.close()
             if line != b"":
                 yield peer, line
         if self._listener.fileno() in ready:
