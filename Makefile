@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
-.PHONY: demo doctor test test-fast check format clean minilm schemas locale pages release test-slow test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci
+.PHONY: demo doctor test test-fast check format clean minilm schemas locale pages release test-slow test-jobs test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci
 
 demo: $(VENV)/.runnable
 	$(BIN)/perfgate demo
@@ -71,6 +71,10 @@ build/release/.installed: .ci/release-requirements.txt
 # Tests of many seconds each, which `make test` leaves out.
 test-slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m slow
+
+# Gate real training scripts in several ranks. About ten minutes, on a machine that does nothing else.
+test-jobs: $(VENV)/.installed
+	$(BIN)/python -m pytest -m jobs tests/jobs
 
 # Plant seventeen causes in a small model; the comment must name each first. About eight minutes.
 test-causes: $(VENV)/.installed

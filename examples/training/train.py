@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 import torch.distributed as dist
+from data import batches
 from torch import nn
 
 import perfgate
-from data import batches
 
 WIDTH, LAYERS = 128, 4
 

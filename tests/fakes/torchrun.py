@@ -1,7 +1,7 @@
-"""A stand-in for ``torch.distributed.run`` that starts in no time: one process a rank; when one fails, all others are killed.
+"""A stand-in for ``torch.distributed.run`` that starts in no time: one process a rank.
 
-What it does with ranks that end is modelled on torchrun of torch 2.13: each has a session of its own, the first that fails is the
-root cause, the others are ended and the exit code is 1.
+What it does with ranks that end is modelled on torchrun of torch 2.13: each has a session of its own; when one fails, the
+others are ended and the exit code is 1.
 """
 
 from __future__ import annotations

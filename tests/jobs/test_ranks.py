@@ -1,0 +1,222 @@
+"""Real ranks under torchrun and gloo: equal code passes, one rank with more to do is named, and nothing outlives the gate."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.waiting import left_in_the_end, wait_until
+
+# How perfgate ends: undecided, and not measured to the end.
+UNDECIDED, FAILED = 3, 4
+pytestmark = pytest.mark.jobs
+
+ROOT = Path(__file__).parents[2]
+SETTINGS = """
+project = "ranks"
+[workloads.train]
+torchrun = "train.py"
+ranks = {ranks}
+budget = {budget}
+"""
+COMMON = """
+import os
+import torch
+import torch.distributed as dist
+from torch import nn
+import perfgate
+from extra import extra
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
+"""
+DATA_PARALLEL = (
+    COMMON
+    + """
+layers = [nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, batch_first=True) for _ in range(3)]
+model = nn.parallel.DistributedDataParallel(nn.Sequential(*layers))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+torch.manual_seed(rank)
+for step in range(100_000):
+    batch = torch.randn(8, 16, 64)
+    loss = model(batch).square().mean()
+    extra(rank, step, batch)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    perfgate.turn(loss=loss, samples=len(batch))
+"""
+)
+# Every rank holds a slice of both layers; their outputs are added up over ranks.
+TENSOR_PARALLEL = (
+    COMMON
+    + """
+first = torch.randn(256, 1024 // world) / 16
+second = torch.randn(1024 // world, 256) / 32
+state = torch.randn(64, 256)
+with torch.no_grad():
+    for step in range(100_000):
+        for layer in range(6):
+            partial = (state @ first).relu() @ second
+            extra(rank, step, partial)
+            dist.all_reduce(partial)
+            state = nn.functional.layer_norm(state + partial, (256,))
+        perfgate.turn(loss=state.square().mean(), samples=len(state))
+"""
+)
+NOTHING = "def extra(rank, step, tensor):\n    pass\n"
+# Equal code in another form: what is compared is not skipped as unchanged.
+NOTHING_ELSE = "def extra(rank, step, tensor):\n    return None\n"
+# About as much again as the whole step on that rank.
+ONE_RANK = """
+import torch
+def extra(rank, step, tensor):
+    if rank == 1:
+        torch.linalg.eigvals(torch.eye(160) + tensor.sum() * 0)
+"""
+TWICE = """
+import torch.distributed as dist
+def extra(rank, step, tensor):
+    for _ in range(20):
+        dist.all_reduce(tensor.clone().expand(64, *tensor.shape).contiguous())
+"""
+KILLED = """
+import os, signal
+def extra(rank, step, tensor):
+    if rank == 1 and step == 40:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+MISSING = """
+import perfgate
+def extra(rank, step, tensor):
+    if rank == 1:
+        perfgate.turn = lambda **_: None
+"""
+Check = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def check(tmp_path: Path) -> Check:
+    """Gate a change of extra.py; return the decision."""
+
+    def gate(
+        script: str,
+        head: str,
+        *,
+        ranks: int = 2,
+        budget: int = 90,
+        codes: tuple[int, ...] = (0,),
+        more: str = "",
+        expected: str = "",
+    ) -> dict[str, Any]:
+        project = plant(tmp_path, script, head, SETTINGS.format(ranks=ranks, budget=budget) + more)
+        with start(project) as process:
+            output = process.communicate(timeout=600)[0]
+        assert process.returncode in codes, output
+        assert left_in_the_end(lambda: running(tmp_path)) == []
+        assert expected in output
+        return dict(json.loads((project / "perfgate-out" / "decision.json").read_text()))
+
+    return gate
+
+
+def plant(folder: Path, script: str, head: str, settings: str) -> Path:
+    project = folder / "project"
+    project.mkdir()
+    for name, text in (("train.py", script), ("extra.py", NOTHING), ("perfgate.toml", settings)):
+        (project / name).write_text(text)
+    run = ["git", "-c", "user.name=t", "-c", "user.email=t@example.invalid"]
+    subprocess.run([*run, "init", "-qb", "main"], cwd=project, check=True)
+    subprocess.run([*run, "add", "--all"], cwd=project, check=True)
+    subprocess.run([*run, "commit", "-qm", "base"], cwd=project, check=True)
+    subprocess.run([*run, "checkout", "-qb", "change"], cwd=project, check=True)
+    (project / "extra.py").write_text(head)
+    subprocess.run([*run, "commit", "-qam", "head"], cwd=project, check=True)
+    return project
+
+
+def start(project: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "perfgate", "check", "--base", "main"],
+        cwd=project,
+        # What it leaves anywhere is found by the folder in which it may write.
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(project.parent)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def running(folder: Path) -> list[str]:
+    """Return the command lines of processes that have their temporary files in a folder."""
+    found = []
+    marker = b"TMPDIR=" + os.fsencode(folder)
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or is not ours
+            variables = (process / "environ").read_bytes().split(b"\0")
+            if any(variable.startswith(marker) for variable in variables):
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return found
+
+
+def row(decision: dict[str, Any], metric: str) -> dict[str, Any]:
+    return next(dict(entry) for entry in decision["comparisons"] if entry["metric"] == metric)
+
+
+@pytest.mark.parametrize(
+    ("script", "ranks"), [(DATA_PARALLEL, 2), (DATA_PARALLEL, 4), (TENSOR_PARALLEL, 2), (TENSOR_PARALLEL, 4)]
+)
+def test_check__equal_code__does_not_fail(check: Check, script: str, ranks: int) -> None:
+    # A busy machine may leave it undecided, which is no FAIL.
+    decision = check(script, NOTHING_ELSE, ranks=ranks, budget=40, codes=(0, UNDECIDED))
+    assert decision["verdict"] in {"PASS", "INCONCLUSIVE"}
+    assert "job.output" not in {entry["metric"] for entry in decision["comparisons"]}
+
+
+@pytest.mark.parametrize(("script", "ranks"), [(DATA_PARALLEL, 2), (TENSOR_PARALLEL, 4)])
+def test_check__one_rank_does_more__fails_and_names_it(check: Check, script: str, ranks: int) -> None:
+    decision = check(script, ONE_RANK, ranks=ranks, codes=(1,))
+    assert row(decision, "ranks.cpu")["outcome"] == "regressed"
+    assert row(decision, "ranks.step")["parts"][0]["name"] == "rank 1"
+
+
+def test_check__collectives_more__fails(check: Check) -> None:
+    assert check(DATA_PARALLEL, TWICE, codes=(1,))["verdict"] == "FAIL"
+
+
+def test_check__other_losses__fails_as_other_output(check: Check) -> None:
+    other = "def extra(rank, step, tensor):\n    tensor.add_(1e-3)\n"
+    decision = check(TENSOR_PARALLEL, other, budget=30, codes=(1,))
+    assert row(decision, "job.output")["outcome"] == "regressed"
+
+
+def test_check__rank_is_killed__says_which(check: Check) -> None:
+    check(DATA_PARALLEL, KILLED, codes=(FAILED,), expected="head: rank 1 was killed by SIGKILL after 36 steps")
+
+
+def test_check__a_rank_too_few__says_how_many(check: Check) -> None:
+    check(
+        DATA_PARALLEL,
+        MISSING,
+        codes=(FAILED,),
+        more="ready_timeout = 20\n",
+        expected="head: 1 of 2 ranks called perfgate.turn() within 20 s, rank 1 did not",
+    )
+
+
+def test_check__gate_is_killed__no_rank_stays(tmp_path: Path) -> None:
+    project = plant(tmp_path, DATA_PARALLEL, NOTHING_ELSE, SETTINGS.format(ranks=2, budget=90))
+    with start(project) as process:
+        wait_until(lambda: sum("train.py" in line for line in running(tmp_path)) >= 4)
+        process.send_signal(signal.SIGKILL)
+    assert left_in_the_end(lambda: running(tmp_path)) == []
