@@ -84,7 +84,7 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     file: Annotated[
         str, _doc("The file that the command writes its results to. Empty: its output, or `$PERFGATE_METRICS`.")
     ] = ""
-    format: Annotated[str, _doc("The format of the file (docs/results.md); `auto` finds it out.")] = "auto"
+    format: Annotated[str, _doc("The format of the file; `auto` finds it out.")] = "auto"
     numbers: Annotated[dict[str, NumberSettings], _doc("The numbers of a command that no format names.")] = {}
     gates: Annotated[
         list[Text], _doc("Patterns of the numbers that the verdict rests on; the others inform. Empty: all.")

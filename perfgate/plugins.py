@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # What a distribution's pyproject.toml may name: [project.entry-points."perfgate.readers"] name = "package.module".
 DEVICES, READERS, STEPS = "perfgate.devices", "perfgate.readers", "perfgate.steps"
-FORGES, STORES = "perfgate.forges", "perfgate.stores"
+FORGES, STORES, RESULTS = "perfgate.forges", "perfgate.stores", "perfgate.results"
 
 
 def member_names(package: ModuleType, group: str | None = None) -> list[str]:

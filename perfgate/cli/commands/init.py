@@ -36,9 +36,12 @@ if TYPE_CHECKING:
     "--action", metavar="OWNER/REPO@COMMIT", help="The commit of perfgate that CI runs; default: the installed one."
 )
 @click.option("--package", metavar="PACKAGE", help="What pip installs in CI; default: that commit.")
+@click.option(
+    "--job", type=click.Choice(["command", "server"]), help="Gate a program or a server instead of a function."
+)
 @click.option("--ci-only", is_flag=True, help="Only the CI files: perfgate.toml is there already.")
 @directory_option()
-def COMMAND(options: Options, labels: str | None, directory: Path) -> None:
+def COMMAND(options: Options, labels: str | None, job: str | None, directory: Path) -> None:
     """Write perfgate.toml, a workload that runs as it is, and CI files. Nothing that exists is overwritten.
 
     Without --github, --gitlab … the forge is that of the remote `origin`.
@@ -47,12 +50,12 @@ def COMMAND(options: Options, labels: str | None, directory: Path) -> None:
     from perfgate.jobs.init.job import InitOptions, start_project
 
     names = [label.strip() for label in labels.split(",") if label.strip()] if labels else None
-    started = start_project(directory, options.record(InitOptions, labels=names))
+    started = start_project(directory, options.record(InitOptions, labels=names, job=job))
     for name in started.files:
         click.echo(f"wrote {name}")
-    if (directory / CONFIG_NAME).exists():
+    if (directory / CONFIG_NAME).exists() and not job:
         _try(directory)
-    _say(started, directory)
+    _say(started, directory, _EXAMPLES[job])
 
 
 def _try(directory: Path) -> None:
@@ -70,7 +73,7 @@ def _try(directory: Path) -> None:
         click.echo("tried: the workload loads, runs and passes its check here")
 
 
-def _say(started: Started, directory: Path) -> None:
+def _say(started: Started, directory: Path, example: str) -> None:
     if started.lines:
         click.echo(f"\n{_ADD[started.forge]}\n\n{started.lines.rstrip()}")
     if not started.files:
@@ -92,10 +95,10 @@ def _say(started: Started, directory: Path) -> None:
         "                           committed and pushed as a change request, they bring the first comment",
     ]
     steps = [*beginning, *measuring] if started.is_empty else [*measuring, *proposing]
-    click.echo("\n".join(["\nNext:", *steps, _EXAMPLE]))
+    click.echo("\n".join(["\nNext:", *steps, f"{example} measures an example until your own stands in its place."]))
 
 
-_EXAMPLE = "perf/workload.py measures an example until your model stands in its place."
+_EXAMPLES = {None: "perf/workload.py", "command": "perf/bench.py", "server": "perf/serve.py"}
 _ADD = {
     "gitlab": ".gitlab-ci.yml exists and was left as it is. Add to it:",
     **dict.fromkeys(("gitee", "gitcode", "gitea"), "Add to the job that builds a pull request:"),

@@ -1,23 +1,31 @@
-"""The numbers that a program wrote to a file, in base units."""
+"""The numbers that a benchmark program wrote: each member of ``readers`` says which files it recognises."""
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
-import msgspec
-
+from perfgate.conductor.results import readers
 from perfgate.errors import ResultsError
+from perfgate.job_settings import UNITS
+from perfgate.plugins import RESULTS, load_members, member_names
+
+Better = Literal["lower", "higher"]
+# A result with the raw samples of a long run has some megabytes.
+MAX_BYTES = 64 * 2**20
 
 
 class Number(NamedTuple):
-    """One number; ``samples`` are what it was made of, in the same unit, where the file has them."""
+    """One number in a base unit; ``samples`` are what it was made of, where the file has them."""
 
     name: str
     value: float
     unit: str
-    better: Literal["lower", "higher"]
+    better: Better
     samples: tuple[float, ...] = ()
 
 
@@ -26,41 +34,118 @@ class Results(NamedTuple):
 
     numbers: list[Number]
     work: dict[str, int]
-    format: str
+    format: str = ""
 
 
-class _Line(msgspec.Struct):
-    name: str
-    value: float
-    unit: str = "1"
-    better: Literal["lower", "higher"] = "lower"
+class Content:
+    """A file as readers see it: its text, and what that is as JSON, None where it is none."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path = path
+        self.text = text
+
+    @cached_property
+    def document(self) -> Any:
+        try:
+            return json.loads(self.text)
+        except (ValueError, RecursionError):
+            return None
+
+    @cached_property
+    def lines(self) -> list[Any]:
+        """The documents of a file with one object a line, or the one that the file is; nothing where a line is none."""
+        if isinstance(self.document, dict):
+            return [self.document]
+        try:
+            return [json.loads(line) for line in self.text.splitlines() if line.strip()]
+        except (ValueError, RecursionError):
+            return []
+
+    def has(self, *keys: str) -> bool:
+        """Whether it is a JSON object with all these keys."""
+        return isinstance(self.document, dict) and all(key in self.document for key in keys)
+
+    def refused(self, why: str) -> ResultsError:
+        return ResultsError(f"{self.path.name}: {why}")
+
+    def number(self, name: str, value: object, unit: str, better: Better, samples: Iterable[object] = ()) -> Number:
+        """A number in its base unit. Raises ResultsError where the value is none, or the unit is not known."""
+        if unit not in UNITS:
+            raise self.refused(f"{name} has the unit {unit!r}, which is not known; known units: {', '.join(UNITS)}")
+        base, factor = UNITS[unit]
+        listed = tuple(self.checked(name, sample) * factor for sample in samples)
+        return Number(name, self.checked(name, value) * factor, base, better, listed)
+
+    def checked(self, name: str, value: object) -> float:
+        """A value that can be measured. Raises ResultsError for what is no number, not finite, or negative."""
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise self.refused(f"{name} is {value!r}, which is no number")
+        if not math.isfinite(value) or value < 0:
+            raise self.refused(f"{name} is {value}, which is no measurement")
+        return float(value)
+
+    def none_failed(self, failed: object, what: str = "requests") -> None:
+        """Raises ResultsError where something failed: what is left is other work."""
+        if self.checked(f"failed {what}", failed):
+            raise self.refused(f"{failed:g} {what} failed; numbers of the others are of other work")
 
 
-def read_results(path: Path, *, format: str = "auto", not_before: float | None = None) -> Results:  # noqa: A002 - as it is called in perfgate.toml
+class Reader(Protocol):
+    """A module in ``readers``, or one that another package names under the entry points ``perfgate.results``.
+
+    ``READS`` says which files it reads, as a list of formats shows it.
+    """
+
+    READS: str
+
+    def recognises(self, content: Content) -> bool:
+        """A look at the content that raises nothing."""
+
+    def read(self, content: Content) -> Results:
+        """Raises ResultsError, with what is wrong and where."""
+
+
+def all_readers() -> dict[str, Reader]:
+    """By their names, which are the formats of perfgate.toml."""
+    members = load_members(readers, RESULTS)
+    return dict(zip(member_names(readers, RESULTS), cast(list[Reader], members)))
+
+
+def read_results(path: Path, *, format: str = "auto", not_before: float | None = None) -> Results:  # noqa: A002 - as perfgate.toml calls it
     """Read a file that is not older than ``not_before`` (seconds of the epoch).
 
     Raises ResultsError, with what is wrong, where and what to do.
     """
-    if format not in ("auto", "json_lines"):
-        raise ResultsError(f"no format {format!r} is known; the formats are auto, json_lines")
+    content = Content(path, _text(path, not_before))
+    known = all_readers()
+    formats = "; ".join(f"{name}: {reader.READS}" for name, reader in known.items())
+    if format == "auto":
+        names = [name for name, reader in known.items() if reader.recognises(content)]
+        if len(names) != 1:
+            found = f"{' and '.join(names)} recognise it" if names else "no format recognises it"
+            raise content.refused(f"{found}; name one with `format`, or the numbers with `numbers`. {formats}")
+        format = names[0]  # noqa: A001
+    elif format not in known:
+        raise ResultsError(f"no format {format!r} is known; there are {formats}")
+    elif not known[format].recognises(content):
+        raise content.refused(f"it is not what {format} reads: {known[format].READS}")
     try:
-        age, text = path.stat().st_mtime, path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ResultsError(f"the results {path} cannot be read: {error}") from error
-    if not_before is not None and age < not_before:
-        raise ResultsError(f"{path} is older than this run of the program, which did not write it")
-    numbers = [_number(path, line, text) for line, text in enumerate(text.splitlines(), start=1) if text.strip()]
-    if not numbers:
-        raise ResultsError(f"{path} holds no number")
-    return Results(numbers, {}, "json_lines")
+        results = known[format].read(content)
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        raise content.refused(f"it is no complete result of {format}: {type(error).__name__} {error}") from error
+    if not results.numbers:
+        raise content.refused(f"it holds no number that {format} knows")
+    return results._replace(format=format)
 
 
-def _number(path: Path, line: int, text: str) -> Number:
+def _text(path: Path, not_before: float | None) -> str:
     try:
-        read = msgspec.json.decode(text, type=_Line)
-    except msgspec.DecodeError as error:
-        example = '{"name": "step", "value": 0.012, "unit": "s", "better": "lower"}'
-        raise ResultsError(f"{path}:{line}: {error}; a line reads {example}") from error
-    if not (math.isfinite(read.value) and read.value >= 0):
-        raise ResultsError(f"{path}:{line}: {read.name} is {read.value}, which is no measurement")
-    return Number(read.name, read.value, read.unit, read.better)
+        stat = path.stat()
+        if stat.st_size > MAX_BYTES:
+            raise ResultsError(f"{path.name} has {stat.st_size} bytes, and results have at most {MAX_BYTES}")
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ResultsError(f"the results {path.name} cannot be read: {error.strerror}") from error
+    if not_before is not None and stat.st_mtime < not_before:
+        raise ResultsError(f"{path.name} is older than this run of the program, which did not write it")
+    return text

@@ -28,6 +28,12 @@ from perfgate.jobs.shared.preflight import preflight
 Forge = Literal["github", "gitlab", "gitee", "gitcode", "gitea"]
 
 WORKLOAD = "perf/workload.py"
+# What is measured, by the kind of job: the file, and the template that it is made from.
+_MEASURED = {
+    None: (WORKLOAD, "workload.py.j2"),
+    "command": ("perf/bench.py", "bench.py.j2"),
+    "server": ("perf/serve.py", "serve.py.j2"),
+}
 GITLAB_FILE = ".gitlab-ci.yml"
 _CI_FILES: Mapping[Forge, Mapping[str, str]] = {
     "github": {
@@ -85,6 +91,7 @@ class InitOptions:
 
     ``action`` is the commit of perfgate that CI runs, as ``OWNER/REPO@COMMIT`` on the project's server, and ``package`` what
     pip installs there; without them it is what this perfgate was installed from. ``image`` is a container to measure in.
+    ``job`` is what is gated instead of a function.
     """
 
     forge: Forge | None = None
@@ -96,6 +103,7 @@ class InitOptions:
     image: str | None = None
     action: str | None = None
     package: str | None = None
+    job: Literal["command", "server"] | None = None
     ci_only: bool = False
 
 
@@ -123,7 +131,8 @@ def start_project(folder: Path, options: InitOptions) -> Started:
     origin = run_git(repository.root, ["remote", "get-url", "origin"], {}).output
     forge = options.forge or _forge_of(origin)
     below = repository.prefix(folder)
-    project_files = {} if options.ci_only else {CONFIG_NAME: "perfgate.toml.j2", WORKLOAD: "workload.py.j2"}
+    measured, template = _MEASURED[options.job]
+    project_files = {} if options.ci_only else {CONFIG_NAME: "perfgate.toml.j2", measured: template}
     templates = {str(Path(below) / name): template for name, template in project_files.items()}
     templates.update(_CI_FILES.get(forge, {}))
     # A pipeline of the user's own is theirs to change.
@@ -214,6 +223,7 @@ def _values(
         "model_package": project.package or "mymodel",
         "python_path": list(project.python_path),
         "device": options.device,
+        "job": options.job,
         "main_branch": branch,
         "main_is_found": is_found,
         "inputs": {**_inputs(repository.prefix(folder), folder, forge, options, project), "package": package},

@@ -494,6 +494,8 @@ class RemedyView:
     nothing: bool
     needed: int
     pairs: int
+    quads: int
+    needed_quads: int
     out_of_reach: bool
     uncommitted: bool
     recorded: bool

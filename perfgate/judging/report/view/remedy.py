@@ -37,7 +37,8 @@ _WORDED = {
 def remedy(summary: Summary) -> RemedyView:
     """The values of ``shared/remedy.j2``."""
     decision = summary.decision
-    needed = [c.pairs_needed for c in summary.inconclusive if c.pairs_needed is not None]
+    needed = [c.pairs_needed for c in summary.inconclusive if c.pairs_needed is not None and c.method != "turns"]
+    of_jobs = [c for c in summary.inconclusive if c.method == "turns" and c.gating]
     return RemedyView(
         verdict=summary.verdict,
         reasons=[
@@ -62,6 +63,8 @@ def remedy(summary: Summary) -> RemedyView:
         # An upgrade report starts anew each time, so that no number of pairs can be asked for.
         needed=max(needed, default=0) if decision.comparing == "code" else 0,
         pairs=decision.pairs,
+        quads=max((c.pairs or 0 for c in of_jobs), default=0),
+        needed_quads=max((c.pairs_needed or 0 for c in of_jobs), default=0),
         out_of_reach=max(needed, default=0) > _FULL_JOBS * max(decision.policy.looks),
         # Pairs are added to those of a commit; uncommitted changes have none that will be there again.
         uncommitted=decision.head.dirty,

@@ -1,0 +1,1 @@
+"""The formats of benchmark programs, one module each."""

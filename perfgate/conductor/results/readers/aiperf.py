@@ -1,0 +1,37 @@
+"""The profile_export_aiperf.json of AIPerf, schema 1: every metric names its unit."""
+
+from __future__ import annotations
+
+from perfgate.conductor.results.result import Better, Content, Results
+
+READS = "AIPerf profile_export_aiperf.json, schema 1"
+_METRICS: dict[str, Better] = {
+    "request_throughput": "higher",
+    "output_token_throughput": "higher",
+    "time_to_first_token": "lower",
+    "inter_token_latency": "lower",
+    "request_latency": "lower",
+}
+_UNITS = {"requests/sec": "items/s", "tokens/sec": "tokens/s", "sec": "s"}
+
+
+def recognises(content: Content) -> bool:
+    return content.has("schema_version", "request_throughput") and "is_complete" in content.document
+
+
+def read(content: Content) -> Results:
+    result = content.document
+    version = str(result["schema_version"])
+    if version.partition(".")[0] != "1":
+        raise content.refused(f"schema_version is {version}, and only 1 is known")
+    if not result["is_complete"] or result.get("was_cancelled"):
+        raise content.refused("the run did not come to its end")
+    content.none_failed((result.get("error_request_count") or {}).get("avg", 0))
+    numbers = []
+    for name, better in _METRICS.items():
+        if entry := result.get(name):
+            unit = _UNITS.get(entry["unit"], entry["unit"])
+            quantiles = [("", "p50" if "p50" in entry else "avg"), (".p99", "p99")]
+            numbers += [content.number(name + end, entry[key], unit, better) for end, key in quantiles if key in entry]
+    counts = {"requests": result.get("request_count", {}).get("avg")}
+    return Results(numbers, {name: int(count) for name, count in counts.items() if count is not None})

@@ -1,0 +1,32 @@
+"""What Google Benchmark writes with ``--benchmark_out``, schema 1: the iterations, and not what it aggregates of them."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from perfgate.conductor.results.result import Content, Results
+
+READS = "Google Benchmark --benchmark_out, json_schema_version 1"
+
+
+def recognises(content: Content) -> bool:
+    return content.has("context", "benchmarks") and "json_schema_version" in content.document["context"]
+
+
+def read(content: Content) -> Results:
+    context = content.document["context"]
+    if context["json_schema_version"] != 1:
+        raise content.refused(f"json_schema_version is {context['json_schema_version']}, and only 1 is known")
+    if context.get("library_build_type") == "debug":
+        raise content.refused("the library was built for debugging; its times are of other code")
+    runs: dict[str, list[float]] = {}
+    units: dict[str, str] = {}
+    for entry in content.document["benchmarks"]:
+        name = str(entry["run_name"])
+        if entry.get("error_occurred"):
+            raise content.refused(f"{name} failed: {entry.get('error_message', 'no reason given')}")
+        if entry.get("run_type", "iteration") == "iteration":
+            runs.setdefault(name, []).append(content.checked(name, entry["real_time"]))
+            units[name] = entry["time_unit"]
+    numbers = [content.number(name, median(times), units[name], "lower", times) for name, times in runs.items()]
+    return Results(numbers, {"benchmarks": len(numbers)})

@@ -1,0 +1,22 @@
+"""What ``hyperfine --export-json`` writes: seconds of every run."""
+
+from __future__ import annotations
+
+from perfgate.conductor.results.result import Content, Results
+
+READS = "hyperfine --export-json"
+
+
+def recognises(content: Content) -> bool:
+    results = content.document.get("results") if isinstance(content.document, dict) else None
+    return isinstance(results, list) and bool(results) and all("command" in one and "times" in one for one in results)
+
+
+def read(content: Content) -> Results:
+    numbers = []
+    for result in content.document["results"]:
+        name = str(result["command"])
+        if any(code != 0 for code in result.get("exit_codes", [])):
+            raise content.refused(f"a run of `{name}` ended with another exit code than 0")
+        numbers.append(content.number(name, result["median"], "s", "lower", result["times"]))
+    return Results(numbers, {"commands": len(numbers)})

@@ -1,0 +1,22 @@
+"""Our own: one JSON object a line with name, value, unit and better, in the file that PERFGATE_METRICS names."""
+
+from __future__ import annotations
+
+from perfgate.conductor.results.result import Content, Results
+
+READS = 'one JSON object a line: {"name": "step", "value": 0.012, "unit": "s", "better": "lower"}'
+
+
+def recognises(content: Content) -> bool:
+    lines = content.lines
+    return bool(lines) and all(isinstance(line, dict) and {"name", "value"} <= line.keys() for line in lines)
+
+
+def read(content: Content) -> Results:
+    numbers = []
+    for line in content.lines:
+        better = line.get("better", "lower")
+        if better not in ("lower", "higher"):
+            raise content.refused(f'{line["name"]}: better is {better!r}; write "lower" or "higher"')
+        numbers.append(content.number(str(line["name"]), line["value"], line.get("unit", "1"), better))
+    return Results(numbers, {})

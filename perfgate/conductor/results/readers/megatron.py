@@ -1,0 +1,40 @@
+"""The log of Megatron and MindSpeed: ``iteration 12/ 100 | ... | elapsed time per iteration (ms): 283.9 | ...``.
+
+Newer lines have ``283.9/281.2``, of which the first is the interval's own and the second the mean so far.
+"""
+
+from __future__ import annotations
+
+import re
+from statistics import median
+
+from perfgate.conductor.results.result import Content, Results
+
+READS = "the log of Megatron or MindSpeed"
+_LINE = re.compile(r"iteration +(\d+)/ *\d+ \|[^\n]*")
+_TIME = re.compile(r"elapsed time per iteration \(ms\): ([\d.]+)")
+_RATE = re.compile(r"throughput per GPU \(TFLOP/s/GPU\): ([\d.]+)")
+_WRONG = re.compile(r"number of (skipped|nan) iterations: +(\d+)")
+_WARM_UP = 2
+FEWEST = 8
+
+
+def recognises(content: Content) -> bool:
+    line = _LINE.search(content.text)
+    return line is not None and _TIME.search(line[0]) is not None
+
+
+def read(content: Content) -> Results:
+    lines = [match[0] for match in _LINE.finditer(content.text)]
+    for line in lines:
+        for what, count in _WRONG.findall(line):
+            if int(count):
+                raise content.refused(f"{count} {what} iterations: {line[:80]}")
+    kept = lines[_WARM_UP:]
+    if len(kept) < FEWEST:
+        raise content.refused(f"it has {len(kept)} lines behind the warm-up; at least {FEWEST} tell something")
+    times = [float(match[1]) for line in kept if (match := _TIME.search(line))]
+    numbers = [content.number("iteration", median(times), "ms", "lower", times)]
+    if rates := [float(match[1]) for line in kept if (match := _RATE.search(line))]:
+        numbers.append(content.number("tflops", median(rates), "1", "higher", rates))
+    return Results(numbers, {"iterations": len(lines)})

@@ -1,0 +1,26 @@
+"""What ``pytest --benchmark-json`` writes, version 5 of pytest-benchmark: seconds."""
+
+from __future__ import annotations
+
+from perfgate.conductor.results.result import Content, Results
+
+READS = "pytest-benchmark --benchmark-json"
+# A mean of fewer rounds is luck.
+FEWEST_ROUNDS = 5
+
+
+def recognises(content: Content) -> bool:
+    return content.has("benchmarks", "machine_info", "version")
+
+
+def read(content: Content) -> Results:
+    version = str(content.document["version"])
+    if not version.startswith(("3.", "4.", "5.")):
+        raise content.refused(f"version {version} of pytest-benchmark is not known")
+    numbers = []
+    for benchmark in content.document["benchmarks"]:
+        statistics, name = benchmark["stats"], str(benchmark["fullname"])
+        if statistics["rounds"] < FEWEST_ROUNDS:
+            raise content.refused(f"{name} has {statistics['rounds']} rounds; at least {FEWEST_ROUNDS} tell something")
+        numbers.append(content.number(name, statistics["median"], "s", "lower", statistics.get("data") or ()))
+    return Results(numbers, {"benchmarks": len(numbers)})

@@ -1,0 +1,35 @@
+"""What ``python -m sglang.bench_serving --output-file`` appends: one JSON object a run (sglang, bench_serving.md)."""
+
+from __future__ import annotations
+
+import re
+
+from perfgate.conductor.results.result import Content, Results
+
+READS = "sglang.bench_serving --output-file, with one run in it"
+_TIME = re.compile(r"(mean|median|p99)_(e2e_latency|ttft|tpot|itl)_ms")
+_RATES = {"request_throughput": "items/s", "input_throughput": "tokens/s", "output_throughput": "tokens/s"}
+
+
+def recognises(content: Content) -> bool:
+    lines = content.lines
+    return bool(lines) and all(
+        isinstance(line, dict)
+        and {"backend", "completed", "output_throughput"} <= line.keys()
+        and "tokenizer_id" not in line
+        for line in lines
+    )
+
+
+def read(content: Content) -> Results:
+    if len(content.lines) != 1:
+        raise content.refused(
+            f"it holds {len(content.lines)} runs; let the program write to a new file, or remove it before"
+        )
+    result = content.lines[0]
+    if errors := [error for error in result.get("errors", []) if error]:
+        raise content.refused(f"{len(errors)} requests failed: {str(errors[0])[:200]}")
+    numbers = [content.number(name, result[name], unit, "higher") for name, unit in _RATES.items() if name in result]
+    numbers += [content.number(key[:-3], value, "ms", "lower") for key, value in result.items() if _TIME.fullmatch(key)]
+    names = {"requests": "completed", "input_tokens": "total_input_tokens", "output_tokens": "total_output_tokens"}
+    return Results(numbers, {name: int(result[key]) for name, key in names.items() if key in result})

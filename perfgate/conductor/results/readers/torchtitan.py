@@ -1,0 +1,33 @@
+"""The log of torchtitan: lines of rank 0 such as ``step: 10  loss: 7.1  memory: 27.3GiB(34%)  tps: 5,762  tflops: 299.1``."""
+
+from __future__ import annotations
+
+import re
+from statistics import median
+
+from perfgate.conductor.results.result import Content, Results
+
+READS = "the log of torchtitan"
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
+_LINE = re.compile(r"step: +(\d+) .*?memory: +([\d.]+)GiB.*?tps: +([\d,]+)")
+# The first steps warm up.
+_WARM_UP = 2
+FEWEST = 8
+
+
+def recognises(content: Content) -> bool:
+    return _LINE.search(_COLOURS.sub("", content.text)) is not None
+
+
+def read(content: Content) -> Results:
+    found = {int(step): (memory, rate) for step, memory, rate in _LINE.findall(_COLOURS.sub("", content.text))}
+    steps = [found[step] for step in sorted(found)][_WARM_UP:]
+    if len(steps) < FEWEST:
+        raise content.refused(f"it has {len(steps)} steps behind the warm-up; at least {FEWEST} tell something")
+    rates = [float(rate.replace(",", "")) for _, rate in steps]
+    memory = max(float(gibibytes) for gibibytes, _ in steps)
+    numbers = [
+        content.number("tps", median(rates), "tokens/s", "higher", rates),
+        content.number("memory", memory, "GiB", "lower"),
+    ]
+    return Results(numbers, {"steps": len(found)})

@@ -1,0 +1,43 @@
+"""The log of verl: ``step:32 - actor/loss:0.1 - timing_s/step:46.6 - perf/throughput:801.4``, also behind Ray's prefix."""
+
+from __future__ import annotations
+
+import re
+from statistics import fmean, median
+
+from perfgate.conductor.results.result import Better, Content, Results
+
+READS = "the log of verl"
+_LINE = re.compile(r"step:(\d+) - ([^\n]*timing_s/step:[^\n]*)")
+_METRICS: dict[str, tuple[str, str, Better]] = {
+    "timing_s/step": ("step", "s", "lower"),
+    "timing_s/gen": ("gen", "s", "lower"),
+    "timing_s/update_actor": ("update_actor", "s", "lower"),
+    "perf/throughput": ("throughput", "tokens/s", "higher"),
+    "perf/max_memory_allocated_gb": ("memory", "GiB", "lower"),
+}
+_LENGTH = "response_length/mean"
+_WARM_UP = 1
+FEWEST = 4
+
+
+def recognises(content: Content) -> bool:
+    return _LINE.search(content.text) is not None
+
+
+def read(content: Content) -> Results:
+    steps = [dict(_pairs(fields)) for _, fields in _LINE.findall(content.text)][_WARM_UP:]
+    if len(steps) < FEWEST:
+        raise content.refused(f"it has {len(steps)} steps behind the first; at least {FEWEST} tell something")
+    numbers = []
+    for key, (name, unit, better) in _METRICS.items():
+        if values := [step[key] for step in steps if key in step]:
+            numbers.append(content.number(name, median(values), unit, better, values))
+    # Rollouts are random: answers of other lengths are other work.
+    lengths = [step[_LENGTH] for step in steps if _LENGTH in step]
+    return Results(numbers, {"steps": len(steps), **({"response_length": round(fmean(lengths))} if lengths else {})})
+
+
+def _pairs(fields: str) -> list[tuple[str, float]]:
+    split = [field.rpartition(":") for field in fields.split(" - ")]
+    return [(key.strip(), float(value)) for key, _, value in split if re.fullmatch(r"-?[\d.]+(e-?\d+)?", value.strip())]

@@ -1,0 +1,42 @@
+"""What ``vllm bench serve --save-result`` writes (vllm/benchmarks/serve.py): one JSON object; times in milliseconds."""
+
+from __future__ import annotations
+
+import re
+
+from perfgate.conductor.results.result import Better, Content, Number, Results
+
+READS = "vllm bench serve --save-result"
+_TIME = re.compile(r"(mean|median|p\d+(?:\.\d+)?)_(ttft|tpot|itl|e2el)_ms")
+_RATES = {"request_throughput": "items/s", "output_throughput": "tokens/s", "total_token_throughput": "tokens/s"}
+# Seconds, with --save-detailed.
+_RAW = {"ttft": "ttfts", "e2el": "latencies"}
+
+
+def recognises(content: Content) -> bool:
+    return content.has("completed", "request_throughput", "backend") and "tokenizer_id" in content.document
+
+
+def read(content: Content) -> Results:
+    result = content.document
+    content.none_failed(result.get("failed", 0))
+    numbers = [content.number(name, result[name], unit, "higher") for name, unit in _RATES.items() if name in result]
+    return Results([*numbers, *times(content, result)], _work(result))
+
+
+def times(content: Content, result: dict[str, object]) -> list[Number]:
+    """The quantiles that were asked for (``--metric-percentiles``), in seconds."""
+    better: Better = "lower"
+    found = []
+    for key, value in result.items():
+        if match := _TIME.fullmatch(key):
+            raw = result.get(_RAW.get(match[2], "")) if match[1] == "median" else None
+            number = content.number(key.removesuffix("_ms"), value, "ms", better)
+            samples = tuple(content.checked(key, one) for one in raw) if isinstance(raw, list) else ()
+            found.append(number._replace(samples=samples))
+    return found
+
+
+def _work(result: dict[str, object]) -> dict[str, int]:
+    names = {"requests": "completed", "input_tokens": "total_input_tokens", "output_tokens": "total_output_tokens"}
+    return {name: int(str(result[key])) for name, key in names.items() if key in result}

@@ -1,0 +1,256 @@
+"""Every format is read with its units, told from every other, and refused where it is damaged, stale or of failed work.
+
+The files of pytest-benchmark, Google Benchmark and hyperfine were written by these programs. The others are made here from
+the keys that their documentation and sources name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfgate.conductor.results.result import Results, all_readers, read_results
+from perfgate.errors import ResultsError
+
+DATA = Path(__file__).parents[2] / "data" / "results"
+
+
+def written(name: str) -> str:
+    return (DATA / f"{name}.json").read_text(encoding="utf-8")
+
+
+def dumped(**document: Any) -> str:
+    return json.dumps(document)
+
+
+VLLM = {
+    "date": "20260823-101500",
+    "backend": "openai",
+    "tokenizer_id": "m",
+    "completed": 8,
+    "failed": 0,
+    "total_input_tokens": 512,
+    "total_output_tokens": 128,
+    "duration": 2.0,
+    "request_throughput": 4.0,
+    "output_throughput": 64.0,
+    "total_token_throughput": 320.0,
+    "request_goodput": None,
+    "mean_ttft_ms": 41.0,
+    "median_ttft_ms": 40.0,
+    "p99_ttft_ms": 50.0,
+    "mean_tpot_ms": 10.0,
+    "median_e2el_ms": 200.0,
+    "ttfts": [0.039, 0.041],
+}
+SGLANG = {
+    "backend": "sglang",
+    "completed": 8,
+    "total_input_tokens": 512,
+    "total_output_tokens": 128,
+    "request_throughput": 4.0,
+    "output_throughput": 64.0,
+    "mean_ttft_ms": 40.0,
+    "p99_itl_ms": 12.0,
+}
+STATISTICS = {"median": 40.0, "percentiles": {"p50": 40.0, "p99": 60.0}}
+GUIDELLM = {
+    "metadata": {"version": 2, "guidellm_version": "0.8.0"},
+    "benchmarks": [
+        {
+            "config": {"profile": "synchronous"},
+            "metrics": {
+                "request_totals": {"successful": 8, "errored": 0, "incomplete": 0, "total": 8},
+                "time_to_first_token_ms": {"successful": STATISTICS},
+                "request_latency": {"successful": {"median": 0.2, "percentiles": {"p99": 0.3}}},
+            },
+        }
+    ],
+}
+AIPERF = {
+    "schema_version": "1.4",
+    "is_complete": True,
+    "was_cancelled": False,
+    "request_count": {"unit": "requests", "avg": 8.0},
+    "request_throughput": {"unit": "requests/sec", "avg": 4.0},
+    "time_to_first_token": {"unit": "ms", "avg": 41.0, "p50": 40.0, "p99": 60.0},
+}
+EVALSCOPE = {
+    "Time taken for tests (s)": 2.0,
+    "Total Requests": 8,
+    "Failed Requests": 0,
+    "Output Throughput (tok/s)": 64.0,
+    "Avg TTFT (ms)": 40.0,
+    "Avg Latency (s)": 0.2,
+}
+AISBENCH = {
+    "Benchmark Duration": {"total": "2000.0 ms"},
+    "Total Requests": {"total": 8},
+    "Failed Requests": {"total": 0},
+    "Success Requests": {"total": 8},
+    "Output Token Throughput": {"total": "64.0 token/s"},
+    "Request Throughput": {"total": "4.0 req/s"},
+}
+ASV = {
+    "version": 2,
+    "commit_hash": "0" * 40,
+    "result_columns": ["result", "params", "version"],
+    "results": {"suite.time_sum": [[1e-6, 2e-6], [["10", "100"]], "v"], "suite.peakmem_list": [[4096], [], "v"]},
+}
+TORCHTITAN = "\n".join(
+    f"[rank0]:[titan] - \x1b[31mstep: {step:2}  \x1b[32mloss:  7.1  \x1b[33mmemory: 27.30GiB(34.5%)  "
+    f"\x1b[34mtps: 5,76{step % 3}  mfu: N/A\x1b[39m"
+    for step in range(1, 13)
+)
+MEGATRON = "\n".join(
+    f" iteration {step:8}/ 100 | consumed samples: 12 | elapsed time per iteration (ms): 28{step % 3}.9/281.2 | "
+    "throughput per GPU (TFLOP/s/GPU): 40.4 | number of skipped iterations:   0 | number of nan iterations:   0 |"
+    for step in range(1, 13)
+)
+VERL = "\n".join(
+    f"(TaskRunner pid=7) step:{step} - actor/loss:-0.01 - response_length/mean:512.0 - timing_s/step:4{step}.5 - "
+    "perf/throughput:801.4"
+    for step in range(1, 7)
+)
+LINES = (
+    '{"name": "step", "value": 12, "unit": "ms"}\n{"name": "rate", "value": 3, "unit": "tok/s", "better": "higher"}\n'
+)
+FILES = {
+    "vllm_bench": json.dumps(VLLM),
+    "sglang": json.dumps(SGLANG) + "\n",
+    "guidellm": json.dumps(GUIDELLM),
+    "aiperf": json.dumps(AIPERF),
+    "evalscope": json.dumps(EVALSCOPE),
+    "aisbench": json.dumps(AISBENCH),
+    "pytest_benchmark": written("pytest_benchmark"),
+    "google_benchmark": written("google_benchmark"),
+    "hyperfine": written("hyperfine"),
+    "asv": json.dumps(ASV),
+    "torchtitan": TORCHTITAN,
+    "megatron": MEGATRON,
+    "verl": VERL,
+    "json_lines": LINES,
+}
+# A number of each, in its base unit, with its direction.
+EXPECTED = {
+    "vllm_bench": ("median_ttft", 0.04, "s", "lower"),
+    "sglang": ("output_throughput", 64.0, "tokens/s", "higher"),
+    "guidellm": ("time_to_first_token", 0.04, "s", "lower"),
+    "aiperf": ("time_to_first_token.p99", 0.06, "s", "lower"),
+    "evalscope": ("output_throughput", 64.0, "tokens/s", "higher"),
+    "aisbench": ("request_throughput", 4.0, "items/s", "higher"),
+    "asv": ("suite.time_sum(100)", 2e-6, "s", "lower"),
+    "torchtitan": ("tps", 5761.0, "tokens/s", "higher"),
+    "megatron": ("iteration", 0.2819, "s", "lower"),
+    "verl": ("throughput", 801.4, "tokens/s", "higher"),
+    "json_lines": ("step", 0.012, "s", "lower"),
+}
+
+
+def read(folder: Path, text: str, format: str = "auto", **options: Any) -> Results:  # noqa: A002
+    file = folder / "out.json"
+    file.write_text(text, encoding="utf-8")
+    return read_results(file, format=format, **options)
+
+
+def test_formats__all_of_them__have_a_file_here() -> None:
+    assert set(all_readers()) == FILES.keys()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_file__of_each_format__is_told_from_the_others(tmp_path: Path, name: str) -> None:
+    assert read(tmp_path, FILES[name]).format == name
+    for other in FILES.keys() - {name}:
+        with pytest.raises(ResultsError, match=f"it is not what {other} reads"):
+            read(tmp_path, FILES[name], other)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_number__of_each_format__is_in_its_base_unit(tmp_path: Path, name: str) -> None:
+    found = {number.name: number for number in read(tmp_path, FILES[name]).numbers}
+    wanted, value, unit, better = EXPECTED[name]
+    assert (found[wanted].unit, found[wanted].better) == (unit, better)
+    assert found[wanted].value == pytest.approx(value)
+
+
+def test_number__of_programs_that_wrote_the_file__is_the_middle_of_its_samples() -> None:
+    (sleep,) = read_results(DATA / "hyperfine.json").numbers
+    assert sleep.name == "sleep 0.01"
+    assert 0.01 <= sleep.value < 1
+    assert len(sleep.samples) == 5
+    (loop,) = read_results(DATA / "google_benchmark.json").numbers
+    assert loop.name == "sum_range"
+    assert 1e-6 < loop.value < 1e-3
+    assert len(loop.samples) == 3
+    names = [number.name for number in read_results(DATA / "pytest_benchmark.json").numbers]
+    assert names == ["test_a.py::test_sum", "test_a.py::test_sorted"]
+
+
+def test_work__is_what_must_be_equal(tmp_path: Path) -> None:
+    assert read(tmp_path, FILES["vllm_bench"]).work == {"requests": 8, "input_tokens": 512, "output_tokens": 128}
+    assert read(tmp_path, FILES["megatron"]).work == {"iterations": 12}
+    assert read(tmp_path, FILES["verl"]).work == {"steps": 5, "response_length": 512}
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("", "no format recognises it"),
+        ("{}", "no format recognises it"),
+        (dumped(**{**VLLM, "failed": 2}), "2 requests failed"),
+        (dumped(**{**VLLM, "output_throughput": float("nan")}), "output_throughput is nan, which is no measurement"),
+        (dumped(**{**VLLM, "mean_ttft_ms": -1}), "mean_ttft_ms is -1|mean_ttft is -1"),
+        (2 * FILES["sglang"], "it holds 2 runs"),
+        (dumped(**{**SGLANG, "errors": ["", "timeout"]}), "1 requests failed: timeout"),
+        (FILES["guidellm"].replace('"version": 2', '"version": 3'), "metadata.version is 3"),
+        (FILES["guidellm"].replace('"errored": 0', '"errored": 1'), "1 requests failed"),
+        (dumped(**{**AIPERF, "schema_version": "2.0"}), "schema_version is 2.0"),
+        (dumped(**{**AIPERF, "is_complete": False}), "the run did not come to its end"),
+        (dumped(**{**AIPERF, "request_throughput": {"unit": "parsec", "avg": 1}}), "has the unit 'parsec'"),
+        (dumped(**{**EVALSCOPE, "Failed Requests": 1}), "1 requests failed"),
+        (dumped(**{**AISBENCH, "Failed Requests": {"total": 1}}), "1 requests failed"),
+        (FILES["google_benchmark"].replace('"release"', '"debug"'), "built for debugging"),
+        (FILES["google_benchmark"].replace('"json_schema_version": 1', '"json_schema_version": 9'), "is 9, and only 1"),
+        (FILES["hyperfine"].replace("0\n", "1\n", 1), "another exit code than 0"),
+        (FILES["asv"].replace("[1e-06, 2e-06]", "[1e-06, null]"), r"suite.time_sum\(100\) failed"),
+        (FILES["asv"].replace('"version": 2', '"version": 1'), "version 1 of asv"),
+        (FILES["pytest_benchmark"].replace('"version": "5', '"version": "9'), "version 9"),
+        ("\n".join(TORCHTITAN.splitlines()[:5]), "it has 3 steps behind the warm-up"),
+        (MEGATRON.replace("nan iterations:   0", "nan iterations:   1"), "1 nan iterations"),
+        (LINES.replace("lower", "x").replace("higher", "x"), 'better is \'x\'; write "lower" or "higher"'),
+        (LINES.replace("12", '"fast"'), "step is 'fast', which is no number"),
+        ('{"name": "step", "value": 1, "unit": "parsec"}', "unit 'parsec'"),
+    ],
+)
+def test_file__that_cannot_count__is_refused_with_the_reason(tmp_path: Path, text: str, error: str) -> None:
+    with pytest.raises(ResultsError, match=error):
+        read(tmp_path, text)
+
+
+def test_file__older_than_the_run__is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match="is older than this run of the program"):
+        read(tmp_path, LINES, not_before=time.time() + 60)
+    file = tmp_path / "out.json"
+    os.utime(file, (0, 0))
+    assert read_results(file, not_before=None).numbers
+
+
+def test_format__unknown__names_all_there_are(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match=r"no format 'vlm' is known; there are aiperf: .*vllm_bench: "):
+        read(tmp_path, LINES, "vlm")
+
+
+@given(name=st.sampled_from(sorted(FILES)), cut=st.integers(0, 4000), junk=st.text(max_size=5))
+def test_file__damaged__is_refused_and_never_crashes(tmp_path_factory: Any, name: str, cut: int, junk: str) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    text = FILES[name][:cut] + junk + FILES[name][cut + 3 :]
+    with suppress(ResultsError):
+        read(folder, text, name)
