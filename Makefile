@@ -45,6 +45,11 @@ format: $(VENV)/.installed
 minilm: $(VENV)/.installed
 	$(BIN)/python examples/minilm/gate.py $(CHANGES)
 
+# Gate a planted change to a served model, or to a training (examples/serving, examples/training).
+serving training: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --requirement examples/$@/requirements.txt
+	$(BIN)/python examples/gate.py $@ $(or $(CHANGE),layer)
+
 # Write schemas/ anew from the records.
 schemas: $(VENV)/.installed
 	$(BIN)/python -m perfgate.jobs.schemas

@@ -38,4 +38,5 @@ def tokenizer() -> PreTrainedTokenizerFast:
     words = {"<pad>": 0, "<s>": 1, **{f"word{number}": number + 2 for number in range(WORDS)}}
     split = Tokenizer(models.WordLevel(words, unk_token="word0"))
     split.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(tokenizer_object=split, bos_token="<s>", pad_token="<pad>")
+    special = {"bos_token": "<s>", "pad_token": "<pad>"}
+    return PreTrainedTokenizerFast(tokenizer_object=split, **special)
