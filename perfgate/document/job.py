@@ -40,6 +40,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     and so on. ``start`` counts the pairs of fresh processes; a command is a fresh process every turn, so that its start is
     its quad. ``values`` maps metrics to numbers in base units. ``work`` is what must be equal on both sides of a quad, such as
     ``requests`` and ``output_tokens``; ``output`` is the SHA-256 of what came out, empty where nothing is compared.
+    ``out_of_turn`` is how many CPUs the side used on average between its last turn and this one, None where nothing tells.
     ``begun`` and ``seconds`` are when the turn began, by the job's clock, and how long it took.
     """
 
@@ -53,3 +54,4 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     samples: list[SampleSet] = []
     begun: float
     seconds: float
+    out_of_turn: float | None = None

@@ -16,7 +16,7 @@ import msgspec
 from perfgate.conductor.machine.cpus import granted_cpus
 from perfgate.conductor.workers.cleanup import log_tail
 from perfgate.conductor.workers.interpreters import RUNNING
-from perfgate.conductor.workers.proc_stats import process_family, threads_of
+from perfgate.conductor.workers.proc_stats import cpu_ns, process_family, threads_of
 from perfgate.document.message import Message, as_message, english
 from perfgate.document.run import ErrorDetail, ErrorKind
 from perfgate.errors import MeasuringError
@@ -57,6 +57,7 @@ class Program:
         self._line = line
         self._buffer = b""
         self._end: ProgramEnd | None = None
+        self._turn_ended: tuple[float, int] | None = None
         ours, theirs = socket.socketpair()
         keeper = [str(RUNNING), "-m", "perfgate.system.keeper"]
         self._connection = ours
@@ -105,6 +106,16 @@ class Program:
         except subprocess.TimeoutExpired:
             self._keeper.kill()
             self._keeper.wait()
+
+    def begin_turn(self) -> float | None:
+        """How many CPUs it and all below it used on average since the end of its last turn; None before the first."""
+        if self._turn_ended is None:
+            return None
+        ended, used = self._turn_ended
+        return round((cpu_ns(self.pid) - used) / 1e9 / max(1e-9, time.monotonic() - ended), 4)
+
+    def end_turn(self) -> None:
+        self._turn_ended = time.monotonic(), cpu_ns(self.pid)
 
     def failed(self, kind: ErrorKind, message: Message) -> SideError:
         return SideError(ErrorDetail(kind=kind, message=message, log_tail=log_tail(self._log)))

@@ -156,7 +156,10 @@ class RanksSide:
     # --- a turn
 
     def turn(self, number: int) -> TurnResult:  # noqa: ARG002 - the next steps of the loop, on both sides
-        return self._result(self._take(self._settings.steps))
+        out_of_turn = self._running.begin_turn()
+        result = self._result(self._take(self._settings.steps))
+        self._running.end_turn()
+        return result._replace(out_of_turn=out_of_turn)
 
     def _take(self, steps: int) -> list[Report]:
         """Let all ranks do so many steps; return their reports in the order of ranks."""

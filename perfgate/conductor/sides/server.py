@@ -147,6 +147,7 @@ class ServerSide:
     def turn(self, number: int) -> TurnResult:
         program = self._program
         assert program is not None, "a side is started before its turn"
+        out_of_turn = program.begin_turn()
         for _ in range(MOST_TRIES):
             cpu_before = cpu_ns(program.pid)
             load = self._load(program, number)
@@ -156,7 +157,9 @@ class ServerSide:
         late = float(np.quantile(load.lateness, 0.99))
         if self._load_settings.rate and late > max(_LATE, 0.1 * _median([e.last - e.at for e in load.exchanges])):
             raise program.failed("protocol", Message("job.generator-late", {"late": late}))
-        return self._result(program, load, cpu)
+        result = self._result(program, load, cpu)
+        program.end_turn()
+        return result._replace(out_of_turn=out_of_turn)
 
     def _load(self, program: Program, number: int) -> Load:
         """Send a load. Raises SideError where a request fails, with what the server answered."""

@@ -19,6 +19,7 @@ class TurnResult(NamedTuple):
     work: Mapping[str, int] = MappingProxyType({})
     output: str = ""
     samples: tuple[SampleSet, ...] = ()
+    out_of_turn: float | None = None
 
 
 class Side(Protocol):

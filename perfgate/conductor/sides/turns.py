@@ -144,6 +144,7 @@ class TurnTaker:
                     work=dict(result.work),
                     output=result.output,
                     samples=list(result.samples),
+                    out_of_turn=result.out_of_turn,
                     begun=round(began - self._began, 6),
                     seconds=round(self.clock() - began, 6),
                 )

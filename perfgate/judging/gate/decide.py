@@ -49,7 +49,7 @@ from perfgate.judging.gate.required import Required, missing_evidence
 from perfgate.judging.gate.rules import compare_rules, deciding_steps
 from perfgate.judging.gate.stored import compare_stored
 from perfgate.judging.gate.time import compare_time, noise_floors, unmoved
-from perfgate.judging.gate.turns import compare_turns, missing_turns
+from perfgate.judging.gate.turns import compare_turns, invalid_turns, missing_turns
 from perfgate.judging.gate.validity import invalid_times, waited_share
 from perfgate.judging.gate.verdict import verdict_of, verdict_rules
 from perfgate.version import __version__
@@ -207,13 +207,17 @@ def _compare(base: RunDocument, head: RunDocument, policy: Policy, *, to_come: i
     """
     clocks = deciding_clocks(base, head)
     floors = noise_floors(base, policy, clocks, pairs=_pairs(head))
-    invalid = invalid_times(base, head) + _base_differs(floors)
+    invalid = [*invalid_times(base, head), *_base_differs(floors), *invalid_turns(base, head)]
+    turns = compare_turns(base, head, policy)
     reasons = {(entry.workload, entry.shape): entry.message for entry in invalid}
     times = [
         msgspec.structs.replace(time, outcome="not_comparable", gating=False, reason=reason)
         if (reason := reasons.get((time.workload, time.shape)))
         else time
-        for time in compare_time(base, head, policy, clocks, floors, to_come=to_come)
+        for time in [
+            *compare_time(base, head, policy, clocks, floors, to_come=to_come),
+            *(c for c in turns if c.method == "turns"),
+        ]
     ]
     comparisons = [
         *compare_rules(base, head, policy),
@@ -222,7 +226,7 @@ def _compare(base: RunDocument, head: RunDocument, policy: Policy, *, to_come: i
         *times,
         *judge_subroutines(base, head, policy, invalid=invalid),
         *([] if are_recordings(base, head) else compare_repeated(base, head, policy)),
-        *compare_turns(base, head, policy),
+        *(c for c in turns if c.method != "turns"),
     ]
     return _Compared(with_costless(comparisons, policy), floors, invalid)
 

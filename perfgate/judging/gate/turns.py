@@ -16,7 +16,7 @@ import numpy as np
 
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import RANKS_CPU, RANKS_LOSS, RANKS_STEP
-from perfgate.document.decision import Comparison, Missing, MissingSide, Outcome, Part, Policy
+from perfgate.document.decision import Comparison, Invalid, Missing, MissingSide, Outcome, Part, Policy
 from perfgate.document.job import JobKind, JobNumber, JobRecord, Turn
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import RunDocument
@@ -36,6 +36,7 @@ from perfgate.judging.gate.rule import (
     spread,
 )
 from perfgate.judging.gate.time import undecided_because
+from perfgate.judging.gate.validity import OUT_OF_TURN_SHARE
 from perfgate.stats.clusters import START_LUCK
 from perfgate.stats.error_control import holm
 
@@ -239,6 +240,24 @@ def _foreseen(cell: _Cell, quads: int, starts: int) -> float:
     if cell.differences.starts is not None:
         error = math.hypot(error, START_LUCK / math.sqrt(starts))
     return math.expm1(max(_Z_ALARM * error, math.log1p(cell.tolerance)) + Z_POWER * error)
+
+
+def invalid_turns(base: RunDocument, head: RunDocument) -> list[Invalid]:
+    """The jobs of which one side works on while the turn is the other's: that slows the other alone."""
+    found = []
+    for job in head.jobs:
+        shares = [
+            [turn.out_of_turn for turn in run.turns if turn.workload == job.name and turn.out_of_turn is not None]
+            for run in (base, head)
+        ]
+        if all(shares):
+            before, after = (float(np.median(side)) for side in shares)
+            if abs(after - before) > OUT_OF_TURN_SHARE + min(before, after):
+                busy, idle = ("head", "base") if after > before else ("base", "head")
+                used = {"share": rounded(max(before, after)), "other_share": rounded(min(before, after))}
+                message = Message("gate.works-out-of-turn", {"busy": busy, "other": idle, **used})
+                found.append(Invalid(workload=job.name, shape="", kind="out_of_turn", message=message))
+    return found
 
 
 # --- what must be there

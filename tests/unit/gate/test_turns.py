@@ -178,6 +178,23 @@ def test_job__something_left_out__never_improves_the_verdict() -> None:
             assert judged(*lacking).verdict in ("FAIL", "INCONCLUSIVE"), what
 
 
+def test_job__one_side_works_on_in_the_turns_of_the_other__its_times_prove_nothing() -> None:
+    base, head = runs()
+    base, head = (
+        msgspec.structs.replace(
+            run,
+            turns=[
+                msgspec.structs.replace(turn, out_of_turn=used if index else None)
+                for index, turn in enumerate(run.turns)
+            ],
+        )
+        for run, used in ((base, 0.01), (head, 0.4))
+    )
+    decision = judged(base, head)
+    assert (decision.verdict, outcome(decision)) == ("INCONCLUSIVE", "not_comparable")
+    assert [(entry.workload, entry.kind) for entry in decision.invalid] == [("chat", "out_of_turn")]
+
+
 def test_look__undecided__asks_for_more_turns_until_a_look_decides() -> None:
     few, many = runs(quads=8), runs(quads=64)
     assert Look(*few, Policy(), workload=NAME).more_turns_would_help()
