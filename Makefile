@@ -77,8 +77,9 @@ build/release/.installed: .ci/release-requirements.txt
 test-slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m slow
 
-# Gate real training scripts in several ranks. About ten minutes, on a machine that does nothing else.
+# Gate a real server, and real training scripts in several ranks. About 25 minutes, on a machine that does nothing else.
 test-jobs: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --requirement examples/serving/requirements.txt
 	$(BIN)/python -m pytest -m jobs tests/jobs
 
 # Plant seventeen causes in a small model; the comment must name each first. About eight minutes.
