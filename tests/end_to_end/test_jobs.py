@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
+import venv
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +110,22 @@ def test_command__stale_file__is_no_result_of_this_run(perfgate: Perfgate, clone
     done = check(perfgate, clone)
     assert done.returncode == 4
     assert "out.json is older than this run of the program" in " ".join(done.stdout.split())
+
+
+def test_upgrade__same_commit_on_another_installation__its_slowdown_is_named(
+    perfgate: Perfgate, clone: Clone, tmp_path: Path
+) -> None:
+    """The new stack has a library that makes the program slower; everything else is ours, as in an image built on another."""
+    venv.create(tmp_path / "new", with_pip=False)
+    packages = next((tmp_path / "new" / "lib").glob("python*")) / "site-packages"
+    (packages / "ours.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
+    (packages / "stack.py").write_text("FACTOR = 1.3\n")
+    stack = "try:\n    from stack import FACTOR\nexcept ImportError:\n    FACTOR = 1.0\nSECONDS = 0.01 * FACTOR\n"
+    project(clone, COMMAND, bench__py=PROGRAM, step__py=stack)
+    python = str(tmp_path / "new" / "bin" / "python")
+    done = perfgate("upgrade", "--python", python, "--out", "perfgate-out", cwd=clone.root, PYTHONPATH=str(ROOT))
+    assert (done.returncode, decision(clone)["verdict"]) == (0, "WARN"), done.stdout + done.stderr
+    assert "upgrade report: step of bench" in done.stdout
 
 
 def test_server__equal_code__both_are_loaded_and_nothing_is_left(perfgate: Perfgate, clone: Clone) -> None:

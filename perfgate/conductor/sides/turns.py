@@ -73,8 +73,8 @@ class TurnTaker:
         left = self.ends - self._began
         quad = max(self._quad_seconds / self._quad, 1e-9)
         if not self.plan.most:
-            reached = int(left / quad)
-            return min(reached, self.looks[-1]), reached
+            reached = min(int(left / quad), self.looks[-1])
+            return reached, reached
         each = min(self.plan.most, max(self.plan.fewest, int(self._start_seconds / quad)))
         starts = left / (self._start_seconds + each * quad)
         return min(int(starts * each), self.looks[-1]), max(1, int(starts))

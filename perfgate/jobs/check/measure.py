@@ -228,6 +228,8 @@ def _try_head(bench: Bench, base: Checkout, head: Checkout, job: Job, options: C
             continue
         if trial.failed != "check" or bench.try_workload(base, reference).failed == "check":
             refuse_failed(reference, trial)
+    if job.config.selected_jobs(options.workloads):  # what those run is not known
+        return []
     names = [f"{job.sides.touched[place]} ({place})" for place in sorted(unseen)]
     more = [f"… ({len(names) - _NAMED_FUNCTIONS})"] if len(names) > _NAMED_FUNCTIONS else []
     shown = [*names[:_NAMED_FUNCTIONS], *more]

@@ -159,4 +159,5 @@ def _told(
             "`budget` of the workload"
         )
     sees = "" if visible is None else f"; a slowdown of {visible:.1%} would show"
-    return f"{reference.name}: {quads} quads of {starts} starts in {minutes}{sees}"
+    much = f"{quads} runs of each side" if starts == quads else f"{quads} quads of {starts} starts"
+    return f"{reference.name}: {much} in {minutes}{sees}"
