@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from statistics import median
 from typing import Literal
 
 import msgspec
@@ -55,3 +57,10 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     begun: float
     seconds: float
     out_of_turn: float | None = None
+
+
+def typical_values(job: JobRecord, turns: Iterable[Turn]) -> dict[str, float]:
+    """The median over the turns of a job of each of its numbers, in the order in which the record lists them."""
+    own = [turn for turn in turns if turn.workload == job.name]
+    values = {one.metric: [turn.values[one.metric] for turn in own if one.metric in turn.values] for one in job.numbers}
+    return {metric: median(listed) for metric, listed in values.items() if listed}

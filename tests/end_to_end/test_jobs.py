@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import venv
@@ -110,6 +111,24 @@ def test_command__stale_file__is_no_result_of_this_run(perfgate: Perfgate, clone
     done = check(perfgate, clone)
     assert done.returncode == 4
     assert "out.json is older than this run of the program" in " ".join(done.stdout.split())
+
+
+def test_run__a_job_alone__its_numbers_are_kept_for_mains_history(perfgate: Perfgate, clone: Clone) -> None:
+    project(clone, COMMAND, bench__py=PROGRAM, step__py="SECONDS = 0.01\n")
+    clone.git("checkout", "-q", "main")
+    recorded = perfgate("baseline", "record", "--quick", cwd=clone.root)
+    assert recorded.returncode == 0, recorded.stdout + recorded.stderr
+    (kept,) = re.findall(r"kept run (\w+)", recorded.stdout)
+    listed = perfgate("baseline", "show", kept, cwd=clone.root)
+    assert "number.step" in listed.stdout
+    assert "command.cpu" in listed.stdout
+    run = perfgate("run", cwd=clone.root)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "(5 turns)" in run.stdout
+    (clone.root / "bench.py").write_text("raise SystemExit(3)")
+    broken = perfgate("run", cwd=clone.root)
+    assert broken.returncode == 4
+    assert "ended with exit code 3" in " ".join(broken.stdout.split())
 
 
 def test_upgrade__same_commit_on_another_installation__its_slowdown_is_named(

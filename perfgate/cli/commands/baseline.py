@@ -180,6 +180,7 @@ def _run_lines(run: StoredRun) -> list[str]:
 @directory_option()
 def show(run_id: str, as_json: bool, directory: Path) -> None:
     """Show the values of a kept run. ID is its id, or the beginning of it."""
+    from perfgate.document.job import typical_values
     from perfgate.jobs.baseline import show_baseline
 
     run = show_baseline(_config(directory), os.environ, run_id)
@@ -196,6 +197,8 @@ def show(run_id: str, as_json: bool, directory: Path) -> None:
         for step in run.steps
         for value in step.values
     ]
+    for job in run.jobs:
+        rows += [[job.name, metric, "", f"{value:.6g}"] for metric, value in typical_values(job, run.turns).items()]
     click.echo(_clean(f"{run.project}, session {run.session.id}, started {run.session.started_at}"))
     _print_table(["workload", "metric", "of", "value (base unit)"], rows)
 

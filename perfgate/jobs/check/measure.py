@@ -15,6 +15,7 @@ import msgspec
 from perfgate.catalogue.lookup import CARDS, measuring_step
 from perfgate.conductor.sides.checklist import Findings, run_checklist
 from perfgate.conductor.sides.harness import read_harnesses, unknown_harnesses
+from perfgate.conductor.sides.kinds import record_of
 from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
 from perfgate.conductor.sides.profiles import PairTrace
 from perfgate.conductor.sides.turns import MeasuredJob, SideName
@@ -31,7 +32,7 @@ from perfgate.errors import DocumentError, MeasuringError
 from perfgate.jobs.check.environments import Environments
 from perfgate.jobs.check.rerun import Earlier, add_pairs, refuse_other_testbed
 from perfgate.jobs.check.sides import Sides
-from perfgate.jobs.check.turns import measure_job, record_of
+from perfgate.jobs.check.turns import measure_job
 from perfgate.jobs.shared.doors import Progress
 from perfgate.jobs.shared.flame import PairFlame
 from perfgate.jobs.shared.options import AVAILABLE_STEPS, CheckOptions

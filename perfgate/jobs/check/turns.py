@@ -2,42 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
+from collections.abc import Callable
 
-from perfgate.conductor.machine.cpus import granted_cpus, quietest_cpus
-from perfgate.conductor.sides.command import PLAN as COMMAND_PLAN
-from perfgate.conductor.sides.command import CommandSide
-from perfgate.conductor.sides.ranks import PLAN as RANKS_PLAN
-from perfgate.conductor.sides.ranks import RanksSide
-from perfgate.conductor.sides.server import PLAN as SERVER_PLAN
-from perfgate.conductor.sides.server import ServerSide
-from perfgate.conductor.sides.side import Side, SidePlace, SidePlan
+from perfgate.conductor.sides.kinds import KINDS, beside, cpus_of, make_side, with_numbers
+from perfgate.conductor.sides.side import SidePlan
 from perfgate.conductor.sides.turns import FEWEST_STARTS, MeasuredJob, SideName, TurnTaker
 from perfgate.conductor.workers.bench import Bench, Checkout
-from perfgate.document.job import JobKind, JobNumber, JobRecord
 from perfgate.job_settings import JobReference
 from perfgate.judging.gate.turns import LOOKS
 from perfgate.judging.report.text import format as formats
 
 MINUTE = 60.0
-
-
-class _Kind(NamedTuple):
-    """How sides of a kind are made, and how they take turns."""
-
-    side: Callable[[JobReference, SidePlace], Side]
-    plan: SidePlan
-
-
-KINDS: dict[JobKind, _Kind] = {
-    "command": _Kind(CommandSide, COMMAND_PLAN),
-    "ranks": _Kind(RanksSide, RANKS_PLAN),
-    "server": _Kind(ServerSide, SERVER_PLAN),
-}
 
 
 def measure_job(
@@ -58,21 +34,18 @@ def measure_job(
     """
     kind = KINDS[reference.kind]
     looks = LOOKS[reference.kind]
-    cpus = _cpus(reference.kind, bench.config.gate.cpus, bench.config.pair_cpus())
-    sides = {
-        name: kind.side(reference, _place(bench, checkout, reference, name, cpus))
-        for name, checkout in checkouts.items()
-    }
+    cpus = cpus_of(reference.kind, bench)
+    sides = {name: make_side(bench, reference, checkout, name, cpus) for name, checkout in checkouts.items()}
     began = time.monotonic()
     budget = min(reference.settings.budget, deadline - began)
 
     def tell() -> None:
-        measured.record = _with_numbers(measured.record, sides["base"])
+        measured.record = with_numbers(measured.record, sides["base"])
         quads, starts = taker.reach()
         note(_told(reference, looks, taker, budget, foresee(quads, starts) if quads else None))
 
     def decided() -> bool:
-        measured.record = _with_numbers(measured.record, sides["base"])
+        measured.record = with_numbers(measured.record, sides["base"])
         return is_decided()
 
     taker = TurnTaker(
@@ -87,55 +60,9 @@ def measure_job(
         seed=bench.config.measure.seed,
     )
     note(_plan(reference, kind.plan, looks, budget))
-    with _beside(cpus):
+    with beside(cpus):
         taker.take()
-    measured.record = _with_numbers(measured.record, sides["base"])
-
-
-def _cpus(kind: JobKind, wanted: int | None, of_pairs: int) -> list[int]:
-    """What a side is bound to: a command as a function is, ranks to all CPUs, a server to all but that of the requests."""
-    if kind == "command":
-        return quietest_cpus(of_pairs)
-    granted = granted_cpus()
-    if wanted:
-        return quietest_cpus(wanted)
-    return granted if kind == "ranks" else granted[:-1] or granted
-
-
-@contextmanager
-def _beside(cpus: list[int]) -> Iterator[None]:
-    """Keep this process off the CPUs of the sides, where there are others."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, before - set(cpus) or before)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
-def record_of(reference: JobReference) -> JobRecord:
-    return JobRecord(
-        name=reference.name, kind=reference.kind, reference=reference.settings.line, sha256=reference.sha256
-    )
-
-
-def _with_numbers(record: JobRecord, side: Side) -> JobRecord:
-    return JobRecord(
-        name=record.name,
-        kind=record.kind,
-        reference=record.reference,
-        sha256=record.sha256,
-        numbers=list[JobNumber](side.numbers),
-    )
-
-
-def _place(bench: Bench, checkout: Checkout, reference: JobReference, name: SideName, cpus: list[int]) -> SidePlace:
-    return SidePlace(
-        root=checkout.root,
-        environment=bench.program_environment(checkout, threads=max(1, len(cpus) // max(1, reference.settings.ranks))),
-        log=bench.log(f"{reference.name}-{name}"),
-        cpus=cpus,
-    )
+    measured.record = with_numbers(measured.record, sides["base"])
 
 
 def _plan(reference: JobReference, plan: SidePlan, looks: tuple[int, ...], budget: float) -> str:

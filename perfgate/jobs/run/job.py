@@ -20,6 +20,7 @@ from perfgate.document.files import read_run, write_run
 from perfgate.document.run import RunDocument, Source
 from perfgate.errors import DocumentError, RepositoryError
 from perfgate.jobs.run.advisor import advise_run
+from perfgate.jobs.run.turns import measure_alone
 from perfgate.jobs.shared.decision import decide_alone_with_advice, write_decision_folder
 from perfgate.jobs.shared.doors import Progress
 from perfgate.jobs.shared.flame import with_flame_graph
@@ -102,6 +103,7 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
                 )
                 for reference in references
             ]
+            jobs = [measure_alone(bench, job, checkout) for job in config.selected_jobs(options.workloads)]
             progress.expect(Foresight())
     leftovers = [*bench.leftover_notes(checkout.root), *bench.leftover_notes()]
     notes = [*job_notes(os.environ, out), *bench.cache_notes(), *leftovers]
@@ -112,7 +114,11 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
         testbed=testbed,
         findings=findings,
         folder=out,
+        failed_pairs=[failed for job in jobs for failed in job.failed],
         notes=notes,
+    )
+    run = msgspec.structs.replace(
+        run, jobs=[job.record for job in jobs], turns=[turn for job in jobs for turn in job.head]
     )
     run = with_flame_graph(run, out, say=progress.status, language=options.language)
     advised = advise_run(run, out, progress.status)

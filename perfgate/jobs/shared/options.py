@@ -87,6 +87,6 @@ def parse_steps(text: str | None) -> tuple[int, ...]:
 def exit_code(run: RunDocument) -> int:
     """The documented exit code: 4 when something could not be measured, 1 when a correctness check failed."""
     failed = any(step.status == "error" for step in run.steps) or any(workload.error for workload in run.workloads)
-    if failed or any(check.status == "error" for check in run.correctness):
+    if failed or run.failed_pairs or any(check.status == "error" for check in run.correctness):
         return EXIT_MEASURING
     return EXIT_FAIL if any(check.status == "failed" for check in run.correctness) else EXIT_PASS

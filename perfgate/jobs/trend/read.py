@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from perfgate.catalogue.lookup import METRICS, metric
+from perfgate.catalogue.names import NUMBER
 from perfgate.config import Config
 from perfgate.document.history import Confirmation, moment
 from perfgate.document.run import RunDocument
@@ -294,4 +295,4 @@ def _names(series: Sequence[TrendSeries]) -> list[str]:
 
 
 def _is_known(name: str) -> bool:
-    return name in METRICS or name.startswith(("ops.time:", "ops.count:"))
+    return name in METRICS or name.startswith(("ops.time:", "ops.count:", NUMBER))

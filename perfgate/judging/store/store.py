@@ -16,6 +16,7 @@ import msgspec
 from perfgate.config import Config
 from perfgate.document.files import parse_run
 from perfgate.document.history import Acceptance, Confirmation, moment
+from perfgate.document.job import typical_values
 from perfgate.document.run import RunDocument
 from perfgate.errors import DocumentError, StoreError
 from perfgate.judging.store import backends
@@ -201,7 +202,7 @@ def run_row(run: RunDocument) -> dict[str, Any]:
         "branch": run.source.branch,
         "subject": run.source.subject,
         "dirty": run.source.dirty,
-        "workloads": json.dumps([workload.name for workload in run.workloads]),
+        "workloads": json.dumps([*(workload.name for workload in run.workloads), *(job.name for job in run.jobs)]),
     }
 
 
@@ -217,6 +218,8 @@ def value_rows(run: RunDocument) -> list[dict[str, Any]]:
         for metric, count in counters.values.items():
             if metric not in counters.unstable:
                 rows.setdefault((counters.workload, counters.shape, metric, ""), float(count))
+    for job in run.jobs:
+        rows.update({(job.name, "", metric, ""): value for metric, value in typical_values(job, run.turns).items()})
     names = ("workload", "shape", "metric", "labels")
     return [{**dict(zip(names, key)), "value": value} for key, value in rows.items()]
 

@@ -21,7 +21,7 @@ from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.blocks import blocks
 from perfgate.judging.report.view.causes import across_places, causes
-from perfgate.judging.report.view.checklist import recorded_lines, run_title, step_rows
+from perfgate.judging.report.view.checklist import job_lines, recorded_lines, run_title, step_rows
 from perfgate.judging.report.view.facts import base_line, counts_line, worded_failure
 from perfgate.judging.report.view.headline import first_line, headline
 from perfgate.judging.report.view.records import Blocks
@@ -119,9 +119,15 @@ def _print_run(run: RunDocument, console: Console) -> None:
     for step in step_rows(run):
         status = Text(step.status, _STATUS_STYLES.get(step.key, "dim"))
         table.add_row(str(step.number), clean(step.name), status, Text("\n".join(step.notes)))
-    console.print(table)
-    for text in recorded_lines(run):
+    if run.workloads or not run.jobs:
+        console.print(table)
+    for text in (*recorded_lines(run), *job_lines(run)):
         console.print(Text(text))
+    for failed in run.failed_pairs[:_SHOWN]:
+        message = first_line(word(failed.error.message))
+        console.print(
+            Text(f"{say('error in workload')} {clean(f'{failed.workload}: {message}', limit=400)}", "bold red")
+        )
     broken = [workload for workload in run.workloads if workload.error is not None]
     for workload in broken[:_SHOWN]:
         message = first_line(word(workload.error.message) if workload.error else "")

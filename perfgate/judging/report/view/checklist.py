@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from perfgate.catalogue.lookup import CARDS, METRICS
 from perfgate.document.decision import StepComparison, StepSummary, StoredComparison
+from perfgate.document.job import typical_values
 from perfgate.document.run import FROM_PROFILE, CounterSet, RunDocument, StepResult, Value
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import svg
@@ -76,6 +77,23 @@ def recorded_lines(run: RunDocument) -> list[str]:
     if run.session.command != FROM_PROFILE:
         return []
     return [text for counters in run.counters for text in (_counted_line(counters), *_heaviest(run, counters.shape))]
+
+
+def job_lines(run: RunDocument) -> list[str]:
+    """The numbers of every job of a run, each the median of its turns, a line a job."""
+    lines = []
+    for job in run.jobs:
+        units, turns = (
+            {one.metric: one.unit for one in job.numbers},
+            sum(turn.workload == job.name for turn in run.turns),
+        )
+        words = ", ".join(
+            f"{clean(metric_name(name))} {formats.quantity(value, units[name], metric=name)}"
+            for name, value in typical_values(job, run.turns).items()
+        )
+        if words:
+            lines.append(f"{clean(job.name)}: {words} ({formats.counted(turns, 'turn')})")
+    return lines
 
 
 def _counted_line(counters: CounterSet) -> str:

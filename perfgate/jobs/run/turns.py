@@ -1,0 +1,58 @@
+"""The jobs of ``perfgate run``: turns of the one side there is, whose numbers main's history keeps."""
+
+from __future__ import annotations
+
+import time
+
+from perfgate.conductor.sides.kinds import KINDS, beside, cpus_of, make_side, record_of, with_numbers
+from perfgate.conductor.sides.program import SideError
+from perfgate.conductor.sides.turns import MeasuredJob
+from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.document.job import Turn
+from perfgate.document.run import FailedPair
+from perfgate.job_settings import JobReference
+
+# Two starts, because one shows its luck; a command starts anew for every turn.
+STARTS = 2
+TURNS = 8
+RUNS = 5
+
+
+def measure_alone(bench: Bench, reference: JobReference, checkout: Checkout) -> MeasuredJob:
+    """Take turns of one side; what fails is in the result by name."""
+    measured = MeasuredJob(record_of(reference))
+    cpus = cpus_of(reference.kind, bench)
+    side = make_side(bench, reference, checkout, "head", cpus)
+    has_own_process = not KINDS[reference.kind].plan.most
+    began = time.monotonic()
+    try:
+        with beside(cpus):
+            for start in range(RUNS if has_own_process else STARTS):
+                bench.say(f"{reference.name}: start {start + 1}")
+                side.start()
+                side.warm_up()
+                for turn in range(1 if has_own_process else TURNS):
+                    before = time.monotonic()
+                    result = side.turn(turn)
+                    measured.head.append(
+                        Turn(
+                            workload=reference.name,
+                            start=start,
+                            quad=len(measured.head),
+                            place=0,
+                            values=result.values,
+                            work=dict(result.work),
+                            output=result.output,
+                            samples=list(result.samples),
+                            out_of_turn=result.out_of_turn,
+                            begun=round(before - began, 6),
+                            seconds=round(time.monotonic() - before, 6),
+                        )
+                    )
+                side.stop()
+    except SideError as error:
+        measured.failed.append(FailedPair(pair=0, arm="ab", workload=reference.name, error=error.detail))
+    finally:
+        side.stop()
+    measured.record = with_numbers(measured.record, side)
+    return measured
