@@ -30,7 +30,6 @@ class CommandSide:
     """One side of a command. ``numbers`` are those of the first run; a later run that has others fails."""
 
     def __init__(self, reference: JobReference, place: SidePlace) -> None:
-        self._reference = reference
         self._settings = reference.settings
         self._place = place
         self._program: Program | None = None

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from perfgate.document.job import JobNumber
+from perfgate.document.job import JobNumber, Turn
 from perfgate.document.samples import SampleSet
 
 
@@ -20,6 +20,22 @@ class TurnResult(NamedTuple):
     output: str = ""
     samples: tuple[SampleSet, ...] = ()
     out_of_turn: float | None = None
+
+    def as_turn(self, workload: str, *, start: int, quad: int, place: int, begun: float, seconds: float) -> Turn:
+        """What documents hold of it; the times are in seconds."""
+        return Turn(
+            workload=workload,
+            start=start,
+            quad=quad,
+            place=place,
+            values=self.values,
+            work=dict(self.work),
+            output=self.output,
+            samples=list(self.samples),
+            out_of_turn=self.out_of_turn,
+            begun=round(begun, 6),
+            seconds=round(seconds, 6),
+        )
 
 
 class Side(Protocol):

@@ -33,7 +33,6 @@ class MeasuredJob:
     base: list[Turn] = field(default_factory=list)
     head: list[Turn] = field(default_factory=list)
     failed: list[FailedPair] = field(default_factory=list)
-    notes: list[Message] = field(default_factory=list)
 
 
 @dataclass
@@ -134,21 +133,15 @@ class TurnTaker:
             began = self.clock()
             # Both sides get the same work; every quad another.
             result = self._side(name).turn(self._quad * len(order) // 2 + len(turns[name]))
-            turns[name].append(
-                Turn(
-                    workload=self.measured.record.name,
-                    start=self._quad if own_process else self._start,
-                    quad=self._quad,
-                    place=place,
-                    values=result.values,
-                    work=dict(result.work),
-                    output=result.output,
-                    samples=list(result.samples),
-                    out_of_turn=result.out_of_turn,
-                    begun=round(began - self._began, 6),
-                    seconds=round(self.clock() - began, 6),
-                )
+            turn = result.as_turn(
+                self.measured.record.name,
+                start=self._quad if own_process else self._start,
+                quad=self._quad,
+                place=place,
+                begun=began - self._began,
+                seconds=self.clock() - began,
             )
+            turns[name].append(turn)
         # A quad counts once all its turns are there.
         self.measured.base += turns["base"]
         self.measured.head += turns["head"]

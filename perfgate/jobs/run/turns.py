@@ -8,7 +8,6 @@ from perfgate.conductor.sides.kinds import KINDS, beside, cpus_of, make_side, re
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.turns import MeasuredJob
 from perfgate.conductor.workers.bench import Bench, Checkout
-from perfgate.document.job import Turn
 from perfgate.document.run import FailedPair
 from perfgate.job_settings import JobReference
 
@@ -34,21 +33,15 @@ def measure_alone(bench: Bench, reference: JobReference, checkout: Checkout) -> 
                 for turn in range(1 if has_own_process else TURNS):
                     before = time.monotonic()
                     result = side.turn(turn)
-                    measured.head.append(
-                        Turn(
-                            workload=reference.name,
-                            start=start,
-                            quad=len(measured.head),
-                            place=0,
-                            values=result.values,
-                            work=dict(result.work),
-                            output=result.output,
-                            samples=list(result.samples),
-                            out_of_turn=result.out_of_turn,
-                            begun=round(before - began, 6),
-                            seconds=round(time.monotonic() - before, 6),
-                        )
+                    taken = result.as_turn(
+                        reference.name,
+                        start=start,
+                        quad=len(measured.head),
+                        place=0,
+                        begun=before - began,
+                        seconds=time.monotonic() - before,
                     )
+                    measured.head.append(taken)
                 side.stop()
     except SideError as error:
         measured.failed.append(FailedPair(pair=0, arm="ab", workload=reference.name, error=error.detail))
