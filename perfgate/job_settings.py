@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import re
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from perfgate.catalogue.names import RANKS_LOSS
+from perfgate.catalogue.names import E2E, NUMBER, RANKS_CPU, RANKS_LOSS, RANKS_STEP, SERVING_CPU, TPOT, TTFT
 from perfgate.document.job import JobKind
 from perfgate.load_settings import LoadSettings
 
@@ -184,12 +185,28 @@ class JobReference:
         return hashlib.sha256(msgspec.json.encode(self.written, order="sorted")).hexdigest()
 
     @property
+    def must_gate(self) -> tuple[str, ...]:
+        """What the verdict rests on, as far as perfgate.toml tells: a known format names its numbers itself."""
+        settings = self.settings
+        if self.kind == "ranks":
+            return RANKS_STEP, RANKS_CPU
+        if self.kind == "server":
+            return (E2E, SERVING_CPU) if settings.api == "http" else (TTFT, TPOT, SERVING_CPU)
+        names = settings.numbers or [name for name in settings.gates if NAME.fullmatch(name)]
+        return tuple(f"{NUMBER}{name}" for name in names if is_gating(name, settings.gates))
+
+    @property
     def tolerances(self) -> dict[str, float]:
         """The tolerances of its numbers, by the keys of ``[gate.tolerance]``."""
-        tolerances = {f"number.{name}@{self.name}": number.tolerance for name, number in self.settings.numbers.items()}
+        tolerances = {f"{NUMBER}{name}@{self.name}": number.tolerance for name, number in self.settings.numbers.items()}
         if self.settings.loss_tolerance:
             tolerances[f"{RANKS_LOSS}@{self.name}"] = self.settings.loss_tolerance
         return tolerances
+
+
+def is_gating(name: str, gates: list[str]) -> bool:
+    """Whether the verdict rests on a number of a command: where no pattern says which, it rests on all."""
+    return not gates or any(fnmatch.fnmatchcase(name, pattern) for pattern in gates)
 
 
 def mistakes(name: str, settings: JobSettings) -> Iterator[str]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from perfgate.config import Config, parse_config
 from perfgate.errors import ConfigError
+from perfgate.job_settings import JobReference, JobSettings
 
 COMMAND = '[workloads.bench]\ncommand = "python bench.py"\n'
 RANKS = '[workloads.train]\ntorchrun = "train.py"\n'
@@ -79,3 +82,17 @@ def test_job__other_budget__measures_the_same() -> None:
 def test_job__wrong__says_what_and_what_to_write(text: str, error: str) -> None:
     with pytest.raises(ConfigError, match=error):
         parse(text)
+
+
+def must_gate(**settings: Any) -> tuple[str, ...]:
+    return JobReference(name="one", settings=msgspec.convert(settings, JobSettings)).must_gate
+
+
+def test_must_gate__of_every_kind__is_what_the_settings_alone_tell() -> None:
+    assert must_gate(serve="s") == ("serving.ttft", "serving.tpot", "serving.cpu")
+    assert must_gate(serve="s", api="http") == ("serving.e2e", "serving.cpu")
+    assert must_gate(torchrun="t.py", ranks=2) == ("ranks.step", "ranks.cpu")
+    assert must_gate(command="c", file="out.json", gates=["median_tpot", "p99_*"]) == ("number.median_tpot",)
+    numbers = {"a": {"json": "a"}, "b": {"json": "b"}}
+    assert must_gate(command="c", numbers=numbers) == ("number.a", "number.b")
+    assert must_gate(command="c", numbers=numbers, gates=["b"]) == ("number.b",)

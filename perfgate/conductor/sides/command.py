@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import math
 import signal
 import time
@@ -19,7 +18,7 @@ from perfgate.document.job import JobNumber
 from perfgate.document.message import Message
 from perfgate.document.samples import SampleSet, pack
 from perfgate.errors import ResultsError
-from perfgate.job_settings import JobReference
+from perfgate.job_settings import JobReference, is_gating
 
 PLAN = SidePlan(turns=2)
 METRICS_VARIABLE = "PERFGATE_METRICS"
@@ -83,13 +82,12 @@ class CommandSide:
 
     def _listed(self, results: Results) -> list[JobNumber]:
         """The numbers of a run. Its CPU time gates where the program names no number of its own."""
-        gates = self._settings.gates or ["*"]
         named = [
             JobNumber(
                 metric=f"{NUMBER}{found.name}",
                 unit=found.unit,
                 better=found.better,
-                gating=any(fnmatch.fnmatchcase(found.name, pattern) for pattern in gates),
+                gating=is_gating(found.name, self._settings.gates),
             )
             for found in results.numbers
         ]

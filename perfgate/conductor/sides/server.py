@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.catalogue.names import E2E, SERVING_CPU, TPOT, TTFT
 from perfgate.conductor.load.generator import run_load
 from perfgate.conductor.load.http import HttpTarget
 from perfgate.conductor.load.measures import goodput, measure_load
@@ -36,9 +37,8 @@ SETTLED = 0.1
 MOST_WARM_UPS = 12
 # A generator that had no CPU finds whole answers waiting for it: nothing says when their tokens came. It then asks again.
 MOST_TRIES = 5
-TTFT, TTFT_P99, TPOT = "serving.ttft", "serving.ttft_p99", "serving.tpot"
-E2E, ITL_P99, THROUGHPUT = "serving.e2e", "serving.itl_p99", "serving.throughput"
-GOODPUT, CPU = "serving.goodput", "serving.cpu"
+TTFT_P99, ITL_P99 = "serving.ttft_p99", "serving.itl_p99"
+THROUGHPUT, GOODPUT = "serving.throughput", "serving.goodput"
 # A generator that sends later than this measures itself.
 _LATE = 0.001
 _POLL_SECONDS = 0.1
@@ -188,7 +188,7 @@ class ServerSide:
             TPOT: measures.mean_time_per_output_token,
             ITL_P99: _quantile(measures.inter_token, 0.99),
             THROUGHPUT: measures.output_tokens_per_second,
-            CPU: cpu / tokens if tokens else cpu / max(1, measures.latency.size),
+            SERVING_CPU: cpu / tokens if tokens else cpu / max(1, measures.latency.size),
         }
         if (sla := self._settings.sla) is not None:
             values[GOODPUT] = goodput(load, first_token=sla.first_token, per_token=sla.per_token)
@@ -225,7 +225,7 @@ class ServerSide:
     def _listed(self, known: dict[str, float]) -> list[JobNumber]:
         """What gates: tokens where there are some, else whole requests; and what the server computed for them."""
         is_closed = self._load_settings.concurrency is not None
-        gates = {TTFT, TPOT, CPU} if TPOT in known else {E2E, CPU}
+        gates = {TTFT, TPOT, SERVING_CPU} if TPOT in known else {E2E, SERVING_CPU}
         if is_closed and TPOT in known:
             gates.add(THROUGHPUT)
         return [

@@ -143,10 +143,8 @@ def required_of(
     """
     if config is None:
         return Required()
-    names, jobs = (
-        tuple(entry.name for entry in entries if not only or entry.name in only)
-        for entries in (config.workloads, config.jobs)
-    )
+    names = tuple(entry.name for entry in config.workloads if not only or entry.name in only)
+    jobs = {entry.name: entry.must_gate for entry in config.jobs if not only or entry.name in only}
     try:
         stored = _stored_runs(open_project_store(config, environ), config.project, base, names)
     except StoreError:

@@ -122,7 +122,7 @@ def decide(
     tests = [] if incomparable else compare_operators(base, head, invalid=invalid)
     explained = [] if recorded else explanations(base, head, comparisons, tests, invalid=invalid)
     missing = missing_evidence(base, head, changes, required, policy, timed=not incomparable)
-    missing += missing_turns(base, head, [] if incomparable else required.jobs)
+    missing += missing_turns(base, head, {} if incomparable else required.jobs)
     not_timed = untimed_places(base, head, comparisons) if recorded else []
     verdict, reasons = verdict_of(
         verdict_rules(comparisons, differences, invalid, failures, changes, missing, comparing, not_timed=not_timed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TypeVar
 
@@ -52,13 +52,13 @@ _Entry = TypeVar("_Entry", CounterSet, CorrectnessResult)
 class Required:
     """What the trusted side says must have been measured; nothing where there is no trusted side.
 
-    ``workloads`` and ``jobs`` are those of the base's configuration, ``aa_pairs`` its pairs of base against base. ``stored``
-    are the newest stored runs of main that measured a workload file of the base; a workload uses the one that measured the
-    same file.
+    ``workloads`` and ``jobs`` are those of the base's configuration, a job with the numbers that it says must gate, and
+    ``aa_pairs`` its pairs of base against base. ``stored`` are the newest stored runs of main that measured a workload file of
+    the base; a workload uses the one that measured the same file.
     """
 
     workloads: tuple[str, ...] = ()
-    jobs: tuple[str, ...] = ()
+    jobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     aa_pairs: int = 0
     stored: tuple[RunDocument, ...] = ()
 

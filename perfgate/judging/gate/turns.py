@@ -263,23 +263,26 @@ def invalid_turns(base: RunDocument, head: RunDocument) -> list[Invalid]:
 # --- what must be there
 
 
-def missing_turns(base: RunDocument, head: RunDocument, required: Iterable[str]) -> list[Missing]:
-    """What the turns of a job lack: turns of a side, a number that other turns have, or the whole job."""
+def missing_turns(base: RunDocument, head: RunDocument, required: Mapping[str, Iterable[str]]) -> list[Missing]:
+    """What the turns of a job lack: turns of a side, a number that other turns have, one that must gate, or the whole job."""
     failed = {failed.workload for failed in head.failed_pairs}
     names = dict.fromkeys(
         [*required, *(job.name for run in (base, head) for job in run.jobs), *(t.workload for t in base.turns)]
     )
-    return [entry for name in names if name not in failed for entry in _missing_of(name, base, head)]
+    return [
+        entry for name in names if name not in failed for entry in _missing_of(name, base, head, required.get(name, ()))
+    ]
 
 
-def _missing_of(name: str, base: RunDocument, head: RunDocument) -> Iterator[Missing]:
+def _missing_of(name: str, base: RunDocument, head: RunDocument, must_gate: Iterable[str]) -> Iterator[Missing]:
     records = [next((job for job in run.jobs if job.name == name), None) for run in (base, head)]
     before, after = (_by_quad(run.turns, name) for run in (base, head))
     if not before or not after or records[0] is None or records[1] is None:
         lacks: MissingSide = "both" if not before and not after else "head" if before else "base"
         yield Missing(workload=name, side=lacks)
         return
-    if records[0].numbers != records[1].numbers:
+    gating = {number.metric for number in records[0].numbers if number.gating}
+    if records[0].numbers != records[1].numbers or not gating:
         yield Missing(workload=name, metric="job.numbers", side="base")
     numbers = range(max(before.keys() | after.keys()) + 1)
     named = {name for turns in (*before.values(), *after.values()) for turn in turns for name in turn.values}
@@ -293,3 +296,6 @@ def _missing_of(name: str, base: RunDocument, head: RunDocument) -> Iterator[Mis
     for number in records[0].numbers:
         if not any(number.metric in turn.values for turns in before.values() for turn in turns):
             yield Missing(workload=name, metric=number.metric, side="both")
+    for asked in must_gate:
+        if asked not in gating:
+            yield Missing(workload=name, metric=asked, side="both", named_by="configuration")

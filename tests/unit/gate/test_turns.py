@@ -80,7 +80,7 @@ def runs(
 
 
 def judged(*documents: RunDocument, **fields: Any) -> DecisionDocument:
-    return decide(*documents, policy=Policy(**fields), history=History(), required=Required(jobs=(NAME,)))
+    return decide(*documents, policy=Policy(**fields), history=History(), required=Required(jobs={NAME: (TPOT,)}))
 
 
 def outcome(decision: DecisionDocument, metric: str = TPOT) -> str:
@@ -176,6 +176,23 @@ def test_job__something_left_out__never_improves_the_verdict() -> None:
             (without(base, what), without(head, what)),
         ):
             assert judged(*lacking).verdict in ("FAIL", "INCONCLUSIVE"), what
+
+
+def test_job__number_that_the_trusted_side_asks_for__must_gate() -> None:
+    record = job()
+    watched = [msgspec.structs.replace(number, gating=number.metric == CPU) for number in record.numbers]
+    decision = judged(*runs(0.10, record=msgspec.structs.replace(record, numbers=watched)))
+    assert decision.verdict == "INCONCLUSIVE"
+    assert [(entry.metric, entry.named_by) for entry in decision.missing] == [(TPOT, "configuration")]
+
+
+def test_job__no_number_gates__nothing_is_decided() -> None:
+    record = job()
+    watched = [msgspec.structs.replace(number, gating=False) for number in record.numbers]
+    decision = decide(
+        *runs(0.10, record=msgspec.structs.replace(record, numbers=watched)), policy=Policy(), history=History()
+    )
+    assert (decision.verdict, [entry.metric for entry in decision.missing]) == ("INCONCLUSIVE", ["job.numbers"])
 
 
 def test_job__one_side_works_on_in_the_turns_of_the_other__its_times_prove_nothing() -> None:
