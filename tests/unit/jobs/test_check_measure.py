@@ -27,7 +27,8 @@ class Notes:
 
 def measured(*reasons: str | None) -> Measured:
     testbeds: Any = (None, None)
-    return Measured(testbeds, ([], []), [], [], [PairedMeasurement(uncounted=reason) for reason in reasons], [])
+    pairs = [PairedMeasurement(uncounted=reason) for reason in reasons]
+    return Measured(testbeds, ([], []), [], [], pairs, [], [], [])
 
 
 def test_check__workloads_without_hardware_counters__said_once() -> None:

@@ -127,7 +127,7 @@ _OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000 + b"\r\n\r\n", "ClientResponseError"),
         (_OK + b"Content-Length: 100\r\n\r\ndata: ", "ClientPayloadError"),
         (_OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", "ClientResponseError"),
-        (_OK + b"\r\n", "the event stream ended without [DONE]: it was cut off"),
+        (_OK + b"\r\n", "the event stream ended without [DONE] or a finish_reason: it was cut off"),
         (_OK + b"\r\ndata: [DONE]", "the event stream ended within an event: it was cut off"),
         (_OK + b"\r\ndata: {}\n\n", "a chunk of the answer has neither choices nor usage"),
         (_OK + b"\r\ndata: " + b"[" * 100_000 + b"\n\n", "a chunk of the answer is malformed"),
