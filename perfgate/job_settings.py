@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from perfgate.catalogue.names import E2E, NUMBER, RANKS_CPU, RANKS_LOSS, RANKS_STEP, SERVING_CPU, TPOT, TTFT
-from perfgate.document.job import JobKind
+from perfgate.document.job import Fits, JobKind
 from perfgate.load_settings import LoadSettings
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
@@ -110,6 +110,24 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         bool, _doc("Whether base and head must write the same tokens, or compute the same losses.")
     ] = True
 
+    fits: Annotated[
+        Fits | Literal["auto"],
+        _doc(
+            "How base and head share the devices. `resident`: both at once. `sleep`: a server sleeps while it has no turn. "
+            "`swap`: each has one of the `halves`, then they change. `alternate`: processes of their own for every turn. "
+            "`auto`: `resident`, and `alternate` where a side starts alone and not beside the other."
+        ),
+    ] = "auto"
+    halves: Annotated[
+        list[Text],
+        _doc(
+            'For `swap`: the devices of both halves, `["0,1", "2,3"]`, as ASCEND_RT_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES '
+            "names them; of a CPU the CPUs."
+        ),
+    ] = []
+    sleep: Annotated[str, _doc("The path that lets the server sleep, by POST.")] = "/sleep?level=1"
+    wake_up: Annotated[str, _doc("The path that wakes it up, by POST.")] = "/wake_up"
+
     ranks: Annotated[
         Annotated[int, msgspec.Meta(ge=0, le=MOST_RANKS)], _doc("How many ranks torchrun starts on this machine.")
     ] = 0
@@ -147,6 +165,10 @@ _SERVER = (
     "load",
     "sla",
     "same_output",
+    "fits",
+    "halves",
+    "sleep",
+    "wake_up",
 )
 # What decides how long is measured, or how it is judged, and not what.
 _NOT_THE_WORK = {"budget", "timeout", "ready_timeout", "gates"}
@@ -154,7 +176,7 @@ _NOT_THE_WORK = {"budget", "timeout", "ready_timeout", "gates"}
 _OWN: dict[JobKind, tuple[str, ...]] = {
     "command": ("file", "format", "numbers", "gates"),
     "server": _SERVER,
-    "ranks": ("ready_timeout", "ranks", "steps", "warm_up", "same_output", "loss_tolerance"),
+    "ranks": ("ready_timeout", "ranks", "steps", "warm_up", "same_output", "loss_tolerance", "fits", "halves"),
 }
 _A: dict[JobKind, str] = {"command": "a command", "server": "a server", "ranks": "a torchrun job"}
 
@@ -221,6 +243,13 @@ def mistakes(name: str, settings: JobSettings) -> Iterator[str]:
         for key in keys:
             if key not in _OWN[settings.kind] and getattr(settings, key) not in (defaults[key], [], {}):
                 yield f"[workloads.{name}] {key} is a setting of {_A[kind]}, and this is {_A[settings.kind]}; remove it"
+    if settings.fits == "sleep" and not settings.serve:
+        yield f'[workloads.{name}] fits = "sleep" is for servers; write fits = "swap" or "alternate"'
+    if (settings.fits == "swap") != (len(settings.halves) == 2) or len(settings.halves) > 2:
+        yield (
+            f'[workloads.{name}] fits = "swap" and two halves of the devices belong together; write '
+            'fits = "swap" and halves = ["0,1", "2,3"]'
+        )
     if settings.torchrun and not settings.ranks:
         yield f"[workloads.{name}] torchrun needs the number of ranks; write e.g. ranks = 2"
     for number, entry in settings.numbers.items():

@@ -11,6 +11,8 @@ import msgspec
 from perfgate.document.samples import SampleSet
 
 JobKind = Literal["command", "ranks", "server"]
+# How the two sides of a job share the devices.
+Fits = Literal["resident", "sleep", "swap", "alternate"]
 
 
 class JobNumber(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,13 +27,16 @@ class JobNumber(msgspec.Struct, frozen=True, kw_only=True):
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The job as it was measured: what was started, and which numbers its turns have.
 
-    ``reference`` is the line that starts it and ``sha256`` that of all its settings, the same on both sides.
+    ``reference`` is the line that starts it and ``sha256`` that of all its settings, the same on both sides. ``fits`` is how
+    they shared the devices: both at once, the one asleep whose turn it is not, each on one half and then on the other
+    (``swap``: the later turns of a quad are those after it), or in processes of their own for every turn.
     """
 
     name: str
     kind: JobKind
     reference: str
     sha256: str
+    fits: Fits = "resident"
     numbers: list[JobNumber] = []
 
 
@@ -39,8 +44,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """What one side did while the turn was its own.
 
     Turns of base and head with the same ``quad`` are compared with each other; ``place`` is which of them came first, second
-    and so on. ``start`` counts the pairs of fresh processes; a command is a fresh process every turn, so that its start is
-    its quad. ``values`` maps metrics to numbers in base units. ``work`` is what must be equal on both sides of a quad, such as
+    and so on. ``start`` counts the pairs of fresh processes; where every turn is a fresh process, the start is the quad.
+    ``values`` maps metrics to numbers in base units. ``work`` is what must be equal on both sides of a quad, such as
     ``requests`` and ``output_tokens``; ``output`` is the SHA-256 of what came out, empty where nothing is compared.
     ``out_of_turn`` is how many CPUs the side used on average between its last turn and this one, None where nothing tells.
     ``begun`` and ``seconds`` are when the turn began, by the job's clock, and how long it took.

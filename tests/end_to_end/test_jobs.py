@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -202,3 +203,50 @@ def test_server__of_the_head_writes_more_tokens__is_not_the_same_work(perfgate: 
     done = check(perfgate, clone)
     assert (done.returncode, decision(clone)["verdict"]) == (1, "FAIL"), done.stdout + done.stderr
     assert "not the same work: output_tokens of base 16, of head 20" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("fits", "words"),
+    [
+        ("", "starts alone and not beside the other side, so that they take turns as whole processes"),
+        ('fits = "alternate"', "each run starts the side, and it has the devices alone"),
+        ('fits = "sleep"', "one side sleeps while the other has its turn"),
+    ],
+)
+def test_server__room_for_one__both_are_measured_all_the_same(
+    perfgate: Perfgate, clone: Clone, tmp_path: Path, fits: str, words: str
+) -> None:
+    project(clone, SERVER.replace("budget = 60", f"budget = 45\n{fits}"))
+    shutil.copy(DATA / "fake_server.py", clone.root)
+    change(clone, "fault.txt", f"alone 0.004 {tmp_path / 'device'}\n")
+    clone.git("branch", "-f", "main")
+    change(clone, "fault.txt", f"alone 0.008 {tmp_path / 'device'}\n")
+    done = check(perfgate, clone)
+    assert words in done.stderr
+    assert (done.returncode, decision(clone)["verdict"]) == (1, "FAIL"), done.stdout + done.stderr
+    assert left_in_the_end(perfgate.processes) == []
+
+
+def test_server__that_cannot_sleep__is_told_what_it_lacks(perfgate: Perfgate, clone: Clone) -> None:
+    project(clone, SERVER.replace("budget = 60", 'budget = 60\nfits = "sleep"'))
+    shutil.copy(DATA / "fake_server.py", clone.root)
+    change(clone, "fault.txt", "none\n")
+    clone.git("branch", "-f", "main")
+    change(clone, "notes.py", "NOTES = 1\n")
+    done = check(perfgate, clone)
+    assert (done.returncode, decision(clone)["verdict"]) == (4, "INCONCLUSIVE"), done.stdout + done.stderr
+    assert "the server does not answer a POST to /sleep?level=1" in " ".join(done.stdout.split())
+
+
+def test_server__on_halves_of_the_cpus__they_swap(perfgate: Perfgate, clone: Clone) -> None:
+    first, *_, last = sorted(os.sched_getaffinity(0))
+    halves = f'budget = 40\nfits = "swap"\nhalves = ["{first}", "{last}"]'
+    project(clone, SERVER.replace("budget = 60", halves))
+    shutil.copy(DATA / "fake_server.py", clone.root)
+    change(clone, "fault.txt", "none 0.004\n")
+    clone.git("branch", "-f", "main")
+    change(clone, "fault.txt", "none 0.008\n")
+    done = check(perfgate, clone)
+    assert "each has one half of the devices, and then the other half" in done.stderr
+    assert (done.returncode, decision(clone)["verdict"]) == (1, "FAIL"), done.stdout + done.stderr
+    assert "job.halves" in {one["metric"] for one in decision(clone)["comparisons"]}

@@ -64,6 +64,12 @@ def _ratio(quota: str, period: str) -> float | None:
     return int(quota) / int(period) if has_limit else None
 
 
+def cpu_list(text: str) -> list[int]:
+    """The CPUs of a list such as ``0-3,8``. Raises ValueError."""
+    ends = [[int(end) for end in part.split("-")] for part in text.split(",")]
+    return sorted({cpu for part in ends for cpu in range(part[0], part[-1] + 1)})
+
+
 def quietest_cpus(count: int, *, seconds: float = 0.2) -> list[int]:
     """The least busy of the granted CPUs, by /proc/stat over a moment. ``count`` 0 means all of them."""
     cpus = granted_cpus()

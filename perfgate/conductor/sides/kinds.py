@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from types import MappingProxyType
 from typing import NamedTuple
 
-from perfgate.conductor.machine.cpus import granted_cpus, quietest_cpus
+import msgspec
+
+from perfgate.conductor.machine.cpus import cpu_list, granted_cpus, quietest_cpus
+from perfgate.conductor.sides.alternating import PLAN as ALTERNATING_PLAN
+from perfgate.conductor.sides.alternating import AlternatingSide, Visit
 from perfgate.conductor.sides.command import PLAN as COMMAND_PLAN
 from perfgate.conductor.sides.command import CommandSide
 from perfgate.conductor.sides.ranks import PLAN as RANKS_PLAN
@@ -15,9 +20,14 @@ from perfgate.conductor.sides.ranks import RanksSide
 from perfgate.conductor.sides.server import PLAN as SERVER_PLAN
 from perfgate.conductor.sides.server import ServerSide
 from perfgate.conductor.sides.side import Side, SidePlace, SidePlan
+from perfgate.conductor.sides.turns import SideName
 from perfgate.conductor.workers.bench import Bench, Checkout
-from perfgate.document.job import JobKind, JobRecord
+from perfgate.document.job import Fits, JobKind, JobRecord
+from perfgate.errors import ConfigError
 from perfgate.job_settings import JobReference
+
+# What tells a process which devices are there.
+VISIBLE_DEVICES = {"npu": "ASCEND_RT_VISIBLE_DEVICES", "cuda": "CUDA_VISIBLE_DEVICES"}
 
 
 class Kind(NamedTuple):
@@ -62,20 +72,66 @@ def record_of(reference: JobReference) -> JobRecord:
 
 
 def with_numbers(record: JobRecord, side: Side) -> JobRecord:
-    return JobRecord(
-        name=record.name,
-        kind=record.kind,
-        reference=record.reference,
-        sha256=record.sha256,
-        numbers=list(side.numbers),
-    )
+    return msgspec.structs.replace(record, numbers=list(side.numbers))
 
 
-def make_side(bench: Bench, reference: JobReference, checkout: Checkout, name: str, cpus: list[int]) -> Side:
+def plan_of(reference: JobReference, fits: Fits) -> SidePlan:
+    if fits == "alternate" and reference.kind != "command":
+        return ALTERNATING_PLAN
+    return KINDS[reference.kind].plan._replace(one_by_one=fits == "sleep")
+
+
+def make_layouts(
+    bench: Bench, reference: JobReference, checkouts: Mapping[SideName, Checkout], cpus: list[int], fits: Fits
+) -> list[dict[SideName, Side]]:
+    """Both sides where they run: once, or for ``swap`` on either half of the devices, base first on the first."""
+    if fits == "swap":
+        halves = reference.settings.halves
+        return [
+            {
+                "base": _on_half(bench, reference, checkouts["base"], "base", half=first),
+                "head": _on_half(bench, reference, checkouts["head"], "head", half=second),
+            }
+            for first, second in (halves, halves[::-1])
+        ]
+    sides = {name: make_side(bench, reference, checkout, name, cpus) for name, checkout in checkouts.items()}
+    if fits == "alternate" and reference.kind != "command":
+        visit = Visit()
+        return [{name: AlternatingSide(side, visit) for name, side in sides.items()}]
+    return [dict(sides)]
+
+
+def _on_half(bench: Bench, reference: JobReference, checkout: Checkout, name: str, *, half: str) -> Side:
+    """The side called ``name`` on one half of the devices; the halves of a CPU are CPUs."""
+    kind = bench.config.device.partition(":")[0]
+    if kind == "cpu":
+        return make_side(bench, reference, checkout, name, cpus_of_half(reference.name, half))
+    return make_side(bench, reference, checkout, name, cpus_of(reference.kind, bench), {VISIBLE_DEVICES[kind]: half})
+
+
+def cpus_of_half(job: str, half: str) -> list[int]:
+    """The CPUs that a half names. Raises ConfigError where they are none that this process was granted."""
+    granted = granted_cpus()
+    with suppress(ValueError):
+        named = cpu_list(half)
+        if set(named) <= set(granted):
+            return named
+    raise ConfigError(f"[workloads.{job}] halves: {half!r} is not a list of the CPUs {', '.join(map(str, granted))}")
+
+
+def make_side(
+    bench: Bench,
+    reference: JobReference,
+    checkout: Checkout,
+    name: str,
+    cpus: list[int],
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> Side:
     """The side called ``name``, bound to ``cpus``; its threads are as many as each of its processes has of them."""
+    threads = max(1, len(cpus) // max(1, reference.settings.ranks))
     place = SidePlace(
         root=checkout.root,
-        environment=bench.program_environment(checkout, threads=max(1, len(cpus) // max(1, reference.settings.ranks))),
+        environment={**bench.program_environment(checkout, threads=threads), **environment},
         log=bench.log(f"{reference.name}-{name}"),
         cpus=cpus,
     )

@@ -79,6 +79,7 @@ class ServerSide:
         program.bind(self._place.cpus)
         self._target = self._target_at(self._url)
         self._settle(program)
+        self._sleep(program)
 
     def stop(self) -> None:
         if self._program is not None:
@@ -148,6 +149,7 @@ class ServerSide:
         program = self._program
         assert program is not None, "a side is started before its turn"
         out_of_turn = program.begin_turn()
+        self._wake_up(program)
         for _ in range(MOST_TRIES):
             cpu_before = cpu_ns(program.pid)
             load = self._load(program, number)
@@ -158,8 +160,28 @@ class ServerSide:
         if self._load_settings.rate and late > max(_LATE, 0.1 * _median([e.last - e.at for e in load.exchanges])):
             raise program.failed("protocol", Message("job.generator-late", {"late": late}))
         result = self._result(program, load, cpu)
+        self._sleep(program)
         program.end_turn()
         return result._replace(out_of_turn=out_of_turn)
+
+    def _sleep(self, program: Program) -> None:
+        if self._settings.fits == "sleep":
+            self._post(program, self._settings.sleep)
+
+    def _wake_up(self, program: Program) -> None:
+        """Wake the server, and let it answer once: graphs and caches that it dropped are none of the turn."""
+        if self._settings.fits == "sleep":
+            self._post(program, self._settings.wake_up)
+            self._load(program, _WARM_UP_SEED)
+
+    def _post(self, program: Program, path: str) -> None:
+        """Ask the server to sleep or to wake up. Raises SideError where it does not."""
+        request = urllib.request.Request(self._url + path, method="POST")  # noqa: S310 - our own http address
+        try:
+            with urllib.request.urlopen(request, timeout=self._settings.timeout):  # noqa: S310
+                return
+        except OSError as error:
+            raise program.failed("protocol", Message("job.no-sleep", {"path": path, "why": str(error)})) from error
 
     def _load(self, program: Program, number: int) -> Load:
         """Send a load. Raises SideError where a request fails, with what the server answered."""

@@ -45,7 +45,8 @@ class Side(Protocol):
     and the end of the log.
     """
 
-    numbers: tuple[JobNumber, ...]
+    @property
+    def numbers(self) -> tuple[JobNumber, ...]: ...
 
     def start(self) -> None:
         """Start the processes; both sides are started before one of them is waited for."""
@@ -64,12 +65,14 @@ class SidePlan(NamedTuple):
     """How the sides of a kind of job take turns.
 
     A quad is ``turns`` turns, half of each side. Both sides are started afresh once the turns of a start have taken as long as
-    the start itself, after ``fewest`` to ``most`` quads; where ``most`` is 0 every turn is a process of its own.
+    the start itself, after ``fewest`` to ``most`` quads; where ``most`` is 0 every turn is a process of its own. With
+    ``one_by_one`` a side is warm before the other is started.
     """
 
     turns: int
     fewest: int = 0
     most: int = 0
+    one_by_one: bool = False
 
 
 @dataclass(frozen=True)

@@ -39,11 +39,13 @@ class MeasuredJob:
 class TurnTaker:
     """Lets two sides take turns into ``measured``.
 
-    ``looks`` are the numbers of quads after which ``is_decided`` is asked; after ``ends`` (of the monotonic clock) no quad
-    begins. ``tell`` is told the plan, before the first quad and after the first few.
+    ``layouts`` are the sides, once for each half of the devices that they have: with two of them every quad is taken in both,
+    so that what the halves differ by adds up to nothing. ``looks`` are the numbers of quads after which ``is_decided`` is
+    asked; after ``ends`` (of the monotonic clock) no quad begins. ``tell`` is told the plan, before the first quad and after
+    the first few.
     """
 
-    sides: Sides
+    layouts: Sequence[Sides]
     plan: SidePlan
     measured: MeasuredJob
     looks: Sequence[int]
@@ -55,13 +57,16 @@ class TurnTaker:
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
+        self._sides = self.layouts[0]
         self._lots = random.Random(f"{self.seed}:{self.measured.record.name}")
         self._leading: tuple[SideName, SideName] = ("base", "head")
         self._acting: SideName = "base"
-        self._quad = 0
+        self._quad = self._taken = 0
         self._start = -1
         self._began = self.clock()
         self._start_seconds = self._quad_seconds = 0.0
+        # The side that could not be started.
+        self.unstarted: SideName | None = None
 
     @property
     def quads(self) -> int:
@@ -70,97 +75,138 @@ class TurnTaker:
     def reach(self) -> tuple[int, int]:
         """How many quads there will be when the time is spent, and of how many starts, by what the first took."""
         left = self.ends - self._began
-        quad = max(self._quad_seconds / self._quad, 1e-9)
+        quad = max(self._quad_seconds / self._taken, 1e-9)
         if not self.plan.most:
             reached = min(int(left / quad), self.looks[-1])
             return reached, reached
         each = min(self.plan.most, max(self.plan.fewest, int(self._start_seconds / quad)))
-        starts = left / (self._start_seconds + each * quad)
+        starts = left / (len(self.layouts) * (self._start_seconds + each * quad))
         return min(int(starts * each), self.looks[-1]), max(1, int(starts))
 
     def take(self) -> None:
         """Take turns to the end. What fails ends the job and is in ``measured.failed``."""
         try:
             while self._quad < self.looks[-1] and not self._time_is_up():
-                if self._take_start():
+                if self._take_swap() if len(self.layouts) > 1 else self._take_start():
                     return
         except SideError as error:
             message = Message("job.side-failed", {"side": self._acting, "why": as_message(error.detail.message)})
             self._fail(msgspec.structs.replace(error.detail, message=message))
         finally:
-            for side in self.sides.values():
-                side.stop()
+            self._stop_sides()
         if not self.measured.head and not self.measured.failed:
             self._fail(ErrorDetail(kind="timeout", message=TIME_SPENT))
 
     def _take_start(self) -> bool:
         """Start both sides and take the quads of this start; tell whether the job is decided."""
         self._start += 1
-        begun = self.clock()
-        order = self._in_lots_order()
-        self.say(f"{self.measured.record.name}: starting both sides")
-        for name in order:
-            self._side(name).start()
-        for name in order:
-            self._side(name).warm_up()
-        started = self.clock()
-        self._start_seconds = started - begun
+        started = self._start_sides()
         quads_before = self._quad
         while not self._time_is_up():
             taken = self._quad - quads_before
-            is_over = taken >= self.plan.fewest and self.clock() - started > started - begun
-            if self.plan.most and (taken >= self.plan.most or is_over):
+            if self.plan.most and (taken >= self.plan.most or self._is_worth_its_start(taken, started)):
                 break
-            self._take_quad()
-            if self._quad == FIRST_QUADS:
-                self.tell()
+            self._keep(self._quad_turns(self._quad))
             if self._quad in self.looks and self.is_decided():
                 return True
             if self._quad == self.looks[-1]:
                 break
-        for side in self.sides.values():
-            side.stop()
+        self._stop_sides()
         return False
 
-    def _take_quad(self) -> None:
-        order = self._order()
+    def _take_swap(self) -> bool:
+        """Start both sides on one half of the devices each, and after some quads on the other; tell whether all is decided.
+
+        Quads that lack their second half count for nothing, so that it is taken even where the time is spent.
+        """
+        self._start += 1
+        most = min(self.plan.most, next(look for look in self.looks if look > self._quad) - self._quad)
+        quads: list[dict[SideName, list[Turn]]] = []
+        for half, sides in enumerate(self.layouts):
+            self._sides = sides
+            started = self._start_sides()
+            for index in range(len(quads) if half else most):
+                turns = self._quad_turns(self._quad + index, first_place=half * self.plan.turns)
+                if half:
+                    quads[index] = {name: [*quads[index][name], *turns[name]] for name in turns}
+                    continue
+                quads.append(turns)
+                if self._is_worth_its_start(len(quads), started) or self._time_is_up():
+                    break
+            self._stop_sides()
+        for turns in quads:
+            self._keep(turns)
+        return self._quad in self.looks and self.is_decided()
+
+    def _start_sides(self) -> float:
+        """Start both sides and warm them up; return when that was done."""
+        begun = self.clock()
+        order = self._in_lots_order()
+        self.say(f"{self.measured.record.name}: starting both sides")
+        for names in ([name] for name in order) if self.plan.one_by_one else [order]:
+            for name in names:
+                self.unstarted = name
+                self._side(name).start()
+            for name in names:
+                self.unstarted = name
+                self._side(name).warm_up()
+        self.unstarted = None
+        self._start_seconds = self.clock() - begun
+        return self.clock()
+
+    def _stop_sides(self) -> None:
+        for side in self._sides.values():
+            side.stop()
+
+    def _is_worth_its_start(self, quads: int, started: float) -> bool:
+        return quads >= self.plan.fewest and self.clock() - started > self._start_seconds
+
+    def _quad_turns(self, quad: int, *, first_place: int = 0) -> dict[SideName, list[Turn]]:
+        """Let both sides take the turns of a quad."""
+        order = self._order(quad)
         own_process = not self.plan.most
         turns: dict[SideName, list[Turn]] = {"base": [], "head": []}
-        self.say(f"{self.measured.record.name}: quad {self._quad + 1} of at most {self.looks[-1]}")
+        self.say(f"{self.measured.record.name}: quad {quad + 1} of at most {self.looks[-1]}")
         quad_began = self.clock()
-        for place, name in enumerate(order):
+        for place, name in enumerate(order, first_place):
             safe_point()
             began = self.clock()
             # Both sides get the same work; every quad another.
-            result = self._side(name).turn(self._quad * len(order) // 2 + len(turns[name]))
+            result = self._side(name).turn(quad * len(order) // 2 + len(turns[name]))
             turn = result.as_turn(
                 self.measured.record.name,
-                start=self._quad if own_process else self._start,
-                quad=self._quad,
+                start=quad if own_process else self._start,
+                quad=quad,
                 place=place,
                 begun=began - self._began,
                 seconds=self.clock() - began,
             )
             turns[name].append(turn)
-        # A quad counts once all its turns are there.
+        self._quad_seconds += self.clock() - quad_began
+        self._taken += 1
+        return turns
+
+    def _keep(self, turns: dict[SideName, list[Turn]]) -> None:
+        """Count a quad, once all its turns are there."""
         self.measured.base += turns["base"]
         self.measured.head += turns["head"]
         self._quad += 1
-        self._quad_seconds += self.clock() - quad_began
+        if self._quad == FIRST_QUADS:
+            self.tell()
 
     def _side(self, name: SideName) -> Side:
         """The side that acts now, which is the one to blame."""
         self._acting = name
-        return self.sides[name]
+        return self._sides[name]
 
-    def _order(self) -> tuple[SideName, ...]:
+    def _order(self, quad: int) -> tuple[SideName, ...]:
         """A B B A by lot, as one quad or as two that follow each other: what drifts evenly adds up to nothing."""
         if self.plan.turns == 4:
             first, second = self._in_lots_order()
             return first, second, second, first
-        if self._quad % 2 == 0:
+        if quad % 2 == 0:
             self._leading = self._in_lots_order()
-        return self._leading if self._quad % 2 == 0 else self._leading[::-1]
+        return self._leading if quad % 2 == 0 else self._leading[::-1]
 
     def _in_lots_order(self) -> tuple[SideName, SideName]:
         return ("head", "base") if self._lots.random() < 0.5 else ("base", "head")

@@ -32,7 +32,7 @@ from perfgate.errors import DocumentError, MeasuringError
 from perfgate.jobs.check.environments import Environments
 from perfgate.jobs.check.rerun import Earlier, add_pairs, refuse_other_testbed
 from perfgate.jobs.check.sides import Sides
-from perfgate.jobs.check.turns import measure_job
+from perfgate.jobs.check.turns import JobMeasurement
 from perfgate.jobs.shared.doors import Progress
 from perfgate.jobs.shared.flame import PairFlame
 from perfgate.jobs.shared.options import AVAILABLE_STEPS, CheckOptions
@@ -199,7 +199,7 @@ def _measure_jobs(
         def foresee(quads: int, starts: int, name: str = reference.name) -> float | None:
             return foreseen(*documents_of(job, measured), job.policy, name, quads=quads, starts=starts)
 
-        measure_job(
+        JobMeasurement(
             bench,
             reference,
             checkouts,
@@ -208,7 +208,7 @@ def _measure_jobs(
             foresee=foresee,
             deadline=job.deadline,
             note=progress.note,
-        )
+        ).measure()
 
 
 def _try_head(bench: Bench, base: Checkout, head: Checkout, job: Job, options: CheckOptions) -> list[Message]:

@@ -4,72 +4,121 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from perfgate.conductor.sides.kinds import KINDS, beside, cpus_of, make_side, with_numbers
+import msgspec
+
+from perfgate.conductor.sides.kinds import beside, cpus_of, cpus_of_half, make_layouts, make_side, plan_of, with_numbers
+from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import SidePlan
 from perfgate.conductor.sides.turns import FEWEST_STARTS, MeasuredJob, SideName, TurnTaker
 from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.document.job import Fits
 from perfgate.job_settings import JobReference
-from perfgate.judging.gate.turns import LOOKS
+from perfgate.judging.gate.turns import looks_of
 from perfgate.judging.report.text import format as formats
 
 MINUTE = 60.0
 
 
-def measure_job(
-    bench: Bench,
-    reference: JobReference,
-    checkouts: dict[SideName, Checkout],
-    measured: MeasuredJob,
-    *,
-    is_decided: Callable[[], bool],
-    foresee: Callable[[int, int], float | None],
-    deadline: float,
-    note: Callable[[str], None],
-) -> None:
-    """Take the turns of a job into ``measured``.
+@dataclass(frozen=True)
+class JobMeasurement:
+    """A job of a check, whose turns go into ``measured``.
 
     ``foresee`` gives the smallest slowdown that so many quads of so many starts would show; ``note`` is told the plan before
-    the first quad and after the first few.
+    the first quad and after the first few. After ``deadline`` (of the monotonic clock) no quad begins.
     """
-    kind = KINDS[reference.kind]
-    looks = LOOKS[reference.kind]
-    cpus = cpus_of(reference.kind, bench)
-    sides = {name: make_side(bench, reference, checkout, name, cpus) for name, checkout in checkouts.items()}
-    began = time.monotonic()
-    budget = min(reference.settings.budget, deadline - began)
 
-    def tell() -> None:
-        measured.record = with_numbers(measured.record, sides["base"])
-        quads, starts = taker.reach()
-        note(_told(reference, looks, taker, budget, foresee(quads, starts) if quads else None))
+    bench: Bench
+    reference: JobReference
+    checkouts: dict[SideName, Checkout]
+    measured: MeasuredJob
+    is_decided: Callable[[], bool]
+    foresee: Callable[[int, int], float | None]
+    deadline: float
+    note: Callable[[str], None]
 
-    def decided() -> bool:
-        measured.record = with_numbers(measured.record, sides["base"])
-        return is_decided()
+    def measure(self) -> None:
+        """Take the turns, as the job's ``fits`` says; where sides do not start beside each other, one after the other."""
+        wanted = self.reference.settings.fits
+        unstarted = self._take("resident" if wanted == "auto" else wanted)
+        if wanted == "auto" and unstarted and self._starts_alone(unstarted):
+            self.note(
+                f"{self.reference.name}: {unstarted} starts alone and not beside the other side, so that they take turns as "
+                'whole processes (fits = "alternate")'
+            )
+            self.measured.failed.clear()
+            self._take("alternate")
 
-    taker = TurnTaker(
-        sides,
-        kind.plan,
-        measured,
-        looks,
-        is_decided=decided,
-        say=bench.say,
-        tell=tell,
-        ends=began + budget,
-        seed=bench.config.measure.seed,
-    )
-    note(_plan(reference, kind.plan, looks, budget))
-    with beside(cpus):
-        taker.take()
-    measured.record = with_numbers(measured.record, sides["base"])
+    def _take(self, fits: Fits) -> SideName | None:
+        """Take the turns; return the side that could not be started, where it was before any turn."""
+        reference, measured = self.reference, self.measured
+        plan, looks = plan_of(reference, fits), looks_of(reference.kind, fits)
+        cpus = self._cpus(fits)
+        layouts = make_layouts(self.bench, reference, self.checkouts, cpus, fits)
+        measured.record = msgspec.structs.replace(measured.record, fits=fits)
+        began = time.monotonic()
+        budget = min(reference.settings.budget, self.deadline - began)
+
+        def tell() -> None:
+            measured.record = with_numbers(measured.record, layouts[0]["base"])
+            quads, starts = taker.reach()
+            self.note(_told(reference, looks, taker, budget, self.foresee(quads, starts) if quads else None))
+
+        def is_decided() -> bool:
+            measured.record = with_numbers(measured.record, layouts[0]["base"])
+            return self.is_decided()
+
+        taker = TurnTaker(
+            layouts,
+            plan,
+            measured,
+            looks,
+            is_decided=is_decided,
+            say=self.bench.say,
+            tell=tell,
+            ends=began + budget,
+            seed=self.bench.config.measure.seed,
+        )
+        self.note(_plan(reference, plan, looks, budget, fits))
+        with beside(cpus):
+            taker.take()
+        measured.record = with_numbers(measured.record, layouts[0]["base"])
+        return None if measured.base else taker.unstarted
+
+    def _cpus(self, fits: Fits) -> list[int]:
+        """The CPUs of the sides, which this process keeps off."""
+        if fits == "swap" and self.bench.config.device.startswith("cpu"):
+            halves = self.reference.settings.halves
+            return sorted({cpu for half in halves for cpu in cpus_of_half(self.reference.name, half)})
+        return cpus_of(self.reference.kind, self.bench)
+
+    def _starts_alone(self, name: SideName) -> bool:
+        """Whether the side that did not start beside the other does so where there is no other."""
+        cpus = self._cpus("resident")
+        side = make_side(self.bench, self.reference, self.checkouts[name], name, cpus)
+        try:
+            with beside(cpus):
+                side.start()
+                side.warm_up()
+        except SideError:
+            return False
+        finally:
+            side.stop()
+        return True
 
 
-def _plan(reference: JobReference, plan: SidePlan, looks: tuple[int, ...], budget: float) -> str:
-    unit = "runs of each side" if not plan.most else "quads of turns"
+def _plan(reference: JobReference, plan: SidePlan, looks: tuple[int, ...], budget: float, fits: Fits) -> str:
+    unit = "quads of turns" if plan.most else "runs of each side"
     starts = f", {FEWEST_STARTS} starts of both sides at least" if plan.most else ""
+    shared = {
+        "resident": "",
+        "sleep": "; one side sleeps while the other has its turn",
+        "swap": "; each has one half of the devices, and then the other half",
+        "alternate": "; each run starts the side, and it has the devices alone" if reference.kind != "command" else "",
+    }
     return (
-        f"{reference.name}: {looks[0]} to {looks[-1]} {unit}{starts}, at most {formats.quantity(budget, 's')}; "
+        f"{reference.name}: {looks[0]} to {looks[-1]} {unit}{starts}, at most {formats.quantity(budget, 's')}{shared[fits]}; "
         "after the first four it is known what they will show"
     )
 

@@ -17,7 +17,7 @@ import numpy as np
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import RANKS_CPU, RANKS_LOSS, RANKS_STEP
 from perfgate.document.decision import Comparison, Invalid, Missing, MissingSide, Outcome, Part, Policy
-from perfgate.document.job import JobKind, JobNumber, JobRecord, Turn
+from perfgate.document.job import Fits, JobKind, JobNumber, JobRecord, Turn
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.comparison import Place, comparison, configured_tolerance, rounded
@@ -46,8 +46,16 @@ LOOKS: Mapping[JobKind, tuple[int, ...]] = {
     "ranks": (8, 16, 32, 64, 128, 256),
     "server": (8, 16, 32, 64, 128, 256),
 }
+
+
+def looks_of(kind: JobKind, fits: Fits) -> tuple[int, ...]:
+    """After how many quads a job may be decided; where a turn is a process, as a command's is."""
+    return LOOKS["command" if fits == "alternate" else kind]
+
+
 OUTPUT = "job.output"
 WORK = "job.work"
+HALVES = "job.halves"
 
 
 class _Cell(NamedTuple):
@@ -96,7 +104,9 @@ def compare_turns(base: RunDocument, head: RunDocument, policy: Policy) -> list[
         measured = quads_of(base, head, job.name)
         different = _other_work(Place(job.name, ""), measured)
         rows += different or _other_output(Place(job.name, ""), measured, policy)
-        cells += [] if different else [cell for number in job.numbers for cell in _cells(job, number, measured, policy)]
+        if not different:
+            cells += [cell for number in job.numbers for cell in _cells(job, number, measured, policy)]
+            cells += _halves(job, measured)
     gating = [cell for cell in cells if cell.number.gating]
     adjusted = holm([p_slower(cell.differences, 0.0, alarm_looks(cell.looks)) for cell in gating])
     by_cell = {id(cell): p for cell, p in zip(gating, adjusted)}
@@ -113,7 +123,7 @@ def _cells(job: JobRecord, number: JobNumber, measured: Mapping[int, Quad], poli
     if not np.isfinite(table).all():
         return
     sign = -1.0 if number.better == "higher" else 1.0
-    starts = None if job.kind == "command" else [quad.start for quad in quads_of_job]
+    starts = None if job.kind == "command" or job.fits == "alternate" else [quad.start for quad in quads_of_job]
     place = Place(job.name, "")
     entry = metric(number.metric)
     configured = configured_tolerance(policy, number.metric, *place)
@@ -125,9 +135,39 @@ def _cells(job: JobRecord, number: JobNumber, measured: Mapping[int, Quad], poli
         level=math.exp(float(np.median(table[:, 0]))),
         tolerance=allowed,
         margin=max(allowed, _margin(policy, entry.ok_margin_scale)),
-        looks=LOOKS[job.kind],
+        looks=looks_of(job.kind, job.fits),
         parts=_parts(number.metric, quads_of_job),
     )
+
+
+def _halves(job: JobRecord, measured: Mapping[int, Quad]) -> Iterator[_Cell]:
+    """Yield how much slower a side is on the second half of the devices than on the first, by the first number that gates."""
+    number = next((number for number in job.numbers if number.gating), None)
+    if job.fits != "swap" or number is None:
+        return
+    sign = -1.0 if number.better == "higher" else 1.0
+    gains = []
+    for quad in measured.values():
+        first, second = (
+            [
+                _mean_log(turns[half * len(turns) // 2 :][: len(turns) // 2], number.metric)
+                for turns in (quad.base, quad.head)
+            ]
+            for half in (0, 1)
+        )
+        # The head begins on the second half, and the base ends there.
+        gains.append(sign * ((first[1] - first[0]) - (second[1] - second[0])) / 2)
+    if gains and np.isfinite(gains).all():
+        yield _Cell(
+            Place(job.name, ""),
+            JobNumber(metric=HALVES, unit="1", better="lower", gating=False),
+            Differences.of(np.array(gains), [quad.start for quad in measured.values()]),
+            level=1.0,
+            tolerance=1.0,
+            margin=1.0,
+            looks=looks_of(job.kind, job.fits),
+            parts=[],
+        )
 
 
 def _parts(name: str, quads: Iterable[Quad]) -> list[Part]:
@@ -148,7 +188,7 @@ _Z_ALARM = 2.9  # of a look's share of 1 %
 
 
 def _mean_log(turns: Iterable[Turn], name: str) -> float:
-    values = [turn.values[name] for turn in turns]
+    values = [turn.values.get(name, math.nan) for turn in turns]
     return float(np.mean([math.log(value) if value > 0 else -math.inf for value in values]))
 
 

@@ -1,7 +1,11 @@
-"""A server that streams completions on $PORT; what it does wrong stands in fault.txt beside it."""
+"""A server that streams completions on $PORT; what it does wrong stands in fault.txt beside it.
+
+With the fault ``alone`` it needs a device on which there is room for one: a file that it locks, unless it sleeps.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 import time
@@ -12,18 +16,52 @@ from aiohttp import web
 from tests.fakes.openai_server import FakeOpenAI
 
 
+class Device:
+    """A device with room for one server."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+
+    def take(self) -> None:
+        """Raises BlockingIOError where another has it."""
+        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def leave(self) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def add_routes(self, app: web.Application) -> None:
+        async def sleep(_: web.Request) -> web.Response:
+            self.leave()
+            return web.Response()
+
+        async def wake_up(_: web.Request) -> web.Response:
+            self.take()
+            return web.Response()
+
+        app.router.add_post("/sleep", sleep)
+        app.router.add_post("/wake_up", wake_up)
+
+
 async def _healthy(_: web.Request) -> web.Response:
     return web.Response()
 
 
 if __name__ == "__main__":
-    fault, _, seconds = Path(__file__).with_name("fault.txt").read_text().strip().partition(" ")
+    fault, seconds, device = [*Path(__file__).with_name("fault.txt").read_text().split(), "", ""][:3]
     if fault == "exits":
         sys.exit("no weights")
     if fault == "never-ready":
         time.sleep(600)
     port = int(os.environ["PORT"]) + (1 if fault == "port" else 0)
-    server = FakeOpenAI(fault="none" if fault == "port" else fault, seconds=float(seconds or 0.002))  # type: ignore[arg-type]
+    is_sound = fault in ("port", "alone")
+    server = FakeOpenAI(fault="none" if is_sound else fault, seconds=float(seconds or 0.002))  # type: ignore[arg-type]
     app = server.app()
+    if fault == "alone":
+        room = Device(device)
+        try:
+            room.take()
+        except BlockingIOError:
+            sys.exit("out of memory")
+        room.add_routes(app)
     app.router.add_get("/health", _healthy)
     web.run_app(app, host="127.0.0.1", port=port, print=None)

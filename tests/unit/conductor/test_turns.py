@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from perfgate.conductor.sides.alternating import FEWEST_TURNS, AlternatingSide, Visit
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import SidePlan, TurnResult
 from perfgate.conductor.sides.turns import MeasuredJob, TurnTaker
@@ -63,7 +64,7 @@ def taken(
     told: list[int] = []
     sides = {name: Worker(name, clock, calls, **fields) for name in ("base", "head")}
     taker = TurnTaker(
-        {"base": sides["base"], "head": sides["head"]},
+        [{"base": sides["base"], "head": sides["head"]}],
         plan,
         measured,
         looks,
@@ -77,6 +78,51 @@ def taken(
     taker.take()
     assert not any(side.running for side in sides.values())
     return measured, calls, told
+
+
+def test_swap__sides_change_their_halves__every_quad_has_turns_on_both() -> None:
+    clock, measured = Clock(), MeasuredJob(RECORD)
+    calls: list[tuple[str, str, int]] = []
+    layouts = [{name: Worker(f"{name}{half}", clock, calls) for name in ("base", "head")} for half in (0, 1)]
+    told: list[tuple[int, int]] = []
+    taker = TurnTaker(
+        [{"base": layout["base"], "head": layout["head"]} for layout in layouts],
+        SidePlan(turns=4, fewest=2, most=6),
+        measured,
+        (8, 16),
+        is_decided=lambda: taker.quads == 16,
+        say=lambda _: None,
+        tell=lambda: told.append(taker.reach()),
+        ends=1000.0,
+        seed=1,
+        clock=clock,
+    )
+    taker.take()
+    # 6 quads, then 2 to the first look, and so on; a start is one on either half.
+    assert [sum(turn.start == start for turn in measured.base) // 4 for start in range(4)] == [6, 2, 6, 2]
+    of_third = [turn.place for turn in (*measured.base, *measured.head) if turn.quad == 2]
+    assert sorted(of_third) == list(range(8))
+    assert {name for name, what, _ in calls if what == "turn"} == {"base0", "head0", "base1", "head1"}
+    assert not any(side.running for layout in layouts for side in layout.values())
+    assert told == [(16, 12)]
+
+
+def test_one_by_one__a_side_is_warm_before_the_other_starts() -> None:
+    _, calls, _ = taken(SidePlan(turns=4, fewest=8, most=8, one_by_one=True))
+    assert sorted(call for call in calls[:2]) == [("base", "start", 0), ("head", "start", 0)]
+
+
+def test_alternating__a_turn_is_a_visit_of_its_own_processes() -> None:
+    clock, calls = Clock(), []  # type: ignore[var-annotated]
+    visit = Visit()
+    sides = [Worker(name, clock, calls) for name in ("base", "head")]
+    alternating = [AlternatingSide(side, visit) for side in sides]
+    results = [side.turn(1) for side in alternating]
+    assert visit.turns == FEWEST_TURNS
+    assert [result.work for result in results] == [{"requests": 8 * FEWEST_TURNS}] * 2
+    assert results[0].values == {"serving.tpot": 1.0}
+    assert [number for name, what, number in calls if (name, what) == ("base", "turn")] == list(range(64, 72))
+    assert not any(side.running for side in sides)
 
 
 def turns(calls: list[tuple[str, str, int]]) -> list[tuple[str, int]]:

@@ -221,6 +221,39 @@ def test_look__undecided__asks_for_more_turns_until_a_look_decides() -> None:
     assert not Look(*other, Policy(), workload=NAME).more_turns_would_help()
 
 
+def swapped(slowdown: float, halves: float) -> tuple[RunDocument, RunDocument]:
+    """Both documents of a job whose sides swap halves, of which the second is so much slower."""
+    first = runs(slowdown, record=msgspec.structs.replace(job(), fits="swap"), luck=0.0)
+    second = runs(slowdown, luck=0.0, seed=1)
+    documents = []
+    for index, (before, after) in enumerate(zip(first, second)):
+        turns = []
+        for half, side in enumerate((before, after)):
+            factor = 1 + halves if half != index else 1.0
+            turns += [
+                msgspec.structs.replace(
+                    turn, place=turn.place + 4 * half, values={**turn.values, TPOT: turn.values[TPOT] * factor}
+                )
+                for turn in side.turns
+            ]
+        documents.append(msgspec.structs.replace(before, turns=turns))
+    return documents[0], documents[1]
+
+
+@pytest.mark.parametrize(("slowdown", "verdict"), [(0.0, "PASS"), (0.06, "FAIL")])
+def test_swap__one_half_is_slower__adds_up_to_nothing_and_is_told(slowdown: float, verdict: str) -> None:
+    decision = judged(*swapped(slowdown, halves=0.10))
+    (row,) = [c for c in decision.comparisons if c.metric == "job.halves"]
+    assert decision.verdict == verdict
+    assert (row.gating, row.head) == (False, pytest.approx(1.10, abs=0.01))
+
+
+def test_alternate__every_visit_is_a_start__quads_alone_decide() -> None:
+    decision = judged(*runs(0.10, quads=16, per_start=1, record=msgspec.structs.replace(job(), fits="alternate")))
+    (row,) = [c for c in decision.comparisons if c.metric == TPOT]
+    assert (decision.verdict, row.starts) == ("FAIL", 16)
+
+
 def test_foreseen__more_quads_and_starts__show_less() -> None:
     documents = runs(quads=4)
     seen = [foreseen(*documents, Policy(), NAME, quads=quads, starts=quads // 8) for quads in (16, 64, 256)]

@@ -1,0 +1,83 @@
+"""Sides that do not fit on the devices together: the processes of one run while it has its turn, and the other has none."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import chain
+
+import numpy as np
+
+from perfgate.conductor.sides.side import Side, SidePlan, TurnResult
+from perfgate.document.job import JobNumber
+
+PLAN = SidePlan(turns=2)
+# A visit is worth its start: its turns take about as long, but are no fewer and no more than these.
+FEWEST_TURNS, MOST_TURNS = 8, 64
+
+
+@dataclass
+class Visit:
+    """How many turns a visit has, the same for both sides; the first one finds it out."""
+
+    turns: int | None = None
+
+    def settle(self, start_seconds: float, turn_seconds: float) -> int:
+        """Return the number of turns, once for all, by what starting and one turn took."""
+        if self.turns is None:
+            worth = math.ceil(start_seconds / max(turn_seconds, 1e-9))
+            self.turns = min(MOST_TURNS, max(FEWEST_TURNS, worth))
+        return self.turns
+
+
+class AlternatingSide:
+    """A side whose turn is a visit: it starts ``side``, warms it up, lets it take several turns, and ends it."""
+
+    def __init__(self, side: Side, visit: Visit) -> None:
+        self._side = side
+        self._visit = visit
+
+    @property
+    def numbers(self) -> tuple[JobNumber, ...]:
+        return self._side.numbers
+
+    def start(self) -> None:
+        """Every turn starts the processes anew."""
+
+    def warm_up(self) -> None:
+        """Every turn warms them up."""
+
+    def stop(self) -> None:
+        self._side.stop()
+
+    def turn(self, number: int) -> TurnResult:
+        try:
+            began = time.monotonic()
+            self._side.start()
+            self._side.warm_up()
+            warm = time.monotonic()
+            # So many numbers that those of two visits differ.
+            first = self._side.turn(number * MOST_TURNS)
+            turns = self._visit.settle(warm - began, time.monotonic() - warm)
+            return _together([first, *(self._side.turn(number * MOST_TURNS + index) for index in range(1, turns))])
+        finally:
+            self._side.stop()
+
+
+def _together(results: list[TurnResult]) -> TurnResult:
+    """The turns of a visit as one: the geometric means of values that all of them have, and all work, output and samples."""
+    shared = set.intersection(*(set(result.values) for result in results))
+    outputs = [result.output for result in results]
+    return TurnResult(
+        values={
+            name: float(np.exp(np.mean(np.log([result.values[name] for result in results]))))
+            for name in results[0].values
+            if name in shared
+        },
+        work=dict(sum((Counter(result.work) for result in results), Counter())),
+        output=sha256("\0".join(outputs).encode()).hexdigest() if any(outputs) else "",
+        samples=tuple(chain.from_iterable(result.samples for result in results)),
+    )
