@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from perfgate.catalogue.names import E2E, NUMBER, RANKS_CPU, RANKS_LOSS, RANKS_STEP, SERVING_CPU, TPOT, TTFT
+from perfgate.catalogue.names import E2E, GOODPUT, NUMBER, RANKS_CPU, RANKS_LOSS, RANKS_STEP, SERVING_CPU, TPOT, TTFT
 from perfgate.document.job import Fits, JobKind
 from perfgate.load_settings import LoadSettings
 
@@ -66,10 +66,14 @@ class NumberSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class SlaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a request counts as good."""
+    """When a request counts as good, and how many must."""
 
     first_token: Annotated[Seconds, _doc("Seconds to its first token at most.")]
     per_token: Annotated[Seconds | None, _doc("Seconds for each token after it at most.")] = None
+    share: Annotated[
+        Annotated[float, msgspec.Meta(gt=0.5, lt=1)],
+        _doc("The share of requests that must be good. A rate at which three times as many miss does not hold."),
+    ] = 0.95
 
 
 class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -148,6 +152,11 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return "command" if self.command else "server" if self.serve else "ranks"
 
     @property
+    def searches_rate(self) -> bool:
+        """Whether the server is loaded with what the base was found to hold."""
+        return self.load is not None and self.load.rate == "highest"
+
+    @property
     def line(self) -> str:
         """What is started, as it is written."""
         return self.command or self.serve or self.torchrun
@@ -183,10 +192,14 @@ _A: dict[JobKind, str] = {"command": "a command", "server": "a server", "ranks":
 
 @dataclass(frozen=True)
 class JobReference:
-    """A job by its name, and all that perfgate.toml says of it."""
+    """A job by its name, and all that perfgate.toml says of it.
+
+    ``rate`` is the highest rate that base was found to hold, where the load is made by it.
+    """
 
     name: str
     settings: JobSettings
+    rate: float | None = None
 
     @property
     def kind(self) -> JobKind:
@@ -212,6 +225,8 @@ class JobReference:
         settings = self.settings
         if self.kind == "ranks":
             return RANKS_STEP, RANKS_CPU
+        if self.kind == "server" and settings.searches_rate:
+            return GOODPUT, SERVING_CPU
         if self.kind == "server":
             return (E2E, SERVING_CPU) if settings.api == "http" else (TTFT, TPOT, SERVING_CPU)
         names = settings.numbers or [name for name in settings.gates if NAME.fullmatch(name)]
@@ -243,6 +258,11 @@ def mistakes(name: str, settings: JobSettings) -> Iterator[str]:
         for key in keys:
             if key not in _OWN[settings.kind] and getattr(settings, key) not in (defaults[key], [], {}):
                 yield f"[workloads.{name}] {key} is a setting of {_A[kind]}, and this is {_A[settings.kind]}; remove it"
+    if settings.searches_rate and (settings.sla is None or settings.api == "http"):
+        yield (
+            f'[workloads.{name}] rate = "highest" is the highest at which base holds an SLA; write e.g. '
+            "sla = { first_token = 0.5, per_token = 0.1 }, of the OpenAI API"
+        )
     if settings.fits == "sleep" and not settings.serve:
         yield f'[workloads.{name}] fits = "sleep" is for servers; write fits = "swap" or "alternate"'
     if (settings.fits == "swap") != (len(settings.halves) == 2) or len(settings.halves) > 2:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -30,8 +30,11 @@ class LoadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     requests: Annotated[Requests, _doc("Requests of one turn. Of a log: the first so many lines.")] = 8
     rate: Annotated[
-        Rate | None,
-        _doc("Requests a second, each sent at its time whether or not earlier ones are done (an open loop)."),
+        Rate | Literal["highest"] | None,
+        _doc(
+            "Requests a second, each sent at its time whether or not earlier ones are done (an open loop). `highest`: nine "
+            "tenths of the highest rate at which base holds `sla`, which is searched first."
+        ),
     ] = None
     burstiness: Annotated[
         Annotated[float, msgspec.Meta(gt=0, le=1e6)],

@@ -12,8 +12,11 @@ NUMBER = "number."
 # What ranks that take turns give.
 RANKS_STEP, RANKS_STEP_P99, RANKS_CPU = "ranks.step", "ranks.step_p99", "ranks.cpu"
 RANKS_IMBALANCE, RANKS_MEMORY, RANKS_LOSS = "ranks.imbalance", "ranks.memory", "ranks.loss"
+# What jobs must have alike on both sides, and how far the halves of the devices differ.
+JOB_WORK, JOB_OUTPUT, JOB_HALVES = "job.work", "job.output", "job.halves"
 # What a server under load gives.
 TTFT, TPOT, E2E, SERVING_CPU = "serving.ttft", "serving.tpot", "serving.e2e", "serving.cpu"
+GOODPUT = "serving.goodput"
 
 LATENCY, WALL_TIME, P50, P99 = "latency.low", "latency.wall", "latency.p50", "latency.p99"
 PREPROCESSING, PREPROCESSING_STAGES = "preprocess.low", "preprocess.time"

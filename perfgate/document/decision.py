@@ -31,6 +31,7 @@ InvalidKind = Literal[
     "worker_clock",
     "worker_changed",
     "out_of_turn",
+    "late",
     "not_steady",
 ]
 MissingSide = Literal["base", "head", "both"]

@@ -29,7 +29,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     ``reference`` is the line that starts it and ``sha256`` that of all its settings, the same on both sides. ``fits`` is how
     they shared the devices: both at once, the one asleep whose turn it is not, each on one half and then on the other
-    (``swap``: the later turns of a quad are those after it), or in processes of their own for every turn.
+    (``swap``: the later turns of a quad are those after it), or in processes of their own for every turn. ``rate`` is the
+    highest rate, in requests a second, at which base was found to hold the SLA, where that was searched.
     """
 
     name: str
@@ -37,6 +38,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     reference: str
     sha256: str
     fits: Fits = "resident"
+    rate: float | None = None
     numbers: list[JobNumber] = []
 
 
@@ -48,6 +50,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     ``values`` maps metrics to numbers in base units. ``work`` is what must be equal on both sides of a quad, such as
     ``requests`` and ``output_tokens``; ``output`` is the SHA-256 of what came out, empty where nothing is compared.
     ``out_of_turn`` is how many CPUs the side used on average between its last turn and this one, None where nothing tells.
+    ``late`` is how late requests were sent, as a share of how long they took, None where none were sent.
     ``begun`` and ``seconds`` are when the turn began, by the job's clock, and how long it took.
     """
 
@@ -62,6 +65,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     begun: float
     seconds: float
     out_of_turn: float | None = None
+    late: float | None = None
 
 
 def typical_values(job: JobRecord, turns: Iterable[Turn]) -> dict[str, float]:

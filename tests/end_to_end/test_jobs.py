@@ -202,7 +202,8 @@ def test_server__of_the_head_writes_more_tokens__is_not_the_same_work(perfgate: 
     change(clone, "fake_server.py", text.replace("from tests.fakes", more))
     done = check(perfgate, clone)
     assert (done.returncode, decision(clone)["verdict"]) == (1, "FAIL"), done.stdout + done.stderr
-    assert "not the same work: output_tokens of base 16, of head 20" in " ".join(done.stdout.split())
+    told = " ".join(done.stdout.split())
+    assert "FAIL – chat does not do the same work on both sides: output_tokens of base 16, of head 20" in told
 
 
 @pytest.mark.parametrize(
@@ -250,3 +251,41 @@ def test_server__on_halves_of_the_cpus__they_swap(perfgate: Perfgate, clone: Clo
     assert "each has one half of the devices, and then the other half" in done.stderr
     assert (done.returncode, decision(clone)["verdict"]) == (1, "FAIL"), done.stdout + done.stderr
     assert "job.halves" in {one["metric"] for one in decision(clone)["comparisons"]}
+
+
+HIGHEST = """
+project = "jobs"
+[workloads.chat]
+serve = "exec python fake_server.py"
+model = "fake"
+budget = 60
+sla = { first_token = 0.15 }
+load = { rate = "highest", requests = 16, input = 4, output = 4 }
+"""
+
+
+def test_server__highest_rate__head_no_longer_holds_the_sla_there(perfgate: Perfgate, clone: Clone) -> None:
+    project(clone, HIGHEST)
+    shutil.copy(DATA / "fake_server.py", clone.root)
+    change(clone, "fault.txt", "queue 0.004\n")
+    clone.git("branch", "-f", "main")
+    change(clone, "fault.txt", "queue 0.008\n")
+    done = check(perfgate, clone)
+    assert re.search(r"chat: base holds the SLA up to [\d.]+ requests/s, by \d+ requests at \d+ rates", done.stderr), (
+        done.stderr
+    )
+    assert (done.returncode, decision(clone)["verdict"]) == (1, "FAIL"), done.stdout + done.stderr
+    (row,) = [one for one in decision(clone)["comparisons"] if one["metric"] == "serving.goodput"]
+    assert (row["outcome"], row["gating"], row["better"]) == ("regressed", True, "higher")
+    assert row["head"] < row["base"] - 0.1
+
+
+def test_server__no_rate_holds_the_sla__is_said(perfgate: Perfgate, clone: Clone) -> None:
+    project(clone, HIGHEST.replace("0.15", "0.001"))
+    shutil.copy(DATA / "fake_server.py", clone.root)
+    change(clone, "fault.txt", "queue 0.004\n")
+    clone.git("branch", "-f", "main")
+    change(clone, "notes.py", "NOTES = 1\n")
+    done = check(perfgate, clone)
+    assert (done.returncode, decision(clone)["verdict"]) == (4, "INCONCLUSIVE"), done.stdout + done.stderr
+    assert "base: it does not hold the SLA at" in " ".join(done.stdout.split())

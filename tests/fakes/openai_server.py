@@ -10,7 +10,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -33,13 +33,18 @@ Fault = Literal[
 
 @dataclass
 class FakeOpenAI:
-    """``seconds`` pass before the first token and between tokens. ``received`` holds bodies and headers of requests."""
+    """``seconds`` pass before the first token and between tokens; with ``queues`` requests are answered one after the other.
+
+    ``received`` holds bodies and headers of requests.
+    """
 
     fault: Fault = "none"
     seconds: float = 0.0
     received: list[tuple[dict[str, Any], Mapping[str, str]]] = field(default_factory=list)
     open_streams: int = 0
     url: str = ""
+    queues: bool = False
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def app(self) -> web.Application:
         app = web.Application()
@@ -71,7 +76,8 @@ class FakeOpenAI:
         await response.prepare(request)
         self.open_streams += 1
         try:
-            await self._stream(request, response, body, chat=chat)
+            async with self._turn if self.queues else nullcontext():
+                await self._stream(request, response, body, chat=chat)
         finally:
             self.open_streams -= 1
         return response

@@ -85,16 +85,22 @@ def measure_load(load: Load) -> Measures:
     )
 
 
-def goodput(load: Load, *, first_token: float, per_token: float | None = None) -> float | None:
+def goodput(exchanges: Iterable[Exchange], *, first_token: float, per_token: float | None = None) -> float | None:
     """The share of requests with time to first token <= ``first_token`` and time per output token <= ``per_token``.
 
     A failed request misses. One that ended well without any text counts on neither side; None where no other is left. One
-    without a time per output token misses a given ``per_token``, unless the server counted a single token.
+    without a time per output token misses a given ``per_token``, unless the server counted a single token. It is Jeffreys'
+    estimate, (good + 1/2) / (all + 1): few requests do not show that none misses, nor that all do.
     """
-    judged = [exchange for exchange in load.exchanges if exchange.error or exchange.first is not None]
+    judged = [exchange for exchange in exchanges if exchange.error or exchange.first is not None]
     if not judged:
         return None
-    return sum(_holds(exchange, first_token, per_token) for exchange in judged) / len(judged)
+    return (sum(_holds(exchange, first_token, per_token) for exchange in judged) + 0.5) / (len(judged) + 1)
+
+
+def misses(exchanges: Iterable[Exchange], *, first_token: float, per_token: float | None = None) -> int:
+    """How many requests fail, or do not hold the SLA; one without any text does not."""
+    return sum(not _holds(exchange, first_token, per_token) for exchange in exchanges)
 
 
 def _holds(exchange: Exchange, first_token: float, per_token: float | None) -> bool:

@@ -65,6 +65,7 @@ def plan_load(settings: LoadSettings, *, seed: int, root: Path = Path()) -> Load
     if settings.rate is None:
         times = [0.0] * settings.requests
     else:
+        assert settings.rate != "highest", "the rate is found before a load is planned"
         drawn = draw(settings.rate, burstiness=settings.burstiness, count=settings.requests, seed=seed)
         # The last digits of a gamma draw depend on the machine's libm.
         times = [round(time, 6) for time in drawn.tolist()]

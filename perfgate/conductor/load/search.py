@@ -51,16 +51,23 @@ class HighestRate(NamedTuple):
 
 
 def find_highest_rate(
-    probe: Probe, *, start: float, precision: float = 0.1, most: float = 1e5, shares: Shares = DEFAULT_SHARES
+    probe: Probe,
+    *,
+    start: float,
+    precision: float = 0.1,
+    least: float | None = None,
+    most: float = 1e5,
+    shares: Shares = DEFAULT_SHARES,
 ) -> HighestRate:
     """Double the rate from ``start`` until a probe fails, or halve it until one passes; then bisect in between.
 
-    The search ends once fails / holds <= 1 + ``precision``, at rates above ``most`` and below ``start`` / 1024. A rate that a
-    probe cannot decide on does not hold.
+    The search ends once fails / holds <= 1 + ``precision``, at rates above ``most`` and below ``least`` (``start`` / 1024). A
+    rate that a probe cannot decide on does not hold.
     """
+    least = start / 1024 if least is None else least
     answers: list[Answer] = []
     holds, fails, rate = 0.0, math.inf, start
-    while start / 1024 <= rate <= most and not fails <= holds * (1 + precision):
+    while least <= rate <= most and not fails <= holds * (1 + precision):
         answer = judge_rate(probe, rate, shares)
         answers.append(answer)
         if answer.holds:

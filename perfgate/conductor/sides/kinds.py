@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from types import MappingProxyType
+from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
@@ -20,7 +20,7 @@ from perfgate.conductor.sides.ranks import RanksSide
 from perfgate.conductor.sides.server import PLAN as SERVER_PLAN
 from perfgate.conductor.sides.server import ServerSide
 from perfgate.conductor.sides.side import Side, SidePlace, SidePlan
-from perfgate.conductor.sides.turns import SideName
+from perfgate.conductor.sides.turns import NAMES, SideName
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.document.job import Fits, JobKind, JobRecord
 from perfgate.errors import ConfigError
@@ -67,7 +67,11 @@ def beside(cpus: list[int]) -> Iterator[None]:
 
 def record_of(reference: JobReference) -> JobRecord:
     return JobRecord(
-        name=reference.name, kind=reference.kind, reference=reference.settings.line, sha256=reference.sha256
+        name=reference.name,
+        kind=reference.kind,
+        reference=reference.settings.line,
+        sha256=reference.sha256,
+        rate=reference.rate,
     )
 
 
@@ -85,14 +89,15 @@ def make_layouts(
     bench: Bench, reference: JobReference, checkouts: Mapping[SideName, Checkout], cpus: list[int], fits: Fits
 ) -> list[dict[SideName, Side]]:
     """Both sides where they run: once, or for ``swap`` on either half of the devices, base first on the first."""
+    make = KINDS[reference.kind].side
     if fits == "swap":
         halves = reference.settings.halves
         return [
             {
-                "base": _on_half(bench, reference, checkouts["base"], "base", half=first),
-                "head": _on_half(bench, reference, checkouts["head"], "head", half=second),
+                name: make(reference, place_on_half(bench, reference, checkouts[name], name, half))
+                for name, half in zip(NAMES, order)
             }
-            for first, second in (halves, halves[::-1])
+            for order in (halves, halves[::-1])
         ]
     sides = {name: make_side(bench, reference, checkout, name, cpus) for name, checkout in checkouts.items()}
     if fits == "alternate" and reference.kind != "command":
@@ -101,12 +106,27 @@ def make_layouts(
     return [dict(sides)]
 
 
-def _on_half(bench: Bench, reference: JobReference, checkout: Checkout, name: str, *, half: str) -> Side:
-    """The side called ``name`` on one half of the devices; the halves of a CPU are CPUs."""
+def make_side(bench: Bench, reference: JobReference, checkout: Checkout, name: str, cpus: list[int]) -> Side:
+    return KINDS[reference.kind].side(reference, place_of(bench, reference, checkout, name, cpus))
+
+
+def place_of(bench: Bench, reference: JobReference, checkout: Checkout, name: str, cpus: list[int]) -> SidePlace:
+    """Where the side called ``name`` runs, bound to ``cpus``; each process has as many threads as it has of these."""
+    return SidePlace(
+        root=checkout.root,
+        environment=bench.program_environment(checkout, threads=max(1, len(cpus) // max(1, reference.settings.ranks))),
+        log=bench.log(f"{reference.name}-{name}"),
+        cpus=cpus,
+    )
+
+
+def place_on_half(bench: Bench, reference: JobReference, checkout: Checkout, name: str, half: str) -> SidePlace:
+    """The place of a side that sees one half of the devices; the halves of a CPU are CPUs."""
     kind = bench.config.device.partition(":")[0]
     if kind == "cpu":
-        return make_side(bench, reference, checkout, name, cpus_of_half(reference.name, half))
-    return make_side(bench, reference, checkout, name, cpus_of(reference.kind, bench), {VISIBLE_DEVICES[kind]: half})
+        return place_of(bench, reference, checkout, name, cpus_of_half(reference.name, half))
+    place = place_of(bench, reference, checkout, name, cpus_of(reference.kind, bench))
+    return replace(place, environment={**place.environment, VISIBLE_DEVICES[kind]: half})
 
 
 def cpus_of_half(job: str, half: str) -> list[int]:
@@ -117,22 +137,3 @@ def cpus_of_half(job: str, half: str) -> list[int]:
         if set(named) <= set(granted):
             return named
     raise ConfigError(f"[workloads.{job}] halves: {half!r} is not a list of the CPUs {', '.join(map(str, granted))}")
-
-
-def make_side(
-    bench: Bench,
-    reference: JobReference,
-    checkout: Checkout,
-    name: str,
-    cpus: list[int],
-    environment: Mapping[str, str] = MappingProxyType({}),
-) -> Side:
-    """The side called ``name``, bound to ``cpus``; its threads are as many as each of its processes has of them."""
-    threads = max(1, len(cpus) // max(1, reference.settings.ranks))
-    place = SidePlace(
-        root=checkout.root,
-        environment={**bench.program_environment(checkout, threads=threads), **environment},
-        log=bench.log(f"{reference.name}-{name}"),
-        cpus=cpus,
-    )
-    return KINDS[reference.kind].side(reference, place)

@@ -13,10 +13,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.catalogue.names import E2E, SERVING_CPU, TPOT, TTFT
+from perfgate.catalogue.names import E2E, GOODPUT, SERVING_CPU, TPOT, TTFT
 from perfgate.conductor.load.generator import run_load
 from perfgate.conductor.load.http import HttpTarget
-from perfgate.conductor.load.measures import goodput, measure_load
+from perfgate.conductor.load.measures import goodput, measure_load, misses
 from perfgate.conductor.load.openai import OpenAITarget
 from perfgate.conductor.load.plan import plan_load
 from perfgate.conductor.load.record import Load
@@ -38,21 +38,24 @@ MOST_WARM_UPS = 12
 # A generator that had no CPU finds whole answers waiting for it: nothing says when their tokens came. It then asks again.
 MOST_TRIES = 5
 TTFT_P99, ITL_P99 = "serving.ttft_p99", "serving.itl_p99"
-THROUGHPUT, GOODPUT = "serving.throughput", "serving.goodput"
-# A generator that sends later than this measures itself.
-_LATE = 0.001
+THROUGHPUT = "serving.throughput"
 _POLL_SECONDS = 0.1
 _PROBE_SECONDS = 5.0
-_WARM_UP_SEED = 1_000_000
+_WARM_UP_SEED, _PROBE_SEED = 1_000_000, 2_000_000
+# Both sides are loaded with so much of the highest rate that holds: beyond it a queue grows for as long as the turn takes.
+RATE_SHARE = 0.9
+# A load that is the same whatever the server can do: so many requests under way.
+_WARM_UP_CONCURRENCY = 4
 
 
 class ServerSide:
     """One side of a server. Its turns send the load of their number, the same to both sides."""
 
     def __init__(self, reference: JobReference, place: SidePlace) -> None:
-        self._name = reference.name
         self._settings = reference.settings
-        self._load_settings = reference.settings.load or LoadSettings(concurrency=4)
+        self._rate = reference.rate
+        self._load_settings = _load_of(reference)
+        self._probes = 0
         self._place = place
         self._program: Program | None = None
         self._url = ""
@@ -138,7 +141,7 @@ class ServerSide:
         """Send loads until two that follow each other take alike long: a server is ready long before it is fast."""
         before = math.inf
         for number in range(MOST_WARM_UPS):
-            seconds = self._load(program, _WARM_UP_SEED + number).seconds
+            seconds = self._load(program, _WARM_UP_SEED + number, self._closed).seconds
             if number and abs(math.log(seconds / before)) < SETTLED:
                 return
             before = seconds
@@ -152,17 +155,14 @@ class ServerSide:
         self._wake_up(program)
         for _ in range(MOST_TRIES):
             cpu_before = cpu_ns(program.pid)
-            load = self._load(program, number)
+            load = self._load(program, number, self._load_settings)
             cpu = (cpu_ns(program.pid) - cpu_before) / 1e9
             if not _arrived_at_once(load):
                 break
-        late = float(np.quantile(load.lateness, 0.99))
-        if self._load_settings.rate and late > max(_LATE, 0.1 * _median([e.last - e.at for e in load.exchanges])):
-            raise program.failed("protocol", Message("job.generator-late", {"late": late}))
         result = self._result(program, load, cpu)
         self._sleep(program)
         program.end_turn()
-        return result._replace(out_of_turn=out_of_turn)
+        return result._replace(out_of_turn=out_of_turn, late=_late_share(load))
 
     def _sleep(self, program: Program) -> None:
         if self._settings.fits == "sleep":
@@ -172,7 +172,7 @@ class ServerSide:
         """Wake the server, and let it answer once: graphs and caches that it dropped are none of the turn."""
         if self._settings.fits == "sleep":
             self._post(program, self._settings.wake_up)
-            self._load(program, _WARM_UP_SEED)
+            self._load(program, _WARM_UP_SEED, self._closed)
 
     def _post(self, program: Program, path: str) -> None:
         """Ask the server to sleep or to wake up. Raises SideError where it does not."""
@@ -183,15 +183,40 @@ class ServerSide:
         except OSError as error:
             raise program.failed("protocol", Message("job.no-sleep", {"path": path, "why": str(error)})) from error
 
-    def _load(self, program: Program, number: int) -> Load:
-        """Send a load. Raises SideError where a request fails, with what the server answered."""
+    @property
+    def _closed(self) -> LoadSettings:
+        """The requests of a turn in a closed loop: what takes how long says nothing of when they are due."""
+        return self._load_settings if self._load_settings.rate is None else closed_loop(self._load_settings)
+
+    def closed_rate(self) -> float:
+        """Requests a second of a closed loop, for a search to begin with."""
+        assert self._program is not None
+        return len((load := self._load(self._program, _WARM_UP_SEED, self._closed)).exchanges) / load.seconds
+
+    def misses(self, rate: float, requests: int) -> int:
+        """How many of so many requests at a rate miss the SLA. As many before them, while a queue grows, do not count."""
+        assert self._program is not None
+        assert self._settings.sla is not None, "a rate is searched where there is an SLA"
+        self._probes += 1
+        settings = msgspec.structs.replace(self._load_settings, rate=rate, concurrency=None, requests=2 * requests)
+        load = self._send(self._program, _PROBE_SEED + self._probes, settings)
+        sla = self._settings.sla
+        return misses(load.exchanges[requests:], first_token=sla.first_token, per_token=sla.per_token)
+
+    def _send(self, program: Program, number: int, settings: LoadSettings) -> Load:
+        """Send a load. Raises SideError where the server ended meanwhile."""
         assert self._target is not None
-        load = run_load(plan_load(self._load_settings, seed=number, root=self._place.root), self._target)
+        load = run_load(plan_load(settings, seed=number, root=self._place.root), self._target)
+        if any(exchange.error for exchange in load.exchanges) and (end := program.ended()):
+            line: dict[str, MessageValue] = {"line": self._settings.serve, "code": end.code}
+            raise program.failed("exit", Message("job.server-ended", line))
+        return load
+
+    def _load(self, program: Program, number: int, settings: LoadSettings) -> Load:
+        """Send a load. Raises SideError where a request fails, with what the server answered."""
+        load = self._send(program, number, settings)
         failed = [exchange for exchange in load.exchanges if exchange.error]
         if failed:
-            if end := program.ended():
-                line: dict[str, MessageValue] = {"line": self._settings.serve, "code": end.code}
-                raise program.failed("exit", Message("job.server-ended", line))
             values: dict[str, MessageValue] = {
                 "failed": len(failed),
                 "count": len(load.exchanges),
@@ -213,7 +238,7 @@ class ServerSide:
             SERVING_CPU: cpu / tokens if tokens else cpu / max(1, measures.latency.size),
         }
         if (sla := self._settings.sla) is not None:
-            values[GOODPUT] = goodput(load, first_token=sla.first_token, per_token=sla.per_token)
+            values[GOODPUT] = goodput(load.exchanges, first_token=sla.first_token, per_token=sla.per_token)
         if self._settings.api != "http" and not measures.latency.size:
             raise program.failed("protocol", Message("job.no-text", {"count": len(load.exchanges)}))
         known = {
@@ -245,9 +270,14 @@ class ServerSide:
         )
 
     def _listed(self, known: dict[str, float]) -> list[JobNumber]:
-        """What gates: tokens where there are some, else whole requests; and what the server computed for them."""
+        """What gates: tokens where there are some, else whole requests; and what the server computed for them.
+
+        Near the highest rate a wait grows several times as much as the work does: what gates there is whether the SLA holds.
+        """
         is_closed = self._load_settings.concurrency is not None
         gates = {TTFT, TPOT, SERVING_CPU} if TPOT in known else {E2E, SERVING_CPU}
+        if self._rate:
+            gates = {GOODPUT, SERVING_CPU}
         if is_closed and TPOT in known:
             gates.add(THROUGHPUT)
         return [
@@ -259,6 +289,25 @@ class ServerSide:
             )
             for name in known
         ]
+
+
+def _load_of(reference: JobReference) -> LoadSettings:
+    """The load of a turn: what is asked for, or at nine tenths of the rate that was found, or what finds it."""
+    load = reference.settings.load or LoadSettings(concurrency=_WARM_UP_CONCURRENCY)
+    if load.rate != "highest":
+        return load
+    if reference.rate is None:
+        return closed_loop(load)
+    return msgspec.structs.replace(load, rate=RATE_SHARE * reference.rate)
+
+
+def closed_loop(load: LoadSettings) -> LoadSettings:
+    return msgspec.structs.replace(load, rate=None, burstiness=1.0, concurrency=_WARM_UP_CONCURRENCY)
+
+
+def _late_share(load: Load) -> float:
+    """How late its requests were sent, as a share of how long they took, each at its median; 0 in a closed loop."""
+    return _median(load.lateness) / max(1e-9, _median([exchange.last - exchange.at for exchange in load.exchanges]))
 
 
 def _arrived_at_once(load: Load) -> bool:

@@ -20,6 +20,7 @@ class TurnResult(NamedTuple):
     output: str = ""
     samples: tuple[SampleSet, ...] = ()
     out_of_turn: float | None = None
+    late: float | None = None
 
     def as_turn(self, workload: str, *, start: int, quad: int, place: int, begun: float, seconds: float) -> Turn:
         """What documents hold of it; the times are in seconds."""
@@ -33,6 +34,7 @@ class TurnResult(NamedTuple):
             output=self.output,
             samples=list(self.samples),
             out_of_turn=self.out_of_turn,
+            late=None if self.late is None else round(self.late, 4),
             begun=round(begun, 6),
             seconds=round(seconds, 6),
         )

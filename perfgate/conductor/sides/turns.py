@@ -18,6 +18,7 @@ from perfgate.document.run import TIME_SPENT, ErrorDetail, FailedPair
 from perfgate.system.interrupts import safe_point
 
 SideName = Literal["base", "head"]
+NAMES: tuple[SideName, SideName] = ("base", "head")
 Sides = Mapping[SideName, Side]
 # After so many quads the plan is told again, with what it will see.
 FIRST_QUADS = 4
@@ -33,6 +34,12 @@ class MeasuredJob:
     base: list[Turn] = field(default_factory=list)
     head: list[Turn] = field(default_factory=list)
     failed: list[FailedPair] = field(default_factory=list)
+
+
+def of_side(name: SideName, error: SideError) -> ErrorDetail:
+    """The error with the side that it is of."""
+    message = Message("job.side-failed", {"side": name, "why": as_message(error.detail.message)})
+    return msgspec.structs.replace(error.detail, message=message)
 
 
 @dataclass
@@ -90,8 +97,7 @@ class TurnTaker:
                 if self._take_swap() if len(self.layouts) > 1 else self._take_start():
                     return
         except SideError as error:
-            message = Message("job.side-failed", {"side": self._acting, "why": as_message(error.detail.message)})
-            self._fail(msgspec.structs.replace(error.detail, message=message))
+            self._fail(of_side(self._acting, error))
         finally:
             self._stop_sides()
         if not self.measured.head and not self.measured.failed:

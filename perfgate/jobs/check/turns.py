@@ -8,12 +8,23 @@ from dataclasses import dataclass
 
 import msgspec
 
-from perfgate.conductor.sides.kinds import beside, cpus_of, cpus_of_half, make_layouts, make_side, plan_of, with_numbers
+from perfgate.conductor.sides.highest_rate import at_highest_rate
+from perfgate.conductor.sides.kinds import (
+    beside,
+    cpus_of,
+    cpus_of_half,
+    make_layouts,
+    make_side,
+    plan_of,
+    record_of,
+    with_numbers,
+)
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import SidePlan
-from perfgate.conductor.sides.turns import FEWEST_STARTS, MeasuredJob, SideName, TurnTaker
+from perfgate.conductor.sides.turns import FEWEST_STARTS, MeasuredJob, SideName, TurnTaker, of_side
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.document.job import Fits
+from perfgate.document.run import FailedPair
 from perfgate.job_settings import JobReference
 from perfgate.judging.gate.turns import looks_of
 from perfgate.judging.report.text import format as formats
@@ -40,19 +51,28 @@ class JobMeasurement:
 
     def measure(self) -> None:
         """Take the turns, as the job's ``fits`` says; where sides do not start beside each other, one after the other."""
-        wanted = self.reference.settings.fits
-        unstarted = self._take("resident" if wanted == "auto" else wanted)
-        if wanted == "auto" and unstarted and self._starts_alone(unstarted):
-            self.note(
-                f"{self.reference.name}: {unstarted} starts alone and not beside the other side, so that they take turns as "
-                'whole processes (fits = "alternate")'
+        bench, measured, note = self.bench, self.measured, self.note
+        try:
+            reference = at_highest_rate(bench, self.reference, self.checkouts["base"], "base", note)
+        except SideError as error:
+            measured.failed.append(
+                FailedPair(pair=0, arm="ab", workload=self.reference.name, error=of_side("base", error))
             )
-            self.measured.failed.clear()
-            self._take("alternate")
+            return
+        measured.record = record_of(reference)
+        wanted = reference.settings.fits
+        unstarted = self._take(reference, "resident" if wanted == "auto" else wanted)
+        if wanted == "auto" and unstarted and self._starts_alone(unstarted):
+            note(
+                f"{reference.name}: {unstarted} starts alone and not beside the other side, so that they take turns as whole "
+                'processes (fits = "alternate")'
+            )
+            measured.failed.clear()
+            self._take(reference, "alternate")
 
-    def _take(self, fits: Fits) -> SideName | None:
+    def _take(self, reference: JobReference, fits: Fits) -> SideName | None:
         """Take the turns; return the side that could not be started, where it was before any turn."""
-        reference, measured = self.reference, self.measured
+        measured = self.measured
         plan, looks = plan_of(reference, fits), looks_of(reference.kind, fits)
         cpus = self._cpus(fits)
         layouts = make_layouts(self.bench, reference, self.checkouts, cpus, fits)

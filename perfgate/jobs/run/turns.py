@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 
+from perfgate.conductor.sides.highest_rate import at_highest_rate
 from perfgate.conductor.sides.kinds import KINDS, beside, cpus_of, make_side, record_of, with_numbers
 from perfgate.conductor.sides.program import SideError
+from perfgate.conductor.sides.side import Side
 from perfgate.conductor.sides.turns import MeasuredJob
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.document.run import FailedPair
@@ -21,10 +23,13 @@ def measure_alone(bench: Bench, reference: JobReference, checkout: Checkout) -> 
     """Take turns of one side; what fails is in the result by name."""
     measured = MeasuredJob(record_of(reference))
     cpus = cpus_of(reference.kind, bench)
-    side = make_side(bench, reference, checkout, "head", cpus)
+    side: Side | None = None
     has_own_process = not KINDS[reference.kind].plan.most
     began = time.monotonic()
     try:
+        reference = at_highest_rate(bench, reference, checkout, "head", bench.say)
+        measured.record = record_of(reference)
+        side = make_side(bench, reference, checkout, "head", cpus)
         with beside(cpus):
             for start in range(RUNS if has_own_process else STARTS):
                 bench.say(f"{reference.name}: start {start + 1}")
@@ -46,6 +51,7 @@ def measure_alone(bench: Bench, reference: JobReference, checkout: Checkout) -> 
     except SideError as error:
         measured.failed.append(FailedPair(pair=0, arm="ab", workload=reference.name, error=error.detail))
     finally:
-        side.stop()
-    measured.record = with_numbers(measured.record, side)
+        if side is not None:
+            side.stop()
+            measured.record = with_numbers(measured.record, side)
     return measured

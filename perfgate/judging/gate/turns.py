@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 
 from perfgate.catalogue.lookup import metric
-from perfgate.catalogue.names import RANKS_CPU, RANKS_LOSS, RANKS_STEP
-from perfgate.document.decision import Comparison, Invalid, Missing, MissingSide, Outcome, Part, Policy
+from perfgate.catalogue.names import JOB_HALVES, JOB_OUTPUT, JOB_WORK, RANKS_CPU, RANKS_LOSS, RANKS_STEP
+from perfgate.document.decision import Comparison, Invalid, InvalidKind, Missing, MissingSide, Outcome, Part, Policy
 from perfgate.document.job import Fits, JobKind, JobNumber, JobRecord, Turn
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import RunDocument
@@ -51,11 +51,6 @@ LOOKS: Mapping[JobKind, tuple[int, ...]] = {
 def looks_of(kind: JobKind, fits: Fits) -> tuple[int, ...]:
     """After how many quads a job may be decided; where a turn is a process, as a command's is."""
     return LOOKS["command" if fits == "alternate" else kind]
-
-
-OUTPUT = "job.output"
-WORK = "job.work"
-HALVES = "job.halves"
 
 
 class _Cell(NamedTuple):
@@ -160,7 +155,7 @@ def _halves(job: JobRecord, measured: Mapping[int, Quad]) -> Iterator[_Cell]:
     if gains and np.isfinite(gains).all():
         yield _Cell(
             Place(job.name, ""),
-            JobNumber(metric=HALVES, unit="1", better="lower", gating=False),
+            JobNumber(metric=JOB_HALVES, unit="1", better="lower", gating=False),
             Differences.of(np.array(gains), [quad.start for quad in measured.values()]),
             level=1.0,
             tolerance=1.0,
@@ -184,6 +179,8 @@ def _margin(policy: Policy, scale: float) -> float:
 
 # The slowdown that "unchanged" excludes of a job: whole programs spread more than calls.
 JOB_OK_MARGIN = 0.03
+# Requests that are sent later than this share of what they take measure the generator.
+LATE_SHARE = 0.1
 _Z_ALARM = 2.9  # of a look's share of 1 %
 
 
@@ -200,7 +197,7 @@ def _other_work(place: Place, measured: Mapping[int, Quad]) -> list[Comparison]:
             name = min(name for name in {**before, **after} if before.get(name) != after.get(name))
             values: dict[str, MessageValue] = {"what": name, "before": before.get(name, 0), "after": after.get(name, 0)}
             reason = Message("gate.other-work", values)
-            return [comparison(place, WORK, "check", "regressed", gating=True, base=1.0, head=0.0, reason=reason)]
+            return [comparison(place, JOB_WORK, "check", "regressed", gating=True, base=1.0, head=0.0, reason=reason)]
     return []
 
 
@@ -215,7 +212,7 @@ def _other_output(place: Place, measured: Mapping[int, Quad], policy: Policy) ->
     if not differing:
         return []
     reason = Message("gate.other-output", {"count": differing, "quads": len(outputs)})
-    return [comparison(place, OUTPUT, "check", "regressed", gating=True, base=1.0, head=0.0, reason=reason)]
+    return [comparison(place, JOB_OUTPUT, "check", "regressed", gating=True, base=1.0, head=0.0, reason=reason)]
 
 
 def _work_of(turns: Iterable[Turn]) -> dict[str, int]:
@@ -283,21 +280,26 @@ def _foreseen(cell: _Cell, quads: int, starts: int) -> float:
 
 
 def invalid_turns(base: RunDocument, head: RunDocument) -> list[Invalid]:
-    """The jobs of which one side works on while the turn is the other's: that slows the other alone."""
-    found = []
-    for job in head.jobs:
-        shares = [
-            [turn.out_of_turn for turn in run.turns if turn.workload == job.name and turn.out_of_turn is not None]
-            for run in (base, head)
-        ]
-        if all(shares):
-            before, after = (float(np.median(side)) for side in shares)
-            if abs(after - before) > OUT_OF_TURN_SHARE + min(before, after):
-                busy, idle = ("head", "base") if after > before else ("base", "head")
-                used = {"share": rounded(max(before, after)), "other_share": rounded(min(before, after))}
-                message = Message("gate.works-out-of-turn", {"busy": busy, "other": idle, **used})
-                found.append(Invalid(workload=job.name, shape="", kind="out_of_turn", message=message))
-    return found
+    """The jobs whose times prove nothing: a side worked on in the turns of the other, or the requests were sent late."""
+    return [
+        Invalid(workload=job.name, shape="", kind=kind, message=message)
+        for job in head.jobs
+        for kind, message in _disturbances(job.name, base, head)
+    ]
+
+
+def _disturbances(name: str, base: RunDocument, head: RunDocument) -> Iterator[tuple[InvalidKind, Message]]:
+    turns = [[turn for turn in run.turns if turn.workload == name] for run in (base, head)]
+    used = [[turn.out_of_turn for turn in side if turn.out_of_turn is not None] for side in turns]
+    if all(used):
+        before, after = (float(np.median(side)) for side in used)
+        if abs(after - before) > OUT_OF_TURN_SHARE + min(before, after):
+            busy, idle = ("head", "base") if after > before else ("base", "head")
+            shares = {"share": rounded(max(before, after)), "other_share": rounded(min(before, after))}
+            yield "out_of_turn", Message("gate.works-out-of-turn", {"busy": busy, "other": idle, **shares})
+    late = [turn.late for side in turns for turn in side if turn.late is not None]
+    if late and float(np.median(late)) > LATE_SHARE:
+        yield "late", Message("gate.requests-late", {"share": rounded(float(np.median(late)))})
 
 
 # --- what must be there
@@ -331,6 +333,7 @@ def _missing_of(name: str, base: RunDocument, head: RunDocument, must_gate: Iter
         absent = [number for number in numbers if len(turns.get(number, ())) != len(before.get(0, ()))]
         if absent:
             yield Missing(workload=name, metric="job.turns", side=side, pairs=absent)
+        yield from (Missing(workload=name, metric=metric, side=side) for metric in _untold(records[0], turns))
         lacking = {m for of_quad in turns.values() for turn in of_quad for m in named - turn.values.keys()}
         yield from (Missing(workload=name, metric=metric, side=side) for metric in sorted(lacking))
     for number in records[0].numbers:
@@ -339,3 +342,15 @@ def _missing_of(name: str, base: RunDocument, head: RunDocument, must_gate: Iter
     for asked in must_gate:
         if asked not in gating:
             yield Missing(workload=name, metric=asked, side="both", named_by="configuration")
+
+
+def _untold(job: JobRecord, turns: Mapping[int, list[Turn]]) -> Iterator[str]:
+    """Yield what turns do not tell and should: what the side did before them, and how late its requests were sent."""
+    listed = list(chain.from_iterable(turns.values()))
+    # The first turn of a start has none before it, on either half of the devices.
+    first = len({turn.start for turn in listed}) * (2 if job.fits == "swap" else 1)
+    has_processes = job.kind != "command" and job.fits != "alternate"
+    if has_processes and sum(turn.out_of_turn is None for turn in listed) > first:
+        yield "out_of_turn"
+    if job.kind == "server" and any(turn.late is None for turn in listed):
+        yield "late"

@@ -53,8 +53,12 @@ if __name__ == "__main__":
     if fault == "never-ready":
         time.sleep(600)
     port = int(os.environ["PORT"]) + (1 if fault == "port" else 0)
-    is_sound = fault in ("port", "alone")
-    server = FakeOpenAI(fault="none" if is_sound else fault, seconds=float(seconds or 0.002))  # type: ignore[arg-type]
+    is_sound = fault in ("port", "alone", "queue")
+    server = FakeOpenAI(
+        fault="none" if is_sound else fault,  # type: ignore[arg-type]
+        seconds=float(seconds or 0.002),
+        queues=fault == "queue",
+    )
     app = server.app()
     if fault == "alone":
         room = Device(device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -62,6 +63,9 @@ def runs(
                         output=output[index],
                         begun=float(quad),
                         seconds=0.2,
+                        # The first turn of a start has none before it.
+                        out_of_turn=None if quad % per_start == 0 and place == (index and 1) else 0.01,
+                        late=0.001,
                     )
                 )
     none: dict[str, Any] = {
@@ -155,25 +159,27 @@ def test_job__something_left_out__never_improves_the_verdict() -> None:
     base, head = runs(0.10)
     assert judged(base, head).verdict == "FAIL"
 
-    def without(run: RunDocument, what: str) -> RunDocument:
-        if what == "turns":
-            return msgspec.structs.replace(run, turns=[])
-        if what == "record":
-            return msgspec.structs.replace(run, jobs=[])
-        if what == "turn":
-            return msgspec.structs.replace(run, turns=run.turns[:-1])
-        if what == "quad":
-            return msgspec.structs.replace(run, turns=[turn for turn in run.turns if turn.quad != 3])
-        if what == "last quads":
-            return msgspec.structs.replace(run, turns=[turn for turn in run.turns if turn.quad < 2])
-        turns = [msgspec.structs.replace(turn, values={CPU: turn.values[CPU]}) for turn in run.turns]
+    def with_turns(run: RunDocument, turns: list[Turn]) -> RunDocument:
         return msgspec.structs.replace(run, turns=turns)
 
-    for what in ("turns", "record", "turn", "quad", "last quads", "number"):
+    def with_fields(run: RunDocument, **fields: Any) -> RunDocument:
+        return with_turns(run, [msgspec.structs.replace(turn, **fields) for turn in run.turns])
+
+    ways: dict[str, Callable[[RunDocument], RunDocument]] = {
+        "turns": lambda run: with_turns(run, []),
+        "record": lambda run: msgspec.structs.replace(run, jobs=[]),
+        "turn": lambda run: with_turns(run, run.turns[:-1]),
+        "quad": lambda run: with_turns(run, [turn for turn in run.turns if turn.quad != 3]),
+        "last quads": lambda run: with_turns(run, [turn for turn in run.turns if turn.quad < 2]),
+        "number": lambda run: with_fields(run, values={CPU: 0.002}),
+        "out of turn": lambda run: with_fields(run, out_of_turn=None),
+        "late": lambda run: with_fields(run, late=None),
+    }
+    for what, without in ways.items():
         for lacking in (
-            (without(base, what), head),
-            (base, without(head, what)),
-            (without(base, what), without(head, what)),
+            (without(base), head),
+            (base, without(head)),
+            (without(base), without(head)),
         ):
             assert judged(*lacking).verdict in ("FAIL", "INCONCLUSIVE"), what
 
@@ -201,8 +207,8 @@ def test_job__one_side_works_on_in_the_turns_of_the_other__its_times_prove_nothi
         msgspec.structs.replace(
             run,
             turns=[
-                msgspec.structs.replace(turn, out_of_turn=used if index else None)
-                for index, turn in enumerate(run.turns)
+                msgspec.structs.replace(turn, out_of_turn=None if turn.out_of_turn is None else used)
+                for turn in run.turns
             ],
         )
         for run, used in ((base, 0.01), (head, 0.4))
@@ -210,6 +216,24 @@ def test_job__one_side_works_on_in_the_turns_of_the_other__its_times_prove_nothi
     decision = judged(base, head)
     assert (decision.verdict, outcome(decision)) == ("INCONCLUSIVE", "not_comparable")
     assert [(entry.workload, entry.kind) for entry in decision.invalid] == [("chat", "out_of_turn")]
+
+
+def test_job__what_tells_of_a_disturbance_is_left_out__is_missing_by_name() -> None:
+    base, head = runs()
+    for field in ("out_of_turn", "late"):
+        bare = [msgspec.structs.replace(turn, **{field: None}) for turn in head.turns]
+        decision = judged(base, msgspec.structs.replace(head, turns=bare))
+        assert decision.verdict == "INCONCLUSIVE"
+        assert [(entry.metric, entry.side) for entry in decision.missing] == [(field, "head")]
+
+
+def test_job__most_requests_were_sent_late__its_times_prove_nothing() -> None:
+    base, head = (
+        msgspec.structs.replace(run, turns=[msgspec.structs.replace(turn, late=0.3) for turn in run.turns])
+        for run in runs()
+    )
+    decision = judged(base, head)
+    assert (decision.verdict, [entry.kind for entry in decision.invalid]) == ("INCONCLUSIVE", ["late"])
 
 
 def test_look__undecided__asks_for_more_turns_until_a_look_decides() -> None:

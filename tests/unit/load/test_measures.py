@@ -78,8 +78,8 @@ def test_measures__nothing_went_well__no_numbers() -> None:
 
 def test_goodput__limits__failures_miss_and_silent_requests_do_not_count() -> None:
     turn = load(QUICK, SLOW, SINGLE, SILENT, FAILED)
-    assert goodput(turn, first_token=0.2001) == pytest.approx(2 / 4)
-    assert goodput(turn, first_token=1.0) == pytest.approx(3 / 4)
-    assert goodput(turn, first_token=1.0, per_token=0.1) == pytest.approx(2 / 4)
-    assert goodput(load(exchange("uncounted", 0.0, (0.1,), None)), first_token=1.0, per_token=0.1) == 0.0
-    assert goodput(load(SILENT), first_token=1.0) is None
+    assert goodput(turn.exchanges, first_token=0.2001) == pytest.approx(2.5 / 5)
+    assert goodput(turn.exchanges, first_token=1.0) == pytest.approx(3.5 / 5)
+    assert goodput(turn.exchanges, first_token=1.0, per_token=0.1) == pytest.approx(2.5 / 5)
+    assert goodput(load(exchange("uncounted", 0.0, (0.1,), None)).exchanges, first_token=1.0, per_token=0.1) == 0.25
+    assert goodput(load(SILENT).exchanges, first_token=1.0) is None

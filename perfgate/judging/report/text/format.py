@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 from perfgate.catalogue.lookup import METRICS
-from perfgate.catalogue.names import LOW_PRECISION_OPS, SIGNATURE
+from perfgate.catalogue.names import JOB_OUTPUT, JOB_WORK, LOW_PRECISION_OPS, SIGNATURE
 from perfgate.document.decision import RULE_METHODS, Comparison
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.locale import translate
@@ -29,6 +29,8 @@ _DIRECTIONS = {
 }
 _HIGHER_LOWER = (phrase("{size} higher"), phrase("{size} lower"))
 _BOUNDS = {"budget": phrase("the budget"), "limit": phrase("the limit")}
+# Checks that compare both sides: a difference is no failure of the head's own.
+_CHANGED = {SIGNATURE: phrase("output changed"), JOB_OUTPUT: phrase("output changed"), JOB_WORK: phrase("other work")}
 # Below this a share reads as no change.
 _NO_CHANGE = 0.0005
 
@@ -52,7 +54,7 @@ def sides(comparison: Comparison) -> tuple[Words, Words]:
     """Base and head of a comparison, in one unit; a check's are words, and an SLA has no base."""
     if comparison.method in RULE_METHODS:
         return DASH, quantity(comparison.head, comparison.unit, metric=comparison.metric)
-    if comparison.metric == SIGNATURE:
+    if comparison.metric in _CHANGED:
         return DASH, say("changed")
     if comparison.method == "check" and not is_count(comparison):
         return _passed(comparison.base), _passed(comparison.head)
@@ -228,8 +230,8 @@ def _expectation(comparison: Comparison) -> Words:
 
 
 def _check_result(comparison: Comparison) -> Words:
-    if comparison.metric == SIGNATURE:
-        return say("output changed")
+    if comparison.metric in _CHANGED:
+        return say(_CHANGED[comparison.metric])
     return say("check failed") if comparison.outcome == "regressed" else say("check passed")
 
 

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from perfgate.catalogue.lookup import METRICS
-from perfgate.catalogue.names import LATENCY, LOW_PRECISION_OPS, NUMBER, SIGNATURE, SLA, SUBROUTINE_TIMES
+from perfgate.catalogue.names import (
+    JOB_OUTPUT,
+    JOB_WORK,
+    LATENCY,
+    LOW_PRECISION_OPS,
+    NUMBER,
+    SIGNATURE,
+    SLA,
+    SUBROUTINE_TIMES,
+)
 from perfgate.document.decision import RULE_METHODS, Clock, Comparison, DecisionDocument, Missing, TestbedDifference
 from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
@@ -27,7 +36,12 @@ _VERDICTS = {
 # What is missing may be a part of a document that is no metric.
 _PARTS = {"correctness": phrase("the check of the output"), "replicates.aa": phrase("base against base")}
 _METHOD_KINDS = {"check": "correctness", "budget": "budget", "limit": "budget", "expect": "expect", "exact": "counter"}
-_METRIC_KINDS = {SIGNATURE: "signature", LOW_PRECISION_OPS: "counter"}
+_METRIC_KINDS = {
+    SIGNATURE: "signature",
+    LOW_PRECISION_OPS: "counter",
+    JOB_WORK: "other_work",
+    JOB_OUTPUT: "other_output",
+}
 
 
 def headline(summary: Summary, medium: Medium) -> Words:

@@ -1,0 +1,64 @@
+"""The highest rate at which the base of a server holds its SLA, found before base and head are loaded with a share of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from perfgate.conductor.load.search import Shares, find_highest_rate
+from perfgate.conductor.sides.kinds import beside, cpus_of, place_of, place_on_half
+from perfgate.conductor.sides.program import SideError
+from perfgate.conductor.sides.server import RATE_SHARE, ServerSide
+from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.document.message import Message
+from perfgate.document.run import ErrorDetail
+from perfgate.job_settings import JobReference
+
+# A rate at which so many times as many requests miss as may does not hold.
+_BAD = 3
+_LOWEST = 4
+# Rates that are closer than this are one.
+PRECISION = 0.1
+
+
+def at_highest_rate(
+    bench: Bench, reference: JobReference, checkout: Checkout, name: str, note: Callable[[str], None]
+) -> JobReference:
+    """The job with the rate that this side holds, where its load asks for that. Raises SideError where it holds none."""
+    sla = reference.settings.sla
+    if not reference.settings.searches_rate or sla is None:
+        return reference
+    cpus = cpus_of(reference.kind, bench)
+    if reference.settings.fits == "swap":
+        place = place_on_half(bench, reference, checkout, name, reference.settings.halves[0])
+    else:
+        place = place_of(bench, reference, checkout, name, cpus)
+    side = ServerSide(reference, place)
+    may_miss = 1 - sla.share
+    try:
+        with beside(cpus):
+            bench.say(f"{reference.name}: searching the highest rate at which {name} holds the SLA")
+            side.start()
+            side.warm_up()
+            begin = side.closed_rate() / 2
+            # What cannot hold a fraction of that holds nothing, and slow rates take long.
+            least = begin / _LOWEST
+            found = find_highest_rate(
+                side.misses,
+                start=begin,
+                least=least,
+                precision=PRECISION,
+                shares=Shares(may_miss, min(0.9, _BAD * may_miss)),
+            )
+        if found.holds is None:
+            raise SideError(
+                ErrorDetail(kind="protocol", message=Message("job.no-rate", {"rate": found.answers[-1].rate}))
+            )
+    finally:
+        side.stop()
+    requests = sum(answer.requests for answer in found.answers)
+    note(
+        f"{reference.name}: {name} holds the SLA up to {found.holds:.3g} requests/s, by {requests} requests at "
+        f"{len(found.answers)} rates; both sides are loaded with {RATE_SHARE * found.holds:.3g}"
+    )
+    return replace(reference, rate=found.holds)
