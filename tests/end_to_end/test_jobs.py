@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.conftest import Clone, Perfgate
-from tests.waiting import left_in_the_end
+from tests.waiting import left_in_the_end, wait_until
 
 DATA = Path(__file__).parents[1] / "data" / "jobs"
 ROOT = Path(__file__).parents[2]
@@ -289,3 +289,23 @@ def test_server__no_rate_holds_the_sla__is_said(perfgate: Perfgate, clone: Clone
     done = check(perfgate, clone)
     assert (done.returncode, decision(clone)["verdict"]) == (4, "INCONCLUSIVE"), done.stdout + done.stderr
     assert "base: it does not hold the SLA at" in " ".join(done.stdout.split())
+
+
+def test_server__asked_to_end_in_a_long_turn__ends_at_once_and_leaves_nothing(perfgate: Perfgate, clone: Clone) -> None:
+    project(clone, SERVER.replace("concurrency = 2", "rate = 0.01").replace("timeout = 3", "timeout = 600"))
+    shutil.copy(DATA / "fake_server.py", clone.root)
+    change(clone, "fault.txt", "none\n")
+    clone.git("branch", "-f", "main")
+    change(clone, "notes.py", "NOTES = 1\n")
+    perfgate.environment["PYTHONPATH"] = str(ROOT)
+    running = perfgate.start("check", "--base", "main", cwd=clone.root)
+
+    def requests() -> list[int]:
+        logs = (clone.root / "perfgate-out").rglob("chat-*.log")
+        return [log.read_text().count("POST") for log in logs]
+
+    # Each side is warm after two loads of two requests; what comes then is a turn, whose second request is due in minutes.
+    wait_until(lambda: sum(requests()) >= 9)
+    running.terminate()
+    assert running.wait(20) == 130
+    assert left_in_the_end(perfgate.processes) == []

@@ -16,9 +16,12 @@ from perfgate.conductor.load.plan import LoadPlan, Request
 from perfgate.conductor.load.record import Exchange, Load, Recording, describe
 from perfgate.conductor.load.target import Send, Target
 from perfgate.system.garbage import quiet
+from perfgate.system.interrupts import safe_point
 
 # Time for the first request's task to be made before it is due.
 _LEAD = 0.001
+# How often a load looks for a signal.
+_SIGNAL_SECONDS = 0.2
 
 _WALL = WallClock()
 
@@ -38,8 +41,17 @@ def run_load(plan: LoadPlan, target: Target, clock: Clock = _WALL) -> Load:
 
 
 async def _turn(plan: LoadPlan, target: Target, clock: Clock) -> list[Exchange]:
+    """Send the plan, and end it where a signal asks for that: a load may take minutes."""
     async with target.connect(clock) as send:
-        return await send_load(plan, send, clock)
+        sending = asyncio.ensure_future(send_load(plan, send, clock))
+        try:
+            while not sending.done():
+                await asyncio.wait([sending], timeout=_SIGNAL_SECONDS)
+                safe_point()
+        finally:
+            sending.cancel()
+            await asyncio.wait([sending])
+        return sending.result()
 
 
 async def send_load(plan: LoadPlan, send: Send, clock: Clock = _WALL) -> list[Exchange]:

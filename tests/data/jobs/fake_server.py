@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 
@@ -42,6 +43,12 @@ class Device:
         app.router.add_post("/wake_up", wake_up)
 
 
+@web.middleware
+async def _logging(request: web.Request, handler: Any) -> web.StreamResponse:
+    print(request.method, request.path, flush=True)
+    return await handler(request)
+
+
 async def _healthy(_: web.Request) -> web.Response:
     return web.Response()
 
@@ -67,5 +74,6 @@ if __name__ == "__main__":
         except BlockingIOError:
             sys.exit("out of memory")
         room.add_routes(app)
+    app.middlewares.append(_logging)
     app.router.add_get("/health", _healthy)
     web.run_app(app, host="127.0.0.1", port=port, print=None)
