@@ -42,6 +42,30 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     numbers: list[JobNumber] = []
 
 
+class CollectiveCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a rank called a collective, and of how many elements together."""
+
+    name: str
+    count: int
+    elements: int
+
+
+class RankCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """What one rank did in ``steps`` steps that were profiled: operators, copies of one number to the host, collectives.
+
+    Where it could not be profiled there are 0 steps. ``communication`` is how many seconds of a step it communicated,
+    ``exposed`` for how many of these nothing computed.
+    """
+
+    rank: int
+    steps: int
+    operators: int = 0
+    syncs: int = 0
+    collectives: list[CollectiveCount] = []
+    communication: float = 0.0
+    exposed: float = 0.0
+
+
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """What one side did while the turn was its own.
 
@@ -50,6 +74,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     ``values`` maps metrics to numbers in base units. ``work`` is what must be equal on both sides of a quad, such as
     ``requests`` and ``output_tokens``; ``output`` is the SHA-256 of what came out, empty where nothing is compared.
     ``out_of_turn`` is how many CPUs the side used on average between its last turn and this one, None where nothing tells.
+    ``counts`` are what ranks did in steps that were profiled before the first turn of a start, which is no part of its times.
     ``late`` is how late requests were sent, as a share of how long they took, None where none were sent.
     ``begun`` and ``seconds`` are when the turn began, by the job's clock, and how long it took.
     """
@@ -62,6 +87,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     work: dict[str, int] = {}
     output: str = ""
     samples: list[SampleSet] = []
+    counts: list[RankCounts] = []
     begun: float
     seconds: float
     out_of_turn: float | None = None

@@ -8,6 +8,7 @@ Only the standard library is imported: the script may run where nothing is insta
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import resource
@@ -66,6 +67,9 @@ class _Rank:
         device = _wait_for_device()
         self._ends.append(time.perf_counter())
         cpu = time.process_time() - self._cpu_began
+        if self._profile is not None:
+            self._profile.stop()
+            self._profile.export_chrome_trace(self._trace)
         self._send(
             {
                 "rank": self._number,
@@ -75,6 +79,7 @@ class _Rank:
                 "on_device": device is not None,
                 "losses": [float(value).hex() for value in self._losses],
                 "samples": self._samples,
+                "profiled": self._profile is not None,
             }
         )
         self._begin()
@@ -87,7 +92,10 @@ class _Rank:
             line = b""
         if not line.endswith(b"\n"):
             _end()
-        self._granted = int(json.loads(line)["steps"])
+        granted = json.loads(line)
+        self._granted = int(granted["steps"])
+        self._trace = granted["trace"]
+        self._profile = _profile() if self._trace else None
         self._losses: list[Any] = []
         self._ends: list[float] = []
         self._samples = 0
@@ -98,6 +106,18 @@ class _Rank:
             self._connection.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
             _end()
+
+
+def _profile() -> Any:
+    """A profiler of torch that has been started; None where there is no torch, or the script profiles itself."""
+    if "torch" not in sys.modules:
+        return None
+    profile = importlib.import_module("torch.profiler").profile(record_shapes=True)
+    try:
+        profile.start()
+    except RuntimeError:
+        return None
+    return profile
 
 
 def _wait_for_device() -> Any:

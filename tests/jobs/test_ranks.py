@@ -85,12 +85,30 @@ def extra(rank, step, tensor):
     while rank == 1 and time.process_time() < until:
         pass
 """
+# Hardly any time: what fails is the count.
 TWICE = """
 import torch.distributed as dist
 def extra(rank, step, tensor):
-    for _ in range(20):
-        dist.all_reduce(tensor.clone().expand(64, *tensor.shape).contiguous())
+    dist.all_reduce(tensor[:1].detach().clone())
 """
+# What a rank computes while its gradients are on their way, and what takes as long without that.
+OVERLAPPING = (
+    COMMON
+    + """
+state, gradient = torch.randn(512, 512) / 23, torch.randn(1 << 17)
+with torch.no_grad():
+    for step in range(100_000):
+        sent = dist.all_reduce(gradient, async_op=True)
+        extra(rank, step, sent)
+        for _ in range(20):
+            state = (state @ state).tanh()
+        sent.wait()
+        gradient /= world
+        perfgate.turn(loss=state.mean(), samples=1)
+"""
+)
+OVERLAPS = "def extra(rank, step, sent):\n    pass\n"
+WAITS_AT_ONCE = "def extra(rank, step, sent):\n    sent.wait()\n"
 KILLED = """
 import os, signal
 def extra(rank, step, tensor):
@@ -119,8 +137,9 @@ def check(tmp_path: Path) -> Check:
         codes: tuple[int, ...] = (0,),
         more: str = "",
         expected: str = "",
+        main: str = NOTHING,
     ) -> dict[str, Any]:
-        project = plant(tmp_path, script, head, SETTINGS.format(ranks=ranks, budget=budget) + more)
+        project = plant(tmp_path, script, head, SETTINGS.format(ranks=ranks, budget=budget) + more, main)
         with start(project) as process:
             output = process.communicate(timeout=600)[0]
         assert process.returncode in codes, output
@@ -131,10 +150,10 @@ def check(tmp_path: Path) -> Check:
     return gate
 
 
-def plant(folder: Path, script: str, head: str, settings: str) -> Path:
+def plant(folder: Path, script: str, head: str, settings: str, main: str = NOTHING) -> Path:
     project = folder / "project"
     project.mkdir()
-    for name, text in (("train.py", script), ("extra.py", NOTHING), ("perfgate.toml", settings)):
+    for name, text in (("train.py", script), ("extra.py", main), ("perfgate.toml", settings)):
         (project / name).write_text(text)
     run = ["git", "-c", "user.name=t", "-c", "user.email=t@example.invalid"]
     subprocess.run([*run, "init", "-qb", "main"], cwd=project, check=True)
@@ -191,8 +210,18 @@ def test_check__one_rank_does_more__fails_and_names_it(check: Check, script: str
     assert row(decision, "ranks.step")["parts"][0]["name"] == "rank 1"
 
 
-def test_check__collectives_more__fails(check: Check) -> None:
-    assert check(DATA_PARALLEL, TWICE, codes=(1,))["verdict"] == "FAIL"
+def test_check__a_collective_twice__fails_by_its_name(check: Check) -> None:
+    decision = check(TENSOR_PARALLEL, TWICE, budget=30, codes=(1,), expected="collectives of a step")
+    collectives = row(decision, "ranks.collectives")
+    assert (collectives["base"], collectives["head"], collectives["outcome"]) == (12, 24, "regressed")
+    assert [part["name"] for part in collectives["parts"]] == ["allreduce of rank 0", "allreduce of rank 1"]
+
+
+def test_check__collective_no_longer_beside_computing__its_time_is_exposed(check: Check) -> None:
+    decision = check(OVERLAPPING, WAITS_AT_ONCE, budget=60, codes=(0, 1, UNDECIDED), main=OVERLAPS)
+    exposed = row(decision, "ranks.exposed")
+    assert exposed["head"] > 2 * exposed["base"]
+    assert row(decision, "ranks.collectives")["outcome"] == "unchanged"
 
 
 def test_check__other_losses__fails_as_other_output(check: Check) -> None:

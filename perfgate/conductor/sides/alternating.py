@@ -79,5 +79,6 @@ def _together(results: list[TurnResult]) -> TurnResult:
         },
         work=dict(sum((Counter(result.work) for result in results), Counter())),
         output=sha256("\0".join(outputs).encode()).hexdigest() if any(outputs) else "",
+        counts=results[0].counts,
         samples=tuple(chain.from_iterable(result.samples for result in results)),
     )

@@ -9,6 +9,8 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
+from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 import numpy as np
@@ -22,12 +24,14 @@ from perfgate.catalogue.names import (
     RANKS_STEP_P99,
 )
 from perfgate.conductor.sides.program import Program, SideError
+from perfgate.conductor.sides.rank_counts import read_counts
 from perfgate.conductor.sides.rendezvous import Peer, Rendezvous
 from perfgate.conductor.sides.side import SidePlace, SidePlan, TurnResult
-from perfgate.document.job import JobNumber
+from perfgate.document.job import JobNumber, RankCounts
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import ErrorKind
 from perfgate.document.samples import SampleSet, pack
+from perfgate.errors import ResultsError
 from perfgate.job_settings import JobReference
 from perfgate.system.interrupts import safe_point
 from perfgate.system.turns import TURN_VARIABLE
@@ -61,6 +65,7 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     on_device: bool
     losses: list[str]
     samples: int
+    profiled: bool = False
 
 
 class RanksSide:
@@ -74,6 +79,7 @@ class RanksSide:
         self._rendezvous: Rendezvous | None = None
         self._ranks: dict[int, Peer] = {}
         self._steps_done = 0
+        self._is_counted = False
         self.numbers: tuple[JobNumber, ...] = ()
 
     # --- start and end
@@ -82,6 +88,7 @@ class RanksSide:
         settings = self._settings
         self._rendezvous = Rendezvous(self._place.environment.get("TMPDIR", "/tmp"))  # noqa: S108 - the default of TMPDIR
         self._ranks, self._steps_done = {}, 0
+        self._is_counted = False
         torchrun = f"python -m torch.distributed.run --nproc_per_node {settings.ranks} --master_addr 127.0.0.1"
         self._program = Program(
             f"exec {torchrun} --master_port {_free_port()} {settings.torchrun}",
@@ -157,14 +164,35 @@ class RanksSide:
 
     def turn(self, number: int) -> TurnResult:  # noqa: ARG002 - the next steps of the loop, on both sides
         out_of_turn = self._running.begin_turn()
+        counts = () if self._is_counted else self._count()
         result = self._result(self._take(self._settings.steps))
         self._running.end_turn()
-        return result._replace(out_of_turn=out_of_turn)
+        return result._replace(out_of_turn=out_of_turn, counts=counts)
 
-    def _take(self, steps: int) -> list[Report]:
+    def _count(self) -> tuple[RankCounts, ...]:
+        """Let all ranks do the steps of a turn under the profiler, once a start."""
+        assert self._rendezvous is not None
+        self._is_counted = True
+        steps = self._settings.steps
+        traces = {rank: self._rendezvous.folder / f"rank-{rank}.json" for rank in self._ranks}
+        reports = self._take(steps, traces)
+        try:
+            return tuple(
+                read_counts(traces[report.rank], report.rank, steps)
+                if report.profiled
+                else RankCounts(rank=report.rank, steps=0)
+                for report in reports
+            )
+        except ResultsError as error:
+            raise self._failed("protocol", "job.no-counts", why=str(error)) from error
+        finally:
+            for trace in traces.values():
+                trace.unlink(missing_ok=True)
+
+    def _take(self, steps: int, traces: Mapping[int, Path] = MappingProxyType({})) -> list[Report]:
         """Let all ranks do so many steps; return their reports in the order of ranks."""
         for peer in self._ranks.values():
-            peer.grant(steps)
+            peer.grant(steps, traces.get(peer.rank))
         reports: dict[int, Report] = {}
         deadline = time.monotonic() + self._settings.timeout
         while len(reports) < len(self._ranks):

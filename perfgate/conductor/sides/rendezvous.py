@@ -34,10 +34,11 @@ class Peer:
     def fileno(self) -> int:
         return self._connection.fileno()
 
-    def grant(self, steps: int) -> None:
-        """Let it do so many steps. One that has ended is seen when it is read from."""
+    def grant(self, steps: int, trace: Path | None = None) -> None:
+        """Let it do so many steps, profiled into a file where one is named. One that has ended is seen when it is read from."""
         with suppress(OSError):
-            self._connection.sendall(msgspec.json.encode({"steps": steps}) + b"\n")
+            granted = {"steps": steps, "trace": None if trace is None else str(trace)}
+            self._connection.sendall(msgspec.json.encode(granted) + b"\n")
 
     def read(self) -> bytes | None:
         """The line that is complete now, empty where none is; None where it has ended, or its line has no end."""
@@ -81,6 +82,7 @@ class Rendezvous:
         if len(os.fsencode(self._folder)) + len("/turn") >= _LONGEST_ADDRESS:
             shutil.rmtree(self._folder)
             self._folder = tempfile.mkdtemp(prefix="perfgate-ranks-")
+        self.folder = Path(self._folder)
         self.address = f"{self._folder}/turn"
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(self.address)

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from perfgate.document.job import JobNumber, Turn
+from perfgate.document.job import JobNumber, RankCounts, Turn
 from perfgate.document.samples import SampleSet
 
 
@@ -19,6 +19,7 @@ class TurnResult(NamedTuple):
     work: Mapping[str, int] = MappingProxyType({})
     output: str = ""
     samples: tuple[SampleSet, ...] = ()
+    counts: tuple[RankCounts, ...] = ()
     out_of_turn: float | None = None
     late: float | None = None
 
@@ -33,6 +34,7 @@ class TurnResult(NamedTuple):
             work=dict(self.work),
             output=self.output,
             samples=list(self.samples),
+            counts=list(self.counts),
             out_of_turn=self.out_of_turn,
             late=None if self.late is None else round(self.late, 4),
             begun=round(begun, 6),

@@ -31,7 +31,9 @@ def with_costless(comparisons: Iterable[Comparison], policy: Policy) -> list[Com
     Full precision instead of low may be what made calls faster: it gates unless one of these times is shown to be better.
     """
     listed = list(comparisons)
-    times = [c for c in listed if c.method == "paired" and c.gating and c.metric in MUST_DECIDE]
+    times = [
+        c for c in listed if c.gating and (c.method == "turns" or (c.method == "paired" and c.metric in MUST_DECIDE))
+    ]
     faster = {_place(c) for c in times if c.outcome == "improved"}
     not_slower = {_place(c) for c in times} - {_place(c) for c in times if c.outcome not in ("unchanged", "improved")}
 

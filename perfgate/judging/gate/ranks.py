@@ -1,17 +1,27 @@
-"""Ranks that took turns: which of them does more on the head, and whether their losses agree."""
+"""Ranks that took turns: which of them does more on the head, what they call, and whether their losses agree."""
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from perfgate.catalogue.names import RANKS_CPU, RANKS_LOSS
-from perfgate.document.decision import Part
-from perfgate.document.job import Turn
+from perfgate.catalogue.names import (
+    RANKS_COLLECTIVES,
+    RANKS_CPU,
+    RANKS_ELEMENTS,
+    RANKS_EXPOSED,
+    RANKS_LOSS,
+    RANKS_OPERATORS,
+    RANKS_SYNCS,
+)
+from perfgate.document.decision import Comparison, Part, Policy
+from perfgate.document.job import CollectiveCount, RankCounts, Turn
 from perfgate.document.samples import unpack
+from perfgate.judging.gate.comparison import Place, comparison, configured_tolerance, relative_change, rounded
 
 
 def rank_parts(base: Iterable[Turn], head: Iterable[Turn]) -> list[Part]:
@@ -43,3 +53,75 @@ def losses_differ(base: Iterable[Turn], head: Iterable[Turn], tolerance: float) 
         before is not None and after is not None and not math.isclose(before, after, rel_tol=tolerance)
         for before, after in zip(*means)
     )
+
+
+def compare_counts(place: Place, base: Iterable[Turn], head: Iterable[Turn], policy: Policy) -> Iterator[Comparison]:
+    """Compare what ranks called in profiled steps: exactly, with the collectives of each rank that differ as parts.
+
+    What starts of one side disagree about is not exact, and is not compared.
+    """
+    sides = [[turn.counts for turn in turns if turn.counts] for turns in (base, head)]
+    if not all(sides) or not all(count.steps for side in sides for start in side for count in start):
+        return
+    for name, count in _COUNTS.items():
+        before, after = ([{part: value for c in start for part, value in count(c)} for start in side] for side in sides)
+        if any(start != side[0] for side in (before, after) for start in side):
+            continue
+        first, second = before[0], after[0]
+        differing = [part for part in {**first, **second} if first.get(part, 0) != second.get(part, 0)]
+        total = [sum(side.values()) for side in (first, second)]
+        tolerated = configured_tolerance(policy, name, *place) or 0.0
+        has_grown = total[1] > total[0] * (1 + tolerated)
+        yield comparison(
+            place,
+            name,
+            "exact",
+            "regressed" if has_grown else "improved" if total[1] < total[0] else "unchanged",
+            gating=True,
+            base=rounded(total[0]),
+            head=rounded(total[1]),
+            delta=relative_change(total[0], total[1]),
+            tolerance=tolerated,
+            parts=[Part(name=part, base=first.get(part, 0), head=second.get(part, 0)) for part in differing],
+        )
+    exposed = [_exposed(side) for side in sides]
+    yield comparison(
+        place,
+        RANKS_EXPOSED,
+        "turns",
+        "unchanged",
+        gating=False,
+        base=rounded(exposed[0]),
+        head=rounded(exposed[1]),
+        delta=relative_change(*exposed),
+    )
+
+
+def exposed_parts(base: Iterable[Turn], head: Iterable[Turn]) -> list[Part]:
+    """How long a step communicated while nothing computed: where that grew, less of it overlaps than before."""
+    sides = [[turn.counts for turn in turns if turn.counts] for turns in (base, head)]
+    if not all(sides):
+        return []
+    return [Part(name="exposed communication", base=_exposed(sides[0]), head=_exposed(sides[1]))]
+
+
+def _exposed(starts: Iterable[list[RankCounts]]) -> float:
+    """The median over starts of the seconds of the rank that had most."""
+    return statistics.median(max(count.exposed for count in start) for start in starts)
+
+
+def _of_collectives(value: Callable[[CollectiveCount], int]) -> Callable[[RankCounts], Iterator[tuple[str, float]]]:
+    def count(rank: RankCounts) -> Iterator[tuple[str, float]]:
+        for one in rank.collectives:
+            yield f"{one.name} of rank {rank.rank}", value(one) / rank.steps
+
+    return count
+
+
+# Per step, by what is counted and the rank.
+_COUNTS: dict[str, Callable[[RankCounts], Iterable[tuple[str, float]]]] = {
+    RANKS_COLLECTIVES: _of_collectives(lambda one: one.count),
+    RANKS_ELEMENTS: _of_collectives(lambda one: one.elements),
+    RANKS_OPERATORS: lambda rank: [(f"operators of rank {rank.rank}", rank.operators / rank.steps)],
+    RANKS_SYNCS: lambda rank: [(f"copies to the host of rank {rank.rank}", rank.syncs / rank.steps)],
+}

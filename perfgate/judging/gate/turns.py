@@ -21,7 +21,7 @@ from perfgate.document.job import Fits, JobKind, JobNumber, JobRecord, Turn
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.comparison import Place, comparison, configured_tolerance, rounded
-from perfgate.judging.gate.ranks import losses_differ, rank_parts
+from perfgate.judging.gate.ranks import compare_counts, exposed_parts, losses_differ, rank_parts
 from perfgate.judging.gate.rule import (
     Z_POWER,
     Differences,
@@ -102,10 +102,17 @@ def compare_turns(base: RunDocument, head: RunDocument, policy: Policy) -> list[
         if not different:
             cells += [cell for number in job.numbers for cell in _cells(job, number, measured, policy)]
             cells += _halves(job, measured)
+        rows += compare_counts(Place(job.name, ""), *_turns_of(measured.values()), policy)
     gating = [cell for cell in cells if cell.number.gating]
     adjusted = holm([p_slower(cell.differences, 0.0, alarm_looks(cell.looks)) for cell in gating])
     by_cell = {id(cell): p for cell, p in zip(gating, adjusted)}
     return rows + [_judge(cell, policy, by_cell.get(id(cell)), tests=len(gating)) for cell in cells]
+
+
+def _turns_of(quads: Iterable[Quad]) -> tuple[list[Turn], list[Turn]]:
+    """All turns of the base and of the head."""
+    listed = list(quads)
+    return [turn for quad in listed for turn in quad.base], [turn for quad in listed for turn in quad.head]
 
 
 def _cells(job: JobRecord, number: JobNumber, measured: Mapping[int, Quad], policy: Policy) -> Iterator[_Cell]:
@@ -166,11 +173,12 @@ def _halves(job: JobRecord, measured: Mapping[int, Quad]) -> Iterator[_Cell]:
 
 
 def _parts(name: str, quads: Iterable[Quad]) -> list[Part]:
-    """What of every rank a time of all ranks is made of."""
+    """What a time of all ranks is made of, what grew most first: the CPU time of every rank, and waiting for the others."""
     if name not in (RANKS_STEP, RANKS_CPU):
         return []
-    before, after = zip(*((quad.base, quad.head) for quad in quads))
-    return rank_parts(chain.from_iterable(before), chain.from_iterable(after))
+    base, head = _turns_of(quads)
+    parts = [*rank_parts(base, head), *(exposed_parts(base, head) if name == RANKS_STEP else ())]
+    return sorted(parts, key=lambda part: part.base - part.head)
 
 
 def _margin(policy: Policy, scale: float) -> float:
@@ -352,5 +360,19 @@ def _untold(job: JobRecord, turns: Mapping[int, list[Turn]]) -> Iterator[str]:
     has_processes = job.kind != "command" and job.fits != "alternate"
     if has_processes and sum(turn.out_of_turn is None for turn in listed) > first:
         yield "out_of_turn"
+    if job.kind == "ranks" and not _are_counted(listed):
+        yield "counts"
     if job.kind == "server" and any(turn.late is None for turn in listed):
         yield "late"
+
+
+def _are_counted(turns: Iterable[Turn]) -> bool:
+    """Whether a turn of every start has the counts of all ranks that have times."""
+    listed = list(turns)
+    counted = {
+        turn.start
+        for turn in listed
+        if turn.counts
+        and {str(one.rank) for one in turn.counts} == {entry.labels.get("rank") for entry in turn.samples}
+    }
+    return counted == {turn.start for turn in listed}

@@ -107,6 +107,23 @@ def test_turn__two_ranks__numbers_work_and_samples_by_rank(make: MakeSide) -> No
     assert {number.metric for number in side.numbers if number.gating} == {"ranks.step", "ranks.cpu"}
 
 
+def test_turn__first_of_a_start__has_the_counts_of_profiled_steps(make: MakeSide) -> None:
+    real_torch = "sys.path = [path for path in sys.path if 'fake-torch' not in path]\nimport torch\n"
+    before = f"{real_torch}import torch.nn.functional as F\nones = torch.ones(4)"
+    side = begin(make("[F.relu(ones) for _ in range(1 + rank)]\n    ones[0].item()", before))
+    counts = side.turn(0).counts
+    assert [(count.rank, count.steps, count.syncs, count.collectives) for count in counts] == [
+        (0, 3, 3, []),
+        (1, 3, 3, []),
+    ]
+    assert counts[1].operators > counts[0].operators > 0
+    assert side.turn(1).counts == ()
+
+
+def test_turn__script_without_torch__says_that_nothing_was_profiled(make: MakeSide) -> None:
+    assert [(count.rank, count.steps) for count in begin(make()).turn(0).counts] == [(0, 0), (1, 0)]
+
+
 def test_turn__four_ranks__all_of_them(make: MakeSide) -> None:
     turn = begin(make(ranks=4)).turn(0)
     assert turn.work == {"steps": 3, "ranks": 4, "samples": 24}
@@ -131,7 +148,7 @@ def test_turn__losses_may_differ_a_little__their_mean_is_a_value(make: MakeSide)
     before, after = first.turn(0), second.turn(0)
     assert before.output == after.output
     # The turn begins behind the first call, which asks for it, and four steps of warm-up.
-    expected = sum(1 / (step + 1 + rank) for step in (5, 6, 7) for rank in (0, 1)) / 6
+    expected = sum(1 / (step + 1 + rank) for step in (8, 9, 10) for rank in (0, 1)) / 6
     assert before.values["ranks.loss"] == pytest.approx(expected)
     assert after.values["ranks.loss"] == pytest.approx(expected)
 
@@ -217,7 +234,7 @@ def test_warm_up__script_fails__its_last_words(make: MakeSide) -> None:
 
 
 def test_start__after_a_failure__as_new(make: MakeSide) -> None:
-    side = make(steps=9)
+    side = make(steps=12)
     failure(side)
     side.stop()
     assert begin(side).turn(0).work["steps"] == 3

@@ -28,6 +28,8 @@ FAULTS = {
     "counters.syncs",
     "correctness.signature",
     "memory.kept",
+    "ranks.collectives",
+    "ranks.syncs",
 }
 
 

@@ -11,8 +11,9 @@ import pytest
 
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
-from perfgate.document.job import JobKind, JobNumber, JobRecord, Turn
+from perfgate.document.job import CollectiveCount, JobKind, JobNumber, JobRecord, RankCounts, Turn
 from perfgate.document.run import RunDocument
+from perfgate.document.samples import SampleSet, pack
 from perfgate.judging.gate.decide import Look, decide
 from perfgate.judging.gate.required import Required
 from perfgate.judging.gate.turns import LOOKS, foreseen
@@ -243,6 +244,60 @@ def test_look__undecided__asks_for_more_turns_until_a_look_decides() -> None:
     assert not Look(*runs(0.2), Policy(), workload=NAME).more_turns_would_help()
     other = runs(quads=8, work=({"steps": 1}, {"steps": 2}))
     assert not Look(*other, Policy(), workload=NAME).more_turns_would_help()
+
+
+def counted(
+    documents: tuple[RunDocument, RunDocument], calls: tuple[int, int] = (2, 2)
+) -> tuple[RunDocument, RunDocument]:
+    """The documents of ranks, of which every first turn of a start has counts: so many all-reduces in each of 4 steps."""
+    sides = []
+    for run, count in zip(documents, calls):
+        turns, seen = [], set()
+        for turn in run.turns:
+            ranks = [
+                RankCounts(
+                    rank=rank,
+                    steps=4,
+                    operators=400,
+                    collectives=[CollectiveCount(name="allreduce", count=4 * count, elements=4 * 1000 * count)],
+                    communication=0.002,
+                    exposed=0.001,
+                )
+                for rank in (0, 1)
+            ]
+            samples = [SampleSet(metric="ranks.step", samples=pack([1]), labels={"rank": str(rank)}) for rank in (0, 1)]
+            counts = [] if turn.start in seen else ranks
+            seen.add(turn.start)
+            turns.append(msgspec.structs.replace(turn, counts=counts, samples=samples))
+        sides.append(msgspec.structs.replace(run, turns=turns))
+    return sides[0], sides[1]
+
+
+def test_ranks__a_collective_twice__fails_by_name_whatever_the_times_say() -> None:
+    decision = judged(*counted(runs(record=job("ranks")), calls=(2, 4)))
+    assert decision.verdict == "FAIL"
+    (row,) = [c for c in decision.comparisons if c.metric == "ranks.collectives"]
+    assert (row.base, row.head, row.method, row.gating) == (4, 8, "exact", True)
+    assert [(part.name, part.base, part.head) for part in row.parts] == [
+        ("allreduce of rank 0", 2, 4),
+        ("allreduce of rank 1", 2, 4),
+    ]
+
+
+def test_ranks__equal_counts__pass() -> None:
+    assert judged(*counted(runs(record=job("ranks")))).verdict == "PASS"
+
+
+@pytest.mark.parametrize("lacking", [(0,), (1,), (0, 1)])
+def test_ranks__counts_left_out__never_improve_the_verdict(lacking: tuple[int, ...]) -> None:
+    documents = list(counted(runs(record=job("ranks")), calls=(2, 4)))
+    for index in lacking:
+        for ranks in (0, 1):
+            turns = [msgspec.structs.replace(turn, counts=turn.counts[:ranks]) for turn in documents[index].turns]
+            lessened = [
+                msgspec.structs.replace(run, turns=turns) if i in lacking else run for i, run in enumerate(documents)
+            ]
+            assert judged(*lessened).verdict in ("FAIL", "INCONCLUSIVE")
 
 
 def swapped(slowdown: float, halves: float) -> tuple[RunDocument, RunDocument]:

@@ -1,0 +1,104 @@
+"""What a rank did in the steps that it profiled: operators, collectives, and how long it only communicated.
+
+It is read from the Chrome trace of torch.profiler with recorded shapes. Collectives are counted where the host calls them
+(``c10d::…``), which all backends do alike: gloo, NCCL and HCCL.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from perfgate.document.job import CollectiveCount, RankCounts
+from perfgate.errors import ResultsError
+from perfgate.trace.analysis import Intervals, intersection, union
+
+# A few steps of a job are some megabytes.
+_MOST_BYTES = 1 << 29
+_COLLECTIVE = "c10d::"
+# What copies one number to the host, and so waits for the device.
+_SYNC = "aten::_local_scalar_dense"
+_COMMUNICATION = ("gloo:", "nccl", "hccl", "hcom")
+
+
+class _Event(msgspec.Struct):
+    ph: str = ""
+    name: str = ""
+    cat: str = ""
+    ts: float = 0.0
+    dur: float = 0.0
+    args: dict[str, Any] = {}
+
+
+class _Trace(msgspec.Struct):
+    traceEvents: list[_Event]  # noqa: N815 - the name in the file
+
+
+def read_counts(path: Path, rank: int, steps: int) -> RankCounts:
+    """Raises ResultsError where the file is no such trace."""
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise ResultsError(
+                f"the trace of rank {rank} has more than {_MOST_BYTES >> 20} MiB; lower `steps` of the workload"
+            )
+        events = [event for event in msgspec.json.decode(path.read_bytes(), type=_Trace).traceEvents if event.ph == "X"]
+    except (OSError, msgspec.MsgspecError) as error:
+        raise ResultsError(f"the trace of rank {rank} cannot be read: {error}") from error
+    operators = [event for event in events if event.cat == "cpu_op"]
+    counts = Counter(event.name for event in operators)
+    moved: Counter[str] = Counter()
+    for event in operators:
+        if event.name.startswith(_COLLECTIVE):
+            moved[event.name] += _elements(event.args.get("Input Dims"))
+    communication, computing = union(_communication(events)), union(_computing(events))
+    return RankCounts(
+        rank=rank,
+        steps=steps,
+        operators=sum(counts.values()),
+        syncs=counts[_SYNC],
+        collectives=[
+            CollectiveCount(name=name.removeprefix(_COLLECTIVE).rstrip("_"), count=count, elements=moved[name])
+            for name, count in sorted(counts.items())
+            if name.startswith(_COLLECTIVE)
+        ],
+        communication=communication.length / 1e9 / steps,
+        exposed=(communication.length - intersection(communication, computing).length) / 1e9 / steps,
+    )
+
+
+def _communication(events: Iterable[_Event]) -> Intervals:
+    """When data was sent or waited for: kernels of the device, or what gloo's threads do."""
+    return _intervals(
+        event
+        for event in events
+        if event.cat in ("kernel", "user_annotation") and event.name.lower().startswith(_COMMUNICATION)
+    )
+
+
+def _computing(events: list[_Event]) -> Intervals:
+    """When the device computed; where there is none, when the host was in an operator other than a collective."""
+    kernels = [event for event in events if event.cat == "kernel"]
+    if kernels:
+        return _intervals(event for event in kernels if not event.name.lower().startswith(_COMMUNICATION))
+    return _intervals(
+        event for event in events if event.cat == "cpu_op" and not event.name.startswith((_COLLECTIVE, "gloo:"))
+    )
+
+
+def _intervals(events: Iterable[_Event]) -> Intervals:
+    times = np.array([(event.ts, event.ts + event.dur) for event in events], dtype=np.float64).reshape(-1, 2)
+    nanoseconds = np.round(times * 1e3).astype(np.int64)
+    return Intervals(nanoseconds[:, 0], nanoseconds[:, 1])
+
+
+def _elements(dims: Any) -> int:
+    """The elements of the first tensor, or list of tensors, of a call; 0 where the trace does not tell."""
+    first: list[Any] = next((shape for shape in dims if shape), []) if isinstance(dims, list) else []
+    shapes = first if first and isinstance(first[0], list) else [first]
+    return sum(math.prod(shape) for shape in shapes if shape and all(isinstance(size, int) for size in shape))
