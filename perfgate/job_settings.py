@@ -87,7 +87,11 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     timeout: Annotated[Seconds, _doc("Seconds that a run of a command, or a turn of the others, may take.")] = 600.0
     budget: Annotated[Seconds, _doc("Seconds of turns. Once they are spent, no quad begins.")] = 360.0
     file: Annotated[
-        str, _doc("The file that the command writes its results to. Empty: its output, or `$PERFGATE_METRICS`.")
+        str,
+        _doc(
+            "The file that the command writes its results to, with `*` for parts such as a date. Empty: its output, or "
+            "`$PERFGATE_METRICS`."
+        ),
     ] = ""
     format: Annotated[str, _doc("The format of the file; `auto` finds it out.")] = "auto"
     numbers: Annotated[dict[str, NumberSettings], _doc("The numbers of a command that no format names.")] = {}

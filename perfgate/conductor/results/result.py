@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import math
 from collections.abc import Iterable
@@ -87,7 +88,9 @@ class Content:
     def none_failed(self, failed: object, what: str = "requests") -> None:
         """Raises ResultsError where something failed: what is left is other work."""
         if self.checked(f"failed {what}", failed):
-            raise self.refused(f"{failed:g} {what} failed; numbers of the others are of other work")
+            raise self.refused(
+                f"{failed:g} {what} failed, so its numbers are of other work; see what the program printed"
+            )
 
 
 class Reader(Protocol):
@@ -111,12 +114,36 @@ def all_readers() -> dict[str, Reader]:
     return dict(zip(member_names(readers, RESULTS), cast(list[Reader], members)))
 
 
-def read_results(path: Path, *, format: str = "auto", not_before: float | None = None) -> Results:  # noqa: A002 - as perfgate.toml calls it
-    """Read a file that is not older than ``not_before`` (seconds of the epoch).
+def written_file(folder: Path, pattern: str, not_before: float) -> Path:
+    """The file that a run of a program wrote; a pattern stands for a path with a date or a commit in it.
 
-    Raises ResultsError, with what is wrong, where and what to do.
+    Raises ResultsError where there is none, where the run did not write it, or where it wrote several.
     """
-    content = Content(path, _text(path, not_before))
+    names = [pattern]
+    if not (folder / pattern).is_file():
+        names = sorted(glob.glob(pattern, root_dir=folder, recursive=True))  # noqa: PTH207 - Path's takes no absolute one
+    times = {name: (folder / name).stat().st_mtime for name in names if (folder / name).is_file()}
+    if not times:
+        raise ResultsError(
+            f"the program ended and left no file {pattern}; let it write there, or set `file` to where it writes, "
+            "relative to the folder that it runs in"
+        )
+    # What an earlier run left is none of this one.
+    fresh = [name for name, written in times.items() if written >= not_before]
+    if not fresh:
+        raise ResultsError(
+            f"{max(times)} is older than this run of the program, which did not write it; let every run write its "
+            "results, or set `file` to where it writes"
+        )
+    if len(fresh) > 1:
+        named = ", ".join(fresh[:4])
+        raise ResultsError(f"this run of the program wrote {len(fresh)} files {pattern}: {named}; let `file` match one")
+    return folder / fresh[0]
+
+
+def read_results(path: Path, *, format: str = "auto") -> Results:  # noqa: A002 - as perfgate.toml calls it
+    """Raises ResultsError, with what is wrong, where and what to do."""
+    content = Content(path, _text(path))
     known = all_readers()
     formats = "; ".join(f"{name}: {reader.READS}" for name, reader in known.items())
     if format == "auto":
@@ -132,20 +159,24 @@ def read_results(path: Path, *, format: str = "auto", not_before: float | None =
     try:
         results = known[format].read(content)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-        raise content.refused(f"it is no complete result of {format}: {type(error).__name__} {error}") from error
+        raise content.refused(
+            f"it is no complete result of {format} ({type(error).__name__} {error}); it reads {known[format].READS}, "
+            "and other numbers are named with `numbers`"
+        ) from error
     if not results.numbers:
-        raise content.refused(f"it holds no number that {format} knows")
+        raise content.refused(f"it holds no number that {format} knows; name the ones you mean with `numbers`")
+    names = [number.name for number in results.numbers]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise content.refused(f"it holds {twice[0]} twice; let the program write one result to it")
     return results._replace(format=format)
 
 
-def _text(path: Path, not_before: float | None) -> str:
+def _text(path: Path) -> str:
     try:
-        stat = path.stat()
-        if stat.st_size > MAX_BYTES:
-            raise ResultsError(f"{path.name} has {stat.st_size} bytes, and results have at most {MAX_BYTES}")
-        text = path.read_text(encoding="utf-8", errors="replace")
+        if (size := path.stat().st_size) > MAX_BYTES:
+            raise ResultsError(
+                f"{path.name} has {size} bytes, and results have at most {MAX_BYTES}; leave the raw samples out of it"
+            )
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise ResultsError(f"the results {path.name} cannot be read: {error.strerror}") from error
-    if not_before is not None and stat.st_mtime < not_before:
-        raise ResultsError(f"{path.name} is older than this run of the program, which did not write it")
-    return text
+        raise ResultsError(f"the results {path.name} cannot be read: {error.strerror}; check `file`") from error

@@ -11,7 +11,7 @@ import numpy as np
 
 from perfgate.catalogue.names import NUMBER
 from perfgate.conductor.results.places import find_number
-from perfgate.conductor.results.result import Results, read_results
+from perfgate.conductor.results.result import Results, read_results, written_file
 from perfgate.conductor.sides.program import Program, ProgramEnd
 from perfgate.conductor.sides.side import SidePlace, SidePlan, TurnResult
 from perfgate.document.job import JobNumber
@@ -62,7 +62,8 @@ class CommandSide:
                 raise program.failed("exit", _how_it_ended(self._settings.command, end))
             results = self._results(program.output(), metrics, not_before=began - 1)
         except ResultsError as error:
-            raise program.failed("protocol", Message("job.no-results", {"why": str(error)})) from error
+            message = Message("job.no-results", {"line": self._settings.command, "why": str(error)})
+            raise program.failed("protocol", message) from error
         finally:
             self.stop()
         return self._turn(end, results)
@@ -101,21 +102,19 @@ class CommandSide:
     def _results(self, output: str, metrics: Path, *, not_before: float) -> Results:
         """What the run told: the numbers that perfgate.toml names, else those of the file's format, else of the contract."""
         settings = self._settings
-        file = self._place.root / settings.file if settings.file else None
+        file = written_file(self._place.root, settings.file, not_before) if settings.file else None
         if settings.numbers:
-            return self._named(output, file, not_before)
+            return self._named(output, file)
         if file is not None:
-            return read_results(file, format=settings.format, not_before=not_before)
+            return read_results(file, format=settings.format)
         if metrics.is_file():
-            return read_results(metrics, format="json_lines", not_before=not_before)
+            return read_results(metrics, format="json_lines")
         return Results([], {}, "none")
 
-    def _named(self, output: str, file: Path | None, not_before: float) -> Results:
-        """The numbers that perfgate.toml names. A file that an earlier run left is none of this one."""
-        settings = self._settings
-        if file is not None and file.is_file() and file.stat().st_mtime < not_before:
-            raise ResultsError(f"{settings.file} is older than this run of the program, which did not write it")
-        found = [find_number(name, number, output=output, file=file) for name, number in settings.numbers.items()]
+    def _named(self, output: str, file: Path | None) -> Results:
+        """The numbers that perfgate.toml names."""
+        numbers = self._settings.numbers
+        found = [find_number(name, number, output=output, file=file) for name, number in numbers.items()]
         return Results(found, {}, "named")
 
 

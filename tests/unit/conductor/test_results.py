@@ -1,14 +1,13 @@
 """Every format is read with its units, told from every other, and refused where it is damaged, stale or of failed work.
 
-The files of pytest-benchmark, Google Benchmark and hyperfine were written by these programs. The others are made here from
-the keys that their documentation and sources name.
+The files of pytest-benchmark, Google Benchmark and hyperfine were written by these programs. The others are written here by
+hand, with the keys of what the programs wrote (docs/jobs.md says which versions; tests/jobs/test_tools.py runs them).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfgate.conductor.results.result import Results, all_readers, read_results
+from perfgate.conductor.results.result import Results, all_readers, read_results, written_file
 from perfgate.errors import ResultsError
 
 DATA = Path(__file__).parents[2] / "data" / "results"
@@ -61,16 +60,26 @@ SGLANG = {
     "mean_ttft_ms": 40.0,
     "p99_itl_ms": 12.0,
 }
-STATISTICS = {"median": 40.0, "percentiles": {"p50": 40.0, "p99": 60.0}}
+STATISTICS = {"mean": 41.0, "median": 40.0, "percentiles": {"p50": 40.0, "p99": 60.0}, "count": 8, "total_sum": 328.0}
+# What is counted in moments has quantiles of moments.
+RATE = {"mean": 12.5, "median": 12.3, "percentiles": {"p50": 12.3, "p99": 192.4}, "count": 8, "total_sum": 100.0}
 GUIDELLM = {
     "metadata": {"version": 2, "guidellm_version": "0.8.0"},
     "benchmarks": [
         {
-            "config": {"profile": "synchronous"},
+            "config": {
+                "profile": {"kind": "concurrent", "streams": [2]},
+                "strategy": {"type_": "concurrent", "streams": 2},
+            },
             "metrics": {
                 "request_totals": {"successful": 8, "errored": 0, "incomplete": 0, "total": 8},
                 "time_to_first_token_ms": {"successful": STATISTICS},
+                "time_per_output_token_ms": None,
                 "request_latency": {"successful": {"median": 0.2, "percentiles": {"p99": 0.3}}},
+                "requests_per_second": {"successful": RATE},
+                "output_tokens_per_second": {"successful": RATE},
+                "prompt_token_count": {"successful": {"total_sum": 40.0}},
+                "output_token_count": {"successful": {"total_sum": 128.0}},
             },
         }
     ],
@@ -80,13 +89,19 @@ AIPERF = {
     "is_complete": True,
     "was_cancelled": False,
     "request_count": {"unit": "requests", "avg": 8.0},
+    "total_isl": {"unit": "tokens", "avg": 128.0},
+    "total_osl": {"unit": "tokens", "avg": 64.0},
     "request_throughput": {"unit": "requests/sec", "avg": 4.0},
     "time_to_first_token": {"unit": "ms", "avg": 41.0, "p50": 40.0, "p99": 60.0},
 }
 EVALSCOPE = {
-    "Time taken for tests (s)": 2.0,
+    "Test Duration (s)": 2.0,
+    "Request Rate (req/s)": -1.0,
     "Total Requests": 8,
     "Failed Requests": 0,
+    "Avg Input Tokens": 16.0,
+    "Avg Output Tokens": 8.0,
+    "Input Throughput (tok/s)": 0.0,
     "Output Throughput (tok/s)": 64.0,
     "Avg TTFT (ms)": 40.0,
     "Avg Latency (s)": 0.2,
@@ -96,14 +111,22 @@ AISBENCH = {
     "Total Requests": {"total": 8},
     "Failed Requests": {"total": 0},
     "Success Requests": {"total": 8},
+    "Max Concurrency": {"total": 2},
+    "Total Input Tokens": {"total": 128},
+    "Total Generated Tokens": {"total": 64},
     "Output Token Throughput": {"total": "64.0 token/s"},
     "Request Throughput": {"total": "4.0 req/s"},
 }
 ASV = {
     "version": 2,
     "commit_hash": "0" * 40,
-    "result_columns": ["result", "params", "version"],
-    "results": {"suite.time_sum": [[1e-6, 2e-6], [["10", "100"]], "v"], "suite.peakmem_list": [[4096], [], "v"]},
+    "result_columns": ["result", "params", "version", "samples"],
+    "results": {
+        "suite.time_sum": [[1e-6, 2e-6], [["10", "100"]], "v", [[1e-6, 1.1e-6], None]],
+        "suite.peakmem_list": [[4096], [], "v"],
+        "suite.time_skipped": [[float("nan")], [], "v"],
+        "suite.track_share": [[0.5], [], "v"],
+    },
 }
 TORCHTITAN = "\n".join(
     f"[rank0]:[titan] - \x1b[31mstep: {step:2}  \x1b[32mloss:  7.1  \x1b[33mmemory: 27.30GiB(34.5%)  "
@@ -116,8 +139,8 @@ MEGATRON = "\n".join(
     for step in range(1, 13)
 )
 VERL = "\n".join(
-    f"(TaskRunner pid=7) step:{step} - actor/loss:-0.01 - response_length/mean:512.0 - timing_s/step:4{step}.5 - "
-    "perf/throughput:801.4"
+    f"(TaskRunner pid=7) step:{step} - actor/loss:np.float64(-0.01) - response_length/mean:512.0 - timing_s/step:4{step}.5 - "
+    "perf/throughput:np.float64(801.4)"
     for step in range(1, 7)
 )
 LINES = (
@@ -143,11 +166,11 @@ FILES = {
 EXPECTED = {
     "vllm_bench": ("median_ttft", 0.04, "s", "lower"),
     "sglang": ("output_throughput", 64.0, "tokens/s", "higher"),
-    "guidellm": ("time_to_first_token", 0.04, "s", "lower"),
+    "guidellm": ("requests_per_second", 12.5, "items/s", "higher"),
     "aiperf": ("time_to_first_token.p99", 0.06, "s", "lower"),
     "evalscope": ("output_throughput", 64.0, "tokens/s", "higher"),
     "aisbench": ("request_throughput", 4.0, "items/s", "higher"),
-    "asv": ("suite.time_sum(100)", 2e-6, "s", "lower"),
+    "asv": ("suite.peakmem_list", 4096, "B", "lower"),
     "torchtitan": ("tps", 5761.0, "tokens/s", "higher"),
     "megatron": ("iteration", 0.2819, "s", "lower"),
     "verl": ("throughput", 801.4, "tokens/s", "higher"),
@@ -155,10 +178,10 @@ EXPECTED = {
 }
 
 
-def read(folder: Path, text: str, format: str = "auto", **options: Any) -> Results:  # noqa: A002
+def read(folder: Path, text: str, format: str = "auto") -> Results:  # noqa: A002
     file = folder / "out.json"
     file.write_text(text, encoding="utf-8")
-    return read_results(file, format=format, **options)
+    return read_results(file, format=format)
 
 
 def test_formats__all_of_them__have_a_file_here() -> None:
@@ -196,6 +219,9 @@ def test_number__of_programs_that_wrote_the_file__is_the_middle_of_its_samples()
 
 def test_work__is_what_must_be_equal(tmp_path: Path) -> None:
     assert read(tmp_path, FILES["vllm_bench"]).work == {"requests": 8, "input_tokens": 512, "output_tokens": 128}
+    tokens = {"requests": 8, "input_tokens": 128, "output_tokens": 64}
+    assert [read(tmp_path, FILES[name]).work for name in ("aiperf", "evalscope", "aisbench")] == 3 * [tokens]
+    assert read(tmp_path, FILES["guidellm"]).work == {"requests": 8, "input_tokens": 40, "output_tokens": 128}
     assert read(tmp_path, FILES["megatron"]).work == {"iterations": 12}
     assert read(tmp_path, FILES["verl"]).work == {"steps": 5, "response_length": 512}
 
@@ -235,12 +261,65 @@ def test_file__that_cannot_count__is_refused_with_the_reason(tmp_path: Path, tex
         read(tmp_path, text)
 
 
-def test_file__older_than_the_run__is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ResultsError, match="is older than this run of the program"):
-        read(tmp_path, LINES, not_before=time.time() + 60)
-    file = tmp_path / "out.json"
-    os.utime(file, (0, 0))
-    assert read_results(file, not_before=None).numbers
+def names_of(results: Results) -> list[str]:
+    return [number.name for number in results.numbers]
+
+
+def test_asv__cases_skipped_and_tracked__are_left_out(tmp_path: Path) -> None:
+    results = read(tmp_path, FILES["asv"])
+    assert names_of(results) == ["suite.time_sum(10)", "suite.time_sum(100)", "suite.peakmem_list"]
+    assert [number.samples for number in results.numbers] == [(1e-6, 1.1e-6), (), ()]
+    failed = {**ASV, "results": {"suite.time_all": [None, [["10", "100"]], "v"]}}
+    with pytest.raises(ResultsError, match=r"suite.time_all\(10\) failed"):
+        read(tmp_path, json.dumps(failed))
+
+
+def test_guidellm__several_benchmarks__are_named_by_their_strategies(tmp_path: Path) -> None:
+    (benchmark,) = GUIDELLM["benchmarks"]
+    strategies = [{"type_": "synchronous"}, {"type_": "constant", "rate": 2.5}]
+    several = [{**benchmark, "config": {"strategy": strategy}} for strategy in strategies]
+    names = names_of(read(tmp_path, json.dumps({**GUIDELLM, "benchmarks": several})))
+    assert {"synchronous.request_latency.p99", "constant@2.5.request_latency.p99"} <= set(names)
+    with pytest.raises(
+        ResultsError, match=r"it holds synchronous.output_tokens_per_second twice; let the program write"
+    ):
+        read(tmp_path, json.dumps({**GUIDELLM, "benchmarks": 2 * several[:1]}))
+
+
+def test_evalscope__what_was_asked_for_or_not_measured__is_no_number(tmp_path: Path) -> None:
+    assert names_of(read(tmp_path, FILES["evalscope"])) == ["output_throughput", "avg_ttft", "avg_latency"]
+
+
+def test_aisbench__times__are_read_from_the_table_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "out.csv").write_text(
+        "Performance Parameters,Stage,Average,Median,P99,N\n"
+        "TTFT,stable,1.0 ms,1.0 ms,1.0 ms,4\nTTFT,total,9.8 ms,9.2 ms,14.0 ms,8\nInputTokens,total,16.0,16.0,16.0,8\n"
+    )
+    found = {number.name: number.value for number in read(tmp_path, FILES["aisbench"]).numbers}
+    assert found == {
+        "output_token_throughput": 64.0,
+        "request_throughput": 4.0,
+        "ttft": pytest.approx(0.0092),
+        "ttft.p99": pytest.approx(0.014),
+    }
+
+
+def test_written_file__of_this_run__is_the_one_that_the_pattern_means(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match=r"left no file out/\*/a.json; let it write there, or set `file`"):
+        written_file(tmp_path, "out/*/a.json", 100.0)
+    files = [tmp_path / "out" / day / "a.json" for day in ("1", "2", "3")]
+    for file, written in zip(files, (50.0, 150.0, 60.0), strict=True):
+        file.parent.mkdir(parents=True)
+        file.touch()
+        os.utime(file, (written, written))
+    assert written_file(tmp_path, "out/*/a.json", 100.0) == files[1]
+    assert written_file(tmp_path, "out/2/a.json", 100.0) == files[1]
+    with pytest.raises(
+        ResultsError, match=r"out/3/a\.json is older than this run of the program, which did not write it"
+    ):
+        written_file(tmp_path, "out/*/a.json", 200.0)
+    with pytest.raises(ResultsError, match=r"wrote 2 files .*: out/2/a\.json, out/3/a\.json; let `file` match one"):
+        written_file(tmp_path, "out/*/a.json", 55.0)
 
 
 def test_format__unknown__names_all_there_are(tmp_path: Path) -> None:

@@ -33,5 +33,5 @@ def read(content: Content) -> Results:
             unit = _UNITS.get(entry["unit"], entry["unit"])
             quantiles = [("", "p50" if "p50" in entry else "avg"), (".p99", "p99")]
             numbers += [content.number(name + end, entry[key], unit, better) for end, key in quantiles if key in entry]
-    counts = {"requests": result.get("request_count", {}).get("avg")}
-    return Results(numbers, {name: int(count) for name, count in counts.items() if count is not None})
+    counts = {"requests": "request_count", "input_tokens": "total_isl", "output_tokens": "total_osl"}
+    return Results(numbers, {name: int(result[key]["avg"]) for name, key in counts.items() if result.get(key)})

@@ -1,12 +1,17 @@
-"""The result of a commit and environment that asv wrote (results/MACHINE/COMMIT-ENV.json), version 2: seconds or bytes."""
+"""The result of a commit and environment that asv wrote (results/MACHINE/COMMIT-ENV.json), version 2: seconds or bytes.
+
+What ``track_`` functions return has no unit and no direction in this file, so they are left out: name them by ``numbers``.
+"""
 
 from __future__ import annotations
 
+import math
 from itertools import product
 
 from perfgate.conductor.results.result import Content, Results
 
 READS = "asv results/MACHINE/COMMIT-ENV.json, version 2"
+_UNITS = {"time": "s", "timeraw": "s", "mem": "B", "peakmem": "B"}
 
 
 def recognises(content: Content) -> bool:
@@ -19,15 +24,19 @@ def read(content: Content) -> Results:
     columns = content.document["result_columns"]
     numbers = []
     for name, row in content.document["results"].items():
+        unit = _UNITS.get(name.rpartition(".")[2].partition("_")[0].lower())
+        if unit is None:
+            continue
         entry = dict(zip(columns, row))
-        values = entry["result"]
-        cases = list(product(*(entry.get("params") or [])))
-        if values is None:
-            raise content.refused(f"{name} failed: it has no result")
-        for value, case in zip(values, cases or [()]):
+        cases = list(product(*(entry.get("params") or []))) or [()]
+        # A null in the place of the list: the benchmark failed in every case.
+        values = entry["result"] or [None] * len(cases)
+        samples = entry.get("samples") or [None] * len(cases)
+        for value, case, runs in zip(values, cases, samples, strict=True):
             label = f"{name}({', '.join(map(str, case))})" if case else name
             if value is None:
                 raise content.refused(f"{label} failed: its result is null")
-            kind = name.rpartition(".")[2].partition("_")[0]
-            numbers.append(content.number(label, value, "B" if kind in ("mem", "peakmem") else "s", "lower"))
+            # NaN is how asv writes down a case that was skipped; the count of the others must be equal on both sides.
+            if not math.isnan(value):
+                numbers.append(content.number(label, value, unit, "lower", runs or ()))
     return Results(numbers, {"benchmarks": len(numbers)})

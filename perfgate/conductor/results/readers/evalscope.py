@@ -1,4 +1,4 @@
-"""The benchmark_summary.json of ``evalscope perf``: keys with their units (evalscope.perf.utils.perf_constants)."""
+"""The benchmark_summary.json of ``evalscope perf``: keys with their units, of which the times are means."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from perfgate.conductor.results.result import Better, Content, Results
 READS = "evalscope perf benchmark_summary.json"
 _KEY = re.compile(r"(.+) \((tok/s|req/s|ms|s)\)")
 _UNITS = {"tok/s": "tokens/s", "req/s": "items/s"}
+# How long the test took, and the rate that was asked for (-1: none), are no numbers of the server.
+_NO_MEASUREMENTS = ("test duration", "time taken for tests", "request rate")
 
 
 def recognises(content: Content) -> bool:
@@ -21,10 +23,14 @@ def read(content: Content) -> Results:
     result = {key.lower(): value for key, value in content.document.items()}
     content.none_failed(result["failed requests"])
     numbers = []
-    for key, value in content.document.items():
-        # How long the test took is no number of the server.
-        if (match := _KEY.fullmatch(key)) and value is not None and "test duration" not in key.lower():
+    for key, value in result.items():
+        match = _KEY.fullmatch(key)
+        # 0: it was not measured, such as the time to the first token of answers that were not streamed.
+        if match and match[1] not in _NO_MEASUREMENTS and value:
             better: Better = "higher" if match[2].endswith("/s") else "lower"
-            name = re.sub(r"\W+", "_", match[1].lower()).strip("_")
+            name = re.sub(r"\W+", "_", match[1]).strip("_")
             numbers.append(content.number(name, value, _UNITS.get(match[2], match[2]), better))
-    return Results(numbers, {"requests": int(result["total requests"])})
+    requests = int(result["total requests"])
+    means = {"input_tokens": "avg input tokens", "output_tokens": "avg output tokens"}
+    tokens = {name: round(result[key] * requests) for name, key in means.items() if result.get(key)}
+    return Results(numbers, {"requests": requests, **tokens})

@@ -1,4 +1,7 @@
-"""The log of verl: ``step:32 - actor/loss:0.1 - timing_s/step:46.6 - perf/throughput:801.4``, also behind Ray's prefix."""
+"""The log of verl: ``step:32 - actor/loss:0.1 - timing_s/step:46.6 - perf/throughput:801.4``, also behind Ray's prefix.
+
+Made from lines that verl's own console logger printed; a whole training was not run.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from perfgate.conductor.results.result import Better, Content, Results
 
 READS = "the log of verl"
 _LINE = re.compile(r"step:(\d+) - ([^\n]*timing_s/step:[^\n]*)")
+# What numpy reduced is printed as its repr: "perf/throughput:np.float64(801.4)".
+_FIELD = re.compile(r"([^:]+):(?:np\.\w+\()?(-?[\d.]+(?:e[+-]?\d+)?|-?inf|nan)\)?")
 _METRICS: dict[str, tuple[str, str, Better]] = {
     "timing_s/step": ("step", "s", "lower"),
     "timing_s/gen": ("gen", "s", "lower"),
@@ -39,5 +44,5 @@ def read(content: Content) -> Results:
 
 
 def _pairs(fields: str) -> list[tuple[str, float]]:
-    split = [field.rpartition(":") for field in fields.split(" - ")]
-    return [(key.strip(), float(value)) for key, _, value in split if re.fullmatch(r"-?[\d.]+(e-?\d+)?", value.strip())]
+    matches = [_FIELD.fullmatch(field.strip()) for field in fields.split(" - ")]
+    return [(match[1], float(match[2])) for match in matches if match]
