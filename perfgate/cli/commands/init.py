@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 )
 @click.option("--package", metavar="PACKAGE", help="What pip installs in CI; default: that commit.")
 @click.option(
-    "--job", type=click.Choice(["command", "server"]), help="Gate a program or a server instead of a function."
+    "--job",
+    type=click.Choice(["command", "ranks", "server"]),
+    help="Gate a program, a script in several ranks or a server instead of a function.",
 )
 @click.option("--ci-only", is_flag=True, help="Only the CI files: perfgate.toml is there already.")
 @directory_option()
@@ -98,7 +100,7 @@ def _say(started: Started, directory: Path, example: str) -> None:
     click.echo("\n".join(["\nNext:", *steps, f"{example} measures an example until your own stands in its place."]))
 
 
-_EXAMPLES = {None: "perf/workload.py", "command": "perf/bench.py", "server": "perf/serve.py"}
+_EXAMPLES = {None: "perf/workload.py", "command": "perf/bench.py", "ranks": "perf/train.py", "server": "perf/serve.py"}
 _ADD = {
     "gitlab": ".gitlab-ci.yml exists and was left as it is. Add to it:",
     **dict.fromkeys(("gitee", "gitcode", "gitea"), "Add to the job that builds a pull request:"),

@@ -32,8 +32,11 @@ WORKLOAD = "perf/workload.py"
 _MEASURED = {
     None: (WORKLOAD, "workload.py.j2"),
     "command": ("perf/bench.py", "bench.py.j2"),
+    "ranks": ("perf/train.py", "train.py.j2"),
     "server": ("perf/serve.py", "serve.py.j2"),
 }
+# What ranks talk to each other by.
+_BACKENDS = {"cpu": "gloo", "cuda": "nccl", "npu": "hccl"}
 GITLAB_FILE = ".gitlab-ci.yml"
 _CI_FILES: Mapping[Forge, Mapping[str, str]] = {
     "github": {
@@ -103,7 +106,7 @@ class InitOptions:
     image: str | None = None
     action: str | None = None
     package: str | None = None
-    job: Literal["command", "server"] | None = None
+    job: Literal["command", "ranks", "server"] | None = None
     ci_only: bool = False
 
 
@@ -224,6 +227,7 @@ def _values(
         "python_path": list(project.python_path),
         "device": options.device,
         "job": options.job,
+        "backend": _BACKENDS[options.device],
         "main_branch": branch,
         "main_is_found": is_found,
         "inputs": {**_inputs(repository.prefix(folder), folder, forge, options, project), "package": package},

@@ -68,7 +68,9 @@ def compare_counts(place: Place, base: Iterable[Turn], head: Iterable[Turn], pol
         if any(start != side[0] for side in (before, after) for start in side):
             continue
         first, second = before[0], after[0]
-        differing = [part for part in {**first, **second} if first.get(part, 0) != second.get(part, 0)]
+        # What is called is named; of what is counted in elements or by the thousand the sum says it.
+        named = {**first, **second} if name in (RANKS_COLLECTIVES, RANKS_SYNCS) else {}
+        differing = [part for part in named if first.get(part, 0) != second.get(part, 0)]
         total = [sum(side.values()) for side in (first, second)]
         tolerated = configured_tolerance(policy, name, *place) or 0.0
         has_grown = total[1] > total[0] * (1 + tolerated)

@@ -17,7 +17,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from perfgate.cli.main import cli
-from perfgate.config import parse_config
+from perfgate.config import load_config, parse_config
 from perfgate.errors import RepositoryError, SetUpError, UsageError
 from perfgate.jobs.init.job import InitOptions, start_project
 from tests.installed import from_git, write_installation
@@ -112,6 +112,21 @@ def test_init__perfgate_toml__is_accepted_as_it_is(project: Path, device: str) -
     assert (plain.device, plain.store.path, plain.project) == (device, "branch://perfgate-data", "model")
     assert [reference.text for reference in plain.workloads] == ["perf/workload.py:example"]
     assert (plain.store.main_branch, plain.measure.python_path) == ("", [".", "src"])
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda", "npu"])
+@pytest.mark.parametrize(("kind", "file"), [("command", "bench.py"), ("ranks", "train.py"), ("server", "serve.py")])
+def test_init__job__its_settings_are_accepted_and_name_the_file(
+    project: Path, kind: Any, file: str, device: Any
+) -> None:
+    started = start_project(project, InitOptions(forge="github", action=ACTION, branch="main", job=kind, device=device))
+    (job,) = load_config(project).jobs
+    assert (job.kind, f"perf/{file}" in job.settings.line) == (kind, True)
+    assert f"perf/{file}" in started.files
+    text = (project / "perf" / file).read_text()
+    compile(text, file, "exec")
+    if kind == "ranks":
+        assert {"cpu": '"gloo"', "cuda": '"nccl"', "npu": '"hccl"'}[device] in text
 
 
 def test_init__workload__is_python_that_names_what_perfgate_needs(project: Path) -> None:
