@@ -26,7 +26,8 @@ def find_number(name: str, settings: NumberSettings, *, output: str, file: Path 
     elif settings.json:
         values = [_at_path(_json(output, file), settings.json)]
     else:
-        values = [_last_match(output if file is None else _text(file), settings.pattern)]
+        text, where = (output, "the output") if file is None else (_text(file), file.name)
+        values = [_last_match(text, settings.pattern, where)]
     unit, factor = UNITS[settings.unit]
     numbers = [_checked(name, value) * factor for value in values]
     samples = tuple(numbers) if len(numbers) > 1 else ()
@@ -49,7 +50,7 @@ def _json(output: str, file: Path | None) -> Any:
         try:
             return json.loads(_text(file))
         except ValueError as error:
-            raise ResultsError(f"{file} is no JSON: {error}") from error
+            raise ResultsError(f"{file.name} is no JSON: {error}; let the program write one document to it") from error
     for line in reversed(output.splitlines()):
         if line.lstrip().startswith("{"):
             try:
@@ -67,7 +68,8 @@ def _at_path(document: Any, path: str) -> object:
         except (KeyError, IndexError, TypeError):
             known = f"; there are {', '.join(map(str, list(value)[:8]))}" if isinstance(value, dict) else ""
             raise ResultsError(
-                f"the JSON has no {path}: nothing at {key or index} below {walked or 'the top'}{known}"
+                f"the JSON has no {path}: nothing at {key or index} below {walked or 'the top'}{known}; correct `json` of the "
+                "number, or let the program write it"
             ) from None
         walked += f".{key}" if key and walked else key or f"[{index}]"
     return value
@@ -76,16 +78,18 @@ def _at_path(document: Any, path: str) -> object:
 def _column(file: Path, column: str) -> list[object]:
     rows = list(csv.DictReader(_text(file).splitlines()))
     if not rows:
-        raise ResultsError(f"{file} has no row")
+        raise ResultsError(f"{file.name} has no row below its header; let the program write its numbers to it")
     if column not in rows[0]:
-        raise ResultsError(f"{file} has no column {column!r}; its columns are {', '.join(map(str, rows[0]))}")
+        raise ResultsError(f"{file.name} has no column {column!r}; its columns are {', '.join(map(str, rows[0]))}")
     return [str(row[column]) for row in rows]
 
 
-def _last_match(text: str, pattern: str) -> str:
+def _last_match(text: str, pattern: str, where: str) -> str:
     matches = re.findall(pattern, text)
     if not matches:
-        raise ResultsError(f"nothing matches the pattern {pattern!r}")
+        raise ResultsError(
+            f"nothing matches the pattern {pattern!r} in {where}; let the program print it, or correct `pattern`"
+        )
     return str(matches[-1])
 
 
@@ -93,4 +97,4 @@ def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise ResultsError(f"the results {file} cannot be read: {error.strerror}") from error
+        raise ResultsError(f"the results {file.name} cannot be read: {error.strerror}; check `file`") from error

@@ -132,6 +132,9 @@ TORCHTITAN = "\n".join(
     f"[rank0]:[titan] - \x1b[31mstep: {step:2}  \x1b[32mloss:  7.1  \x1b[33mmemory: 27.30GiB(34.5%)  "
     f"\x1b[34mtps: 5,76{step % 3}  mfu: N/A\x1b[39m"
     for step in range(1, 13)
+) + (
+    "\n[rank0]:[titan] - \x1b[33mvalidate step: 12  \x1b[32mloss:  7.3  \x1b[38;2;54;234;195mmemory: 27.30GiB(34.5%)  "
+    "\x1b[34mtps: 627,259,061\x1b[39m"
 )
 MEGATRON = "\n".join(
     f" iteration {step:8}/ 100 | consumed samples: 12 | elapsed time per iteration (ms): 28{step % 3}.9/281.2 | "
@@ -288,6 +291,22 @@ def test_guidellm__several_benchmarks__are_named_by_their_strategies(tmp_path: P
 
 def test_evalscope__what_was_asked_for_or_not_measured__is_no_number(tmp_path: Path) -> None:
     assert names_of(read(tmp_path, FILES["evalscope"])) == ["output_throughput", "avg_ttft", "avg_latency"]
+
+
+def test_megatron__lines_of_training_log__are_read_as_those_of_forks(tmp_path: Path) -> None:
+    lines = [
+        f" [2026-08-23 10:15:00.123456] iteration {step:8d}/{100:8d} | consumed samples: {8 * step:12d} | elapsed time per "
+        f"iteration (ms): {280.0 + step:.1f} | learning rate: 1.000000E-04 | global batch size: {8:5d} | lm loss: 5.540000E+00 "
+        f"| loss scale: 1.0 | grad norm: 1.200 | number of skipped iterations: {0:3d} | number of nan iterations: {0:3d} |"
+        for step in range(1, 12)
+    ]
+    (iteration,) = read(tmp_path, "\n".join(lines)).numbers
+    assert iteration.value == pytest.approx(0.287)
+
+
+def test_torchtitan__validation__is_no_step(tmp_path: Path) -> None:
+    rate, _ = read(tmp_path, TORCHTITAN).numbers
+    assert max(rate.samples) == 5762
 
 
 def test_aisbench__times__are_read_from_the_table_beside_it(tmp_path: Path) -> None:
