@@ -118,6 +118,9 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         bool, _doc("Whether base and head must write the same tokens, or compute the same losses.")
     ] = True
 
+    metrics: Annotated[
+        str, _doc("The path of the server's own counters, in Prometheus text. Empty: it is not asked.")
+    ] = "/metrics"
     fits: Annotated[
         Fits | Literal["auto"],
         _doc(
@@ -178,6 +181,7 @@ _SERVER = (
     "load",
     "sla",
     "same_output",
+    "metrics",
     "fits",
     "halves",
     "sleep",

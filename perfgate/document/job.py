@@ -75,7 +75,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     ``requests`` and ``output_tokens``; ``output`` is the SHA-256 of what came out, empty where nothing is compared.
     ``out_of_turn`` is how many CPUs the side used on average between its last turn and this one, None where nothing tells.
     ``counts`` are what ranks did in steps that were profiled before the first turn of a start, which is no part of its times.
-    ``late`` is how late requests were sent, as a share of how long they took, None where none were sent.
+    ``counters`` is what a server counted of itself in the turn, under perfgate's names. ``late`` is how late requests were
+    sent, as a share of how long they took, None where none were sent.
     ``begun`` and ``seconds`` are when the turn began, by the job's clock, and how long it took.
     """
 
@@ -88,6 +89,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     output: str = ""
     samples: list[SampleSet] = []
     counts: list[RankCounts] = []
+    counters: dict[str, int] = {}
     begun: float
     seconds: float
     out_of_turn: float | None = None

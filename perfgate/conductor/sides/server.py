@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.catalogue.names import E2E, GOODPUT, SERVING_CPU, TPOT, TTFT
+from perfgate.conductor.load.counters import read_counters
 from perfgate.conductor.load.generator import run_load
 from perfgate.conductor.load.http import HttpTarget
 from perfgate.conductor.load.measures import goodput, measure_load, misses
@@ -153,16 +154,25 @@ class ServerSide:
         assert program is not None, "a side is started before its turn"
         out_of_turn = program.begin_turn()
         self._wake_up(program)
+        counted = self._counters()
         for _ in range(MOST_TRIES):
             cpu_before = cpu_ns(program.pid)
             load = self._load(program, number, self._load_settings)
             cpu = (cpu_ns(program.pid) - cpu_before) / 1e9
             if not _arrived_at_once(load):
                 break
+        counters = {name: count - counted.get(name, 0) for name, count in self._counters().items()}
         result = self._result(program, load, cpu)
         self._sleep(program)
         program.end_turn()
-        return result._replace(out_of_turn=out_of_turn, late=_late_share(load))
+        return result._replace(out_of_turn=out_of_turn, late=_late_share(load), counters=counters)
+
+    def _counters(self) -> dict[str, int]:
+        """What the server has counted so far. It counts what a repeated load did as well."""
+        settings = self._settings
+        if not settings.metrics or settings.api == "http":
+            return {}
+        return read_counters(self._url + settings.metrics, _PROBE_SECONDS)
 
     def _sleep(self, program: Program) -> None:
         if self._settings.fits == "sleep":

@@ -20,6 +20,7 @@ class TurnResult(NamedTuple):
     output: str = ""
     samples: tuple[SampleSet, ...] = ()
     counts: tuple[RankCounts, ...] = ()
+    counters: Mapping[str, int] = MappingProxyType({})
     out_of_turn: float | None = None
     late: float | None = None
 
@@ -35,6 +36,7 @@ class TurnResult(NamedTuple):
             output=self.output,
             samples=list(self.samples),
             counts=list(self.counts),
+            counters=dict(self.counters),
             out_of_turn=self.out_of_turn,
             late=None if self.late is None else round(self.late, 4),
             begun=round(begun, 6),

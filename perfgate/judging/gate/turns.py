@@ -35,6 +35,7 @@ from perfgate.judging.gate.rule import (
     pairs_to_decide,
     spread,
 )
+from perfgate.judging.gate.servers import compare_counters_of_servers
 from perfgate.judging.gate.time import undecided_because
 from perfgate.judging.gate.validity import OUT_OF_TURN_SHARE
 from perfgate.stats.clusters import START_LUCK
@@ -102,6 +103,7 @@ def compare_turns(base: RunDocument, head: RunDocument, policy: Policy) -> list[
         if not different:
             cells += [cell for number in job.numbers for cell in _cells(job, number, measured, policy)]
             cells += _halves(job, measured)
+        rows += compare_counters_of_servers(Place(job.name, ""), *_turns_of(measured.values()))
         rows += compare_counts(Place(job.name, ""), *_turns_of(measured.values()), policy)
     gating = [cell for cell in cells if cell.number.gating]
     adjusted = holm([p_slower(cell.differences, 0.0, alarm_looks(cell.looks)) for cell in gating])

@@ -284,6 +284,22 @@ def test_ranks__a_collective_twice__fails_by_name_whatever_the_times_say() -> No
     ]
 
 
+def test_server__its_own_counters__inform_as_ratios_of_all_turns() -> None:
+    base, head = runs()
+    sides = [
+        msgspec.structs.replace(
+            run,
+            turns=[
+                msgspec.structs.replace(t, counters={"prefix_queries": 100, "prefix_hits": hits}) for t in run.turns
+            ],
+        )
+        for run, hits in ((base, 90), (head, 30))
+    ]
+    decision = judged(*sides)
+    (row,) = [c for c in decision.comparisons if c.metric == "serving.prefix_hits"]
+    assert (decision.verdict, row.base, row.head, row.gating) == ("PASS", 0.9, 0.3, False)
+
+
 def test_ranks__equal_counts__pass() -> None:
     assert judged(*counted(runs(record=job("ranks")))).verdict == "PASS"
 
