@@ -77,7 +77,8 @@ build/release/.installed: .ci/release-requirements.txt
 test-slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m slow
 
-# Gate a real server, and real training scripts in several ranks. About 25 minutes, on a machine that does nothing else.
+# Gate a real server, and real training scripts in several ranks; read what real benchmark tools write (installed into build/tools).
+# About 30 minutes, on a machine that does nothing else.
 test-jobs: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --requirement examples/serving/requirements.txt
 	$(BIN)/python -m pytest -m jobs tests/jobs

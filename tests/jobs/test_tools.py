@@ -1,0 +1,207 @@
+"""Results readers on files that the real tools wrote: asv on a suite, the clients on a real server.
+
+Tools are installed at pinned versions into ``build/tools``, some minutes the first time. Left out: AISBench, and the clients of
+vLLM and SGLang, whose packages take gigabytes; docs/jobs.md says with which versions their readers were tried.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+
+from perfgate.conductor.results.result import Results, read_results, written_file
+from perfgate.errors import ResultsError
+from tests.waiting import wait_until
+
+pytest.importorskip("transformers", reason="make test-jobs installs examples/serving/requirements.txt")
+pytestmark = pytest.mark.jobs
+
+ROOT = Path(__file__).parents[2]
+TOOLS = ROOT / "build" / "tools"
+UNREACHABLE = re.compile(r"No matching distribution|Max retries|NameResolution|ConnectionError|timed out")
+REQUESTS, WORDS, TOKENS = 8, 16, 8
+WORK = {"requests": REQUESTS, "input_tokens": REQUESTS * WORDS, "output_tokens": REQUESTS * TOKENS}
+
+
+class Served(NamedTuple):
+    url: str
+    model: Path
+
+
+class Client(NamedTuple):
+    """A tool that asks a server: its arguments, where it writes, and one time and one rate of its file."""
+
+    package: str
+    arguments: str
+    file: str
+    time: str
+    rate: str
+
+
+CLIENTS = {
+    "guidellm": Client(
+        "guidellm==0.8.1",
+        "guidellm run --backend kind=openai_http,target={url},model=model,request_format=/v1/completions,max_tokens=8 "
+        "--profile kind=concurrent,streams=2 --constraint kind=max_requests,count=8 "
+        "--tokenizer kind=huggingface_auto,model={model} --data kind=json_file,path=prompts.jsonl "
+        "--output kind=json,path=benchmarks.json --disable-console",
+        "benchmarks.json",
+        "request_latency",
+        "requests_per_second",
+    ),
+    "evalscope": Client(
+        "evalscope[perf]==1.14.1",
+        "evalscope perf --model model --url {url}/v1/completions --api openai --parallel 2 --number 8 --dataset random "
+        "--tokenizer-path {model} --min-prompt-length 16 --max-prompt-length 16 --max-tokens 8 --outputs-dir out",
+        "out/**/benchmark_summary.json",
+        "avg_latency",
+        "req_throughput",
+    ),
+    "aiperf": Client(
+        "aiperf==0.13.0",
+        "aiperf profile --model model --url {url} --endpoint-type completions --streaming --tokenizer {model} "
+        "--concurrency 2 --request-count 8 --synthetic-input-tokens-mean 16 --output-tokens-mean 8 --artifact-dir out "
+        "--ui none",
+        "out/profile_export_aiperf.json",
+        "request_latency",
+        "request_throughput",
+    ),
+}
+SUITE = """
+class Suite:
+    params = [10, 100_000]
+    def time_sum(self, n):
+        sum(range(n))
+    def peakmem_list(self, n):
+        [0] * n
+    def track_share(self, n):
+        return 0.5
+"""
+
+
+def installed(package: str) -> Path:
+    """The folder with the programs of a tool. It sees our torch and transformers, so that they are not fetched again."""
+    folder = TOOLS / re.sub(r"\W+", "-", package)
+    programs, ready = folder / "bin", folder / ".installed"
+    if not ready.exists():
+        venv.create(folder, with_pip=True, clear=True)
+        (packages,) = folder.glob("lib/python3*/site-packages")
+        ours = [path for path in sys.path if path.endswith("site-packages")]
+        (packages / "ours.pth").write_text("\n".join(ours), encoding="utf-8")
+        done = subprocess.run(
+            [programs / "python", "-m", "pip", "install", "--quiet", package],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode and UNREACHABLE.search(done.stderr):
+            pytest.skip(f"{package} cannot be installed here: {done.stderr.splitlines()[-1]}")
+        assert done.returncode == 0, done.stderr
+        ready.touch()
+    return programs
+
+
+def run(arguments: list[str], folder: Path) -> None:
+    environment = {**os.environ, "HOME": str(folder), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        arguments, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "hub").mkdir()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {**os.environ, "HF_HUB_CACHE": str(folder / "hub"), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(Path(__file__).with_name("tool_server.py")), str(folder), str(port)]
+    with (
+        (folder / "log").open("w") as log,
+        subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT) as server,
+    ):
+        try:
+            wait_until(lambda: server.poll() is not None or answers(f"http://127.0.0.1:{port}/health"))
+            assert server.poll() is None, (folder / "log").read_text()
+            yield Served(f"http://127.0.0.1:{port}", folder / "model")
+        finally:
+            server.kill()
+
+
+def answers(url: str) -> bool:
+    try:
+        with urlopen(url, timeout=5) as response:
+            return bool(response.status == 200)
+    except (URLError, OSError):
+        return False
+
+
+def read(folder: Path, pattern: str, format: str) -> Results:  # noqa: A002 - as perfgate.toml calls it
+    """The results, found out by their content. Another format refuses them by its name."""
+    file = written_file(folder, pattern, 0.0)
+    results = read_results(file)
+    assert results.format == format
+    with pytest.raises(ResultsError, match=f"{re.escape(file.name)}: it is not what vllm_bench reads"):
+        read_results(file, format="vllm_bench")
+    return results
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_client__its_file__is_read_with_units_and_work(name: str, served: Served, tmp_path: Path) -> None:
+    client = CLIENTS[name]
+    program, *arguments = client.arguments.format(url=served.url, model=served.model).split()
+    prompt = json.dumps({"prompt": " ".join(f"word{number}" for number in range(WORDS))})
+    (tmp_path / "prompts.jsonl").write_text(2 * REQUESTS * f"{prompt}\n", encoding="utf-8")
+    run([str(installed(client.package) / program), *arguments], tmp_path)
+    results = read(tmp_path, client.file, name)
+    numbers = {number.name: number for number in results.numbers}
+    latency, rate = numbers[client.time], numbers[client.rate]
+    assert (latency.unit, latency.better, rate.unit, rate.better) == ("s", "lower", "items/s", "higher")
+    # Two at a time: what a wrong unit would be a thousand times away from.
+    assert 0.2 < latency.value * rate.value < 4
+    assert results.work == WORK
+
+
+def test_asv__its_file__is_read_with_units(tmp_path: Path) -> None:
+    programs = installed("asv==0.6.6")
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "__init__.py").touch()
+    (tmp_path / "benchmarks" / "suite.py").write_text(SUITE, encoding="utf-8")
+    settings = {"version": 1, "project": "p", "repo": ".", "branches": ["main"], "environment_type": "existing"}
+    (tmp_path / "asv.conf.json").write_text(json.dumps(settings), encoding="utf-8")
+    git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.invalid"]
+    for line in (["init", "-qb", "main"], ["add", "--all"], ["commit", "-qm", "suite"]):
+        subprocess.run([*git, *line], cwd=tmp_path, check=True)
+    run([str(programs / "asv"), "machine", "--yes"], tmp_path)
+    run(
+        [
+            *(str(programs / "asv"), "run", "--environment", "existing:same", "--set-commit-hash", "main"),
+            *("--record-samples", "-a", "repeat=5", "-a", "rounds=1", "-a", "sample_time=0.01"),
+        ],
+        tmp_path,
+    )
+    results = read(tmp_path, "results/*/*-existing-*.json", "asv")
+    numbers = {number.name: number for number in results.numbers}
+    assert numbers.keys() == {
+        f"suite.Suite.{name}({n})" for name in ("time_sum", "peakmem_list") for n in (10, 100_000)
+    }
+    few, many = numbers["suite.Suite.time_sum(10)"], numbers["suite.Suite.time_sum(100000)"]
+    assert (many.unit, len(many.samples)) == ("s", 5)
+    assert 1e-8 < few.value < 1e-4 < many.value * 10 < 1
+    assert numbers["suite.Suite.peakmem_list(10)"].unit == "B"
+    assert 2**20 < numbers["suite.Suite.peakmem_list(10)"].value < 2**30
+    assert results.work == {"benchmarks": 4}
