@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
-.PHONY: demo doctor test test-fast check format clean minilm serving training schemas locale pages release test-slow test-jobs test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci
+.PHONY: demo doctor test test-fast check format clean minilm serving training operators schemas locale pages release test-slow test-jobs test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci
 
 demo: $(VENV)/.runnable
 	$(BIN)/perfgate demo
@@ -45,10 +45,10 @@ format: $(VENV)/.installed
 minilm: $(VENV)/.installed
 	$(BIN)/python examples/minilm/gate.py $(CHANGES)
 
-# Gate a planted change to a served model, or to a training (examples/serving, examples/training).
-serving training: $(VENV)/.installed
+# Gate a planted change to a served model, a training, or an operator (examples/serving, examples/training, examples/operators).
+serving training operators: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --requirement examples/$@/requirements.txt
-	$(BIN)/python examples/gate.py $@ $(or $(CHANGE),layer)
+	$(BIN)/python examples/gate.py $@ $(or $(CHANGE),$(if $(filter operators,$@),rows,layer))
 
 # Write schemas/ anew from the records.
 schemas: $(VENV)/.installed

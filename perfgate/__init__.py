@@ -1,7 +1,8 @@
 """perfgate: a performance gate for PyTorch models on NPUs, GPUs and CPUs.
 
-What a user writes against is ``perfgate.Workload`` (with ``perfgate.SLA`` and ``perfgate.Traffic``), and in the loop of a
-script ``perfgate.turn()``; they are loaded on first use, so that the judging half and ``perfgate --help`` stay light.
+What a user writes against is ``perfgate.Workload`` (with ``perfgate.SLA`` and ``perfgate.Traffic``), ``perfgate.operator``, and
+in the loop of a script ``perfgate.turn()``; they are loaded on first use, so that the judging half and ``perfgate --help`` stay
+light.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from perfgate.version import __version__
 
-__all__ = ["SLA", "Traffic", "Workload", "__version__", "turn"]
+__all__ = ["SLA", "Traffic", "Workload", "__version__", "operator", "turn"]
 
 if TYPE_CHECKING:
     from perfgate.measuring.rank import turn
+    from perfgate.measuring.workload.operators import operator
     from perfgate.measuring.workload.workload import SLA, Traffic, Workload
 
 
@@ -23,6 +25,10 @@ def __getattr__(name: str) -> object:
         from perfgate.measuring.workload import workload
 
         return getattr(workload, name)
+    if name == "operator":
+        from perfgate.measuring.workload.operators import operator
+
+        return operator
     if name == "turn":
         from perfgate.measuring.rank import turn
 

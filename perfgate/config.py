@@ -103,6 +103,17 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             "then says whether they stayed steady. 0: as long as quick or full mode takes."
         ),
     ] = 0.0
+    copies: Annotated[
+        Annotated[int, msgspec.Meta(ge=0, le=64)],
+        _doc(
+            "Copies of the workload, in threads and in processes, that step 10 runs at the same time at most: 1, 2, 4 and so "
+            "on. It takes seconds for each number. 0: none."
+        ),
+    ] = 0
+    cold_start: Annotated[
+        bool,
+        _doc("Whether step 1 starts a new process that imports, loads and calls the workload, and times each part."),
+    ] = False
     memory_limit: Annotated[Count, _doc("Bytes of memory that a worker may take. 0: no limit.")] = 0
     reuse_caches: Annotated[
         bool, _doc("Whether workers in CI use compiled kernels of earlier jobs. The report says so.")

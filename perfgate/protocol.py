@@ -204,7 +204,10 @@ class CheckReply(Reply, frozen=True):
 
 
 class StepRequest(Request, frozen=True):
-    """Run one step of the checklist; ``steady`` seconds of each shape are timed by step 1, 0 for its own time."""
+    """Run one step of the checklist; ``steady`` seconds of each shape are timed by step 1, 0 for its own time.
+
+    Up to ``copies`` of the workload run at the same time in step 10, and step 1 times a ``cold_start``.
+    """
 
     number: int
     quick: bool
@@ -216,6 +219,8 @@ class StepRequest(Request, frozen=True):
     graph_spans: list[str] = []
     budgets: list[Budget] = []
     steady: float = 0.0
+    copies: int = 0
+    cold_start: bool = False
 
 
 class StepReply(Reply, frozen=True):

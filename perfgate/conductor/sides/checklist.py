@@ -180,6 +180,8 @@ def _run_step(
         graph_spans=config.graph.spans,
         budgets=list(config.budgets),
         steady=steady,
+        copies=config.measure.copies,
+        cold_start=config.measure.cold_start,
     )
     asked_for = steady * len(findings.workload.shapes) if number == STEADY_STEP else 0.0
     doing = f"{reference.name}: step {number} {card(number).slug}"

@@ -23,6 +23,7 @@ from perfgate.document.run import (
 from perfgate.document.samples import SampleSet
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.workload.bound import BoundWorkload
+from perfgate.protocol import LoadRequest
 from perfgate.trace.recording import Recording
 from perfgate.trace.summary import DeviceSummary
 
@@ -39,6 +40,8 @@ class StepContext:
     ``budgets`` are the bounds of the gate: a step measures what is needed to judge them.
     ``began`` is when the process did, in seconds since the epoch: what is older in its folder was not written by it.
     ``steady_seconds`` are how long the calls of a shape are timed for a steady state, 0 where nobody asked.
+    ``copies`` is how many may run at the same time, 0 where nobody asked; ``cold_start`` is whether new processes are timed,
+    which load the workload as ``load`` says.
     ``kept`` are the files in ``artifacts`` that stay with the run: a step adds those it made or used, however it ends.
     """
 
@@ -56,6 +59,9 @@ class StepContext:
     budgets: tuple[Budget, ...] = ()
     began: float = 0.0
     steady_seconds: float = 0.0
+    copies: int = 0
+    cold_start: bool = False
+    load: LoadRequest | None = None
     kept: list[Artifact] = field(default_factory=list)
 
     def budgets_on(self, metric: str, shape: str) -> list[Budget]:

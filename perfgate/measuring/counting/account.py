@@ -164,15 +164,18 @@ _MOST_TIMES = 50
 _KINDS = frozenset({"cpu", "cuda", "npu"})
 
 
-def measure_roof(device: Device) -> Roof | None:
-    """The device's roof, None where nothing can be measured. Takes 0.3 s."""
+def measure_roof(device: Device, *, dtype: Any = None) -> Roof | None:
+    """The device's roof, None where nothing can be measured; of products of another type than float32 with ``dtype``.
+
+    Takes 0.3 s.
+    """
     if device.kind not in _KINDS:
         return None
     import torch
 
     place = device.handle()
     with torch.inference_mode():
-        matrix = torch.ones(_MATRIX, _MATRIX, device=place)
+        matrix = torch.ones(_MATRIX, _MATRIX, device=place, dtype=dtype)
         product = torch.empty_like(matrix)
         product_seconds = _fastest(lambda: torch.mm(matrix, matrix, out=product), device)
         source = torch.ones(_COPIED, device=place)

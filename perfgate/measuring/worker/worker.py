@@ -56,6 +56,7 @@ class Worker:
         self.profile: OperatorProfile | None = None
         self.subroutines: SubroutineTimes | None = None
         self.root = Path()
+        self.load: protocol.LoadRequest | None = None
         self.began = time.time()
         self.project: Project | None = None
         self.seeker: Seeker | None = None
@@ -108,7 +109,7 @@ class Worker:
 
     def _load(self, request: protocol.LoadRequest) -> protocol.Loaded:
         started = time.perf_counter()
-        self.root = Path(request.root)
+        self.root, self.load = Path(request.root), request
         device = self._open(request.device)
         self.project = Project(self.root, request.python_path, device.kind)
         _prepare_libraries(threads=request.threads, seed=request.seed)
@@ -165,6 +166,9 @@ class Worker:
             graph_spans=tuple(request.graph_spans),
             budgets=tuple(request.budgets),
             steady_seconds=request.steady,
+            copies=request.copies,
+            cold_start=request.cold_start,
+            load=self.load,
         )
         result, outcome = run_step(find_steps()[request.number], context)
         reply = protocol.StepReply(result=result, artifacts=context.kept)

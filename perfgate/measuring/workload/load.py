@@ -71,7 +71,7 @@ def _check_fields(workload: Workload, attribute: str, file: Path) -> None:
     for name in ("build", "inputs"):
         if not callable(getattr(workload, name)):
             raise WorkloadError(f"{where}: {name} must be a function, found {type(getattr(workload, name)).__name__}")
-    for name in ("call", "train_step", "preprocess_on_device", "check"):
+    for name in ("call", "train_step", "preprocess_on_device", "check", "reference"):
         value = getattr(workload, name)
         if value is not None and not callable(value):
             raise WorkloadError(f"{where}: {name} must be a function or left out, found {type(value).__name__}")
@@ -131,7 +131,7 @@ def _check_shapes(shapes: object, where: str) -> None:
             raise WorkloadError(f"{where}: shape {name!r} must be a name with keyword arguments for inputs; {remedy}")
 
 
-FUNCTIONS = ("build", "inputs", "call", "train_step", "preprocess", "preprocess_on_device", "check")
+FUNCTIONS = ("build", "inputs", "call", "train_step", "preprocess", "preprocess_on_device", "check", "reference")
 
 
 def describe_shapes(workload: Workload) -> dict[str, str]:

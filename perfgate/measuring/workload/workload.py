@@ -47,6 +47,7 @@ class Workload:
       functions, run in that order, whose times are then told apart.
     - ``preprocess_on_device(raw)``: the same work, given the raw batch on the device.
     - ``check(output, inputs)``: raises, or returns False, when the output is wrong.
+    - ``reference``: the same work done natively, called on the inputs as the model is; step 4 compares the two.
     - ``shapes``: name -> keyword arguments for ``inputs``, the extremes included, e.g. ``{"long": {"length": 512}}``.
     - ``batch``: items in one call; ``batch_sizes``: those the batch sweep may use (empty: powers of two up to 64).
     - ``sla``: what the workload promises; ``traffic``: how its requests come in.
@@ -63,6 +64,7 @@ class Workload:
     preprocess: Callable[[Any], Any] | Mapping[str, Callable[[Any], Any]] | None = None
     preprocess_on_device: Callable[[Any], Any] | None = None
     check: Callable[[Any, Any], Any] | None = None
+    reference: Callable[..., Any] | None = None
     shapes: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"default": {}})
     batch: int = 1
     batch_sizes: Sequence[int] = ()

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from perfgate.document.budget import Budget
 from perfgate.document.run import Value
 from perfgate.document.samples import unpack
-from perfgate.measuring.checklist.step import StepOutcome
+from perfgate.measuring.checklist.step import StepContext, StepOutcome
 from perfgate.measuring.checklist.steps.s01_latency import STEP
-from perfgate.measuring.workload.workload import SLA, Traffic
+from perfgate.measuring.devices.registry import open_device
+from perfgate.measuring.workload.bound import BoundWorkload
+from perfgate.measuring.workload.workload import SLA, Traffic, Workload
 from perfgate.stats.summary import P99_FLOOR
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
@@ -271,3 +276,46 @@ def test_latency__steady_30_and_a_slow_stretch__numbers_of_the_longest_level_bes
 def test_latency__steady_not_asked_for__says_nothing_of_it() -> None:
     outcome = STEP.measure(context_on(FakeDevice(), curve(5 * MS, 0)))
     assert not {"latency.drift", "latency.steady_share"} & {value.metric for value in outcome.values}
+
+
+def _soak(tmp_path: Path, call: Callable[[torch.nn.Module, torch.Tensor], object]) -> StepOutcome:
+    workload = Workload(
+        build=lambda _: torch.nn.Identity(), inputs=lambda batch, seed: torch.ones(batch, 20_000), call=call
+    )
+    device = open_device("cpu")
+    context = StepContext(
+        workload=BoundWorkload("soaked", workload, device, seed=1),
+        device=device,
+        quick=True,
+        threads=1,
+        limits={},
+        seed=1,
+        root=tmp_path,
+        artifacts=tmp_path,
+        progress=lambda text: None,
+        steady_seconds=2.0,
+    )
+    return STEP.measure(context)
+
+
+def test_latency__steady_and_a_list_that_keeps_outputs__memory_grew_from_begin_to_end(tmp_path: Path) -> None:
+    kept: list[torch.Tensor] = []
+
+    def keep(_: torch.nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+        output = inputs.sort(descending=True).values
+        if len(kept) < 10_000:  # 800 MB at most
+            kept.append(output)
+        return output
+
+    outcome = _soak(tmp_path, keep)
+    (growth,) = [finding for finding in outcome.findings if finding.rule == "soak.growth"]
+    assert finding_text(growth).startswith("memory of the process grew from ")
+    begin, end = (v.value for v in outcome.values if v.metric in ("soak.memory_begin", "soak.memory_end"))
+    assert begin is not None
+    assert end is not None
+    assert end - begin > 20e6
+
+
+def test_latency__steady_and_nothing_kept__memory_stays(tmp_path: Path) -> None:
+    outcome = _soak(tmp_path, lambda _, inputs: inputs.sort(descending=True).values)
+    assert [finding for finding in outcome.findings if finding.rule == "soak.growth"] == []

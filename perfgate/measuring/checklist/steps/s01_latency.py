@@ -13,13 +13,17 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.run import Finding, Value
 from perfgate.document.samples import SampleSet, pack
+from perfgate.errors import MeasuringError
+from perfgate.measuring.checklist.copies.copies import start_cold
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, finding, limit
 from perfgate.measuring.checklist.recorded import NO_STEPS, or_absent, profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
-from perfgate.measuring.checklist.values import lower_bound_only, median, missing, of_quantile, with_interval
+from perfgate.measuring.checklist.values import lower_bound_only, median, missing, of_quantile, several, with_interval
+from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import CallBudget, find_steady_state, measure_throughput, time_calls
 from perfgate.measuring.timing.open_loop import OpenLoop, calls_of, rate_of, run_open_loop
 from perfgate.measuring.workload.workload import SLA
+from perfgate.protocol import LoadRequest
 from perfgate.stats.arrivals import draw
 from perfgate.stats.steadiness import steadiness
 from perfgate.stats.summary import P99_FLOOR, dependent_quantile, low_location, quantile, standard_deviation
@@ -28,6 +32,8 @@ from perfgate.system.garbage import quiet
 _QUANTILES = ("latency.p50", "latency.p90", "latency.p99")
 _SPREAD = "latency.std"
 _STEADINESS = ("latency.drift", "latency.steady_share")
+_COLD_START = ("start.import", "start.load", "start.first_call", "start.total")
+_COLD_STARTS = 3
 _OPEN_LOOP_QUANTILES = ("latency.p50", "latency.p99")
 # Six windows, because of five no two order statistics hold the median with 95 % confidence.
 _WINDOWS = 6
@@ -86,6 +92,8 @@ class LatencyStep:
             for shape in shapes:
                 context.progress(f"timing calls of shape {shape}")
                 outcome.add(_measure_shape(context, shape, effort))
+        if context.cold_start and context.load is not None:
+            outcome.values += _cold_start(context, context.load)
         return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
@@ -108,14 +116,20 @@ def _measure_shape(context: StepContext, shape: str, effort: _Effort) -> StepOut
     call, labels = context.workload.caller(shape), {"shape": shape}
     device, batch = context.device, context.workload.batch
     steady = find_steady_state(call, device, cap_seconds=effort.warm_up_seconds)
+    before = _memory(device)
     times = time_calls(call, device, _call_budget(context, shape, effort))
+    after = _memory(device)
     rates = measure_throughput(call, device, items=batch, window_seconds=effort.window_seconds, windows=_WINDOWS).rates
     at_rates = _measure_open_loop(context, shape, effort.open_loop)
     seconds = times.wall / 1e9
     low = Value(metric="latency.low", value=low_location(seconds), count=int(seconds.size), labels=labels)
     latencies = [low, *_quantiles(seconds, labels)]
     unsteady = finding("latency.steady_state", "warning", {"shape": shape, "calls": steady.calls})
-    held = _judge_steadiness(context, seconds, labels) if context.steady_seconds else StepOutcome()
+    held = StepOutcome()
+    if context.steady_seconds:
+        held = _judge_steadiness(context, seconds, labels)
+        own = {"process": times.wall.nbytes + times.cpu.nbytes, "device": 0}
+        held.add(_judge_memory(context, before, {place: after[place] - own[place] for place in after}, labels))
     return StepOutcome(
         values=[
             Value(metric="latency.first_call", value=steady.first_call_ns / 1e9, count=1, labels=labels),
@@ -137,6 +151,19 @@ def _measure_shape(context: StepContext, shape: str, effort: _Effort) -> StepOut
             SampleSet(metric="latency", samples=pack(times.cpu), labels={"shape": shape, "clock": "thread_cpu"}),
         ],
     )
+
+
+def _cold_start(context: StepContext, load: LoadRequest) -> list[Value]:
+    """The parts of a cold start on the first shape, each the median of new processes one after another."""
+    labels = {"shape": context.workload.shapes[0]}
+    context.progress("starting a process that imports, loads and calls the workload")
+    try:
+        starts = [start_cold(load, folder=context.artifacts) for _ in range(1 if context.quick else _COLD_STARTS)]
+    except MeasuringError as error:
+        return missing(_COLD_START, Message("times.cold-start-failed", {"error": str(error)}), labels)
+    parts = np.array([(start.import_ns, start.load_ns, start.first_call_ns) for start in starts]) / 1e9
+    seconds = np.median(np.column_stack((parts, parts.sum(axis=1))), axis=0)
+    return several(dict(zip(_COLD_START, seconds.tolist())), labels, count=len(starts))
 
 
 def _judge_steadiness(context: StepContext, seconds: npt.NDArray[np.float64], labels: dict[str, str]) -> StepOutcome:
@@ -172,6 +199,32 @@ def _judge_steadiness(context: StepContext, seconds: npt.NDArray[np.float64], la
         is_steady = -most <= held.low and held.high <= most
         rule = "latency.drift.steady" if is_steady else "latency.drift.undecided"
         outcome.findings.append(finding(rule, "info", evidence))
+    return outcome
+
+
+def _memory(device: Device) -> dict[str, int]:
+    """The bytes that the process holds in the host's memory, and in the device's where it has its own."""
+    statistics = device.memory_statistics()
+    held = {"process": device.host_memory().resident}
+    return held if statistics is None else {**held, "device": statistics.allocated}
+
+
+def _judge_memory(
+    context: StepContext, before: dict[str, int], after: dict[str, int], labels: dict[str, str]
+) -> StepOutcome:
+    """The memory at both ends of the steady state; step 17 names the line where a call keeps some."""
+    outcome = StepOutcome()
+    for place, began in before.items():
+        where = {**labels, "of": place}
+        outcome.values += several({"soak.memory_begin": float(began), "soak.memory_end": float(after[place])}, where)
+        if began:
+            evidence: MaybeEvidence = {
+                **where,
+                "begin": float(began),
+                "end": float(after[place]),
+                "seconds": context.steady_seconds,
+            }
+            outcome.findings += above("soak.growth", after[place] / began - 1, context.limits, evidence)
     return outcome
 
 

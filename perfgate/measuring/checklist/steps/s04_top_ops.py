@@ -12,6 +12,7 @@ from perfgate.document.budget import missing_kernels
 from perfgate.document.message import Message
 from perfgate.document.run import CallRow, CounterSet, Finding, OperatorRow, ShapeKernels, Value
 from perfgate.measuring.checklist.limits import above, below, finding
+from perfgate.measuring.checklist.operator_cases import measure_cases
 from perfgate.measuring.checklist.recorded import or_absent
 from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome
 from perfgate.measuring.checklist.traces import steady_calls
@@ -75,6 +76,7 @@ class TopOpsStep:
             outcome.values += runs.values()
             outcome.kernels += runs.shape_kernels()
             names |= runs.names
+        outcome.add(measure_cases(context))
         counters = with_compilations(context.workload, outcome.counters, root=context.root)
         outcome.findings += [*long_runs, *_judge_missing(context.expected_kernels, names)]
         outcome.findings += [noted for counter_set in counters for noted in _judge_fallbacks(counter_set)]

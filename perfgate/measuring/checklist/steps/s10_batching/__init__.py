@@ -15,6 +15,7 @@ from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.batch_sweep import forget
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding, limit
 from perfgate.measuring.checklist.step import StepContext, StepOutcome, not_applicable
+from perfgate.measuring.checklist.steps.s10_batching.copies import measure_copies
 from perfgate.measuring.checklist.steps.s10_batching.serving import (
     Candidate,
     Replay,
@@ -70,7 +71,16 @@ class BatchingStep:
     card = card(10)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure the first shape; not applicable where the workload names no traffic."""
+        """Measure the first shape; requests take traffic, and copies take a number of them."""
+        outcome = self._measure_requests(context)
+        if not context.copies:
+            return outcome
+        with quiet():
+            copies = measure_copies(context)
+        copies.add(outcome)
+        return copies
+
+    def _measure_requests(self, context: StepContext) -> StepOutcome:
         workload = context.workload.workload
         if workload.traffic is None:
             return not_applicable(Message("times.no-traffic"))

@@ -1,0 +1,153 @@
+"""Run so many copies at once, in threads of this process or in processes of their own, and time them all."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from perfgate import protocol
+from perfgate.errors import MeasuringError
+from perfgate.measuring.checklist.copies.timing import Go, Stands, Times, time_copy
+from perfgate.measuring.devices.device import Device
+from perfgate.measuring.workload.bound import BoundWorkload
+
+_PROCESS = "perfgate.measuring.checklist.copies.process"
+# From telling the copies to begin until they do.
+_LEAD_NS = 50_000_000
+_START_SECONDS, _END_SECONDS = 120.0, 5.0
+
+
+class Level(NamedTuple):
+    """How many copies ran at once, and the seconds of every call of each."""
+
+    copies: int
+    seconds: list[npt.NDArray[np.float64]]
+
+    @property
+    def calls_per_second(self) -> float:
+        """Each copy's calls over the time they took, all copies together."""
+        return float(sum(walls.size / walls.sum() for walls in self.seconds))
+
+    @property
+    def pooled(self) -> npt.NDArray[np.float64]:
+        return np.concatenate(self.seconds)
+
+    def joined(self, other: Level) -> Level:
+        return Level(self.copies, [np.concatenate(pair) for pair in zip(self.seconds, other.seconds)])
+
+
+def levels_up_to(most: int) -> list[int]:
+    """1, 2, 4, 8 … and ``most``."""
+    return sorted({1 << power for power in range(most.bit_length())} | {most})
+
+
+def time_threads(workload: BoundWorkload, device: Device, levels: list[int], *, seconds: float) -> list[Level]:
+    """Copies that share the model, each in a thread; on a device with queues each thread has a stream of its own."""
+    shape = workload.shapes[0]
+
+    def one(go: Go) -> list[int]:
+        call = workload.caller(shape)
+        if "queue" not in device.capabilities:
+            return time_copy(call, device.synchronize, go)
+        import torch
+
+        stream = torch.get_device_module(device.handle()).Stream()
+        with torch.get_device_module(device.handle()).stream(stream):
+            return time_copy(call, stream.synchronize, go)
+
+    def run(copies: int) -> Level:
+        with ThreadPoolExecutor(copies) as threads:
+            go = _go(seconds)
+            return _level(copies, list(threads.map(one, [go] * copies)))
+
+    return _up_and_down(run, levels)
+
+
+def time_processes(request: protocol.LoadRequest, levels: list[int], *, seconds: float, folder: Path) -> list[Level]:
+    """Copies with a process, a model and inputs each. Raises MeasuringError where one does not get ready."""
+    with ExitStack() as stack:
+        started = [stack.enter_context(_process(request, folder)) for _ in range(max(levels))]
+        for connection in started:
+            _stands(connection)
+
+        def run(copies: int) -> Level:
+            go = _go(seconds)
+            for connection in started[:copies]:
+                protocol.send(connection, go)
+            return _level(copies, [_receive(connection, Times).walls_ns for connection in started[:copies]])
+
+        return _up_and_down(run, levels)
+
+
+def start_cold(request: protocol.LoadRequest, *, folder: Path) -> Stands:
+    """Start one process, have it make its first call, and end it."""
+    with _process(request, folder) as connection:
+        return _stands(connection)
+
+
+def _up_and_down(run: Any, levels: list[int]) -> list[Level]:
+    """Every level twice, in rising and in falling order: a drift of the machine then meets all alike."""
+    rising = [run(copies) for copies in levels]
+    falling = [run(copies) for copies in reversed(levels)]
+    return [first.joined(second) for first, second in zip(rising, reversed(falling))]
+
+
+def _go(seconds: float) -> Go:
+    begin = time.monotonic_ns() + _LEAD_NS
+    return Go(begin_ns=begin, end_ns=begin + int(seconds * 1e9))
+
+
+def _level(copies: int, walls_ns: list[list[int]]) -> Level:
+    return Level(copies, [np.maximum(np.asarray(walls, dtype=np.float64), 1.0) / 1e9 for walls in walls_ns])
+
+
+@contextmanager
+def _process(request: protocol.LoadRequest, folder: Path) -> Iterator[socket.socket]:
+    """A process that loads the workload; it is ended, and waited for, when the block is left."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        numbers = (theirs.fileno(), time.monotonic_ns(), os.getpid())
+        command = [sys.executable, "-m", _PROCESS, *map(str, numbers)]
+        with theirs:
+            process = subprocess.Popen(
+                command, pass_fds=[theirs.fileno()], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            )
+        try:
+            protocol.send(ours, request)
+            ours.settimeout(_START_SECONDS)
+            yield ours
+        finally:
+            ours.close()
+            try:
+                process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _stands(connection: socket.socket) -> Stands:
+    stands: Stands = _receive(connection, Stands)
+    if stands.error:
+        raise MeasuringError(f"a copy of the workload in a process of its own fails: {stands.error}")
+    return stands
+
+
+def _receive(connection: socket.socket, kind: type[Any]) -> Any:
+    try:
+        return msgspec.json.decode(protocol.receive(connection), type=kind)
+    except (protocol.ConnectionClosed, TimeoutError) as error:
+        raise MeasuringError(
+            "a copy of the workload in a process of its own ended or hangs; its log says more"
+        ) from error

@@ -1,0 +1,70 @@
+"""``python -m perfgate.measuring.checklist.copies.process FD NANOSECONDS PARENT``: a copy in a process of its own.
+
+It ends when the other end of its socket is closed, and with the process that started it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from perfgate import protocol
+from perfgate.measuring.checklist.copies.timing import Go, Stands, Times, time_copy
+from perfgate.measuring.devices.registry import open_device
+from perfgate.measuring.timing.calls import find_steady_state, timed_call
+from perfgate.measuring.workload.bound import BoundWorkload
+from perfgate.measuring.workload.load import load_workload
+from perfgate.system.processes import die_with_parent
+
+_WARM_UP_SECONDS = 1.0
+
+
+def main(descriptor: int, spawned_ns: int) -> None:
+    """Load the workload, call it once, and then for as long and as often as is asked for."""
+    connection = socket.socket(fileno=descriptor)
+    try:
+        _serve(connection, spawned_ns)
+    except protocol.ConnectionClosed:
+        return
+    except BaseException as error:
+        text = f"{type(error).__name__}: {error}"
+        protocol.send(connection, Stands(import_ns=0, load_ns=0, first_call_ns=0, error=text[:500]))
+        raise
+
+
+def _serve(connection: socket.socket, spawned_ns: int) -> None:
+    request = msgspec.json.decode(protocol.receive(connection), type=protocol.LoadRequest)
+    random.seed(request.seed)
+    import torch
+
+    torch.manual_seed(request.seed)
+    torch.set_num_threads(request.threads)
+    device = open_device(request.device)
+    imported_ns = time.monotonic_ns()
+    os.chdir(request.root)
+    workload = load_workload(
+        Path(request.file), request.attribute, root=Path(request.root), python_path=request.python_path
+    )
+    bound = BoundWorkload(request.name, workload, device, seed=request.seed)
+    loaded_ns = time.monotonic_ns()
+    call = bound.caller(bound.shapes[0])
+    first_call_ns = timed_call(call, device)
+    find_steady_state(call, device, cap_seconds=_WARM_UP_SECONDS)
+    stands = Stands(import_ns=imported_ns - spawned_ns, load_ns=loaded_ns - imported_ns, first_call_ns=first_call_ns)
+    protocol.send(connection, stands)
+    while True:
+        go = msgspec.json.decode(protocol.receive(connection), type=Go)
+        protocol.send(connection, Times(walls_ns=time_copy(call, device.synchronize, go)))
+
+
+if __name__ == "__main__":
+    die_with_parent(int(sys.argv[3]))
+    # `-m` puts the current folder first; the project's own folders are named in the request.
+    del sys.path[0]
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,103 @@
+"""How an operator compares with its reference and with the device's roof, case by case: for step 4."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from perfgate.document.message import Message
+from perfgate.document.run import Finding, Roof, Value
+from perfgate.measuring.checklist.limits import below, limit
+from perfgate.measuring.checklist.step import StepContext, StepOutcome
+from perfgate.measuring.checklist.values import missing
+from perfgate.measuring.counting.account import measure_roof
+from perfgate.measuring.devices.batches import bytes_of, tensors
+from perfgate.measuring.timing.calls import timed_call
+from perfgate.measuring.timing.versus import FEWEST_QUADS, Versus, compare, summarize_turns
+from perfgate.measuring.workload.operators import as_model
+from perfgate.system.garbage import quiet
+
+_HOT_SECONDS, _QUICK_SECONDS = 2.0, 0.5
+_SPEEDUP, _COLD, _ROOFLINE = "operator.speedup", "operator.cold_speedup", "operator.roofline"
+
+Call = Callable[[], Any]
+
+
+def measure_cases(context: StepContext) -> StepOutcome:
+    """Measure the candidate against the reference on every case; nothing without one, or where calls train."""
+    reference = context.workload.workload.reference
+    outcome = StepOutcome()
+    if reference is None or context.workload.workload.train_step is not None:
+        return outcome
+    other = context.workload.around(as_model(reference))
+    sweep = context.device.cache_sweeper()
+    roofs: dict[Any, Roof | None] = {}
+    slower: list[tuple[float, list[Finding]]] = []
+    for shape in context.workload.shapes:
+        context.progress(f"comparing case {shape} with its reference")
+        labels, inputs = {"shape": shape}, context.workload.pool(shape)[0]
+        if _strides(inputs) != _strides(context.workload.host_inputs(shape)):
+            outcome.values += missing((_SPEEDUP, _COLD, _ROOFLINE), Message("operators.strides-lost"), labels)
+            continue
+
+        def candidate(inputs: Any = inputs) -> Any:
+            return context.workload.invoke(inputs)
+
+        def native(inputs: Any = inputs) -> Any:
+            return other.invoke(inputs)
+
+        with quiet():
+            seconds = _QUICK_SECONDS if context.quick else _HOT_SECONDS
+            hot = compare(native, candidate, context.device, seconds=seconds, seed=context.seed)
+            cold = _cold(native, candidate, context, sweep) if sweep else None
+        outcome.values.append(hot.value(_SPEEDUP, labels))
+        if cold is None:
+            outcome.values += missing((_COLD, _ROOFLINE), Message("system.cache-unknown"), labels)
+        else:
+            outcome.values.append(cold.value(_COLD, labels))
+            kind = next((tensor.dtype for tensor in tensors(inputs) if tensor.is_floating_point()), None)
+            if kind not in roofs:
+                roofs[kind] = measure_roof(context.device, dtype=kind)
+            outcome.values += _roofline(native, inputs, cold.second_ns / 1e9, roofs[kind], labels)
+        # Only a case that is slower beyond doubt.
+        if hot.high < limit("operator.speedup.warning", context.limits):
+            slower.append((hot.speedup, below(_SPEEDUP, hot.speedup, context.limits, labels)))
+    outcome.findings += [finding for _, findings in sorted(slower, key=lambda case: case[0]) for finding in findings]
+    return outcome
+
+
+def _strides(inputs: Any) -> list[Any]:
+    return [tensor.stride() for tensor in tensors(inputs)]
+
+
+def _cold(native: Call, candidate: Call, context: StepContext, sweep: Callable[[], None]) -> Versus:
+    """Both by turns, in an order by lot, each after the cache was swept."""
+    chance = random.Random(context.seed)
+    rounds: list[list[float]] = []
+    for _ in range(2 * FEWEST_QUADS):
+        turn = [0.0, 0.0]
+        for way in chance.sample((0, 1), 2):
+            sweep()
+            turn[way] = float(timed_call((native, candidate)[way], context.device))
+        rounds.append(turn)
+    return summarize_turns(np.asarray(rounds))
+
+
+def _roofline(native: Call, inputs: Any, seconds: float, roof: Roof | None, labels: dict[str, str]) -> list[Value]:
+    """The share of the roof that the candidate reaches with a cold cache, where every byte comes from memory.
+
+    The work is the reference's: products as torch counts them, every input read once and every output written once. A custom
+    kernel is the same work, and its own operators may be unknown to torch.
+    """
+    from torch.utils.flop_counter import FlopCounterMode
+
+    if roof is None:
+        return missing(_ROOFLINE, Message("operators.no-roof"), labels)
+    with FlopCounterMode(display=False) as counted:
+        output = native()
+    moved = bytes_of(inputs) + bytes_of(output)
+    least = max(counted.get_total_flops() / roof.flops_per_second, moved / roof.bytes_per_second)
+    return [Value(metric=_ROOFLINE, value=least / seconds, labels=labels)]

@@ -1,0 +1,78 @@
+"""What step 10 says of copies of the workload that run at the same time: throughput, tails, and where it breaks."""
+
+from __future__ import annotations
+
+from perfgate.document.message import Message
+from perfgate.document.run import Finding, Value
+from perfgate.errors import MeasuringError
+from perfgate.measuring.checklist.copies.copies import Level, levels_up_to, time_processes, time_threads
+from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding, limit
+from perfgate.measuring.checklist.step import StepContext, StepOutcome
+from perfgate.measuring.checklist.values import lower_bound_only, missing, of_quantile
+from perfgate.stats.summary import P99_FLOOR, dependent_quantile
+
+_METRICS = ("copies.throughput", "copies.p50", "copies.p99")
+
+
+def measure_copies(context: StepContext) -> StepOutcome:
+    """Time 1, 2, 4 … copies on the first shape, in threads and in processes."""
+    levels, seconds = levels_up_to(context.copies), 0.7 if context.quick else 3.0
+    shape, outcome = context.workload.shapes[0], StepOutcome()
+    gains: dict[str, float] = {}
+    for way in ("threads", "processes"):
+        context.progress(f"up to {context.copies} {way} at the same time, on shape {shape}")
+        try:
+            if way == "threads":
+                measured = time_threads(context.workload, context.device, levels, seconds=seconds)
+            elif context.load is None:
+                continue
+            else:
+                measured = time_processes(context.load, levels, seconds=seconds, folder=context.artifacts)
+        except MeasuringError as error:
+            reason = Message("times.copies-failed", {"error": str(error)})
+            outcome.values += missing(_METRICS, reason, {"shape": shape, "in": way})
+            continue
+        for level in measured:
+            outcome.values += _values(level, context, {"shape": shape, "in": way, "copies": str(level.copies)})
+        outcome.findings += _judge_growth(measured, way, context)
+        gains[way] = max(level.calls_per_second for level in measured) / measured[0].calls_per_second
+    if len(gains) > 1:
+        evidence: MaybeEvidence = {"shape": shape, "threads": gains["threads"], "processes": gains["processes"]}
+        outcome.findings += above("copies.waiting", gains["processes"] / gains["threads"], context.limits, evidence)
+    return outcome
+
+
+def _values(level: Level, context: StepContext, labels: dict[str, str]) -> list[Value]:
+    items, calls = context.workload.batch, int(level.pooled.size)
+    throughput = Value(metric="copies.throughput", value=items * level.calls_per_second, count=calls, labels=labels)
+    p50, p99 = (dependent_quantile(level.pooled, level_of) for level_of in (0.5, 0.99))
+    if p99.size >= P99_FLOOR:
+        tail = of_quantile("copies.p99", p99, labels)
+    else:
+        reason = Message("times.p99-too-few-calls", {"needed": P99_FLOOR, "calls": p99.size})
+        tail = lower_bound_only("copies.p99", p99, labels, reason)
+    return [throughput, of_quantile("copies.p50", p50, labels), tail]
+
+
+def _judge_growth(levels: list[Level], way: str, context: StepContext) -> list[Finding]:
+    """Until which number of copies each step to the next brings more, and what the slowest calls pay for it."""
+    gain, knee = limit("copies.knee.gain", context.limits), levels[0]
+    for level in levels[1:]:
+        if level.calls_per_second < gain * knee.calls_per_second:
+            break
+        knee = level
+    alone, last = levels[0], levels[-1]
+    evidence: MaybeEvidence = {
+        "shape": context.workload.shapes[0],
+        "in": way,
+        "copies": knee.copies,
+        "gain": knee.calls_per_second / alone.calls_per_second,
+        "most": last.copies,
+        "decay": _slowest(last) / _slowest(alone),
+        "other processes": context.device.condition().foreign_processes,
+    }
+    return [finding("copies.knee", "info", evidence)]
+
+
+def _slowest(level: Level) -> float:
+    return dependent_quantile(level.pooled, 0.99).value

@@ -1,0 +1,120 @@
+"""A suite of operator cases as a workload: each case is a shape, the candidate is the model, the reference checks it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from perfgate.errors import WorkloadError
+from perfgate.measuring.workload.workload import Workload
+
+if TYPE_CHECKING:
+    import torch
+
+# How far the output may lie from the reference's, as a share of the reference's largest value: a sum of a thousand products
+# that is taken in another order moves by a few roundings of its type.
+TOLERANCES = {"float64": 1e-10, "float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
+
+
+def operator(
+    candidate: Callable[..., Any],
+    *,
+    cases: Mapping[str, Mapping[str, Any]],
+    reference: Callable[..., Any] | None = None,
+    inputs: Callable[..., Any] | None = None,
+    tolerance: float | None = None,
+) -> Workload:
+    """A workload that calls ``candidate`` on the inputs of every case.
+
+    A case is ``{"shapes": [(512, 512)], "dtype": "float16", "strides": [(1, 512)]}``, a shape and, where it is not contiguous,
+    the strides of every argument; its inputs are random numbers. With ``inputs(seed, **case)`` a case is whatever that takes.
+    ``reference`` does the same work natively. Every output is compared with its output: ``tolerance`` is the largest difference
+    as a share of the largest value, by default that of ``TOLERANCES``. Step 4 measures how much faster the candidate is.
+    """
+    make = inputs or random_inputs
+
+    return Workload(
+        build=lambda _: as_model(candidate),
+        inputs=lambda _batch, seed, **case: make(seed, **case),
+        check=None if reference is None else functools.partial(_check, reference, tolerance),
+        reference=reference,
+        shapes=cases,
+    )
+
+
+def random_inputs(
+    seed: int,
+    *,
+    shapes: Sequence[Sequence[int]],
+    dtype: str = "float32",
+    strides: Sequence[Sequence[int] | None] = (),
+) -> tuple[torch.Tensor, ...]:
+    """One tensor of each shape: normal numbers, or whole ones from 0 to 99 where the type is an integer's."""
+    import torch
+
+    kind = getattr(torch, dtype, None)
+    if not isinstance(kind, torch.dtype):
+        raise WorkloadError(f"an operator case has dtype {dtype!r}, which torch does not know; write e.g. 'float16'")
+    if strides and len(strides) != len(shapes):
+        raise WorkloadError(
+            f"an operator case has {len(shapes)} shapes and {len(strides)} strides; write strides for every shape, "
+            "None where it is contiguous"
+        )
+    generator = torch.Generator().manual_seed(seed)
+    arguments = []
+    for shape, stride in zip(shapes, strides or [None] * len(shapes)):
+        if stride is not None and len(stride) != len(shape):
+            raise WorkloadError(
+                f"an operator case has shape {tuple(shape)} with strides {tuple(stride)}; give one each"
+            )
+        # All elements between the first and the last, those that strides leave out included.
+        size = list(shape) if stride is None else [1 + sum((n - 1) * step for n, step in zip(shape, stride))]
+        numbers = (
+            torch.randn(size, generator=generator).to(kind)
+            if kind.is_floating_point or kind.is_complex
+            else torch.randint(100, size, generator=generator).to(kind)
+        )
+        arguments.append(numbers if stride is None else numbers.as_strided(shape, stride))
+    return tuple(arguments)
+
+
+def as_model(function: Callable[..., Any]) -> torch.nn.Module:
+    """A module without weights, so that candidate and reference are called the same way: that takes time too."""
+    import torch
+
+    class Operator(torch.nn.Module):
+        def forward(self, *arguments: Any, **named: Any) -> Any:
+            return function(*arguments, **named)
+
+    return Operator()
+
+
+def _check(reference: Callable[..., Any], tolerance: float | None, output: Any, inputs: Any) -> None:
+    import torch
+
+    from perfgate.measuring.devices.batches import tensors
+
+    expected, actual = list(tensors(_called(reference, inputs))), list(tensors(output))
+    forms = [[(tensor.dtype, tuple(tensor.shape)) for tensor in side] for side in (expected, actual)]
+    if forms[0] != forms[1] or not expected:
+        raise AssertionError(f"the reference returns {forms[0]}, the candidate {forms[1]}")
+    for first, second in zip(expected, actual):
+        name = str(first.dtype).removeprefix("torch.")
+        allowed = TOLERANCES.get(name, 0.0) if tolerance is None else tolerance
+        exact = first.double() if not first.is_complex() else first.to(torch.complex128)
+        largest = float(exact.abs().nan_to_num(posinf=0.0).max()) if exact.numel() else 0.0
+        close = torch.isclose(second.to(exact.dtype), exact, rtol=0.0, atol=allowed * largest, equal_nan=True)
+        if not bool(close.all()):
+            furthest = float((second.to(exact.dtype) - exact).abs().nan_to_num(nan=float("inf")).max())
+            share = furthest / largest if largest else float("inf")
+            raise AssertionError(
+                f"{int((~close).sum())} of {close.numel()} {name} values differ from the reference's, by up to {share:.3g} "
+                f"of its largest; {allowed:g} is allowed"
+            )
+
+
+def _called(function: Callable[..., Any], inputs: Any) -> Any:
+    if isinstance(inputs, dict):
+        return function(**inputs)
+    return function(*inputs) if isinstance(inputs, tuple) else function(inputs)

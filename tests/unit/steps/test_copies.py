@@ -1,0 +1,125 @@
+"""Copies of a workload at the same time: a lock makes threads wait for each other, a copy that fails says why, cold starts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfgate import protocol
+from perfgate.errors import MeasuringError
+from perfgate.measuring.checklist.copies.copies import Level, levels_up_to, start_cold, time_processes, time_threads
+from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.checklist.steps.s01_latency import STEP as LATENCY
+from perfgate.measuring.checklist.steps.s10_batching import STEP
+from perfgate.measuring.devices.registry import open_device
+from perfgate.measuring.workload.bound import BoundWorkload
+from perfgate.measuring.workload.load import load_workload
+from tests.wording import finding_text
+
+# Waiting for a device that is no processor: eight copies can wait at once, also on one busy core.
+WAITS = """
+import threading, time
+import torch
+from perfgate import Workload
+
+lock = threading.Lock()
+
+def wait(x):
+    time.sleep(0.004)
+    return x
+
+def wait_in_line(x):
+    with lock:
+        return wait(x)
+
+def fail(x):
+    raise ValueError("no such weights")
+
+def workload(function):
+    return Workload(build=lambda device: function, inputs=lambda batch, seed: torch.ones(batch, 4))
+
+free, locked, broken = workload(wait), workload(wait_in_line), workload(fail)
+"""
+
+
+def _request(folder: Path, name: str) -> protocol.LoadRequest:
+    file = folder / "waits.py"
+    file.write_text(WAITS)
+    return protocol.LoadRequest(
+        name=name, file=str(file), attribute=name, root=str(folder), python_path=["."], device="cpu", seed=1, threads=1
+    )
+
+
+def _context(folder: Path, name: str, *, copies: int = 0, cold_start: bool = False) -> StepContext:
+    request, device = _request(folder, name), open_device("cpu")
+    workload = load_workload(Path(request.file), name, root=folder, python_path=[])
+    return StepContext(
+        workload=BoundWorkload(name, workload, device, seed=1),
+        device=device,
+        quick=True,
+        threads=1,
+        limits={},
+        seed=1,
+        root=folder,
+        artifacts=folder,
+        progress=lambda text: None,
+        copies=copies,
+        cold_start=cold_start,
+        load=request,
+    )
+
+
+def test_levels_up_to__powers_of_two_and_the_most() -> None:
+    assert [levels_up_to(most) for most in (1, 2, 6, 8)] == [[1], [1, 2], [1, 2, 4, 6], [1, 2, 4, 8]]
+
+
+def test_level__calls_of_two_copies__rates_add_up() -> None:
+    level = Level(2, [np.array([0.1, 0.1]), np.array([0.05] * 4)])
+    assert level.calls_per_second == pytest.approx(30.0)
+
+
+def test_copies__lock_in_the_model__threads_wait_and_processes_do_not(tmp_path: Path) -> None:
+    outcome = STEP.measure(_context(tmp_path, "locked", copies=4))
+
+    rates = {(v.labels["in"], v.labels["copies"]): v.value for v in outcome.values if v.metric == "copies.throughput"}
+    assert rates["threads", "4"] < 1.3 * rates["threads", "1"]
+    assert rates["processes", "4"] > 2.5 * rates["processes", "1"]
+    said = {finding.rule: finding_text(finding) for finding in outcome.findings}
+    assert "threads of shape default wait for each other" in said["copies.waiting"]
+    assert outcome.status == "attention"
+    knees = {f.evidence["in"]: f.evidence for f in outcome.findings if f.rule == "copies.knee"}
+    assert (knees["threads"]["copies"], knees["processes"]["copies"]) == (1, 4)
+    assert knees["threads"]["decay"] > 2.5  # four wait in line
+
+
+def test_copies__nothing_that_is_shared__threads_grow_as_processes_do(tmp_path: Path) -> None:
+    context = _context(tmp_path, "free")
+    one, four = time_threads(context.workload, context.device, [1, 4], seconds=0.5)
+    assert four.calls_per_second > 2.5 * one.calls_per_second
+
+
+def test_copies__none_asked_for_and_no_traffic__not_applicable(tmp_path: Path) -> None:
+    assert STEP.measure(_context(tmp_path, "free")).status == "not_applicable"
+
+
+def test_copies__a_process_that_cannot_call__says_what_it_raised(tmp_path: Path) -> None:
+    with pytest.raises(MeasuringError, match="ValueError: no such weights"):
+        time_processes(_request(tmp_path, "broken"), [1], seconds=0.1, folder=tmp_path)
+
+
+def test_cold_start__new_process__its_parts_are_positive_and_add_up(tmp_path: Path) -> None:
+    stands = start_cold(_request(tmp_path, "free"), folder=tmp_path)
+    assert stands.import_ns > stands.load_ns > 0
+    assert stands.first_call_ns > 4_000_000
+
+    outcome = LATENCY.measure(_context(tmp_path, "free", cold_start=True))
+    parts = {v.metric: v.value for v in outcome.values if v.metric.startswith("start.")}
+    assert parts.pop("start.total") == pytest.approx(sum(parts.values()))
+    assert len(parts) == 3
+
+    failing = replace(_context(tmp_path, "free", cold_start=True), load=_request(tmp_path, "broken"))
+    (total,) = [v for v in LATENCY.measure(failing).values if v.metric == "start.total"]
+    assert total.value is None
