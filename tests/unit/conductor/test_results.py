@@ -238,6 +238,7 @@ def test_work__is_what_must_be_equal(tmp_path: Path) -> None:
         (dumped(**{**VLLM, "output_throughput": float("nan")}), "output_throughput is nan, which is no measurement"),
         (dumped(**{**VLLM, "mean_ttft_ms": -1}), "mean_ttft_ms is -1|mean_ttft is -1"),
         (2 * FILES["sglang"], "it holds 2 runs"),
+        (f"{json.dumps(VLLM)}\n{json.dumps(VLLM)}", "it holds 2 runs; leave out --append-result"),
         (dumped(**{**SGLANG, "errors": ["", "timeout"]}), "1 requests failed: timeout"),
         (FILES["guidellm"].replace('"version": 2', '"version": 3'), "metadata.version is 3"),
         (FILES["guidellm"].replace('"errored": 0', '"errored": 1'), "1 requests failed"),

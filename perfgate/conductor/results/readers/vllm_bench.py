@@ -14,11 +14,16 @@ _RAW = {"ttft": "ttfts", "e2el": "latencies"}
 
 
 def recognises(content: Content) -> bool:
-    return content.has("completed", "request_throughput", "backend") and "tokenizer_id" in content.document
+    keys = {"completed", "request_throughput", "backend", "tokenizer_id"}
+    return bool(content.lines) and all(isinstance(line, dict) and keys <= line.keys() for line in content.lines)
 
 
 def read(content: Content) -> Results:
-    result = content.document
+    if len(content.lines) != 1:
+        raise content.refused(
+            f"it holds {len(content.lines)} runs; leave out --append-result, or remove it before a run"
+        )
+    (result,) = content.lines
     content.none_failed(result.get("failed", 0))
     numbers = [content.number(name, result[name], unit, "higher") for name, unit in _RATES.items() if name in result]
     return Results([*numbers, *times(content, result)], _work(result))
