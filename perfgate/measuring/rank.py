@@ -109,10 +109,17 @@ class _Rank:
 
 
 def _profile() -> Any:
-    """A profiler of torch that has been started; None where there is no torch, or the script profiles itself."""
-    if "torch" not in sys.modules:
+    """A profiler of torch that has been started; None where there is no torch, or the script profiles itself.
+
+    It looks at the host, and at CUDA devices: torch.profiler sees no kernels of an NPU, and by itself would ask for them.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None:
         return None
-    profile = importlib.import_module("torch.profiler").profile(record_shapes=True)
+    profiler = importlib.import_module("torch.profiler")
+    kinds = profiler.ProfilerActivity
+    activities = [kinds.CPU, *([kinds.CUDA] if torch.cuda.is_initialized() else [])]
+    profile = profiler.profile(activities=activities, record_shapes=True)
     try:
         profile.start()
     except RuntimeError:
