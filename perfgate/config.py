@@ -114,6 +114,10 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         bool,
         _doc("Whether step 1 starts a new process that imports, loads and calls the workload, and times each part."),
     ] = False
+    shape_space: Annotated[
+        bool,
+        _doc("Whether step 13 tries shapes that the workload's own suggest: the edges of their sizes, and beyond."),
+    ] = False
     memory_limit: Annotated[Count, _doc("Bytes of memory that a worker may take. 0: no limit.")] = 0
     reuse_caches: Annotated[
         bool, _doc("Whether workers in CI use compiled kernels of earlier jobs. The report says so.")

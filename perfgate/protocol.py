@@ -206,7 +206,8 @@ class CheckReply(Reply, frozen=True):
 class StepRequest(Request, frozen=True):
     """Run one step of the checklist; ``steady`` seconds of each shape are timed by step 1, 0 for its own time.
 
-    Up to ``copies`` of the workload run at the same time in step 10, and step 1 times a ``cold_start``.
+    Up to ``copies`` of the workload run at the same time in step 10, and step 1 times a ``cold_start``; step 13 tries the
+    ``shape_space``.
     """
 
     number: int
@@ -221,6 +222,7 @@ class StepRequest(Request, frozen=True):
     steady: float = 0.0
     copies: int = 0
     cold_start: bool = False
+    shape_space: bool = False
 
 
 class StepReply(Reply, frozen=True):

@@ -182,6 +182,7 @@ def _run_step(
         steady=steady,
         copies=config.measure.copies,
         cold_start=config.measure.cold_start,
+        shape_space=config.measure.shape_space,
     )
     asked_for = steady * len(findings.workload.shapes) if number == STEADY_STEP else 0.0
     doing = f"{reference.name}: step {number} {card(number).slug}"

@@ -65,6 +65,10 @@ def measure_cases(context: StepContext) -> StepOutcome:
         # Only a case that is slower beyond doubt.
         if hot.high < limit("operator.speedup.warning", context.limits):
             slower.append((hot.speedup, below(_SPEEDUP, hot.speedup, context.limits, labels)))
+    # The worst first, in tables as among findings.
+    speedups = {value.labels["shape"]: value.value or 0.0 for value in outcome.values if value.metric == _SPEEDUP}
+    order = {metric: number for number, metric in enumerate((_SPEEDUP, _COLD, _ROOFLINE))}
+    outcome.values.sort(key=lambda value: (order[value.metric], speedups[value.labels["shape"]]))
     outcome.findings += [finding for _, findings in sorted(slower, key=lambda case: case[0]) for finding in findings]
     return outcome
 

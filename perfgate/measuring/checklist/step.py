@@ -41,7 +41,7 @@ class StepContext:
     ``began`` is when the process did, in seconds since the epoch: what is older in its folder was not written by it.
     ``steady_seconds`` are how long the calls of a shape are timed for a steady state, 0 where nobody asked.
     ``copies`` is how many may run at the same time, 0 where nobody asked; ``cold_start`` is whether new processes are timed,
-    which load the workload as ``load`` says.
+    which load the workload as ``load`` says; ``shape_space`` is whether shapes are tried that nobody configured.
     ``kept`` are the files in ``artifacts`` that stay with the run: a step adds those it made or used, however it ends.
     """
 
@@ -61,6 +61,7 @@ class StepContext:
     steady_seconds: float = 0.0
     copies: int = 0
     cold_start: bool = False
+    shape_space: bool = False
     load: LoadRequest | None = None
     kept: list[Artifact] = field(default_factory=list)
 

@@ -168,6 +168,7 @@ class Worker:
             steady_seconds=request.steady,
             copies=request.copies,
             cold_start=request.cold_start,
+            shape_space=request.shape_space,
             load=self.load,
         )
         result, outcome = run_step(find_steps()[request.number], context)

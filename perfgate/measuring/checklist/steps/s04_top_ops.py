@@ -53,7 +53,7 @@ class TopOpsStep:
 
     def measure(self, context: StepContext) -> StepOutcome:
         """Measure every shape; unavailable where no trace holds an operator. The counters are there in any case."""
-        outcome = StepOutcome()
+        outcome = measure_cases(context)
         long_runs: list[Finding] = []
         names: set[str] = set()
         roof = measure_roof(context.device)
@@ -76,7 +76,6 @@ class TopOpsStep:
             outcome.values += runs.values()
             outcome.kernels += runs.shape_kernels()
             names |= runs.names
-        outcome.add(measure_cases(context))
         counters = with_compilations(context.workload, outcome.counters, root=context.root)
         outcome.findings += [*long_runs, *_judge_missing(context.expected_kernels, names)]
         outcome.findings += [noted for counter_set in counters for noted in _judge_fallbacks(counter_set)]

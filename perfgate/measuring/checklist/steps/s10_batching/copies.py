@@ -8,7 +8,7 @@ from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.copies.copies import Level, levels_up_to, time_processes, time_threads
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding, limit
 from perfgate.measuring.checklist.step import StepContext, StepOutcome
-from perfgate.measuring.checklist.values import lower_bound_only, missing, of_quantile
+from perfgate.measuring.checklist.values import lower_bound_only, missing, of_quantile, several
 from perfgate.stats.summary import P99_FLOOR, dependent_quantile
 
 _METRICS = ("copies.throughput", "copies.p50", "copies.p99")
@@ -36,6 +36,7 @@ def measure_copies(context: StepContext) -> StepOutcome:
             outcome.values += _values(level, context, {"shape": shape, "in": way, "copies": str(level.copies)})
         outcome.findings += _judge_growth(measured, way, context)
         gains[way] = max(level.calls_per_second for level in measured) / measured[0].calls_per_second
+        outcome.values += several({f"copies.{way}_gain": gains[way]}, {"shape": shape})
     if len(gains) > 1:
         evidence: MaybeEvidence = {"shape": shape, "threads": gains["threads"], "processes": gains["processes"]}
         outcome.findings += above("copies.waiting", gains["processes"] / gains["threads"], context.limits, evidence)

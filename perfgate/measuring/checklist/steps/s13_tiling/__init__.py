@@ -14,6 +14,7 @@ from perfgate.document.message import Message, together
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, limit
 from perfgate.measuring.checklist.recorded import profiled
+from perfgate.measuring.checklist.shape_space import measure_shape_space
 from perfgate.measuring.checklist.step import (
     Limits,
     RecordingContext,
@@ -81,6 +82,8 @@ class TilingStep:
                 context.progress(f"use of cores with inputs of shape {shape}")
                 summary, properties = steady_summary(context, shape), context.device.properties()
                 reasons += _judge_cores(summary, {"shape": shape}, properties, context.limits, outcome)
+            if context.shape_space:
+                outcome.add(measure_shape_space(context))
         return outcome if outcome.values else not_applicable(together(reasons))
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:

@@ -1,0 +1,108 @@
+"""Shapes that a workload's own suggest: the edges of their sizes and beyond, each measured beside them; for step 13."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from perfgate.document.message import Message
+from perfgate.document.run import Finding, Value
+from perfgate.measuring.checklist.limits import above
+from perfgate.measuring.checklist.step import StepContext, StepOutcome
+from perfgate.measuring.checklist.values import missing
+from perfgate.measuring.counting.compiled import has_compiled
+from perfgate.measuring.devices.batches import tensors
+from perfgate.measuring.timing.calls import timed_call
+
+_COST, _RECOMPILES = "shapes.cost", "shapes.recompiles"
+_CALLS = 5
+# What a model may raise for sizes that it was not built for.
+_REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AssertionError)
+
+Arguments = Mapping[str, Any]
+
+
+class Proposal(NamedTuple):
+    """A shape that nobody configured: ``name`` says which argument differs from the first shape's, and how."""
+
+    name: str
+    kind: str
+    arguments: Arguments
+
+
+def propose(shapes: Mapping[str, Arguments]) -> Iterator[Proposal]:
+    """For every whole number among the arguments: one, its neighbours beyond both ends, a power of two plus one, and twice it.
+
+    The other arguments are those of the first shape.
+    """
+    typical = next(iter(shapes.values()))
+    for argument in typical:
+        sizes = [shape.get(argument) for shape in shapes.values()]
+        whole = [size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size > 0]
+        if not whole or len(whole) < len(sizes):
+            continue
+        low, high = min(whole), max(whole)
+        proposed = {1: "extreme", low - 1: "boundary", high + 1: "boundary", (1 << high.bit_length()) + 1: "boundary"}
+        for size, kind in {**proposed, 2 * high: "extreme"}.items():
+            if size > 0 and size not in whole:
+                yield Proposal(f"{argument}={size}", kind, {**typical, argument: size})
+
+
+class _Sized(NamedTuple):
+    """The elements of the inputs of a shape, and the seconds of a call."""
+
+    elements: int
+    seconds: float
+
+    def over(self, configured: list[_Sized]) -> float:
+        """How many times as long it takes as the configured shape next to it in size does, grown with the elements.
+
+        Fewer elements should not take longer, but need not take less: a call has costs of its own.
+        """
+        near = min(configured, key=lambda shape: abs(shape.elements - self.elements))
+        return self.seconds / (near.seconds * max(1.0, self.elements / near.elements))
+
+
+def measure_shape_space(context: StepContext) -> StepOutcome:
+    """What proposed shapes cost, the worst first, and how often each made a compiled workload compile again."""
+    bound, outcome = context.workload, StepOutcome()
+    shapes = bound.workload.shapes
+    configured = [_time_calls(context, arguments) for arguments in shapes.values()]
+    costs: list[tuple[float, Value, list[Finding]]] = []
+    for proposal in propose(shapes):
+        labels = {"shape": bound.shapes[0], "proposed": proposal.name, "kind": proposal.kind}
+        context.progress(f"trying the {proposal.kind} shape {proposal.name}")
+        compiled = _compilations()
+        try:
+            cost = _time_calls(context, proposal.arguments).over(configured)
+        except _REFUSALS as error:
+            text = f"{type(error).__name__}: {error}".partition("\n")[0][:200]
+            outcome.values += missing(_COST, Message("operators.shape-refused", {"error": text}), labels)
+            continue
+        value = Value(metric=_COST, value=cost, count=_CALLS, labels=labels)
+        costs.append((cost, value, above(_COST, cost, context.limits, labels)))
+        if compiled is not None:
+            recompiles = float((_compilations() or 0) - compiled)
+            outcome.values.append(Value(metric=_RECOMPILES, value=recompiles, labels=labels))
+    costs.sort(key=lambda cost: -cost[0])
+    outcome.values[:0] = [value for _, value, _ in costs]
+    outcome.findings += [finding for _, _, findings in costs for finding in findings]
+    return outcome
+
+
+def _time_calls(context: StepContext, arguments: Arguments) -> _Sized:
+    bound, device = context.workload, context.device
+    inputs = device.to_device(bound.preprocess(bound.workload.inputs(bound.batch, context.seed, **arguments)))
+    # The first calls compile and allocate.
+    times = [timed_call(lambda: bound.invoke(inputs), device) for _ in range(2 + _CALLS)][2:]
+    return _Sized(sum(tensor.numel() for tensor in tensors(inputs)) or 1, max(float(np.median(times)), 1.0) / 1e9)
+
+
+def _compilations() -> int | None:
+    """How many graphs torch's compiler has made so far; None where the workload does not compile."""
+    if not has_compiled():
+        return None
+    return int(sys.modules["torch._dynamo.utils"].counters["stats"]["unique_graphs"])

@@ -1,0 +1,68 @@
+"""Proposed shapes: which they are, that a slow one among them is named, and what the workload refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from perfgate.measuring.checklist.shape_space import measure_shape_space, propose
+from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.devices.registry import open_device
+from perfgate.measuring.workload.bound import BoundWorkload
+from perfgate.measuring.workload.workload import Workload
+from tests.wording import finding_text
+
+
+def test_propose__two_lengths__edges_and_extremes_of_the_whole_number_alone() -> None:
+    shapes = {"short": {"length": 16, "causal": True}, "long": {"length": 64, "causal": True}}
+    proposals = list(propose(shapes))
+    assert [(proposal.name, proposal.kind) for proposal in proposals] == [
+        ("length=1", "extreme"),
+        ("length=15", "boundary"),
+        ("length=65", "boundary"),
+        ("length=129", "boundary"),
+        ("length=128", "extreme"),
+    ]
+    assert {proposal.arguments["causal"] for proposal in proposals} == {True}
+
+
+def test_propose__no_whole_numbers__nothing() -> None:
+    assert list(propose({"default": {}, "named": {"name": "a"}})) == []
+
+
+def test_measure_shape_space__slow_path_of_odd_lengths_and_a_refusal__named_worst_first(one_thread: None) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        if x.shape[1] == 1:
+            raise ValueError("a sequence has two tokens at least")
+        if x.shape[1] % 2:  # row by row and sorted, as a kernel falls back
+            return torch.stack([row.sort().values for row in x])
+        return x.relu()
+
+    workload = Workload(
+        build=lambda _: model,
+        inputs=lambda batch, seed, length: torch.ones(batch, length),
+        batch=64,
+        shapes={"typical": {"length": 512}},
+    )
+    device = open_device("cpu")
+    context = StepContext(
+        workload=BoundWorkload("shaped", workload, device, seed=1),
+        device=device,
+        quick=True,
+        threads=1,
+        limits={},
+        seed=1,
+        root=Path(),
+        artifacts=Path(),
+        progress=lambda text: None,
+        shape_space=True,
+    )
+    outcome = measure_shape_space(context)
+
+    costs = {v.labels["proposed"]: v.value for v in outcome.values if v.metric == "shapes.cost"}
+    assert costs["length=1"] is None
+    assert {finding.evidence["proposed"] for finding in outcome.findings} == {"length=511", "length=513", "length=1025"}
+    measured = [cost for cost in costs.values() if cost is not None]
+    assert measured == sorted(measured, reverse=True)
+    assert finding_text(outcome.findings[0]).startswith("the boundary shape length=")
