@@ -77,13 +77,19 @@ class SlaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job. One of `command`, `serve` and `torchrun` says what is started, in a shell, in the checkout of each side."""
+    """A job. One of `command`, `serve`, `torchrun` and `workload` says what is started in the checkout of each side."""
 
     command: Annotated[str, _doc("A program that runs to its end and tells numbers.")] = ""
     serve: Annotated[str, _doc("A server; it listens on `$PORT`.")] = ""
     torchrun: Annotated[str, _doc("A script that torchrun starts in every rank; its loop calls `perfgate.turn()`.")] = (
         ""
     )
+    workload: Annotated[
+        str,
+        _doc(
+            "A workload of a Python file, `perf/workload.py:NAME`, that runs in every one of `ranks`; a call is a step."
+        ),
+    ] = ""
     timeout: Annotated[Seconds, _doc("Seconds that a run of a command, or a turn of the others, may take.")] = 600.0
     budget: Annotated[Seconds, _doc("Seconds of turns. Once they are spent, no quad begins.")] = 360.0
     file: Annotated[
@@ -166,7 +172,12 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     @property
     def line(self) -> str:
         """What is started, as it is written."""
-        return self.command or self.serve or self.torchrun
+        return self.command or self.serve or self.script
+
+    @property
+    def script(self) -> str:
+        """What torchrun starts in every rank."""
+        return self.torchrun or (self.workload and f"-m perfgate.measuring.rank_workload {self.workload}")
 
 
 _SERVER = (
@@ -256,10 +267,10 @@ def is_gating(name: str, gates: list[str]) -> bool:
 
 def mistakes(name: str, settings: JobSettings) -> Iterator[str]:
     """Yield what is wrong with a job, each with what to write instead."""
-    lines = [key for key in ("command", "serve", "torchrun") if getattr(settings, key)]
+    lines = [key for key in ("command", "serve", "torchrun", "workload") if getattr(settings, key)]
     if len(lines) != 1:
         found = " and ".join(f"`{line}`" for line in lines) or "none"
-        yield f"[workloads.{name}] needs one of `command`, `serve` and `torchrun`, found {found}"
+        yield f"[workloads.{name}] needs one of `command`, `serve`, `torchrun` and `workload`, found {found}"
         return
     defaults = {field.name: field.default for field in msgspec.structs.fields(JobSettings)}
     for kind, keys in _OWN.items():
@@ -278,8 +289,9 @@ def mistakes(name: str, settings: JobSettings) -> Iterator[str]:
             f'[workloads.{name}] fits = "swap" and two halves of the devices belong together; write '
             'fits = "swap" and halves = ["0,1", "2,3"]'
         )
-    if settings.torchrun and not settings.ranks:
-        yield f"[workloads.{name}] torchrun needs the number of ranks; write e.g. ranks = 2"
+    if settings.script and not settings.ranks:
+        key = "torchrun" if settings.torchrun else "workload"
+        yield f"[workloads.{name}] {key} needs the number of ranks; write e.g. ranks = 2"
     for number, entry in settings.numbers.items():
         yield from _number_mistakes(f"[workloads.{name}.numbers] {number}", number, entry, settings)
 

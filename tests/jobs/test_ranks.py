@@ -138,8 +138,9 @@ def check(tmp_path: Path) -> Check:
         more: str = "",
         expected: str = "",
         main: str = NOTHING,
+        settings: str = SETTINGS,
     ) -> dict[str, Any]:
-        project = plant(tmp_path, script, head, SETTINGS.format(ranks=ranks, budget=budget) + more, main)
+        project = plant(tmp_path, script, head, settings.format(ranks=ranks, budget=budget) + more, main)
         with start(project) as process:
             output = process.communicate(timeout=600)[0]
         assert process.returncode in codes, output
@@ -222,6 +223,31 @@ def test_check__collective_no_longer_beside_computing__its_time_is_exposed(check
     exposed = row(decision, "ranks.exposed")
     assert exposed["head"] > 2 * exposed["base"]
     assert row(decision, "ranks.collectives")["outcome"] == "unchanged"
+
+
+WORKLOAD = """
+import torch
+import torch.distributed as dist
+from perfgate import Workload
+from extra import extra
+class Sharded(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = torch.nn.Linear(128, 128)
+    def forward(self, x):
+        total = self.part(x)
+        dist.all_reduce(total)
+        extra(dist.get_rank(), 0, total)
+        return total
+sharded = Workload(build=lambda device: Sharded().eval(), inputs=lambda batch, seed: torch.ones(batch, 128), batch=64)
+"""
+
+
+def test_check__a_workload_in_every_rank__its_collectives_are_compared(check: Check) -> None:
+    settings = 'project = "ranks"\n[workloads.sharded]\nworkload = "train.py:sharded"\nranks = 2\nbudget = 30\n'
+    decision = check(WORKLOAD, TWICE, codes=(1,), settings=settings)
+    collectives = row(decision, "ranks.collectives")
+    assert (collectives["base"], collectives["head"]) == (2, 4)
 
 
 def test_check__other_losses__fails_as_other_output(check: Check) -> None:

@@ -55,7 +55,7 @@ def test_job__other_budget__measures_the_same() -> None:
     [
         (
             "[workloads.bench]\ntimeout = 3\n",
-            r"\[workloads.bench\] needs one of `command`, `serve` and `torchrun`, found none",
+            r"\[workloads.bench\] needs one of `command`, `serve`, `torchrun` and `workload`, found none",
         ),
         (COMMAND + 'serve = "x"\n', "found `command` and `serve`"),
         (COMMAND + 'comand = "x"\n', "unknown key 'comand'; did you mean 'command'"),

@@ -26,6 +26,8 @@ from perfgate.document.job import Fits, JobKind, JobRecord
 from perfgate.errors import ConfigError
 from perfgate.job_settings import JobReference
 
+# What tells a program of ours what the workload is measured on.
+DEVICE_VARIABLE = "PERFGATE_DEVICE"
 # What tells a process which devices are there.
 VISIBLE_DEVICES = {"npu": "ASCEND_RT_VISIBLE_DEVICES", "cuda": "CUDA_VISIBLE_DEVICES"}
 
@@ -114,7 +116,10 @@ def place_of(bench: Bench, reference: JobReference, checkout: Checkout, name: st
     """Where the side called ``name`` runs, bound to ``cpus``; each process has as many threads as it has of these."""
     return SidePlace(
         root=checkout.root,
-        environment=bench.program_environment(checkout, threads=max(1, len(cpus) // max(1, reference.settings.ranks))),
+        environment={
+            **bench.program_environment(checkout, threads=max(1, len(cpus) // max(1, reference.settings.ranks))),
+            DEVICE_VARIABLE: bench.config.device,
+        },
         log=bench.log(f"{reference.name}-{name}"),
         cpus=cpus,
     )

@@ -91,7 +91,7 @@ class RanksSide:
         self._is_counted = False
         torchrun = f"python -m torch.distributed.run --nproc_per_node {settings.ranks} --master_addr 127.0.0.1"
         self._program = Program(
-            f"exec {torchrun} --master_port {_free_port()} {settings.torchrun}",
+            f"exec {torchrun} --master_port {_free_port()} {settings.script}",
             folder=self._place.root,
             environment={
                 **self._place.environment,
@@ -145,7 +145,7 @@ class RanksSide:
         self._ranks[hello.rank] = peer
 
     def _connected(self) -> dict[str, MessageValue]:
-        return {"connected": len(self._ranks), "ranks": self._settings.ranks, "line": self._settings.torchrun}
+        return {"connected": len(self._ranks), "ranks": self._settings.ranks, "line": self._settings.script}
 
     @property
     def _running(self) -> Program:

@@ -1,0 +1,66 @@
+"""``python -m perfgate.measuring.rank_workload FILE:NAME``: a workload in every rank that torchrun started; a call is a step.
+
+Every rank has inputs of its own, and the model is for the workload to share out: ``build`` finds the process group.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from perfgate.errors import PerfgateError
+from perfgate.measuring.devices.registry import open_device
+from perfgate.measuring.rank import turn
+from perfgate.measuring.workload.bound import BoundWorkload
+from perfgate.measuring.workload.load import load_workload
+
+DEVICE_VARIABLE = "PERFGATE_DEVICE"
+_BACKENDS = {"cpu": "gloo", "cuda": "nccl", "npu": "hccl"}
+
+
+def main(reference: str) -> None:
+    """Call the workload until the gate ends the process. Raises PerfgateError for a workload that cannot be loaded."""
+    kind = os.environ.get(DEVICE_VARIABLE, "cpu").partition(":")[0]
+    device = open_device(kind if kind == "cpu" else f"{kind}:{os.environ['LOCAL_RANK']}")
+    if kind == "cpu":
+        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    dist.init_process_group(_BACKENDS[kind])
+    file, _, name = reference.rpartition(":")
+    workload = load_workload(Path(file), name, root=Path.cwd(), python_path=[])
+    # The same weights on all ranks, and inputs of its own on each.
+    torch.manual_seed(0)
+    bound = BoundWorkload(name, workload, device, seed=1 + 1000 * dist.get_rank())
+    calls = [bound.caller(shape) for shape in bound.shapes]
+    while True:
+        outputs = [call() for call in calls]
+        turn(loss=_mean(outputs), samples=bound.batch * len(calls))
+
+
+def _mean(output: Any) -> torch.Tensor | None:
+    """The mean of all tensors of floats in an output, which base and head must have alike; None where there are none."""
+    means = [tensor.detach().float().mean() for tensor in _tensors(output) if tensor.is_floating_point()]
+    return torch.stack(means).mean() if means else None
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for entry in value.values():
+            yield from _tensors(entry)
+    elif isinstance(value, (list, tuple)):
+        for entry in value:
+            yield from _tensors(entry)
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1])
+    except PerfgateError as error:
+        sys.exit(str(error))
