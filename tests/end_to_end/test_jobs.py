@@ -217,7 +217,7 @@ def test_server__of_the_head_writes_more_tokens__is_not_the_same_work(perfgate: 
 def test_server__room_for_one__both_are_measured_all_the_same(
     perfgate: Perfgate, clone: Clone, tmp_path: Path, fits: str, words: str
 ) -> None:
-    project(clone, SERVER.replace("budget = 60", f"budget = 45\n{fits}"))
+    project(clone, SERVER.replace("budget = 60", f"budget = 180\n{fits}"))
     shutil.copy(DATA / "fake_server.py", clone.root)
     change(clone, "fault.txt", f"alone 0.004 {tmp_path / 'device'}\n")
     clone.git("branch", "-f", "main")

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import chain
+from statistics import median
 
 import numpy as np
 
@@ -71,6 +72,7 @@ def _together(results: list[TurnResult]) -> TurnResult:
     """The turns of a visit as one: the geometric means of values that all of them have, and all work, output and samples."""
     shared = set.intersection(*(set(result.values) for result in results))
     outputs = [result.output for result in results]
+    late = [result.late for result in results if result.late is not None]
     return TurnResult(
         values={
             name: float(np.exp(np.mean(np.log([result.values[name] for result in results]))))
@@ -82,4 +84,5 @@ def _together(results: list[TurnResult]) -> TurnResult:
         counts=results[0].counts,
         counters=dict(sum((Counter(result.counters) for result in results), Counter())),
         samples=tuple(chain.from_iterable(result.samples for result in results)),
+        late=median(late) if late else None,
     )

@@ -50,7 +50,7 @@ class Worker:
             raise SideError(ErrorDetail(kind="exit", message=Message("job.exited", {"line": "serve", "code": 3})))
         self.clock.now += self.turn_seconds
         self.calls.append((self.name, "turn", number))
-        return TurnResult({"serving.tpot": self.turn_seconds}, work={"requests": 8})
+        return TurnResult({"serving.tpot": self.turn_seconds}, work={"requests": 8}, late=0.01)
 
     def stop(self) -> None:
         self.running = False
@@ -120,7 +120,7 @@ def test_alternating__a_turn_is_a_visit_of_its_own_processes() -> None:
     results = [side.turn(1) for side in alternating]
     assert visit.turns == FEWEST_TURNS
     assert [result.work for result in results] == [{"requests": 8 * FEWEST_TURNS}] * 2
-    assert results[0].values == {"serving.tpot": 1.0}
+    assert (results[0].values, results[0].late) == ({"serving.tpot": 1.0}, 0.01)
     assert [number for name, what, number in calls if (name, what) == ("base", "turn")] == list(range(64, 72))
     assert not any(side.running for side in sides)
 
