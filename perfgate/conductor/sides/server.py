@@ -22,6 +22,7 @@ from perfgate.conductor.load.openai import OpenAITarget
 from perfgate.conductor.load.plan import plan_load
 from perfgate.conductor.load.record import Load
 from perfgate.conductor.load.target import Target
+from perfgate.conductor.load.timeline import write_timeline
 from perfgate.conductor.sides.program import Program
 from perfgate.conductor.sides.side import SidePlace, SidePlan, TurnResult
 from perfgate.conductor.workers.proc_stats import cpu_ns
@@ -165,6 +166,7 @@ class ServerSide:
         result = self._result(program, load, cpu)
         self._sleep(program)
         program.end_turn()
+        write_timeline(self._place.log.with_suffix(".requests.json"), load.exchanges)
         return result._replace(out_of_turn=out_of_turn, late=_late_share(load), counters=counters)
 
     def _counters(self) -> dict[str, int]:
