@@ -10,10 +10,12 @@ import pytest
 
 from perfgate import protocol
 from perfgate.errors import MeasuringError
+from perfgate.judging.report.text.messages import word
 from perfgate.measuring.checklist.copies.copies import Level, levels_up_to, start_cold, time_processes, time_threads
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.checklist.steps.s01_latency import STEP as LATENCY
 from perfgate.measuring.checklist.steps.s10_batching import STEP
+from perfgate.measuring.checklist.steps.s10_batching.copies import too_large
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.load import load_workload
@@ -108,6 +110,13 @@ def test_copies__none_asked_for_and_no_traffic__not_applicable(tmp_path: Path) -
 def test_copies__a_process_that_cannot_call__says_what_it_raised(tmp_path: Path) -> None:
     with pytest.raises(MeasuringError, match="ValueError: no such weights"):
         time_processes(_request(tmp_path, "broken"), [1], seconds=0.1, folder=tmp_path)
+
+
+def test_copies__more_than_the_memory_holds__refused_with_both_numbers(tmp_path: Path) -> None:
+    assert too_large(_context(tmp_path, "free", copies=1)) is None
+    refusal = too_large(_context(tmp_path, "free", copies=1_000_000))
+    assert refusal is not None
+    assert word(refusal).startswith("1000000 processes of this size take ")
 
 
 def test_cold_start__new_process__its_parts_are_positive_and_add_up(tmp_path: Path) -> None:

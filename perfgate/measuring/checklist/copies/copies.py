@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from perfgate import protocol
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.copies.timing import Go, Stands, Times, time_copy
 from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.host import text_of
 from perfgate.measuring.workload.bound import BoundWorkload
 
 _PROCESS = "perfgate.measuring.checklist.copies.process"
@@ -91,13 +93,19 @@ def time_processes(request: protocol.LoadRequest, levels: list[int], *, seconds:
         return _up_and_down(run, levels)
 
 
+def free_memory() -> int | None:
+    """The bytes that programs can get without swapping, None where the kernel does not tell."""
+    available = re.search(r"^MemAvailable:\s+(\d+) kB", text_of(Path("/proc/meminfo")), re.MULTILINE)
+    return int(available[1]) << 10 if available else None
+
+
 def start_cold(request: protocol.LoadRequest, *, folder: Path) -> Stands:
     """Start one process, have it make its first call, and end it."""
     with _process(request, folder) as connection:
         return _stands(connection)
 
 
-def _up_and_down(run: Any, levels: list[int]) -> list[Level]:
+def _up_and_down(run: Callable[[int], Level], levels: list[int]) -> list[Level]:
     """Every level twice, in rising and in falling order: a drift of the machine then meets all alike."""
     rising = [run(copies) for copies in levels]
     falling = [run(copies) for copies in reversed(levels)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perfgate.document.message import Message
 from perfgate.document.run import Finding, Value
 from perfgate.errors import MeasuringError
-from perfgate.measuring.checklist.copies.copies import Level, levels_up_to, time_processes, time_threads
+from perfgate.measuring.checklist.copies.copies import Level, free_memory, levels_up_to, time_processes, time_threads
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding, limit
 from perfgate.measuring.checklist.step import StepContext, StepOutcome
 from perfgate.measuring.checklist.values import lower_bound_only, missing, of_quantile, several
@@ -26,6 +26,9 @@ def measure_copies(context: StepContext) -> StepOutcome:
                 measured = time_threads(context.workload, context.device, levels, seconds=seconds)
             elif context.load is None:
                 continue
+            elif refusal := too_large(context):
+                outcome.values += missing(_METRICS, refusal, {"shape": shape, "in": way})
+                continue
             else:
                 measured = time_processes(context.load, levels, seconds=seconds, folder=context.artifacts)
         except MeasuringError as error:
@@ -41,6 +44,14 @@ def measure_copies(context: StepContext) -> StepOutcome:
         evidence: MaybeEvidence = {"shape": shape, "threads": gains["threads"], "processes": gains["processes"]}
         outcome.findings += above("copies.waiting", gains["processes"] / gains["threads"], context.limits, evidence)
     return outcome
+
+
+def too_large(context: StepContext) -> Message | None:
+    """Why so many processes of this one's size do not fit: the kernel would kill one, and perhaps somebody else's."""
+    needed, free = context.copies * context.device.host_memory().resident, free_memory()
+    if free is None or needed <= free:
+        return None
+    return Message("times.copies-too-large", {"copies": context.copies, "needed": needed, "free": free})
 
 
 def _values(level: Level, context: StepContext, labels: dict[str, str]) -> list[Value]:
