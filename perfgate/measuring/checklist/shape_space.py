@@ -58,12 +58,14 @@ class _Sized(NamedTuple):
     seconds: float
 
     def over(self, configured: list[_Sized]) -> float:
-        """How many times as long it takes as the configured shape next to it in size does, grown with the elements.
+        """How many times as long it takes as the configured shape next to it in size, grown with the square of the elements.
 
-        Fewer elements should not take longer, but need not take less: a call has costs of its own.
+        Attention grows so, and most else less. Fewer elements should not take longer, but need not take less: a call has
+        costs of its own.
         """
         near = min(configured, key=lambda shape: abs(shape.elements - self.elements))
-        return self.seconds / (near.seconds * max(1.0, self.elements / near.elements))
+        growth = max(1.0, self.elements / near.elements) ** 2
+        return self.seconds / (near.seconds * growth)
 
 
 def measure_shape_space(context: StepContext) -> StepOutcome:
