@@ -83,6 +83,7 @@ def test_level__calls_of_two_copies__rates_add_up() -> None:
     assert level.calls_per_second == pytest.approx(30.0)
 
 
+@pytest.mark.slow
 def test_copies__lock_in_the_model__threads_wait_and_processes_do_not(tmp_path: Path) -> None:
     outcome = STEP.measure(_context(tmp_path, "locked", copies=4))
 
@@ -119,6 +120,7 @@ def test_copies__more_than_the_memory_holds__refused_with_both_numbers(tmp_path:
     assert word(refusal).startswith("1000000 processes of this size take ")
 
 
+@pytest.mark.slow
 def test_cold_start__new_process__its_parts_are_positive_and_add_up(tmp_path: Path) -> None:
     stands = start_cold(_request(tmp_path, "free"), folder=tmp_path)
     assert stands.import_ns > stands.load_ns > 0
