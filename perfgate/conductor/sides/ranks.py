@@ -277,13 +277,14 @@ def _mean_loss(reports: list[Report]) -> float:
 
 
 def _samples(reports: list[Report]) -> Iterator[SampleSet]:
-    """Every step's time, and the CPU time of one step, by rank: where one rank has more to do, all others wait for it."""
+    """Every step's time, the CPU time of one step, and the bytes that it held, by rank."""
     for report in reports:
         labels = {"rank": str(report.rank)}
         times = np.round(np.array(report.steps) * 1e9).astype(np.int64)
         yield SampleSet(metric=RANKS_STEP, samples=pack(times), labels=labels)
         cpu = [round(report.cpu / len(report.steps) * 1e9)]
         yield SampleSet(metric=RANKS_CPU, samples=pack(cpu), labels=labels)
+        yield SampleSet(metric=RANKS_MEMORY, samples=pack([report.memory]), labels=labels)
 
 
 def _listed(*, on_device: bool) -> list[JobNumber]:

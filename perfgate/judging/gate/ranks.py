@@ -15,6 +15,7 @@ from perfgate.catalogue.names import (
     RANKS_ELEMENTS,
     RANKS_EXPOSED,
     RANKS_LOSS,
+    RANKS_MEMORY,
     RANKS_OPERATORS,
     RANKS_SYNCS,
 )
@@ -24,26 +25,27 @@ from perfgate.document.samples import unpack
 from perfgate.judging.gate.comparison import Place, comparison, configured_tolerance, relative_change, rounded
 
 
-def rank_parts(base: Iterable[Turn], head: Iterable[Turn]) -> list[Part]:
-    """The CPU seconds of one step in every rank on both sides, the rank that grew most first.
+def rank_parts(name: str, base: Iterable[Turn], head: Iterable[Turn]) -> list[Part]:
+    """What every rank has of a number of all ranks, on both sides: CPU seconds of a step, or bytes of memory.
 
     By the clock on the wall all ranks take alike long, for they wait for the slowest; waiting takes no CPU time.
     """
-    before, after = _seconds(base), _seconds(head)
-    parts = [
-        Part(name=f"rank {rank}", base=before[rank], head=after[rank]) for rank in sorted(before.keys() & after.keys())
+    metric, unit = (RANKS_MEMORY, 1.0) if name == RANKS_MEMORY else (RANKS_CPU, 1e9)
+    before, after = (_medians(turns, metric) for turns in (base, head))
+    return [
+        Part(name=f"rank {rank}", base=before[rank] / unit, head=after[rank] / unit)
+        for rank in sorted(before.keys() & after.keys())
     ]
-    return sorted(parts, key=lambda part: part.base - part.head)
 
 
-def _seconds(turns: Iterable[Turn]) -> dict[int, float]:
-    """The median over turns of the CPU seconds of one step, by rank."""
-    seconds: dict[int, list[float]] = defaultdict(list)
+def _medians(turns: Iterable[Turn], metric: str) -> dict[int, float]:
+    """The median over turns of the samples of a metric, by rank."""
+    samples: dict[int, list[int]] = defaultdict(list)
     for turn in turns:
         for entry in turn.samples:
-            if entry.metric == RANKS_CPU and entry.labels.get("rank", "").isdecimal():
-                seconds[int(entry.labels["rank"])] += [float(value) / 1e9 for value in unpack(entry.samples)]
-    return {rank: float(np.median(values)) for rank, values in seconds.items() if values}
+            if entry.metric == metric and entry.labels.get("rank", "").isdecimal():
+                samples[int(entry.labels["rank"])] += unpack(entry.samples).tolist()
+    return {rank: float(np.median(values)) for rank, values in samples.items() if values}
 
 
 def losses_differ(base: Iterable[Turn], head: Iterable[Turn], tolerance: float) -> bool:

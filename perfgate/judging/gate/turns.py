@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from perfgate.catalogue.lookup import metric
-from perfgate.catalogue.names import JOB_HALVES, JOB_OUTPUT, JOB_WORK, RANKS_CPU, RANKS_LOSS, RANKS_STEP
+from perfgate.catalogue.names import JOB_HALVES, JOB_OUTPUT, JOB_WORK, RANKS_CPU, RANKS_LOSS, RANKS_MEMORY, RANKS_STEP
 from perfgate.document.decision import Comparison, Invalid, InvalidKind, Missing, MissingSide, Outcome, Part, Policy
 from perfgate.document.job import Fits, JobKind, JobNumber, JobRecord, Turn
 from perfgate.document.message import Message, MessageValue
@@ -176,10 +176,10 @@ def _halves(job: JobRecord, measured: Mapping[int, Quad]) -> Iterator[_Cell]:
 
 def _parts(name: str, quads: Iterable[Quad]) -> list[Part]:
     """What a time of all ranks is made of, what grew most first: the CPU time of every rank, and waiting for the others."""
-    if name not in (RANKS_STEP, RANKS_CPU):
+    if name not in (RANKS_STEP, RANKS_CPU, RANKS_MEMORY):
         return []
     base, head = _turns_of(quads)
-    parts = [*rank_parts(base, head), *(exposed_parts(base, head) if name == RANKS_STEP else ())]
+    parts = [*rank_parts(name, base, head), *(exposed_parts(base, head) if name == RANKS_STEP else ())]
     return sorted(parts, key=lambda part: part.base - part.head)
 
 

@@ -32,15 +32,15 @@ def runs(base: list[Turn], head: list[Turn]) -> tuple[RunDocument, RunDocument]:
     return make_run(jobs=[job], turns=base), make_run(jobs=[job], turns=head)
 
 
-def test_rank_parts__one_rank_does_more__comes_first() -> None:
+def test_rank_parts__every_rank__with_its_median() -> None:
     base = [turn(cpu=(0.010, 0.011, 0.012))] * 3
     head = [turn(cpu=(0.010, 0.019, 0.011))] * 2 + [turn(cpu=(0.5, 0.5, 0.5))]
-    parts = [(part.name, part.base, part.head) for part in rank_parts(base, head)]
-    assert parts == [("rank 1", 0.011, 0.019), ("rank 0", 0.010, 0.010), ("rank 2", 0.012, 0.011)]
+    parts = [(part.name, part.base, part.head) for part in rank_parts("ranks.step", base, head)]
+    assert parts == [("rank 0", 0.010, 0.010), ("rank 1", 0.011, 0.019), ("rank 2", 0.012, 0.011)]
 
 
 def test_rank_parts__ten_ranks__in_the_order_of_numbers() -> None:
-    parts = rank_parts([turn(cpu=(0.01,) * 12)], [turn(cpu=(0.01,) * 12)])
+    parts = rank_parts("ranks.step", [turn(cpu=(0.01,) * 12)], [turn(cpu=(0.01,) * 12)])
     assert [part.name for part in parts] == [f"rank {rank}" for rank in range(12)]
 
 
