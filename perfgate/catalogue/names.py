@@ -13,7 +13,8 @@ NUMBER = "number."
 RANKS_STEP, RANKS_STEP_P99, RANKS_CPU = "ranks.step", "ranks.step_p99", "ranks.cpu"
 RANKS_IMBALANCE, RANKS_MEMORY, RANKS_LOSS = "ranks.imbalance", "ranks.memory", "ranks.loss"
 RANKS_COLLECTIVES, RANKS_ELEMENTS = "ranks.collectives", "ranks.elements"
-RANKS_OPERATORS, RANKS_SYNCS, RANKS_EXPOSED = "ranks.operators", "ranks.syncs", "ranks.exposed"
+RANKS_OPERATORS, RANKS_SYNCS = "ranks.operators", "ranks.syncs"
+RANKS_EXPOSED, RANKS_SKEW = "ranks.exposed", "ranks.skew"
 # What jobs must have alike on both sides, and how far the halves of the devices differ.
 JOB_WORK, JOB_OUTPUT, JOB_HALVES = "job.work", "job.output", "job.halves"
 # What a server under load gives.

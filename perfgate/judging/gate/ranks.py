@@ -17,6 +17,7 @@ from perfgate.catalogue.names import (
     RANKS_LOSS,
     RANKS_MEMORY,
     RANKS_OPERATORS,
+    RANKS_SKEW,
     RANKS_SYNCS,
 )
 from perfgate.document.decision import Comparison, Part, Policy
@@ -88,17 +89,18 @@ def compare_counts(place: Place, base: Iterable[Turn], head: Iterable[Turn], pol
             tolerance=tolerated,
             parts=[Part(name=part, base=first.get(part, 0), head=second.get(part, 0)) for part in differing],
         )
-    exposed = [_exposed(side) for side in sides]
-    yield comparison(
-        place,
-        RANKS_EXPOSED,
-        "turns",
-        "unchanged",
-        gating=False,
-        base=rounded(exposed[0]),
-        head=rounded(exposed[1]),
-        delta=relative_change(*exposed),
-    )
+    for name, of in ((RANKS_EXPOSED, _exposed), (RANKS_SKEW, _skew)):
+        old, new = (of(side) for side in sides)
+        yield comparison(
+            place,
+            name,
+            "turns",
+            "unchanged",
+            gating=False,
+            base=rounded(old),
+            head=rounded(new),
+            delta=relative_change(old, new),
+        )
 
 
 def exposed_parts(base: Iterable[Turn], head: Iterable[Turn]) -> list[Part]:
@@ -110,8 +112,15 @@ def exposed_parts(base: Iterable[Turn], head: Iterable[Turn]) -> list[Part]:
 
 
 def _exposed(starts: Iterable[list[RankCounts]]) -> float:
-    """The median over starts of the seconds of the rank that had most."""
-    return statistics.median(max(count.exposed for count in start) for start in starts)
+    """The median over starts of the seconds of the rank that had least: what the others have more, they wait for it."""
+    return statistics.median(min(count.exposed for count in start) for start in starts)
+
+
+def _skew(starts: Iterable[list[RankCounts]]) -> float:
+    """The median over starts of how much longer one rank waits than another."""
+    return statistics.median(
+        max(count.exposed for count in start) - min(count.exposed for count in start) for start in starts
+    )
 
 
 def _of_collectives(value: Callable[[CollectiveCount], int]) -> Callable[[RankCounts], Iterator[tuple[str, float]]]:
