@@ -206,6 +206,7 @@ def test_server__of_the_head_writes_more_tokens__is_not_the_same_work(perfgate: 
     assert "FAIL – chat does not do the same work on both sides: output_tokens of base 16, of head 20" in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fits", "words"),
     [
@@ -239,6 +240,7 @@ def test_server__that_cannot_sleep__is_told_what_it_lacks(perfgate: Perfgate, cl
     assert "the server does not answer a POST to /sleep?level=1" in " ".join(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_server__on_halves_of_the_cpus__they_swap(perfgate: Perfgate, clone: Clone) -> None:
     first, *_, last = sorted(os.sched_getaffinity(0))
     halves = f'budget = 40\nfits = "swap"\nhalves = ["{first}", "{last}"]'
@@ -264,6 +266,7 @@ load = { rate = "highest", requests = 16, input = 4, output = 4 }
 """
 
 
+@pytest.mark.slow
 def test_server__highest_rate__head_no_longer_holds_the_sla_there(perfgate: Perfgate, clone: Clone) -> None:
     project(clone, HIGHEST)
     shutil.copy(DATA / "fake_server.py", clone.root)

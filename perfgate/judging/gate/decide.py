@@ -271,16 +271,21 @@ class Look:
         Besides those that must be decided, that is any which looks worse than tolerated and is not yet shown to be. A time
         that must be decided is known well enough once the slowdown that is sought is excluded, and not only a larger one.
         Where the gate fails already, a second look is still worth its seconds: whoever broke a counter wants to know what it
-        costs. A counter that only warns where calls are no slower is worth every look.
+        costs, which the times that must be decided tell. A counter that only warns where calls are no slower is worth every
+        look.
         """
         gating = [c for c in self._comparisons if c.gating]
         second_look = self._policy.looks[min(1, len(self._policy.looks) - 1)]
         paired = [c for c in gating if c.method == "paired"]
         measured = max((comparison.pairs or 0 for comparison in paired), default=0)
-        if measured >= second_look and any(fails_alone(c, self._policy) for c in gating if c.outcome == "regressed"):
+        failing = [c for c in gating if c.outcome == "regressed" and fails_alone(c, self._policy)]
+        if failing and measured >= second_look:
             return False
+        fails = any(c.method == "exact" for c in failing)
         undecided = [c for c in gating if c.method not in (*RULE_METHODS, "repeated") and self._is_undecided(c)]
-        return any(c.metric in MUST_DECIDE or (c.outcome == "inconclusive" and _looks_worse(c)) for c in undecided)
+        return any(
+            c.metric in MUST_DECIDE or (not fails and c.outcome == "inconclusive" and _looks_worse(c)) for c in undecided
+        )
 
     def repetitions_would_help(self) -> bool:
         """Whether a number of the checklist that a tolerance names is measured and not yet decided."""
