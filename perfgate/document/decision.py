@@ -157,6 +157,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     limit: str | None = None
     clock: Clock = "wall"
 
+    @property
+    def excludes_no_change(self) -> bool:
+        """Whether the whole interval lies on one side of no change, though it may be too few pairs for an alarm."""
+        return self.interval is not None and not self.interval[0] <= 0.0 <= self.interval[1]
+
 
 class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
     """A number that a step of the checklist is read by, on both sides of a check. It informs and judges nothing.

@@ -270,9 +270,8 @@ class Look:
 
         Besides those that must be decided, that is any which looks worse than tolerated and is not yet shown to be. A time
         that must be decided is known well enough once the slowdown that is sought is excluded, and not only a larger one.
-        Where the gate fails already, a second look is still worth its seconds: whoever broke a counter wants to know what it
-        costs, which the times that must be decided tell. A counter that only warns where calls are no slower is worth every
-        look.
+        Where a count fails the gate whatever the times are, they only say what it costs: an interval beyond no change does.
+        A counter that only warns where calls are no slower is worth every look.
         """
         gating = [c for c in self._comparisons if c.gating]
         second_look = self._policy.looks[min(1, len(self._policy.looks) - 1)]
@@ -283,9 +282,9 @@ class Look:
             return False
         fails = any(c.method == "exact" for c in failing)
         undecided = [c for c in gating if c.method not in (*RULE_METHODS, "repeated") and self._is_undecided(c)]
-        return any(
-            c.metric in MUST_DECIDE or (not fails and c.outcome == "inconclusive" and _looks_worse(c)) for c in undecided
-        )
+        if fails:
+            return any(c.metric in MUST_DECIDE and not c.excludes_no_change for c in undecided)
+        return any(c.metric in MUST_DECIDE or (c.outcome == "inconclusive" and _looks_worse(c)) for c in undecided)
 
     def repetitions_would_help(self) -> bool:
         """Whether a number of the checklist that a tolerance names is measured and not yet decided."""

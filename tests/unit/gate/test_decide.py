@@ -294,6 +294,16 @@ def test_more_pairs_would_help__noisy_pairs__yes_but_no_third_look_where_a_count
     assert found == help_where_a_counter_grew
 
 
+def test_more_pairs_would_help__a_counter_fails_alone_and_what_it_costs_is_known__no() -> None:
+    # Eight pairs cannot alarm by themselves, however much slower all of them are.
+    slower = sides([1.3 * ratio for ratio in NO_CHANGE[:8]])
+    assert Look(*slower, DEFAULT_POLICY, workload=WORKLOAD).more_pairs_would_help()
+    failed = with_counters(*slower, {"aten::add": 1}, {"aten::add": 2})
+    strict = msgspec.structs.replace(DEFAULT_POLICY, strict=True)
+    assert not Look(*failed, strict, workload=WORKLOAD).more_pairs_would_help()
+    assert Look(*failed, DEFAULT_POLICY, workload=WORKLOAD).more_pairs_would_help()
+
+
 def test_more_pairs_would_help__tail_looks_worse_than_tolerated__yes() -> None:
     base, head = sides(NO_CHANGE[:8], cpu=0.0108, blocks=6)
     metrics = {c.metric: (c.outcome, c.delta) for c in judge(base, head).comparisons}

@@ -52,6 +52,16 @@ def test_blocks__counter_where_times_are_unchanged__no_slowdown_and_how_much_is_
     assert "- Costs: no slowdown shown, at most 0.9 %\n- Moved: synchronisations per call 0 → 1\n" in text
 
 
+def test_blocks__counter_where_pairs_are_too_few_for_an_alarm__costs_what_the_interval_says() -> None:
+    undecided = msgspec.structs.replace(SLOWER, outcome="inconclusive")
+    counter = counted("counters.syncs", 0, 1, "aten::item", "model.py:9")
+    assert "- Costs: fast-path latency 6.8 % slower (5.9 to 7.7 %)" in render_comment(made(undecided, counter), CONTEXT)
+    for interval in ((-0.01, 0.15), (-0.08, -0.05)):
+        unknown = msgspec.structs.replace(undecided, interval=interval, delta=sum(interval) / 2)
+        (block,) = shown(unknown, counter)
+        assert not block.slower
+
+
 def test_blocks__slower_call_that_nothing_explains__says_so_and_leads() -> None:
     first, second = shown(counted("counters.syncs", 0, 1, "aten::item", "model.py:9"), SLOWER)
     assert (first.cause, [time.metric for time in first.slower]) == (None, ["fast-path latency"])

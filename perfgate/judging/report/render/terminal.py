@@ -138,7 +138,8 @@ def _print_run(run: RunDocument, console: Console) -> None:
 
 def _print_moved(summary: Summary, console: Console, *, regressed: Sequence[Comparison]) -> None:
     moved = [*regressed, *summary.improved]
-    undecided = [] if summary.verdict == "PASS" else summary.inconclusive
+    # Where the verdict rests on others, the report has them.
+    undecided = [] if summary.verdict in {"PASS", "FAIL"} else summary.inconclusive
     rows = grouped(row(comparison, summary) for comparison in moved + undecided)
     listed = rows[: summary.detail]
     if not listed:

@@ -114,15 +114,16 @@ def _block(
     ops = {cause.op for cause in group.causes}
     tip = next((tip for tip in tips if (tip.line in lines if tip.line else tip.evidence.get("op") in ops)), None)
     is_slower = any(slower[where] for where in group.places) or not counts
+    costs = [] if own else _costs(summary, group.places)
     is_apart = group.more_time and (not own or any(timed[where] > 1 for where in group.places))
     return CauseBlock(
         cause=_leading(group),
         unexplained=own and not group.causes and any(c.method != "turns" for c in group.slower),
         worst=named_change(first),
         places=group.places,
-        slower=_distinct(group.slower),
+        slower=_distinct(group.slower or costs),
         apart=formats.quantity(group.more_time, "s") if is_apart else None,
-        at_most=None if own or is_slower else _at_most(summary, group.places),
+        at_most=None if own or costs or is_slower else _at_most(summary, group.places),
         counts=counts,
         suggestion=None if tip is None else _worded(tip),
         accepted=first.accepted,
@@ -158,6 +159,20 @@ def _distinct(comparisons: Iterable[Comparison]) -> list[Change]:
     for comparison in comparisons:
         seen.setdefault(comparison.metric, comparison)
     return [named_change(comparison) for comparison in seen.values()]
+
+
+def _costs(summary: Summary, places: Iterable[str]) -> list[Comparison]:
+    """The fast paths of these places that took longer for certain, in too few pairs for an alarm, the worst first."""
+    found = [
+        c
+        for c in summary.inconclusive
+        if c.metric == LATENCY and c.method == "paired" and place(c.workload, c.shape) in set(places)
+    ]
+    return sorted(
+        (c for c in found if c.excludes_no_change and (c.delta or 0.0) > 0.0),
+        key=lambda c: c.delta or 0.0,
+        reverse=True,
+    )
 
 
 def _at_most(summary: Summary, places: Iterable[str]) -> Words | None:
