@@ -281,6 +281,7 @@ def test_server__highest_rate__head_no_longer_holds_the_sla_there(perfgate: Perf
     (row,) = [one for one in decision(clone)["comparisons"] if one["metric"] == "serving.goodput"]
     assert (row["outcome"], row["gating"], row["better"]) == ("regressed", True, "higher")
     assert row["head"] < row["base"] - 0.1
+    assert "base held the SLA at up to" in (clone.root / "perfgate-out" / "comment.md").read_text()
 
 
 def test_server__no_rate_holds_the_sla__is_said(perfgate: Perfgate, clone: Clone) -> None:
@@ -292,6 +293,38 @@ def test_server__no_rate_holds_the_sla__is_said(perfgate: Perfgate, clone: Clone
     done = check(perfgate, clone)
     assert (done.returncode, decision(clone)["verdict"]) == (4, "INCONCLUSIVE"), done.stdout + done.stderr
     assert "base: it does not hold the SLA at" in " ".join(done.stdout.split())
+
+
+def test_command__append__turns_are_added_and_gate_repeats_the_decision(perfgate: Perfgate, clone: Clone) -> None:
+    # A margin that nothing excludes; the budget ends each check.
+    settings = COMMAND.replace("[workloads.bench]", "[gate]\nok_margin = 0.00001\n[workloads.bench]\nbudget = 2")
+    project(
+        clone, settings.replace("tolerance = 0.05", "tolerance = 0.0"), bench__py=PROGRAM, step__py="SECONDS = 0.1\n"
+    )
+    clone.git("branch", "-f", "main")
+    change(clone, "step.py", "SECONDS = 0.1 + 0.0\n")
+    first = check(perfgate, clone)
+    assert first.returncode == 3, first.stdout + first.stderr
+    before = documents(clone)
+    second = check(perfgate, clone, "--append")
+    assert second.returncode == 3, second.stdout + second.stderr
+    after = documents(clone)
+    for old, new in zip(before, after):
+        assert new["turns"][: len(old["turns"])] == old["turns"]
+        assert len(new["turns"]) > len(old["turns"])
+        assert [session["id"] for session in new["earlier_sessions"]] == [old["session"]["id"]]
+        quads = [turn["quad"] for turn in new["turns"]]
+        assert sorted(set(quads)) == list(range(max(quads) + 1))
+    assert decision(clone)["rounds"] == 2
+    assert perfgate("gate", "perfgate-out", cwd=clone.root).returncode == 3
+
+    (clone.root / "perfgate.toml").write_text((clone.root / "perfgate.toml").read_text().replace("step.ms", "tokens"))
+    third = check(perfgate, clone, "--append")
+    assert third.returncode == 2, third.stdout + third.stderr
+
+
+def documents(clone: Clone) -> list[dict[str, Any]]:
+    return [json.loads((clone.root / "perfgate-out" / side / "run.json").read_text()) for side in ("base", "head")]
 
 
 def test_server__asked_to_end_in_a_long_turn__ends_at_once_and_leaves_nothing(perfgate: Perfgate, clone: Clone) -> None:

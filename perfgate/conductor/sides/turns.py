@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -26,14 +26,25 @@ FIRST_QUADS = 4
 FEWEST_STARTS = 2
 
 
+class TurnsBefore(NamedTuple):
+    """What an earlier check took of a job: its quads and starts have the first numbers."""
+
+    quads: int = 0
+    starts: int = 0
+
+
 @dataclass
 class MeasuredJob:
-    """The turns of a job as both run documents have them, and why it failed where it did."""
+    """The turns of a job as both run documents have them, and why it failed where it did.
+
+    ``before`` are the turns that these are added to.
+    """
 
     record: JobRecord
     base: list[Turn] = field(default_factory=list)
     head: list[Turn] = field(default_factory=list)
     failed: list[FailedPair] = field(default_factory=list)
+    before: TurnsBefore = field(default_factory=TurnsBefore)
 
 
 def of_side(name: SideName, error: SideError) -> ErrorDetail:
@@ -65,11 +76,14 @@ class TurnTaker:
 
     def __post_init__(self) -> None:
         self._sides = self.layouts[0]
-        self._lots = random.Random(f"{self.seed}:{self.measured.record.name}")
+        before = self.measured.before
+        self._lots = random.Random(
+            f"{self.seed}:{self.measured.record.name}" + (f":{before.quads}" if any(before) else "")
+        )
         self._leading: tuple[SideName, SideName] = ("base", "head")
         self._acting: SideName = "base"
-        self._quad = self._taken = 0
-        self._start = -1
+        self._quad, self._taken = before.quads, 0
+        self._start = before.starts - 1
         self._began = self.clock()
         self._start_seconds = self._quad_seconds = 0.0
         # The side that could not be started.
@@ -83,12 +97,13 @@ class TurnTaker:
         """How many quads there will be when the time is spent, and of how many starts, by what the first took."""
         left = self.ends - self._began
         quad = max(self._quad_seconds / self._taken, 1e-9)
+        before = self.measured.before
         if not self.plan.most:
-            reached = min(int(left / quad), self.looks[-1])
+            reached = min(before.quads + int(left / quad), self.looks[-1])
             return reached, reached
         each = min(self.plan.most, max(self.plan.fewest, int(self._start_seconds / quad)))
         starts = left / (len(self.layouts) * (self._start_seconds + each * quad))
-        return min(int(starts * each), self.looks[-1]), max(1, int(starts))
+        return min(before.quads + int(starts * each), self.looks[-1]), before.starts + max(1, int(starts))
 
     def take(self) -> None:
         """Take turns to the end. What fails ends the job and is in ``measured.failed``."""
@@ -100,7 +115,7 @@ class TurnTaker:
             self._fail(of_side(self._acting, error))
         finally:
             self._stop_sides()
-        if not self.measured.head and not self.measured.failed:
+        if not self._quad and not self.measured.failed:
             self._fail(ErrorDetail(kind="timeout", message=TIME_SPENT))
 
     def _take_start(self) -> bool:
@@ -197,7 +212,7 @@ class TurnTaker:
         self.measured.base += turns["base"]
         self.measured.head += turns["head"]
         self._quad += 1
-        if self._quad == FIRST_QUADS:
+        if self._quad == self.measured.before.quads + FIRST_QUADS:
             self.tell()
 
     def _side(self, name: SideName) -> Side:

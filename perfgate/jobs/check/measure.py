@@ -18,19 +18,21 @@ from perfgate.conductor.sides.harness import read_harnesses, unknown_harnesses
 from perfgate.conductor.sides.kinds import record_of
 from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
 from perfgate.conductor.sides.profiles import PairTrace
-from perfgate.conductor.sides.turns import MeasuredJob, SideName
+from perfgate.conductor.sides.server import RATE_SHARE
+from perfgate.conductor.sides.turns import MeasuredJob, SideName, TurnsBefore
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.conductor.workers.environment import in_ci
 from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import Config, WorkloadReference
 from perfgate.document.decision import Policy
 from perfgate.document.flame import FlameTree, merged, node_totals, side_by_side
+from perfgate.document.job import JobRecord
 from perfgate.document.message import Message, reason_of
 from perfgate.document.run import REPEAT, Harness, RunDocument, Session
 from perfgate.document.testbed import Testbed
 from perfgate.errors import DocumentError, MeasuringError
 from perfgate.jobs.check.environments import Environments
-from perfgate.jobs.check.rerun import Earlier, add_pairs, refuse_other_testbed
+from perfgate.jobs.check.rerun import Earlier, add_to, refuse_other_job, refuse_other_testbed
 from perfgate.jobs.check.sides import Sides
 from perfgate.jobs.check.turns import JobMeasurement
 from perfgate.jobs.shared.doors import Progress
@@ -165,8 +167,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 measured.flames.extend(
                     keep_traces(measured.pairs[-1].traces, sides, (folders["base"], folders["head"]))
                 )
-        if not job.earlier:
-            _measure_jobs(bench, {"base": base, "head": head}, job, measured, options, progress)
+        _measure_jobs(bench, {"base": base, "head": head}, job, measured, options, progress)
     progress.expect(Foresight())
     _note_uncounted(measured, progress)
     of_base = [*job.environments.base.notes, *bench.leftover_notes(base.root)]
@@ -191,7 +192,14 @@ def _measure_jobs(
     progress: Progress,
 ) -> None:
     for reference in job.config.selected_jobs(options.workloads):
-        measured.jobs.append(MeasuredJob(record_of(reference)))
+        record, before = record_of(reference), TurnsBefore()
+        if job.earlier:
+            record, before = refuse_other_job(job.earlier, record), job.earlier.turns_of(reference.name)
+            if not Look(
+                job.earlier.base, job.earlier.head, job.policy, workload=reference.name
+            ).more_turns_would_help():
+                continue
+        measured.jobs.append(MeasuredJob(record, before=before))
 
         def is_decided(name: str = reference.name) -> bool:
             return not Look(*documents_of(job, measured), job.policy, workload=name).more_turns_would_help()
@@ -440,7 +448,7 @@ def _measure_pairs(
 
 def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument]:
     if job.earlier:
-        return add_pairs(job.earlier, job.session, measured.pairs, head_folder=job.out / "head")
+        return add_to(job.earlier, job.session, measured.pairs, measured.jobs, head_folder=job.out / "head")
     base = assemble_run(
         job.config,
         session=job.session,
@@ -478,9 +486,17 @@ def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument
             turns=[turn for one in measured.jobs for turn in one.head],
             environment=environments.head.record,
             harness=measured.harnesses[1],
-            warnings=[*environments.notes, *head.warnings],
+            warnings=[*environments.notes, *_searched_rates(records), *head.warnings],
         ),
     )
+
+
+def _searched_rates(records: list[JobRecord]) -> list[Message]:
+    found = [(record.name, record.rate) for record in records if record.rate is not None]
+    return [
+        Message("notes.job-rate", {"workload": name, "rate": f"{rate:.3g}", "load": f"{RATE_SHARE * rate:.3g}"})
+        for name, rate in found
+    ]
 
 
 class _Traced(NamedTuple):

@@ -1,4 +1,4 @@
-"""A job that is run again adds its pairs to those of the earlier one, instead of rolling the dice anew.
+"""A check that is run again adds its pairs and turns to those of the earlier one, instead of rolling the dice anew.
 
 What the first job decided stays in the data, so nobody gets another verdict by running it again until it pleases; the later
 pairs count as evidence that stays true for any number of reruns (judging/gate/rule.py).
@@ -12,7 +12,9 @@ from typing import NamedTuple
 import msgspec
 
 from perfgate.conductor.sides.pairs import PairedMeasurement
+from perfgate.conductor.sides.turns import MeasuredJob, TurnsBefore
 from perfgate.document.files import read_run
+from perfgate.document.job import JobRecord
 from perfgate.document.run import RunDocument, Session
 from perfgate.document.testbed import Testbed
 from perfgate.errors import UsageError
@@ -29,10 +31,21 @@ class Earlier(NamedTuple):
 
     @property
     def next_round(self) -> int:
-        return 1 + max((replicate.round for replicate in self.head.replicates), default=0)
+        return 1 + max([len(self.head.earlier_sessions), *(replicate.round for replicate in self.head.replicates)])
 
     def pairs_of(self, workload: str) -> int:
         return sum(replicate.workload == workload and replicate.arm == "ab" for replicate in self.head.replicates)
+
+    def record_of(self, job: str) -> JobRecord | None:
+        return next((record for record in self.head.jobs if record.name == job), None)
+
+    def turns_of(self, job: str) -> TurnsBefore:
+        """How many quads and starts of a job both sides have, whole or in part."""
+        turns = [turn for run in (self.base, self.head) for turn in run.turns if turn.workload == job]
+        return TurnsBefore(
+            quads=1 + max((turn.quad for turn in turns), default=-1),
+            starts=1 + max((turn.start for turn in turns), default=-1),
+        )
 
 
 def find_earlier(out: Path, *, base_commit: str, head_commit: str) -> Earlier | None:
@@ -67,8 +80,24 @@ def refuse_other_testbed(earlier: Earlier, testbed: Testbed) -> None:
         )
 
 
-def add_pairs(
-    earlier: Earlier, session: Session, measured: list[PairedMeasurement], *, head_folder: Path
+def refuse_other_job(earlier: Earlier, record: JobRecord) -> JobRecord:
+    """The record of the earlier turns of a job. Raise UsageError where there is none, or its settings were others."""
+    before = earlier.record_of(record.name)
+    if before is None or before.sha256 != record.sha256:
+        what = "there are none" if before is None else "its settings were others"
+        raise UsageError(
+            f"no turns can be added to the earlier ones of {record.name}: {what}; measure anew without --append"
+        )
+    return before
+
+
+def add_to(
+    earlier: Earlier,
+    session: Session,
+    measured: list[PairedMeasurement],
+    jobs: list[MeasuredJob],
+    *,
+    head_folder: Path,
 ) -> tuple[RunDocument, RunDocument]:
     """Both documents as the later session leaves them; the logs in ``head_folder`` are its own."""
     base = msgspec.structs.replace(
@@ -76,13 +105,19 @@ def add_pairs(
         session=session,
         earlier_sessions=[*earlier.base.earlier_sessions, earlier.base.session],
         replicates=earlier.base.replicates + [replicate for pairs in measured for replicate in pairs.base],
+        turns=earlier.base.turns + [turn for job in jobs for turn in job.base],
     )
     head = msgspec.structs.replace(
         earlier.head,
         session=session,
         earlier_sessions=[*earlier.head.earlier_sessions, earlier.head.session],
         replicates=earlier.head.replicates + [replicate for pairs in measured for replicate in pairs.head],
-        failed_pairs=earlier.head.failed_pairs + [failed for pairs in measured for failed in pairs.failed],
+        turns=earlier.head.turns + [turn for job in jobs for turn in job.head],
+        failed_pairs=[
+            *earlier.head.failed_pairs,
+            *(failed for pairs in measured for failed in pairs.failed),
+            *(failed for job in jobs for failed in job.failed),
+        ],
         artifacts=[artifact for artifact in earlier.head.artifacts if artifact.kind != "log"]
         + log_artifacts(head_folder),
     )

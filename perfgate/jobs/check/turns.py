@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -50,8 +50,21 @@ class JobMeasurement:
     note: Callable[[str], None]
 
     def measure(self) -> None:
-        """Take the turns, as the job's ``fits`` says; where sides do not start beside each other, one after the other."""
+        """Take the turns, as the job's ``fits`` says; where sides do not start beside each other, one after the other.
+
+        Turns that are added to earlier ones are taken as those were, with the same load, up to the last planned look.
+        """
         bench, measured, note = self.bench, self.measured, self.note
+        if any(measured.before):
+            record = measured.record
+            if measured.before.quads < looks_of(self.reference.kind, record.fits)[-1]:
+                self._take(replace(self.reference, rate=record.rate), record.fits)
+            else:
+                note(
+                    f"{record.name}: {measured.before.quads} quads were all that was planned; longer turns, or a quieter "
+                    "machine, tell more"
+                )
+            return
         try:
             reference = at_highest_rate(bench, self.reference, self.checkouts["base"], "base", note)
         except SideError as error:
@@ -73,7 +86,8 @@ class JobMeasurement:
     def _take(self, reference: JobReference, fits: Fits) -> SideName | None:
         """Take the turns; return the side that could not be started, where it was before any turn."""
         measured = self.measured
-        plan, looks = plan_of(reference, fits), looks_of(reference.kind, fits)
+        plan = plan_of(reference, fits)
+        looks = tuple(look for look in looks_of(reference.kind, fits) if look > measured.before.quads)
         cpus = self._cpus(fits)
         layouts = make_layouts(self.bench, reference, self.checkouts, cpus, fits)
         measured.record = msgspec.structs.replace(measured.record, fits=fits)

@@ -151,7 +151,7 @@ def decide(
         waited=None if waited is None else rounded(waited),
         unmoved=unmoved(base, head),
         recorded=recorded,
-        rounds=1 + max((replicate.round for replicate in head.replicates), default=0),
+        rounds=1 + max([len(head.earlier_sessions), *(replicate.round for replicate in head.replicates)]),
     )
 
 

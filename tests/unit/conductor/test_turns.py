@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from perfgate.conductor.sides.alternating import FEWEST_TURNS, AlternatingSide, Visit
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import SidePlan, TurnResult
-from perfgate.conductor.sides.turns import MeasuredJob, TurnTaker
+from perfgate.conductor.sides.turns import MeasuredJob, TurnsBefore, TurnTaker
 from perfgate.document.job import JobNumber, JobRecord
 from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail
@@ -57,9 +57,15 @@ class Worker:
 
 
 def taken(
-    plan: SidePlan, *, looks: tuple[int, ...] = (8, 16), ends: float = 1e6, decides_at: int = 10**9, **fields: float
+    plan: SidePlan,
+    *,
+    looks: tuple[int, ...] = (8, 16),
+    ends: float = 1e6,
+    decides_at: int = 10**9,
+    before: TurnsBefore = TurnsBefore(),  # noqa: B008 - a tuple
+    **fields: float,
 ) -> tuple[MeasuredJob, list[tuple[str, str, int]], list[int]]:
-    clock, measured = Clock(), MeasuredJob(RECORD)
+    clock, measured = Clock(), MeasuredJob(RECORD, before=before)
     calls: list[tuple[str, str, int]] = []
     told: list[int] = []
     sides = {name: Worker(name, clock, calls, **fields) for name in ("base", "head")}
@@ -78,6 +84,24 @@ def taken(
     taker.take()
     assert not any(side.running for side in sides.values())
     return measured, calls, told
+
+
+def test_added_turns__quads_and_starts_go_on_where_the_earlier_ended() -> None:
+    plan = SidePlan(turns=4, fewest=2, most=4)
+    measured, calls, told = taken(plan, looks=(16,), before=TurnsBefore(quads=9, starts=3))
+    assert sorted({(turn.quad, turn.start) for turn in measured.head}) == [
+        *((quad, 3) for quad in range(9, 13)),
+        *((quad, 4) for quad in range(13, 16)),
+    ]
+    assert told == [13]
+    first, _, _ = taken(plan, looks=(7,))
+    assert {number for _, what, number in calls if what == "turn"} == set(range(18, 32))
+    assert [t.place for t in first.base] != [t.place for t in measured.base], "another lot than that of the first turns"
+
+
+def test_added_turns__no_time__nothing_is_added_and_nothing_fails() -> None:
+    measured, _, _ = taken(SidePlan(turns=4, fewest=2, most=4), ends=-1.0, before=TurnsBefore(quads=9, starts=3))
+    assert (measured.base, measured.failed) == ([], [])
 
 
 def test_swap__sides_change_their_halves__every_quad_has_turns_on_both() -> None:
