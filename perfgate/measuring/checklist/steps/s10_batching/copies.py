@@ -6,6 +6,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import Finding, Value
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.copies.copies import Level, free_memory, levels_up_to, time_processes, time_threads
+from perfgate.measuring.checklist.copies.neighbours import neighbours
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding, limit
 from perfgate.measuring.checklist.step import StepContext, StepOutcome
 from perfgate.measuring.checklist.values import lower_bound_only, missing, of_quantile, several
@@ -15,7 +16,15 @@ _METRICS = ("copies.throughput", "copies.p50", "copies.p99")
 
 
 def measure_copies(context: StepContext) -> StepOutcome:
-    """Time 1, 2, 4 … copies on the first shape, in threads and in processes."""
+    """Time 1, 2, 4 … copies on the first shape, in threads and in processes, and name who else was at work meanwhile."""
+    with neighbours(context.device) as others:
+        outcome = _measure_ways(context)
+    if others:
+        outcome.findings.append(finding("copies.neighbours", "info", {"others": ", ".join(others)}))
+    return outcome
+
+
+def _measure_ways(context: StepContext) -> StepOutcome:
     levels, seconds = levels_up_to(context.copies), 0.7 if context.quick else 3.0
     shape, outcome = context.workload.shapes[0], StepOutcome()
     gains: dict[str, float] = {}
@@ -81,7 +90,6 @@ def _judge_growth(levels: list[Level], way: str, context: StepContext) -> list[F
         "gain": knee.calls_per_second / alone.calls_per_second,
         "most": last.copies,
         "decay": _slowest(last) / _slowest(alone),
-        "other processes": context.device.condition().foreign_processes,
     }
     return [finding("copies.knee", "info", evidence)]
 

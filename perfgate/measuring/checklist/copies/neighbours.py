@@ -1,0 +1,46 @@
+"""Who else was at work while copies ran: on a device whom its sensor names, on a CPU whom the kernel counts time for."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from perfgate.errors import MeasuringError
+from perfgate.measuring.devices.device import Device
+from perfgate.measuring.devices.host import Host
+from perfgate.measuring.devices.registry import monitored_kinds, open_sensor
+from perfgate.system.processes import cpu_seconds, name_of
+
+# Of one CPU, in the mean: less disturbs nobody.
+_AT_WORK = 0.05
+_MOST = 5
+
+
+@contextmanager
+def neighbours(device: Device) -> Iterator[list[str]]:
+    """A list that is filled at the end, with who worked most first; empty where nobody did, or nobody can tell."""
+    found: list[str] = []
+    before, began = cpu_seconds(), time.monotonic()
+    yield found
+    elapsed, after = time.monotonic() - began, cpu_seconds()
+    # What began meanwhile may be a copy of ours.
+    shares = {pid: (after[pid] - before[pid]) / elapsed for pid in before.keys() & after.keys() - {os.getpid()}}
+    found += _on_device(device)
+    found += [
+        f"{name_of(pid)} ({shares[pid]:.2f} CPUs)"
+        for pid in sorted(shares, key=lambda pid: -shares[pid])[:_MOST]
+        if shares[pid] > _AT_WORK
+    ]
+
+
+def _on_device(device: Device) -> list[str]:
+    if device.kind == "cpu" or device.kind not in monitored_kinds():
+        return []
+    try:
+        telemetry = open_sensor(f"{device.kind}:{device.index}", Host())()
+    except MeasuringError:
+        return []
+    others = [one for one in telemetry.foreign_processes or () if one.pid != os.getpid()]
+    return [f"{one.name or name_of(one.pid) or one.pid} (on the device)" for one in others[:_MOST]]
