@@ -101,11 +101,11 @@ def make_layouts(
             }
             for order in (halves, halves[::-1])
         ]
-    sides = {name: make_side(bench, reference, checkout, name, cpus) for name, checkout in checkouts.items()}
+    places = {name: place_of(bench, reference, checkout, name, cpus) for name, checkout in checkouts.items()}
     if fits == "alternate" and reference.kind != "command":
-        visit = Visit()
+        sides, visit = {name: make(reference, replace(place, alone=True)) for name, place in places.items()}, Visit()
         return [{name: AlternatingSide(side, visit) for name, side in sides.items()}]
-    return [dict(sides)]
+    return [{name: make(reference, place) for name, place in places.items()}]
 
 
 def make_side(bench: Bench, reference: JobReference, checkout: Checkout, name: str, cpus: list[int]) -> Side:
@@ -131,7 +131,7 @@ def place_on_half(bench: Bench, reference: JobReference, checkout: Checkout, nam
     if kind == "cpu":
         return place_of(bench, reference, checkout, name, cpus_of_half(reference.name, half))
     place = place_of(bench, reference, checkout, name, cpus_of(reference.kind, bench))
-    return replace(place, environment={**place.environment, VISIBLE_DEVICES[kind]: half})
+    return replace(place, environment={**place.environment, VISIBLE_DEVICES[kind]: half}, alone=True)
 
 
 def cpus_of_half(job: str, half: str) -> list[int]:

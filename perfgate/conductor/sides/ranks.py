@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import signal
 import socket
@@ -23,6 +22,7 @@ from perfgate.catalogue.names import (
     RANKS_STEP,
     RANKS_STEP_P99,
 )
+from perfgate.conductor.sides.hccl import next_group, port_settings, rank_table_of_group
 from perfgate.conductor.sides.program import Program, SideError
 from perfgate.conductor.sides.rank_counts import read_counts
 from perfgate.conductor.sides.rendezvous import Peer, Rendezvous
@@ -39,13 +39,6 @@ from perfgate.system.turns import TURN_VARIABLE
 PLAN = SidePlan(turns=4, fewest=4, most=16)
 _TICK_SECONDS = 0.2
 _LEAST_CPU = 1e-9
-# HCCL listens on 16 ports from this one on, 60000 unless it is told another (hiascend.com, CANN, "HCCL_IF_BASE_PORT"). Base
-# and head run on the same cards, so each side has a range of its own.
-HCCL_PORT = "HCCL_IF_BASE_PORT"
-_HCCL_FIRST_PORT = 60_000
-_HCCL_PORTS = 64
-_HCCL_RANGES = 16
-_ranges = itertools.cycle(range(1, _HCCL_RANGES))
 
 
 class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,7 +67,7 @@ class RanksSide:
     def __init__(self, reference: JobReference, place: SidePlace) -> None:
         self._settings = reference.settings
         self._place = place
-        self._hccl_port = _hccl_port(place.environment, next(_ranges))
+        self._group = next_group()
         self._program: Program | None = None
         self._rendezvous: Rendezvous | None = None
         self._ranks: dict[int, Peer] = {}
@@ -96,11 +89,17 @@ class RanksSide:
             environment={
                 **self._place.environment,
                 TURN_VARIABLE: self._rendezvous.address,
-                HCCL_PORT: str(self._hccl_port),
+                **self._hccl_settings(self._rendezvous.folder),
             },
             log=self._place.log,
             cpus=self._place.cpus,
         )
+
+    def _hccl_settings(self, folder: Path) -> dict[str, str]:
+        environment = self._place.environment
+        if self._place.alone:
+            return {}
+        return {**port_settings(environment, self._group), **rank_table_of_group(environment, self._group, folder)}
 
     def warm_up(self) -> None:
         self._wait_for_ranks()
@@ -292,12 +291,6 @@ def _listed(*, on_device: bool) -> list[JobNumber]:
     gates = {RANKS_STEP, RANKS_CPU, *([RANKS_MEMORY] if on_device else [])}
     units = {RANKS_STEP: "s", RANKS_STEP_P99: "s", RANKS_CPU: "s", RANKS_IMBALANCE: "1", RANKS_MEMORY: "B"}
     return [JobNumber(metric=name, unit=unit, better="lower", gating=name in gates) for name, unit in units.items()]
-
-
-def _hccl_port(environment: Mapping[str, str], number: int) -> int:
-    """The first port of HCCL's range ``number``, counted from where the user's own begins."""
-    own = environment.get(HCCL_PORT, "")
-    return (int(own) if own.isdigit() else _HCCL_FIRST_PORT) + number * _HCCL_PORTS
 
 
 def _free_port() -> int:

@@ -23,6 +23,7 @@ from perfgate.conductor.load.plan import plan_load
 from perfgate.conductor.load.record import Load
 from perfgate.conductor.load.target import Target
 from perfgate.conductor.load.timeline import write_timeline
+from perfgate.conductor.sides.hccl import next_group, port_settings
 from perfgate.conductor.sides.program import Program
 from perfgate.conductor.sides.side import SidePlace, SidePlan, TurnResult
 from perfgate.conductor.workers.proc_stats import cpu_ns
@@ -58,6 +59,7 @@ class ServerSide:
         self._rate = reference.rate
         self._load_settings = _load_of(reference)
         self._probes = 0
+        self._group = next_group()
         self._place = place
         self._program: Program | None = None
         self._url = ""
@@ -72,7 +74,11 @@ class ServerSide:
         self._program = Program(
             self._settings.serve,
             folder=self._place.root,
-            environment={**self._place.environment, "PORT": str(port)},
+            environment={
+                **self._place.environment,
+                **({} if self._place.alone else port_settings(self._place.environment, self._group)),
+                "PORT": str(port),
+            },
             log=self._place.log,
         )
 

@@ -83,9 +83,13 @@ class SidePlan(NamedTuple):
 
 @dataclass(frozen=True)
 class SidePlace:
-    """Where a side runs: its checkout, its environment and the file for what it prints."""
+    """Where a side runs: its checkout, its environment and the file for what it prints.
+
+    ``alone`` says that it has its devices for itself while it runs.
+    """
 
     root: Path
     environment: Mapping[str, str]
     log: Path
     cpus: list[int] = field(default_factory=list)
+    alone: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -43,15 +44,16 @@ def make(tmp_path: Path) -> Iterator[MakeSide]:
     sides: list[RanksSide] = []
 
     def make_side(step: str = "pass", before: str = "", steps: int = 10_000, **settings: object) -> RanksSide:
-        folder = tmp_path / f"side{len(sides)}"
+        folder, table = tmp_path / f"side{len(sides)}", tmp_path / "ranks.json"
         folder.mkdir()
         (folder / "train.py").write_text(LOOP.format(step=step, before=before, steps=steps))
         environment = {
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
             "PYTHONPATH": os.pathsep.join([str(fake), str(ROOT)]),
             "TMPDIR": str(tmp_path),
-            "RANK_TABLE_FILE": "/etc/ranks.json",
+            "RANK_TABLE_FILE": str(table),
         }
+        table.write_text('{"server_list": [{"device": [{"device_id": "0", "rank_id": "0"}]}]}')
         place = SidePlace(root=folder, environment=environment, log=folder / "log")
         options = {"ranks": 2, "steps": 3, "warm_up": 4, "timeout": 20.0, "ready_timeout": 20.0, **settings}
         reference = JobReference("train", JobSettings(torchrun="train.py", **options))  # type: ignore[arg-type]
@@ -173,10 +175,11 @@ def test_sides__at_once__ports_of_their_own(make: MakeSide) -> None:
         side = begin(make(before=told, ranks=1))
         line = next(line for line in side._running.output().splitlines() if line.startswith("told"))
         master, hccl, table = line.split()[1:]
-        assert table == "/etc/ranks.json"
-        ports.append((int(master), int(hccl)))
+        card = json.loads(Path(table).read_text())["server_list"][0]["device"][0]["device_port"]
+        ports.append((int(master), int(hccl), int(card)))
     assert ports[0][0] != ports[1][0]
     assert abs(ports[0][1] - ports[1][1]) >= 16
+    assert ports[0][2] != ports[1][2]
 
 
 # --- how a side ends

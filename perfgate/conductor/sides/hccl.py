@@ -1,0 +1,76 @@
+"""Ports of HCCL for groups of ranks that run on the same cards at once: each group listens on ports of its own.
+
+Where a communicator is made from the word of a root node, HCCL_IF_BASE_PORT says the host's ports and
+HCCL_NPU_SOCKET_PORT_RANGE the card's, else all listen on 16666 (hiascend.com, CANN 9.0, "HCCL_NPU_SOCKET_PORT_RANGE": needed
+where several processes share one NPU, not for operators that fuse communication with computing on Atlas A2). Where it is made
+from a rank table, the ports stand there ("Rank Table Configuration").
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from perfgate.conductor.sides.program import SideError
+from perfgate.document.message import Message
+from perfgate.document.run import ErrorDetail
+
+BASE_PORT, HOST_PORTS, CARD_PORTS = "HCCL_IF_BASE_PORT", "HCCL_HOST_SOCKET_PORT_RANGE", "HCCL_NPU_SOCKET_PORT_RANGE"
+RANK_TABLE = "RANK_TABLE_FILE"
+# HCCL takes 16 ports of the host from the first on, unless it is given more; a card's port is 16666.
+_FIRST_PORT, _CARD_PORT = 60_000, 16_666
+_PORTS = 64
+_GROUPS = 16
+_LAST_PORT = 65_535
+_groups = itertools.cycle(range(1, _GROUPS))
+
+
+def next_group() -> int:
+    """A number that no other group has that runs now."""
+    return next(_groups)
+
+
+def port_settings(environment: Mapping[str, str], group: int) -> dict[str, str]:
+    """The environment's ports for this group. Ranges that the user set are left: they are meant for several processes."""
+    own = environment.get(BASE_PORT, "")
+    first = (int(own) if own.isdigit() else _FIRST_PORT) + group * _PORTS
+    ports = f"{first}-{first + _PORTS - 1}"
+    ranges = {name: ports for name in (HOST_PORTS, CARD_PORTS) if name not in environment}
+    return {BASE_PORT: str(first), **ranges}
+
+
+def rank_table_of_group(environment: Mapping[str, str], group: int, folder: Path) -> dict[str, str]:
+    """The rank table of the environment with ports of this group, a file in ``folder``; nothing where there is none.
+
+    Raises SideError for a table that cannot be read or has no room for the ports.
+    """
+    path = environment.get(RANK_TABLE)
+    if not path:
+        return {}
+    try:
+        table = msgspec.json.decode(Path(path).read_bytes())
+        for device in _devices(table):
+            device.setdefault("device_port", str(_CARD_PORT))
+            for name in {"device_port", "backup_device_port", "host_port"} & device.keys():
+                device[name] = str(_moved(int(device[name]), group))
+    except (OSError, msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+        message = Message("job.rank-table", {"path": path, "why": str(error) or type(error).__name__})
+        raise SideError(ErrorDetail(kind="protocol", message=message)) from error
+    copy = folder / "rank-table.json"
+    copy.write_bytes(msgspec.json.encode(table))
+    return {RANK_TABLE: str(copy)}
+
+
+def _devices(table: Any) -> list[dict[str, str]]:
+    return [device for server in table["server_list"] for device in server["device"]]
+
+
+def _moved(port: int, group: int) -> int:
+    moved = port + group * _PORTS
+    if not 0 < moved <= _LAST_PORT:
+        raise ValueError(f"port {port} leaves no room for {_GROUPS * _PORTS} more")
+    return moved
