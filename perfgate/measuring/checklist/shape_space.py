@@ -36,19 +36,34 @@ class Proposal(NamedTuple):
 def propose(shapes: Mapping[str, Arguments]) -> Iterator[Proposal]:
     """For every whole number among the arguments: one, its neighbours beyond both ends, a power of two plus one, and twice it.
 
-    The other arguments are those of the first shape.
+    Those in lists and tuples, as a size of an image or the lengths of a batch, change one at a time. All else is as in the
+    first shape.
     """
     typical = next(iter(shapes.values()))
     for argument in typical:
-        sizes = [shape.get(argument) for shape in shapes.values()]
-        whole = [size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size > 0]
-        if not whole or len(whole) < len(sizes):
-            continue
-        low, high = min(whole), max(whole)
-        proposed = {1: "extreme", low - 1: "boundary", high + 1: "boundary", (1 << high.bit_length()) + 1: "boundary"}
-        for size, kind in {**proposed, 2 * high: "extreme"}.items():
-            if size > 0 and size not in whole:
+        values: list[Any] = [shape.get(argument) for shape in shapes.values()]
+        if all(isinstance(value, (list, tuple)) for value in values):
+            for place in range(len(typical[argument])):
+                for size, kind in _beyond([value[place] if place < len(value) else None for value in values]):
+                    changed = list(typical[argument])
+                    changed[place] = size
+                    again = type(typical[argument])(changed)
+                    yield Proposal(f"{argument}[{place}]={size}", kind, {**typical, argument: again})
+        else:
+            for size, kind in _beyond(values):
                 yield Proposal(f"{argument}={size}", kind, {**typical, argument: size})
+
+
+def _beyond(sizes: list[Any]) -> Iterator[tuple[int, str]]:
+    """Sizes at the edges of these and beyond, each with its kind; none where they are no whole numbers."""
+    whole = [size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size > 0]
+    if not whole or len(whole) < len(sizes):
+        return
+    low, high = min(whole), max(whole)
+    proposed = {1: "extreme", low - 1: "boundary", high + 1: "boundary", (1 << high.bit_length()) + 1: "boundary"}
+    for size, kind in {**proposed, 2 * high: "extreme"}.items():
+        if size > 0 and size not in whole:
+            yield size, kind
 
 
 class _Sized(NamedTuple):

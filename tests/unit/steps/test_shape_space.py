@@ -27,8 +27,44 @@ def test_propose__two_lengths__edges_and_extremes_of_the_whole_number_alone() ->
     assert {proposal.arguments["causal"] for proposal in proposals} == {True}
 
 
+def test_propose__sizes_in_a_tuple__one_at_a_time() -> None:
+    proposals = {proposal.name: proposal.arguments["size"] for proposal in propose({"default": {"size": (8, 4)}})}
+    assert len(proposals) == 10
+    assert proposals["size[0]=9"] == (9, 4)
+    assert proposals["size[1]=1"] == (8, 1)
+    assert list(propose({"default": {"names": ["a"]}, "more": {"names": []}})) == []
+
+
 def test_propose__no_whole_numbers__nothing() -> None:
     assert list(propose({"default": {}, "named": {"name": "a"}})) == []
+
+
+def context_of(workload: Workload) -> StepContext:
+    device = open_device("cpu")
+    return StepContext(
+        workload=BoundWorkload("shaped", workload, device, seed=1),
+        device=device,
+        quick=True,
+        threads=1,
+        limits={},
+        seed=1,
+        root=Path(),
+        artifacts=Path(),
+        progress=lambda text: None,
+        shape_space=True,
+    )
+
+
+def test_measure_shape_space__compiled_for_one_length__every_other_compiles_again(one_thread: None) -> None:
+    workload = Workload(
+        build=lambda _: torch.compile(torch.nn.ReLU(), backend="eager", dynamic=False),
+        inputs=lambda batch, seed, length: torch.ones(batch, length),
+        shapes={"typical": {"length": 16}},
+    )
+    outcome = measure_shape_space(context_of(workload))
+    recompiles = {v.labels["proposed"]: v.value for v in outcome.values if v.metric == "shapes.recompiles"}
+    assert set(recompiles) == {"length=1", "length=15", "length=17", "length=33", "length=32"}
+    assert set(recompiles.values()) == {1.0}
 
 
 def test_measure_shape_space__slow_path_of_odd_lengths_and_a_refusal__named_worst_first(one_thread: None) -> None:
@@ -45,20 +81,7 @@ def test_measure_shape_space__slow_path_of_odd_lengths_and_a_refusal__named_wors
         batch=64,
         shapes={"typical": {"length": 512}},
     )
-    device = open_device("cpu")
-    context = StepContext(
-        workload=BoundWorkload("shaped", workload, device, seed=1),
-        device=device,
-        quick=True,
-        threads=1,
-        limits={},
-        seed=1,
-        root=Path(),
-        artifacts=Path(),
-        progress=lambda text: None,
-        shape_space=True,
-    )
-    outcome = measure_shape_space(context)
+    outcome = measure_shape_space(context_of(workload))
 
     costs = {v.labels["proposed"]: v.value for v in outcome.values if v.metric == "shapes.cost"}
     assert costs["length=1"] is None
