@@ -110,9 +110,12 @@ bench-rules: $(VENV)/.installed
 bench-trace: $(VENV)/.installed
 	$(BIN)/python benchmarks/trace/cost.py --events $(or $(EVENTS),300000)
 
-# Fuzz every reader of foreign files with coverage feedback; FUZZ_SECONDS=3600 for an hour. Needs atheris, which has
-# wheels for CPython 3.11 to 3.13 on x86-64.
+# Fuzz the compiled scanner of traces under the sanitizers, then every reader of foreign files, with coverage feedback;
+# FUZZ_SECONDS=3600 for an hour each. Needs clang, and atheris, which has wheels for CPython 3.11 to 3.13 on x86-64.
 fuzz: $(VENV)/.installed
+	mkdir -p build/fuzz-scan
+	clang -std=c11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all tests/fuzz/scan.c -o build/fuzz-scan/scan
+	cd build/fuzz-scan && ./scan -max_total_time=$(or $(FUZZ_SECONDS),60) -max_len=4000 . ../../tests/fuzz/seeds
 	$(BIN)/python -m pip install --quiet --editable '.[fuzz]'
 	$(BIN)/python tests/fuzz/atheris_readers.py --seconds $(or $(FUZZ_SECONDS),60)
 

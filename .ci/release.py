@@ -1,4 +1,7 @@
-"""Build the wheel and the sdist and check both as a user gets them. Nothing is uploaded.
+"""Build the wheels and the sdist and check them as a user gets them. Nothing is uploaded.
+
+The pure wheel is for every machine; that of this one's platform holds the compiled scanner of traces beside it. With
+``--platform`` only the latter is made, for another processor.
 
 python -m pip install --require-hashes -r .ci/release-requirements.txt
 python .ci/release.py --tag v0.1.0 --out dist
@@ -23,6 +26,9 @@ VERSION_FILE = ROOT / "perfgate" / "version.py"
 CHANGELOG = ROOT / "CHANGELOG.md"
 # What the wheel force-includes beside the package (pyproject.toml).
 MOVED = {"schemas": "perfgate/schemas"}
+# What PyPI takes of compiled code, and what is compiled (hatch_build.py).
+PLATFORM = "manylinux_2_17"
+SCANNER = "perfgate/trace/scanner/_events.so"
 # The demo's verdicts. A busy machine may leave the harmless change undecided; the mistake shows in exact counts.
 DEMO_VERDICTS = {"refactor": {"PASS", "INCONCLUSIVE"}, "mistake": {"FAIL"}}
 
@@ -36,19 +42,28 @@ def main() -> None:
     options.add_argument("--out", type=Path, default=ROOT / "dist", help="An empty or new folder for wheel and sdist.")
     options.add_argument("--tag", help="The tag of the release; it must be v and the version.")
     options.add_argument("--torch", default="torch==2.13.0", help="What pip installs for the demo.")
+    options.add_argument(
+        "--platform", action="store_true", help="Make the wheel of this platform alone, without the demo."
+    )
     options.add_argument("--no-demo", action="store_true", help="Skip the demo, which takes minutes.")
     arguments = options.parse_args()
     try:
         version = read_version(arguments.tag)
-        wheel, sdist = build(arguments.out.resolve())
-        check_wheel(wheel)
-        check_sdist(sdist)
-        run("twine", sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist))
+        made = build(arguments.out.resolve(), platform_only=arguments.platform)
+        compiled = next(path for path in made if path.suffix == ".whl" and not path.name.endswith("-any.whl"))
+        check_compiled(compiled)
+        for path in made:
+            if path.suffix == ".whl":
+                check_wheel(path, compiled=path == compiled)
+            else:
+                check_sdist(path)
+        run("twine", sys.executable, "-m", "twine", "check", "--strict", *map(str, made))
         with tempfile.TemporaryDirectory() as folder:
-            check_installed(wheel, version, Path(folder), torch="" if arguments.no_demo else arguments.torch)
+            torch = "" if arguments.no_demo or arguments.platform else arguments.torch
+            check_installed(compiled, version, Path(folder), torch=torch)
     except ReleaseError as error:
         sys.exit(f"release: {error}")
-    say(f"perfgate {version} may be published: {wheel.name}, {sdist.name}")
+    say(f"perfgate {version} may be published: {', '.join(path.name for path in made)}")
 
 
 def read_version(tag: str | None) -> str:
@@ -61,34 +76,36 @@ def read_version(tag: str | None) -> str:
     return version
 
 
-def build(out: Path) -> tuple[Path, Path]:
-    """The wheel is built from the sdist, as pip would do it. Their timestamps are the commit's, so that a rebuild is equal."""
+def build(out: Path, *, platform_only: bool) -> list[Path]:
+    """The wheels are built from the sdist, as pip would do it. Timestamps are the commit's, so that a rebuild is equal."""
     if out.exists() and any(out.iterdir()):
         raise ReleaseError(f"{out} is not empty; give the distributions a folder of their own")
     epoch = git("log", "-1", "--format=%ct").strip()
-    run(
-        "build",
-        sys.executable,
-        "-m",
-        "build",
-        "--no-isolation",
-        "--outdir",
-        str(out),
-        str(ROOT),
-        SOURCE_DATE_EPOCH=epoch,
-    )
-    (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
-    return wheel, sdist
+    for kind in (PLATFORM,) if platform_only else ("pure", PLATFORM):
+        only = ["--wheel"] if kind == PLATFORM else []
+        command = [sys.executable, "-m", "build", "--no-isolation", *only, "--outdir", str(out), str(ROOT)]
+        run("build", *command, SOURCE_DATE_EPOCH=epoch, PERFGATE_WHEEL=kind)
+    return sorted(out.iterdir())
 
 
-def check_wheel(wheel: Path) -> None:
-    """The wheel holds the committed files of the package and nothing else."""
+def check_compiled(wheel: Path) -> None:
+    """The compiled library asks for no newer C library than the wheel's platform has."""
+    with zipfile.ZipFile(wheel) as archive:
+        library = archive.read(SCANNER)
+    newest = max((int(minor) for minor in re.findall(rb"GLIBC_2\.(\d+)", library)), default=0)
+    if newest > int(PLATFORM.rpartition("_")[2]):
+        raise ReleaseError(f"{SCANNER} needs glibc 2.{newest}, and the wheel says {PLATFORM}")
+
+
+def check_wheel(wheel: Path, *, compiled: bool) -> None:
+    """The wheel holds the committed files of the package and nothing else but what was compiled."""
     with zipfile.ZipFile(wheel) as archive:
         packed = set(archive.namelist())
     expected = {path for path in committed() if path.startswith("perfgate/")}
     for folder, target in MOVED.items():
         expected |= {target + path.removeprefix(folder) for path in committed() if path.startswith(f"{folder}/")}
     expected |= {re.sub(r"\.po$", ".mo", path) for path in expected if path.endswith(".po")}
+    expected |= {SCANNER} if compiled else set()
     metadata = {path for path in packed if ".dist-info/" in path}
     compare("the wheel", packed - metadata, expected)
     if not any(path.endswith("/licenses/LICENSE") for path in metadata):

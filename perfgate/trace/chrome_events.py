@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar, cast
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from perfgate.document.message import Message
 from perfgate.errors import DocumentError
 from perfgate.trace.analysis import IntColumn
-from perfgate.trace.events import EventKind, EventTable, nanoseconds
+from perfgate.trace.events import EventKind, EventTable
 from perfgate.trace.recording import Timeline
 from perfgate.trace.steps import profiler_steps
 
@@ -31,7 +31,7 @@ MAX_TRACE_BYTES = 8 << 30
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BARE_LIST = re.compile(rb"\s*\[")
 _SEPARATOR = re.compile(rb"\s*,")
-_BORDER = re.compile(rb'\}\s{0,40},\s{0,40}\{\s{0,40}"(?:ph|name)"')
+BORDER = re.compile(rb'\}\s{0,40},\s{0,40}\{\s{0,40}"(?:ph|name)"')
 _TAIL_BYTES = 16 << 10
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
 _OPEN, _CLOSE = (ord("["), ord("{")), (ord("]"), ord("}"))
@@ -95,28 +95,6 @@ class _Cut(NamedTuple):
     closed: bool
 
 
-def read_events(
-    path: Path,
-    kind: type[_Event],
-    add: Callable[[_Event], None],
-    *,
-    advice: str = "record it again",
-    around: bytearray | None = None,
-) -> None:
-    """Hand every event of a file to ``add``, in order.
-
-    Raises DocumentError as ``event_lists`` does, and one that names the event for which ``add`` raises ValueError.
-    """
-    number, event = -1, kind()
-    for events in event_lists(path, kind, advice=advice, around=around):
-        try:
-            for event in events:
-                number += 1
-                add(event)
-        except (ValueError, msgspec.MsgspecError) as error:
-            raise DocumentError(f"{path}: event {number} ({event.name!r}): {error}; {advice}") from error
-
-
 def event_lists(
     path: Path,
     kind: type[_Event],
@@ -132,8 +110,8 @@ def event_lists(
     Raises DocumentError for a file that is cut off, too large, no trace, or holds what is no such event.
     """
     decoder = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
-    blocks = _blocks(path, block_bytes)
-    header, buffer = _header_and_rest(path, blocks)
+    read = blocks(path, block_bytes)
+    header, buffer = header_and_rest(path, read)
     count, may_guess = 0, True
     while True:
         guess = _guessed(buffer, decoder, first=not count) if may_guess else None
@@ -151,12 +129,12 @@ def event_lists(
         if cut.closed:
             rest = buffer
             # Reading to the end lets gzip check its sum.
-            for block in blocks:
+            for block in read:
                 rest += block if len(rest) < MAX_HEADER_BYTES else b""
             if around is not None:
                 around += header + rest
             return
-        block = next(blocks, b"")
+        block = next(read, b"")
         if not block and guess is None:
             raise DocumentError(
                 f"{path}: the list of events has no end, the file is cut off; record the trace again "
@@ -178,14 +156,6 @@ def looks_like(path: Path, pattern: re.Pattern[bytes]) -> bool:
             return pattern.search(stream.read(LOOK_BYTES)) is not None
     except (EOFError, zlib.error, OSError):
         return True
-
-
-def span_duration(event: ChromeEvent) -> int:
-    """Nanoseconds, 0 where none are given. Raises ValueError for a negative one."""
-    duration = nanoseconds(bytes(event.dur)) if event.dur else 0
-    if duration < 0:
-        raise ValueError(f"its duration {bytes(event.dur).decode('ascii', 'replace')} is negative")
-    return duration
 
 
 def unquoted(raw: bytes) -> str:
@@ -227,7 +197,7 @@ def absent_device(timelines: Sequence[Timeline]) -> Mapping[str, Message]:
     return {"device": Message("notes.nothing-on-device")}
 
 
-def _blocks(path: Path, block_bytes: int) -> Iterator[bytes]:
+def blocks(path: Path, block_bytes: int) -> Iterator[bytes]:
     total = 0
     try:
         with _opened(path) as stream:
@@ -246,7 +216,7 @@ def _opened(path: Path) -> IO[bytes]:
     return cast(IO[bytes], gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
 
 
-def _header_and_rest(path: Path, blocks: Iterator[bytes]) -> tuple[bytes, bytes]:
+def header_and_rest(path: Path, blocks: Iterator[bytes]) -> tuple[bytes, bytes]:
     """The file so far, cut behind the bracket that opens the list of events."""
     buffer = b""
     for block in blocks:
@@ -268,7 +238,7 @@ def _guessed(buffer: bytes, decoder: Any, *, first: bool) -> tuple[list[Any], _C
     That saves counting the brackets, which takes longer than all else. Returns None where there is no such place, or the
     guess was wrong.
     """
-    borders = list(_BORDER.finditer(buffer, max(0, len(buffer) - _TAIL_BYTES)))
+    borders = list(BORDER.finditer(buffer, max(0, len(buffer) - _TAIL_BYTES)))
     if not borders:
         return None
     end = borders[-1].start() + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import os
 import re
 import shutil
@@ -63,6 +64,7 @@ def release(checkout: Path, folder: Path, tag: str) -> Run:
         "GITHUB_SHA": git(checkout, "rev-parse", "HEAD").strip(),
     }
     command = ["act", "push", "-W", WORKFLOW, "-e", str(event), "-P", "ubuntu-latest=-self-hosted"]
+    command += ["-P", "ubuntu-24.04-arm=-self-hosted"]
     command += ["--no-skip-checkout", "--no-cache-server", "--concurrent-jobs", "1"]
     command += [part for name, value in variables.items() for part in ("--env", f"{name}={value}")]
     for used in re.findall(r"uses: (\S+/\S+@\S+)", (checkout / WORKFLOW).read_text()):
@@ -83,13 +85,14 @@ def release(checkout: Path, folder: Path, tag: str) -> Run:
 
 def test_release__tag_of_the_version__built_checked_and_ready_to_upload(checkout: Path, tmp_path: Path) -> None:
     run = release(checkout, tmp_path, f"v{__version__}")
-    assert run.jobs == {"build": "succeeded", "publish": "succeeded"}, run.log[-4000:]
+    assert run.jobs == {"build": "succeeded", "aarch64": "succeeded", "publish": "succeeded"}, run.log[-4000:]
     uploads = re.findall(r"would upload (\S+)", run.of("publish"))
-    assert sorted(uploads) == [f"perfgate-{__version__}-py3-none-any.whl", f"perfgate-{__version__}.tar.gz"]
+    wheels = [f"perfgate-{__version__}-py3-none-{of}.whl" for of in ("any", f"manylinux_2_17_{platform.machine()}")]
+    assert sorted(uploads) == [*wheels, f"perfgate-{__version__}.tar.gz"]
     assert "release: demo: mistake is FAIL" in run.of("build")
 
 
 def test_release__tag_of_another_version__nothing_is_published(checkout: Path, tmp_path: Path) -> None:
     run = release(checkout, tmp_path, "v9.9.9")
-    assert run.jobs == {"build": "failed"}, run.log[-4000:]
+    assert run.jobs == {"build": "failed", "aarch64": "failed"}, run.log[-4000:]
     assert f"the tag must be v{__version__}" in run.of("build")

@@ -137,18 +137,16 @@ def _owners(view: View) -> dict[str, int | None]:
 def _kinds(view: View, tracks: _Tracks) -> IntColumn:
     """The kind of every event; each combination of track, detail and name is judged once."""
     events = view.events
-    judged: dict[tuple[int, int, int], int] = {}
-    codes = np.empty(len(events), dtype=np.int64)
     queued = frozenset(name.removeprefix("Dequeue@") for name in events.names if name.startswith("Dequeue@"))
-    columns = zip(events.track.data, view.detail, events.name.data)
-    for position, key in enumerate(columns):
-        code = judged.get(key)
-        if code is None:
-            track, detail, name = key
-            kind = _kind(view, tracks, track, view.details[detail], events.names[name], queued)
-            code = judged[key] = KIND_CODES[kind]
-        codes[position] = code
-    return codes
+    keys = (events.track * len(view.details) + view.detail) * len(events.names) + events.name
+    distinct, back = np.unique(keys, return_inverse=True)
+    codes = []
+    for key in distinct.tolist():
+        rest, name = divmod(key, len(events.names))
+        track, detail = divmod(rest, len(view.details))
+        codes.append(KIND_CODES[_kind(view, tracks, track, view.details[detail], events.names[name], queued)])
+    kinds: IntColumn = np.array(codes, dtype=np.int64)[back.reshape(-1)]
+    return kinds
 
 
 def _kind(view: View, tracks: _Tracks, track: int, detail: Detail, name: str, queued: frozenset[str]) -> EventKind:
@@ -212,10 +210,10 @@ def _correlations(view: View, tracks: _Tracks) -> IntColumn:
     """
     events = view.events
     numbers = np.full(len(events), NO_CORRELATION, dtype=np.int64)
-    calls = dict(zip(view.starts.flow, _calls_of_arrows(view, tracks.host).tolist()))
+    calls = dict(zip(view.starts.flow.tolist(), _calls_of_arrows(view, tracks.host).tolist()))
     ends = {
         (track, time): calls.get(flow, NO_CORRELATION)
-        for flow, track, time in zip(view.ends.flow, view.ends.track, view.ends.time)
+        for flow, track, time in zip(*(column.tolist() for column in view.ends))
     }
     tasks = np.flatnonzero(tracks.on_device[events.track]) if ends else np.zeros(0, dtype=np.int64)
     for task, track, start in zip(tasks.tolist(), events.track[tasks].tolist(), events.start[tasks].tolist()):
@@ -228,7 +226,7 @@ def _correlations(view: View, tracks: _Tracks) -> IntColumn:
 def _calls_of_arrows(view: View, on_host: _Mask) -> IntColumn:
     """For every arrow the span it starts in, -1 where there is none."""
     events = view.events
-    track, time = np.frombuffer(view.starts.track, np.int64), np.frombuffer(view.starts.time, np.int64)
+    track, time = view.starts.track, view.starts.time
     calls = np.full(track.size, -1, dtype=np.int64)
     for number in np.unique(track).tolist():
         spans = np.flatnonzero(events.track == number)

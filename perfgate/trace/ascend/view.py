@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from array import array
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
-from perfgate.trace.chrome_events import ChromeEvent, read_events, request_of, span_duration
-from perfgate.trace.events import NO_CORRELATION, EventTable, EventTableBuilder, nanoseconds
+from perfgate.trace.analysis import IntColumn
+from perfgate.trace.chrome_events import request_of
+from perfgate.trace.events import KIND_CODES, NO_CORRELATION, EventTable, nanoseconds
+from perfgate.trace.scanned import NO_TEXT, Names, ScannedEvents, scan
 
 _FLOW = "HostToDevice"
 _FREQUENCY = "AI Core Freq"
+# All as written: what a word or a number is differs by version, and most events need none of them.
+_TASK_TYPE, _INPUTS, _MEGAHERTZ, _NAME, _LABELS, _REQUEST = (
+    "Task Type",
+    "Input Dims",
+    "MHz",
+    "name",
+    "labels",
+    "request_id",
+)
 _Key = tuple[str, str]
 
 
@@ -26,26 +35,12 @@ class Detail(NamedTuple):
     has_inputs: bool
 
 
-class _Arguments(msgspec.Struct, gc=False):
-    # All as written: what a word or a number is differs by version, and most events need none of them.
-    task_type: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Task Type")
-    inputs: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input Dims")
-    frequency: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="MHz")
-    name: msgspec.Raw = msgspec.Raw()
-    labels: msgspec.Raw = msgspec.Raw()
-    request_id: msgspec.Raw = msgspec.Raw()
-
-
-class _Event(ChromeEvent):
-    id: msgspec.Raw = msgspec.Raw()
-    args: _Arguments | None = None
-
-
-class Flows:
+class Flows(NamedTuple):
     """One end of the arrows from host to device: which arrow, which track (its number in ``View.keys``), when."""
 
-    def __init__(self) -> None:
-        self.flow, self.track, self.time = array("q"), array("q"), array("q")
+    flow: IntColumn
+    track: IntColumn
+    time: IntColumn
 
 
 @dataclass(frozen=True)
@@ -57,119 +52,110 @@ class View:
     """
 
     events: EventTable
-    detail: array[int]
+    detail: IntColumn
     details: tuple[Detail, ...]
     keys: tuple[_Key, ...]
+    starts: Flows
+    ends: Flows
     processes: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     threads: dict[_Key, str] = field(default_factory=dict)
     frequencies: dict[str, tuple[float, float]] = field(default_factory=dict)
-    starts: Flows = field(default_factory=Flows)
-    ends: Flows = field(default_factory=Flows)
 
 
 def read_view(path: Path) -> View:
     """Raises DocumentError, with what is wrong and where, for what is no such file."""
-    collector = _Collector()
-    read_events(path, _Event, collector.add, advice="analyse the profile again")
-    return collector.view()
+    keys = (_TASK_TYPE, _INPUTS, _MEGAHERTZ, _NAME, _LABELS, _REQUEST)
+    scanned = scan(path, texts=keys, advice="analyse the profile again")
+    is_arrow = scanned.flagged(scanned.category, _FLOW.__eq__)
+    spans, starts, ends = (
+        np.flatnonzero(chosen)
+        for chosen in (scanned.is_phase("X"), scanned.is_phase("s") & is_arrow, scanned.is_phase("f") & is_arrow)
+    )
+    # Arrows lie on threads that hold no span, so their tracks count too.
+    rows = np.sort(np.concatenate((spans, starts, ends)))
+    track, tracks = scanned.tracks(rows)
+    track_of = {
+        name: track[np.searchsorted(rows, chosen)] for name, chosen in (("x", spans), ("s", starts), ("f", ends))
+    }
+    events = _events(scanned, spans)
+    detail, details = _details(scanned, spans)
+    view = View(
+        events=replace(events, track=track_of["x"], tracks=tuple(tracks)),
+        detail=detail,
+        details=details,
+        keys=tuple(tracks),
+        starts=Flows(scanned.flow[starts], track_of["s"], scanned.times(starts, durations=False)[0]),
+        ends=Flows(scanned.flow[ends], track_of["f"], scanned.times(ends, durations=False)[0]),
+        frequencies=_frequencies(scanned),
+    )
+    _take_names(scanned, view)
+    return view
 
 
-class _Collector:
-    """Takes the events of a file, in order."""
-
-    def __init__(self) -> None:
-        self._builder = EventTableBuilder()
-        self._detail = array("q")
-        self._details: dict[tuple[str, str, bool], int] = {}
-        self._keys: dict[_Key, int] = {}
-        self._processes: dict[str, str] = {}
-        self._labels: dict[str, str] = {}
-        self._threads: dict[_Key, str] = {}
-        self._frequencies: dict[str, tuple[float, float]] = {}
-        self._starts, self._ends = Flows(), Flows()
-        self._words: dict[bytes, str] = {}
-
-    def add(self, event: _Event) -> None:
-        if event.ph == "X":
-            self._add_span(event)
-        elif event.ph in ("s", "f"):
-            if event.cat == _FLOW:
-                ends = self._starts if event.ph == "s" else self._ends
-                ends.flow.append(_flow_number(bytes(event.id)))
-                key = self._word(event.pid), self._word(event.tid)
-                ends.track.append(self._keys.setdefault(key, len(self._keys)))
-                ends.time.append(nanoseconds(bytes(event.ts)))
-        elif event.ph == "M":
-            self._name(event)
-        elif event.ph == "C" and event.name == _FREQUENCY and event.args and event.args.frequency:
-            hertz = nanoseconds(bytes(event.args.frequency)) * 1e3  # a number of MHz with decimals, as the times are
-            pid = self._word(event.pid)
-            low, high = self._frequencies.get(pid, (hertz, hertz))
-            self._frequencies[pid] = (min(low, hertz), max(high, hertz))
-
-    def view(self) -> View:
-        spans = self._builder.table()
-        # Arrows lie on threads that hold no span, so the tracks of the spans are renumbered among all.
-        track = np.array([self._keys[key] for key in spans.tracks], dtype=np.int64)[spans.track]
-        return View(
-            events=replace(spans, track=track, tracks=tuple(self._keys)),
-            detail=self._detail,
-            details=tuple(Detail(*detail) for detail in self._details),
-            keys=tuple(self._keys),
-            processes=self._processes,
-            labels=self._labels,
-            threads=self._threads,
-            frequencies=self._frequencies,
-            starts=self._starts,
-            ends=self._ends,
-        )
-
-    def _add_span(self, event: _Event) -> None:
-        duration = span_duration(event)
-        key = self._word(event.pid), self._word(event.tid)
-        self._keys.setdefault(key, len(self._keys))
-        arguments = event.args or _NO_ARGUMENTS
-        detail = (event.cat or "", self._word(arguments.task_type), bool(arguments.inputs))
-        self._detail.append(self._details.setdefault(detail, len(self._details)))
-        self._builder.add(
-            nanoseconds(bytes(event.ts)),
-            duration,
-            track=key,
-            name=event.name or "",
-            kind="other",
-            correlation=NO_CORRELATION,
-            request=request_of(_text(bytes(arguments.request_id)) if arguments.request_id else None, event.name or ""),
-            shape=_text(bytes(arguments.inputs)).replace(";\r\n", ";") if arguments.inputs else None,
-        )
-
-    def _name(self, event: _Event) -> None:
-        arguments = event.args or _NO_ARGUMENTS
-        pid, tid = self._word(event.pid), self._word(event.tid)
-        if event.name == "process_name":
-            self._processes[pid] = self._word(arguments.name)
-        elif event.name == "process_labels":
-            self._labels[pid] = self._word(arguments.labels)
-        elif event.name == "thread_name":
-            self._threads[pid, tid] = self._word(arguments.name)
-
-    def _word(self, raw: msgspec.Raw) -> str:
-        """A text, or a number as text: 7 and "7" are one process."""
-        code = bytes(raw)
-        word = self._words.get(code)
-        if word is None:
-            word = self._words[code] = _text(code)
-        return word
+def _events(scanned: ScannedEvents, spans: IntColumn) -> EventTable:
+    start, duration = scanned.times(spans)
+    names = Names(scanned)
+    name = names.column(scanned.name[spans], absent="")
+    request = names.column(scanned.values[_REQUEST][spans], absent=None)
+    unasked = request == NO_TEXT
+    request[unasked] = names.column(
+        scanned.name[spans][unasked], lambda code: request_of(None, scanned.words[code]), absent=None
+    )
+    inputs = scanned.values[_INPUTS][spans]
+    return EventTable(
+        start=start,
+        duration=duration,
+        track=np.zeros(spans.size, dtype=np.int64),
+        name=name,
+        kind=np.full(spans.size, KIND_CODES["other"], dtype=np.int64),
+        correlation=np.full(spans.size, NO_CORRELATION, dtype=np.int64),
+        group=name.copy(),
+        request=request,
+        shape=names.column(inputs, lambda code: scanned.words[code].replace(";\r\n", ";"), absent=None),
+        names=names.all(),
+        tracks=(),
+    )
 
 
-_NO_ARGUMENTS = _Arguments()
+def _details(scanned: ScannedEvents, spans: IntColumn) -> tuple[IntColumn, tuple[Detail, ...]]:
+    """The detail of each span, and all details in the order of the file."""
+    category, task_type = scanned.category[spans].astype(np.int64), scanned.values[_TASK_TYPE][spans]
+    has_inputs = scanned.values[_INPUTS][spans] != NO_TEXT
+    width = len(scanned.texts) + 1
+    alike, back = np.unique(((category + 1) * width + task_type + 1) * 2 + has_inputs, return_inverse=True)
+    words = [*scanned.words, ""]  # the last is that of no text
+    numbers: dict[Detail, int] = {}
+    codes = []
+    for key in alike.tolist():
+        pair, inputs = divmod(key, 2)
+        category_code, type_code = divmod(pair, width)
+        detail = Detail(words[category_code - 1], words[type_code - 1], bool(inputs))
+        codes.append(numbers.setdefault(detail, len(numbers)))
+    return np.array(codes, dtype=np.int64)[back.reshape(-1)], tuple(numbers)
 
 
-def _text(code: bytes) -> str:
-    return str(msgspec.json.decode(code)) if code.startswith(b'"') else code.decode("utf-8", errors="replace")
+def _frequencies(scanned: ScannedEvents) -> dict[str, tuple[float, float]]:
+    frequencies: dict[str, tuple[float, float]] = {}
+    counters = scanned.is_phase("C") & scanned.flagged(scanned.name, _FREQUENCY.__eq__)
+    for row in np.flatnonzero(counters & (scanned.values[_MEGAHERTZ] != NO_TEXT)).tolist():
+        try:
+            # A number of MHz with decimals, as the times are.
+            hertz = nanoseconds(scanned.texts[scanned.values[_MEGAHERTZ][row]]) * 1e3
+        except ValueError as error:
+            scanned.refuse(row, error)
+        pid = scanned.word(scanned.process[row])
+        low, high = frequencies.get(pid, (hertz, hertz))
+        frequencies[pid] = (min(low, hertz), max(high, hertz))
+    return frequencies
 
 
-def _flow_number(code: bytes) -> int:
-    """A number that stands for an arrow. Its id is a number or a text, and never the same twice, so none is stored."""
-    plain = code.strip(b'"')
-    return int(plain) if plain.isdigit() and len(plain) <= 18 else hash(plain) | -(1 << 62)
+def _take_names(scanned: ScannedEvents, view: View) -> None:
+    for row in np.flatnonzero(scanned.is_phase("M")).tolist():
+        kind, pid = scanned.word(scanned.name[row]), scanned.word(scanned.process[row])
+        if kind == "process_name":
+            view.processes[pid] = scanned.word(scanned.values[_NAME][row])
+        elif kind == "process_labels":
+            view.labels[pid] = scanned.word(scanned.values[_LABELS][row])
+        elif kind == "thread_name":
+            view.threads[pid, scanned.word(scanned.thread[row])] = scanned.word(scanned.values[_NAME][row])

@@ -7,7 +7,7 @@ format, so what an event is follows from its category, and from what its process
 from __future__ import annotations
 
 import re
-from array import array
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,12 +20,9 @@ from perfgate.trace.chrome_events import (
     HOST,
     KIND_OF_CATEGORY,
     UNNAMED,
-    ChromeEvent,
     absent_device,
-    read_events,
     request_of,
     timelines_by_device,
-    unquoted,
 )
 from perfgate.trace.events import (
     COLLECTIVE_PREFIXES,
@@ -34,10 +31,9 @@ from perfgate.trace.events import (
     NO_CORRELATION,
     EventKind,
     EventTable,
-    EventTableBuilder,
-    nanoseconds,
 )
 from perfgate.trace.recording import Recording
+from perfgate.trace.scanned import NO_TEXT, Names, ScannedEvents, scan
 from perfgate.trace.steps import STEP_NAME
 
 READS = "Chrome trace events, *.json and *.json.gz"
@@ -52,24 +48,8 @@ _STREAM = re.compile(r"^(?:\w+ )?stream\b", re.IGNORECASE)
 _COLLECTIVE_TRACK = re.compile(r"hccl|nccl|rccl|communication", re.IGNORECASE)
 _COPY = re.compile(r"memcpy|memset|^copy", re.IGNORECASE)
 _Key = tuple[str, str]  # process and thread
+_REQUEST, _NAME, _LABELS = "request_id", "name", "labels"
 _NAMES = ("process_name", "thread_name", "process_labels")
-
-
-class _Event(ChromeEvent):
-    args: msgspec.Raw = msgspec.Raw()
-
-
-class _Arguments(msgspec.Struct, gc=False):
-    request_id: int | float | str | None = None
-    name: str | None = None
-    labels: str | None = None
-
-
-class _Opened(NamedTuple):
-    """A span that was begun: its event and the nanosecond."""
-
-    event: _Event
-    start: int
 
 
 def recognises(path: Path) -> bool:
@@ -78,14 +58,23 @@ def recognises(path: Path) -> bool:
 
 def read(path: Path) -> Recording:
     """Raises DocumentError, with what is wrong and what to do."""
-    collector = _Collector()
-    read_events(path, _Event, collector.add)
-    table, device_of = collector.table()
+    scanned = scan(path, texts=(_REQUEST, _NAME, _LABELS))
+    spans = _spans(scanned)
+    table, device_of = _table(scanned, spans)
     timelines = timelines_by_device(path, table, device_of, rank=None)
     absent = dict(absent_device(timelines))
-    if collector.open_spans:
-        absent["spans"] = Message("notes.unended-spans", {"spans": collector.open_spans})
+    if spans.unended:
+        absent["spans"] = Message("notes.unended-spans", {"spans": spans.unended})
     return Recording(path, "chrome", timelines, absent=absent)
+
+
+class _Spans(NamedTuple):
+    """The events that begin spans, and their nanoseconds, in the order in which they end; ``unended`` is how many never do."""
+
+    rows: IntColumn
+    start: IntColumn
+    duration: IntColumn
+    unended: int
 
 
 class _Track(NamedTuple):
@@ -95,81 +84,106 @@ class _Track(NamedTuple):
     collectives: bool
 
 
-class _Collector:
-    """Takes the events of one file, in order, and makes the table of them."""
+def _spans(scanned: ScannedEvents) -> _Spans:
+    whole = np.flatnonzero(scanned.is_phase("X"))
+    start, duration = scanned.times(whole)
+    pairs, unended = _pairs(scanned)
+    if not pairs:
+        return _Spans(whole, start, duration, unended)
+    begun, ended, starts, durations = (np.array(column, dtype=np.int64) for column in zip(*pairs))
+    order = np.argsort(np.concatenate((whole, ended)), kind="stable")
+    rows, start, duration = (
+        np.concatenate(both)[order] for both in ((whole, begun), (start, starts), (duration, durations))
+    )
+    return _Spans(rows, start, duration, unended)
 
-    def __init__(self) -> None:
-        self._builder = EventTableBuilder()
-        self._categories: dict[str, int] = {}
-        self._category_of = array("q")
-        self._open: dict[_Key, list[_Opened]] = {}
-        self._names: dict[_Key, dict[str, str]] = {}
 
-    @property
-    def open_spans(self) -> int:
-        """How many spans were begun and not ended."""
-        return sum(map(len, self._open.values()))
+def _pairs(scanned: ScannedEvents) -> tuple[list[tuple[int, int, int, int]], int]:
+    """The rows where each span of two events begins and ends, its start and duration; and how many never end."""
+    rows = np.flatnonzero(scanned.is_phase("B", "E"))
+    times, _ = scanned.times(rows, durations=False)
+    tracks, _ = scanned.tracks(rows)
+    begins = scanned.phase[rows] == ord("B")
+    open_spans: dict[int, list[tuple[int, int]]] = {}
+    pairs = []
+    for row, track, time, begin in zip(rows.tolist(), tracks.tolist(), times.tolist(), begins.tolist()):
+        if begin:
+            open_spans.setdefault(track, []).append((row, time))
+        # An end closes what the thread began last; one without a beginning was cut off with it.
+        elif open_spans.get(track):
+            begun, start = open_spans[track].pop()
+            if time < start:
+                scanned.refuse(row, "it ends before it begins")
+            pairs.append((begun, row, start, time - start))
+    return pairs, sum(map(len, open_spans.values()))
 
-    def add(self, event: _Event) -> None:
-        """Raises ValueError for a span whose times are none."""
-        if event.ph not in ("X", "B", "E", "M"):
-            return
-        key = unquoted(bytes(event.pid)), unquoted(bytes(event.tid))
-        if event.ph == "X":
-            duration = nanoseconds(bytes(event.dur)) if event.dur else 0
-            self._add_span(key, _Opened(event, nanoseconds(bytes(event.ts))), duration)
-        elif event.ph == "B":
-            self._open.setdefault(key, []).append(_Opened(event, nanoseconds(bytes(event.ts))))
-        elif event.ph == "E" and self._open.get(key):
-            # An end closes what the thread began last; one without a beginning was cut off with it.
-            opened = self._open[key].pop()
-            self._add_span(key, opened, nanoseconds(bytes(event.ts)) - opened.start)
-        elif event.ph == "M" and event.name in _NAMES:
-            arguments = _arguments(event.args)
-            name = arguments.labels if event.name == "process_labels" else arguments.name
-            owner = key if event.name == "thread_name" else (key[0], "")
-            self._names.setdefault(owner, {})[event.name] = name or ""
 
-    def table(self) -> tuple[EventTable, IntColumn]:
-        """The events, and the device of each: its number, HOST or UNNAMED."""
-        table = self._builder.table()
-        tracks = [self._track(*key) for key in table.tracks]
-        categories = list(self._categories)
-        alike = np.stack((table.track, table.name, np.frombuffer(self._category_of, np.int64)), axis=1)
-        distinct, back = np.unique(alike, axis=0, return_inverse=True)
-        kinds = [
-            KIND_CODES[_kind(tracks[track], table.names[name], categories[category])]
-            for track, name, category in distinct.tolist()
-        ]
-        table.kind[:] = np.array(kinds, dtype=np.int64)[back.reshape(-1)] if kinds else 0
-        devices = np.array([track.device for track in tracks] or [HOST], dtype=np.int64)[table.track]
-        return table, np.where(table.is_kind(*DEVICE_KINDS) & (devices == HOST), UNNAMED, devices)
+def _table(scanned: ScannedEvents, spans: _Spans) -> tuple[EventTable, IntColumn]:
+    """The events, and the device of each: its number, HOST or UNNAMED."""
+    rows, names = spans.rows, Names(scanned)
+    track, keys = scanned.tracks(rows)
+    category = scanned.category[rows]
+    name = names.column(scanned.name[rows], absent="")
+    request = names.column(scanned.values[_REQUEST][rows], lambda code: _request(scanned, code), absent=None)
+    unasked = request == NO_TEXT
+    request[unasked] = names.column(
+        scanned.name[rows][unasked], lambda code: request_of(None, scanned.words[code]), absent=None
+    )
+    named = _track_names(scanned)
+    tracks = [_track(named, *key) for key in keys]
+    all_names = names.all()
+    width, categories = max(len(all_names), 1), len(scanned.texts) + 1
+    alike, back = np.unique((track * width + name) * categories + category + 1, return_inverse=True)
+    kinds = []
+    for key in alike.tolist():
+        rest, code = divmod(key, categories)
+        place, text = divmod(rest, width)
+        kinds.append(KIND_CODES[_kind(tracks[place], all_names[text], scanned.word(code - 1).lower())])
+    kind = np.array(kinds, dtype=np.int64)[back.reshape(-1)]
+    table = EventTable(
+        start=spans.start,
+        duration=spans.duration,
+        track=track,
+        name=name,
+        kind=kind,
+        correlation=np.full(rows.size, NO_CORRELATION, dtype=np.int64),
+        group=name.copy(),
+        request=request,
+        shape=np.full(rows.size, NO_TEXT, dtype=np.int64),
+        names=all_names,
+        tracks=tuple(keys),
+    )
+    devices = np.array([one.device for one in tracks] or [HOST], dtype=np.int64)[track]
+    return table, np.where(table.is_kind(*DEVICE_KINDS) & (devices == HOST), UNNAMED, devices)
 
-    def _add_span(self, key: _Key, opened: _Opened, duration: int) -> None:
-        if duration < 0:
-            raise ValueError("it ends before it begins")
-        event = opened.event
-        name = event.name or ""
-        self._category_of.append(self._categories.setdefault((event.cat or "").lower(), len(self._categories)))
-        self._builder.add(
-            opened.start,
-            duration,
-            track=key,
-            name=name,
-            kind="other",
-            correlation=NO_CORRELATION,
-            request=request_of(_arguments(event.args).request_id, name),
-        )
 
-    def _track(self, process: str, thread: str) -> _Track:
-        names = self._names.get((process, ""), {})
-        process_name = " ".join(filter(None, (names.get("process_name"), names.get("process_labels"))))
-        thread_name = self._names.get((process, thread), {}).get("thread_name") or thread
-        if not (_DEVICE.search(process_name) or _DEVICE.search(process) or _STREAM.search(thread_name)):
-            return _Track(HOST, collectives=False)
-        number = _NUMBER.search(process_name)
-        collectives = _COLLECTIVE_TRACK.search(f"{process_name} {thread_name}") is not None
-        return _Track(int(number[1]) if number else UNNAMED, collectives)
+def _track_names(scanned: ScannedEvents) -> dict[_Key, dict[str, str]]:
+    """What processes and threads are called, by their numbers; a process has no thread's."""
+    found: dict[_Key, dict[str, str]] = {}
+    rows = np.flatnonzero(scanned.is_phase("M"))
+    track, keys = scanned.tracks(rows)
+    for row, key in zip(rows.tolist(), (keys[number] for number in track.tolist())):
+        kind = scanned.word(scanned.name[row])
+        if kind in _NAMES:
+            argument = scanned.values[_LABELS if kind == "process_labels" else _NAME][row]
+            owner = key if kind == "thread_name" else (key[0], "")
+            found.setdefault(owner, {})[kind] = scanned.word(argument)
+    return found
+
+
+def _track(named: Mapping[_Key, Mapping[str, str]], process: str, thread: str) -> _Track:
+    names = named.get((process, ""), {})
+    process_name = " ".join(filter(None, (names.get("process_name"), names.get("process_labels"))))
+    thread_name = named.get((process, thread), {}).get("thread_name") or thread
+    if not (_DEVICE.search(process_name) or _DEVICE.search(process) or _STREAM.search(thread_name)):
+        return _Track(HOST, collectives=False)
+    number = _NUMBER.search(process_name)
+    collectives = _COLLECTIVE_TRACK.search(f"{process_name} {thread_name}") is not None
+    return _Track(int(number[1]) if number else UNNAMED, collectives)
+
+
+def _request(scanned: ScannedEvents, code: int) -> str:
+    return str(msgspec.json.decode(scanned.texts[code]))
 
 
 def _kind(track: _Track, name: str, category: str) -> EventKind:
@@ -183,18 +197,3 @@ def _kind(track: _Track, name: str, category: str) -> EventKind:
     if track.collectives or name.lower().startswith(COLLECTIVE_PREFIXES):
         return "comm"
     return "copy" if _COPY.search(name) else "compute"
-
-
-def _arguments(raw: msgspec.Raw) -> _Arguments:
-    """An event's arguments may be anything."""
-    text = bytes(raw)
-    if b'"request_id"' not in text and b'"name"' not in text and b'"labels"' not in text:
-        return _NO_ARGUMENTS
-    try:
-        return _DECODER.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return _NO_ARGUMENTS
-
-
-_DECODER = msgspec.json.Decoder(_Arguments)
-_NO_ARGUMENTS = _Arguments()

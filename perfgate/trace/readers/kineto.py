@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from array import array
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from perfgate.document.message import Message
 from perfgate.trace.analysis import IntColumn
@@ -18,27 +18,22 @@ from perfgate.trace.chrome_events import (
     HOST,
     KIND_OF_CATEGORY,
     UNNAMED,
-    ChromeEvent,
     absent_device,
     looks_like,
-    read_events,
     request_of,
-    span_duration,
     timelines_by_device,
-    unquoted,
 )
 from perfgate.trace.events import (
     COLLECTIVE_PREFIXES,
     DEVICE_KINDS,
+    KIND_CODES,
     MAX_NS,
     NO_CORRELATION,
     NO_TEXT,
-    EventKind,
     EventTable,
-    EventTableBuilder,
-    nanoseconds,
 )
 from perfgate.trace.recording import Recording
+from perfgate.trace.scanned import Codes, Names, ScannedEvents, scan
 from perfgate.trace.steps import STEP_NAME
 
 READS = "traces of torch.profiler (Kineto), *.json and *.json.gz, or a folder of *.pt.trace.json"
@@ -60,19 +55,9 @@ _TRACE_FILES = ("*.pt.trace.json", "*.pt.trace.json.gz")
 _Scalar = int | float | str | None
 
 
-class _Arguments(msgspec.Struct, gc=False):
-    correlation: _Scalar = None
-    device: _Scalar = None
-    external_id: _Scalar = msgspec.field(default=None, name="External id")
-    external_id_2021: _Scalar = msgspec.field(default=None, name="external id")
-    shapes: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input Dims")
-    request_id: _Scalar = None
-    type: msgspec.Raw = msgspec.Raw()
-
-
-class _Event(ChromeEvent):
-    id: msgspec.Raw = msgspec.Raw()
-    args: _Arguments | None = None
+_CORRELATION, _DEVICE, _SHAPES, _REQUEST, _TYPE = "correlation", "device", "Input Dims", "request_id", "type"
+_EXTERNALS = ("External id", "external id")  # today's, and that of 2021
+_LAUNCHING = [KIND_CODES[kind] for kind in ("runtime", *DEVICE_KINDS)]
 
 
 def recognises(path: Path) -> bool:
@@ -101,9 +86,7 @@ def read_kineto(path: Path) -> EventTable:
     Times become integer nanoseconds without passing through a float. Raises DocumentError, with what is wrong, where,
     and what to do, for a file that is missing, cut off, too large or not such a trace.
     """
-    collector = _Collector()
-    read_events(path, _Event, collector.add)
-    return collector.table()
+    return _spans(path).events
 
 
 def _trace_files(folder: Path) -> list[Path]:
@@ -111,11 +94,9 @@ def _trace_files(folder: Path) -> list[Path]:
 
 
 def _read_file(path: Path) -> Recording:
-    around = bytearray()
-    collector = _Collector()
-    read_events(path, _Event, collector.add, around=around)
-    header = KinetoHeader(bytes(around), path)
-    timelines = timelines_by_device(path, collector.table(), collector.devices(), rank=header.rank)
+    spans = _spans(path)
+    header = KinetoHeader(spans.around, path)
+    timelines = timelines_by_device(path, spans.events, spans.devices, rank=header.rank)
     absent = dict(absent_device(timelines))
     if all(timeline.steps is None for timeline in timelines):
         absent["steps"] = Message("notes.no-steps-marked")
@@ -123,113 +104,146 @@ def _read_file(path: Path) -> Recording:
     return Recording(path, "kineto", timelines, header.software, header.settings(devices), absent=absent)
 
 
-class _Category(NamedTuple):
-    """What a category says of an event."""
+class _Spans(NamedTuple):
+    """The spans of a file, kernels with the shapes of the operator that launched them; the device of each: its number, HOST,
+    or UNNAMED; and the file without its events.
+    """
 
-    kind: EventKind
-    on_device: bool
-    launches: bool  # or was launched: joined by correlation or flow
-
-
-class _Collector:
-    """Takes the events of one file, in order, and makes the table of them."""
-
-    def __init__(self) -> None:
-        self._builder = EventTableBuilder()
-        self._devices = array("q")
-        self._externals = array("q")
-        self._categories: dict[str | None, _Category] = {}
-        self._tracks: dict[tuple[bytes, bytes], tuple[str, str]] = {}
-        self._unjoined: dict[tuple[bytes, bytes, int], int] = {}
-        self._flows: dict[int, int] = {}
-
-    def add(self, event: _Event) -> None:
-        """Raises ValueError for a span whose times are none."""
-        if event.ph == "X":
-            self._add_span(event, span_duration(event))
-        elif event.ph == "i" and event.name == _ALLOCATION:
-            self._add_span(event, 0)
-        elif self._unjoined and event.ph in ("s", "f") and event.cat != _FLOW_OF_OPERATORS:
-            self._join(event)
-
-    def devices(self) -> IntColumn:
-        """The device of each event: its number, HOST, or UNNAMED."""
-        return np.frombuffer(self._devices, np.int64)
-
-    def table(self) -> EventTable:
-        """The events, kernels with the shapes of the operator that launched them."""
-        table = self._builder.table()
-        for position, flow in self._flows.items():
-            table.correlation[position] = flow
-        _give_shapes(table, np.frombuffer(self._externals, np.int64))
-        return table
-
-    def _add_span(self, event: _Event, duration: int) -> None:
-        start, name, arguments = nanoseconds(bytes(event.ts)), event.name or "", event.args or _NO_ARGUMENTS
-        category = self._categories.get(event.cat) or self._category(event.cat)
-        kind, correlation = _kind(category.kind, name), _number(arguments.correlation)
-        pid, tid = bytes(event.pid), bytes(event.tid)
-        if category.launches and correlation == NO_CORRELATION:
-            self._unjoined[pid, tid, start] = len(self._builder)
-        self._devices.append(_device(arguments.device, pid) if category.on_device else HOST)
-        external = arguments.external_id
-        self._externals.append(_number(arguments.external_id_2021 if external is None else external))
-        track = self._tracks.get((pid, tid))
-        if track is None:
-            track = self._tracks[pid, tid] = unquoted(pid), unquoted(tid)
-        self._builder.add(
-            start,
-            duration,
-            track=track,
-            name=name,
-            kind=kind,
-            correlation=correlation,
-            group=_operator_type(name) if bytes(arguments.type).startswith(_NPU_KERNEL) else None,
-            request=request_of(arguments.request_id, name if kind == "annotation" else ""),
-            shape=bytes(arguments.shapes).decode("utf-8", "replace") if arguments.shapes else None,
-        )
-
-    def _join(self, flow: _Event) -> None:
-        position = self._unjoined.get((bytes(flow.pid), bytes(flow.tid), nanoseconds(bytes(flow.ts))))
-        number = bytes(flow.id).strip(b'"')
-        if position is not None and number.isdigit() and len(number) < 19:
-            self._flows[position] = int(number)
-
-    def _category(self, text: str | None) -> _Category:
-        word = (text or "").lower()
-        kind = KIND_OF_CATEGORY.get(word, "other")
-        category = _Category(kind, word in DEVICE_CATEGORIES, kind == "runtime" or kind in DEVICE_KINDS)
-        self._categories[text] = category
-        return category
+    events: EventTable
+    devices: IntColumn
+    around: bytes
 
 
-_NO_ARGUMENTS = _Arguments()
+def _spans(path: Path) -> _Spans:
+    scanned = scan(path, numbers=(_CORRELATION, *_EXTERNALS), texts=(_DEVICE, _SHAPES, _REQUEST, _TYPE))
+    is_allocation = scanned.is_phase("i") & scanned.flagged(scanned.name, _ALLOCATION.__eq__)
+    chosen = np.flatnonzero(scanned.is_phase("X") | is_allocation)
+    start, duration = scanned.times(chosen)
+    duration[is_allocation[chosen]] = 0
+    category, name = scanned.category[chosen], scanned.name[chosen]
+    by_category = scanned.judged(category, lambda code: _kind_of_category(scanned.words[code]), otherwise=_OTHER)
+    kind = _kinds(scanned, by_category, name)
+    names = Names(scanned)
+    track, tracks = scanned.tracks(chosen)
+    correlation = _limited(scanned.numbers[_CORRELATION][chosen])
+    bare = np.flatnonzero(np.isin(by_category, _LAUNCHING) & (correlation == NO_CORRELATION))
+    if bare.size:
+        _join_by_flows(scanned, chosen, start, bare, correlation)
+    events = EventTable(
+        start=start,
+        duration=duration,
+        track=track,
+        name=names.column(name, absent=""),
+        kind=kind,
+        correlation=correlation,
+        group=_groups(scanned, names, name, scanned.values[_TYPE][chosen]),
+        request=_requests(scanned, names, name, kind, scanned.values[_REQUEST][chosen]),
+        shape=names.column(scanned.values[_SHAPES][chosen], lambda code: _as_written(scanned, code), absent=None),
+        names=names.all(),
+        tracks=tuple(tracks),
+    )
+    today, former = (_limited(scanned.numbers[key][chosen]) for key in _EXTERNALS)
+    _give_shapes(events, np.where(today == NO_CORRELATION, former, today))
+    on_device = scanned.flagged(category, lambda word: word.lower() in DEVICE_CATEGORIES)
+    devices = np.where(on_device, _devices(scanned, chosen), HOST)
+    return _Spans(events, devices, scanned.around)
 
 
-def _kind(kind: EventKind, name: str) -> EventKind:
-    if kind == "compute" and name[:5].lower().startswith(COLLECTIVE_PREFIXES):
-        return "comm"
+_OTHER = KIND_CODES["other"]
+
+
+def _kind_of_category(word: str) -> int:
+    return KIND_CODES[KIND_OF_CATEGORY.get(word.lower(), "other")]
+
+
+def _kinds(scanned: ScannedEvents, by_category: IntColumn, name: Codes) -> IntColumn:
+    """The kind of each span by its category, and by what its name adds to that."""
+    collective = scanned.flagged(name, lambda word: word[:5].lower().startswith(COLLECTIVE_PREFIXES))
     # In 2021 the steps were operators, and allocations had no category.
-    if kind == "host_op" and STEP_NAME.fullmatch(name):
-        return "annotation"
-    return "memory" if name == _ALLOCATION else kind
+    step = scanned.flagged(name, STEP_NAME.fullmatch) & (by_category == KIND_CODES["host_op"])
+    kind = np.where(scanned.flagged(name, _ALLOCATION.__eq__), KIND_CODES["memory"], by_category)
+    kind[step] = KIND_CODES["annotation"]
+    kind[collective & (by_category == KIND_CODES["compute"])] = KIND_CODES["comm"]
+    return kind
+
+
+def _limited(numbers: npt.NDArray[np.generic]) -> IntColumn:
+    column = numbers.astype(np.int64)
+    column[column >= MAX_NS] = NO_CORRELATION
+    return column
+
+
+def _groups(scanned: ScannedEvents, names: Names, name: Codes, types: Codes) -> IntColumn:
+    """What a table counts each span under: of a kernel on an NPU its type, of all else its name."""
+    group = names.column(name, absent="")
+    npu = scanned.judged(types, lambda code: scanned.texts[code].startswith(_NPU_KERNEL), otherwise=0).astype(bool)
+    if npu.any():
+        group[npu] = names.column(name[npu], lambda code: _operator_type(scanned.words[code]), absent="")
+    return group
+
+
+def _requests(scanned: ScannedEvents, names: Names, name: Codes, kind: IntColumn, argument: Codes) -> IntColumn:
+    """The request that each span served, by its argument, else of an annotation by its name."""
+    request = names.column(argument, lambda code: str(msgspec.json.decode(scanned.texts[code])), absent=None)
+    named = (argument == NO_TEXT) & (kind == KIND_CODES["annotation"])
+    if named.any():
+        request[named] = names.column(name[named], lambda code: request_of(None, scanned.words[code]), absent=None)
+    return request
+
+
+def _join_by_flows(
+    scanned: ScannedEvents,
+    chosen: npt.NDArray[np.intp],
+    start: IntColumn,
+    bare: npt.NDArray[np.intp],
+    correlation: IntColumn,
+) -> None:
+    """Give launches and kernels without a correlation the number of the flow that stands behind them, at their start.
+
+    Each flow belongs to the last such span before it that begins when and where it does.
+    """
+    of_operators = scanned.flagged(scanned.category, _FLOW_OF_OPERATORS.__eq__)
+    flows = np.flatnonzero(scanned.is_phase("s", "f") & ~of_operators)
+    flows = flows[flows > chosen[bare[0]]]
+    times, _ = scanned.times(flows, durations=False)
+    rows = np.concatenate((chosen[bare], flows))
+    place = scanned.process[rows].astype(np.int64) * (len(scanned.texts) + 2) + scanned.thread[rows]
+    time = np.concatenate((start[bare], times))
+    order = np.lexsort((rows, time, place))
+    is_span = order < bare.size
+    begins = np.concatenate(([True], (np.diff(place[order]) != 0) | (np.diff(time[order]) != 0)))
+    position = np.arange(order.size)
+    last_span = np.maximum.accumulate(np.where(is_span, position, -1))
+    joined = ~is_span & (last_span >= np.maximum.accumulate(np.where(begins, position, 0)))
+    flow, span = flows[order[joined] - bare.size], bare[order[last_span[joined]]]
+    numbered = scanned.flow[flow] >= 0
+    in_order = np.argsort(flow[numbered], kind="stable")
+    correlation[span[numbered][in_order]] = scanned.flow[flow[numbered]][in_order]
+
+
+def _devices(scanned: ScannedEvents, chosen: npt.NDArray[np.intp]) -> IntColumn:
+    """What the arguments say, else the process, which for a device is its number."""
+    unsaid = -3
+
+    def by_argument(code: int) -> int:
+        text = scanned.texts[code]
+        return int(text) if text.isdigit() and len(text) < 19 and int(text) < MAX_NS else unsaid
+
+    def by_process(code: int) -> int:
+        number = scanned.texts[code].strip(b'" ')
+        return int(number) if number.isdigit() and len(number) < 10 else UNNAMED
+
+    said = scanned.judged(scanned.values[_DEVICE][chosen], by_argument, otherwise=unsaid)
+    return np.where(said == unsaid, scanned.judged(scanned.process[chosen], by_process, otherwise=UNNAMED), said)
+
+
+def _as_written(scanned: ScannedEvents, code: int) -> str:
+    return scanned.texts[code].decode("utf-8", "replace")
 
 
 def _operator_type(name: str) -> str:
     # MatMulV2_ND_ND_FP32_FP32_false_false_all_65537, Cast_39a266ce9a8d…_high_performance_210000000: the binary's name.
     return name.partition("_")[0] or name
-
-
-def _number(value: _Scalar) -> int:
-    return value if isinstance(value, int) and 0 <= value < MAX_NS else NO_CORRELATION
-
-
-def _device(argument: _Scalar, process: bytes) -> int:
-    """What the arguments say, else the process, which for a device is its number."""
-    if isinstance(argument, int) and 0 <= argument < MAX_NS:
-        return argument
-    number = process.strip(b'" ')
-    return int(number) if number.isdigit() and len(number) < 10 else UNNAMED
 
 
 def _give_shapes(table: EventTable, externals: IntColumn) -> None:

@@ -1,0 +1,534 @@
+/* Trace events (Chrome's JSON format, as Kineto and torch_npu write it) into columns: one row an event, times as integer
+   nanoseconds, every text once.
+
+   JSON is checked throughout. What needs a judgement is left to the caller: a time that is no plain number is kept as text,
+   and at what is no event the scan stops and says where. It never reads outside of [text, text + size). */
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
+#endif
+
+enum { VERSION = 1 };
+
+/* How a scan ended. WANTING: in the middle of an event, which more text may complete. ODD: at what is no event. */
+enum { STOPPED = 0, CLOSED = 1, WANTING = -1, ODD = -2, FULL = -3 };
+enum { DEEPEST = 256, MOST_ARGUMENTS = 16, MOST_ROWS = 50000000 };
+enum { PLAIN_DIGITS = 16, NUMBER_DIGITS = 18, MOST_NUMBER_TEXT = 64 };
+/* Members of an event that are columns. */
+enum { PH, CAT, NAME_, PID, TID, TS, DUR, ID, ARGS, MEMBERS, NO_MEMBER };
+/* Instead of a time: none was given; one that is no plain number, whose text is among the odd ones. */
+static const int64_t ABSENT = INT64_MIN, ODD_TIME = INT64_MIN + 1;
+static const int64_t NO_NUMBER = -1;
+
+typedef struct {
+    int64_t at, size;
+} span;
+
+typedef struct {
+    uint64_t hash;
+    int64_t at;
+    int32_t size, number;
+} slot;
+
+/* Every text once: its bytes behind one another in `bytes`, its end in `ends`. */
+typedef struct {
+    slot *slots;
+    uint64_t mask;
+    uint8_t *bytes;
+    int64_t used, room;
+    int64_t *ends;
+    int32_t count, ends_room;
+} text_table;
+
+typedef struct {
+    int32_t row, member, text;
+} odd_time;
+
+typedef struct {
+    /* What the caller reads. */
+    int64_t rows;
+    uint8_t *phase;
+    int32_t *category, *name, *process, *thread;
+    int64_t *start, *duration, *flow;
+    void *argument[MOST_ARGUMENTS];
+    text_table texts;
+    odd_time *odd;
+    int64_t odd_count;
+    int32_t state, arguments;
+    /* What the scan needs. */
+    int64_t room, odd_room;
+    int32_t is_short_of_memory;
+    char *key[MOST_ARGUMENTS];
+    int64_t key_size[MOST_ARGUMENTS];
+    uint8_t is_number[MOST_ARGUMENTS];
+} scan;
+
+/* --- texts */
+
+static uint64_t hash_of(const uint8_t *bytes, int64_t size)
+{
+    uint64_t hash = (uint64_t)size * 0x9e3779b97f4a7c15u, word;
+    for (; size >= 8; bytes += 8, size -= 8) {
+        memcpy(&word, bytes, 8);
+        hash = (hash ^ word) * 0xff51afd7ed558ccdu;
+        hash ^= hash >> 32;
+    }
+    word = 0;
+    memcpy(&word, bytes, (size_t)size);
+    hash = (hash ^ word) * 0xff51afd7ed558ccdu;
+    return (hash ^ (hash >> 29)) | 1;
+}
+
+static int texts_begin(text_table *table)
+{
+    memset(table, 0, sizeof *table);
+    table->mask = (1u << 12) - 1;
+    table->slots = calloc(table->mask + 1, sizeof(slot));
+    return table->slots != NULL;
+}
+
+static int texts_widen(text_table *table)
+{
+    uint64_t mask = table->mask * 2 + 1;
+    slot *wider = calloc(mask + 1, sizeof(slot));
+    if (!wider)
+        return 0;
+    for (uint64_t old = 0; old <= table->mask; old++) {
+        if (!table->slots[old].hash)
+            continue;
+        uint64_t place = table->slots[old].hash & mask;
+        while (wider[place].hash)
+            place = (place + 1) & mask;
+        wider[place] = table->slots[old];
+    }
+    free(table->slots);
+    table->slots = wider;
+    table->mask = mask;
+    return 1;
+}
+
+/* The number of a text, a new one where it is new; -1 where memory is short. */
+static int32_t number_of(text_table *table, const uint8_t *bytes, int64_t size)
+{
+    uint64_t hash = hash_of(bytes, size), place = hash & table->mask;
+    for (; table->slots[place].hash; place = (place + 1) & table->mask) {
+        const slot *known = &table->slots[place];
+        if (known->hash == hash && known->size == size && !memcmp(table->bytes + known->at, bytes, (size_t)size))
+            return known->number;
+    }
+    if (size > INT32_MAX || table->count == INT32_MAX)
+        return -1;
+    if (table->used + size > table->room) {
+        int64_t room = (table->used + size) * 2 + 4096;
+        uint8_t *more = realloc(table->bytes, (size_t)room);
+        if (!more)
+            return -1;
+        table->bytes = more;
+        table->room = room;
+    }
+    if (table->count == table->ends_room) {
+        int32_t room = table->ends_room > INT32_MAX / 2 ? INT32_MAX : table->ends_room * 2 + 1024;
+        int64_t *more = realloc(table->ends, (size_t)room * sizeof *more);
+        if (!more)
+            return -1;
+        table->ends = more;
+        table->ends_room = room;
+    }
+    table->slots[place] = (slot){hash, table->used, (int32_t)size, table->count};
+    memcpy(table->bytes + table->used, bytes, (size_t)size);
+    table->used += size;
+    table->ends[table->count++] = table->used;
+    if ((uint64_t)table->count * 2 > table->mask && !texts_widen(table))
+        return -1;
+    return table->count - 1;
+}
+
+/* --- JSON */
+
+static inline int is_space(uint8_t byte)
+{
+    return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t';
+}
+
+static inline int is_digit(uint8_t byte)
+{
+    return (uint8_t)(byte - '0') < 10;
+}
+
+static inline int is_hexadecimal(uint8_t byte)
+{
+    return is_digit(byte) || (uint8_t)((byte | 0x20) - 'a') < 6;
+}
+
+static inline int64_t skip_space(const uint8_t *text, int64_t size, int64_t at)
+{
+    while (at < size && is_space(text[at]))
+        at++;
+    return at;
+}
+
+/* The value behind the colon that stands at `at` or behind space. */
+static inline int64_t after_colon(const uint8_t *text, int64_t size, int64_t at)
+{
+    at = skip_space(text, size, at);
+    if (at >= size)
+        return WANTING;
+    if (text[at] != ':')
+        return ODD;
+    at = skip_space(text, size, at + 1);
+    return at < size ? at : WANTING;
+}
+
+static inline int64_t skip_digits(const uint8_t *text, int64_t size, int64_t at)
+{
+    while (at < size && is_digit(text[at]))
+        at++;
+    return at;
+}
+
+/* Behind a number or a literal. At the end of the text a number may go on. */
+static int64_t scalar_end(const uint8_t *text, int64_t size, int64_t at)
+{
+    static const char *const literal[] = {"true", "false", "null"};
+    for (int which = 0; which < 3; which++) {
+        int64_t length = (int64_t)strlen(literal[which]);
+        if (text[at] != literal[which][0])
+            continue;
+        int64_t there = size - at < length ? size - at : length;
+        if (memcmp(text + at, literal[which], (size_t)there))
+            return ODD;
+        return there < length ? WANTING : at + length;
+    }
+    if (text[at] == '-')
+        at++;
+    int64_t whole = skip_digits(text, size, at);
+    if (whole >= size)
+        return WANTING;
+    if (whole == at || (text[at] == '0' && whole > at + 1))
+        return ODD;
+    at = whole;
+    if (text[at] == '.') {
+        int64_t fraction = skip_digits(text, size, at + 1);
+        if (fraction >= size)
+            return WANTING;
+        if (fraction == at + 1)
+            return ODD;
+        at = fraction;
+    }
+    if ((text[at] | 0x20) == 'e') {
+        at++;
+        if (at < size && (text[at] == '+' || text[at] == '-'))
+            at++;
+        int64_t power = skip_digits(text, size, at);
+        if (power >= size)
+            return WANTING;
+        if (power == at)
+            return ODD;
+        at = power;
+    }
+    return at;
+}
+
+/* --- members of an event */
+
+static inline int member_of(const uint8_t *key, int64_t size)
+{
+    switch (size) {
+    case 2:
+        if (key[0] == 'p' && key[1] == 'h')
+            return PH;
+        if (key[0] == 't' && key[1] == 's')
+            return TS;
+        return key[0] == 'i' && key[1] == 'd' ? ID : NO_MEMBER;
+    case 3:
+        if (!memcmp(key, "pid", 3))
+            return PID;
+        if (!memcmp(key, "tid", 3))
+            return TID;
+        if (!memcmp(key, "dur", 3))
+            return DUR;
+        return memcmp(key, "cat", 3) ? NO_MEMBER : CAT;
+    case 4:
+        if (!memcmp(key, "name", 4))
+            return NAME_;
+        return memcmp(key, "args", 4) ? NO_MEMBER : ARGS;
+    default:
+        return NO_MEMBER;
+    }
+}
+
+static inline int column_of(const scan *s, const uint8_t *key, int64_t size)
+{
+    for (int column = 0; column < s->arguments; column++)
+        if (s->key_size[column] == size && !memcmp(s->key[column], key, (size_t)size))
+            return column;
+    return -1;
+}
+
+/* Whether the members are of the types that an event has: its phase is a text, its category and name are texts or null. */
+static int is_event(const uint8_t *text, const span *member)
+{
+    if (member[PH].size && text[member[PH].at] != '"')
+        return 0;
+    for (int which = CAT; which <= NAME_; which++)
+        if (member[which].size && text[member[which].at] != '"' && text[member[which].at] != 'n')
+            return 0;
+    return 1;
+}
+
+/* A plain decimal number of microseconds in nanoseconds, below one half to even; ODD_TIME for every other. */
+static int64_t nanoseconds(const uint8_t *text, int64_t size)
+{
+    int64_t at = 0, whole = 0, part = 0;
+    if (size >= 2 && text[0] == '"') {
+        text++;
+        size -= 2;
+    }
+    for (; at < size && is_digit(text[at]); at++) {
+        if (at == PLAIN_DIGITS)
+            return ODD_TIME;
+        whole = whole * 10 + (text[at] - '0');
+    }
+    if (at == 0 || whole >= INT64_C(4611686018427387))
+        return ODD_TIME;
+    if (at == size)
+        return whole * 1000;
+    if (text[at++] != '.')
+        return ODD_TIME;
+    int digits = 0;
+    for (; at < size && is_digit(text[at]) && digits < 3; at++, digits++)
+        part = part * 10 + (text[at] - '0');
+    for (; digits < 3; digits++)
+        part *= 10;
+    int64_t exact = whole * 1000 + part;
+    if (at == size)
+        return exact;
+    int up = text[at] > '5', half = text[at] == '5', rest = 0;
+    for (int64_t digit = at; digit < size; digit++) {
+        if (!is_digit(text[digit]))
+            return ODD_TIME;
+        rest |= digit > at && text[digit] != '0';
+    }
+    if (size > MOST_NUMBER_TEXT)
+        return ODD_TIME;
+    return exact + (up || (half && (rest || (exact & 1))));
+}
+
+/* A whole number of at most 18 digits; NO_NUMBER for every other value. */
+static int64_t whole_number(const uint8_t *text, int64_t size)
+{
+    int64_t number = 0;
+    if (size < 1 || size > NUMBER_DIGITS)
+        return NO_NUMBER;
+    for (int64_t at = 0; at < size; at++) {
+        if (!is_digit(text[at]))
+            return NO_NUMBER;
+        number = number * 10 + (text[at] - '0');
+    }
+    return number;
+}
+
+/* The number of an arrow, in quotes or not; below NO_NUMBER for what is no number but tells arrows apart. */
+static int64_t flow_number(const uint8_t *text, int64_t size)
+{
+    if (size >= 2 && text[0] == '"') {
+        text++;
+        size -= 2;
+    }
+    int64_t number = whole_number(text, size);
+    return number == NO_NUMBER ? (int64_t)(hash_of(text, size) >> 2 | UINT64_C(1) << 63) : number;
+}
+
+/* --- rows */
+
+static int widen(void **column, int64_t room, size_t each)
+{
+    void *more = realloc(*column, (size_t)room * each);
+    if (more)
+        *column = more;
+    return more != NULL;
+}
+
+static int rows_widen(scan *s)
+{
+    int64_t room = s->room * 2 + 4096;
+    int32_t **numbered[] = {&s->category, &s->name, &s->process, &s->thread};
+    int64_t **timed[] = {&s->start, &s->duration, &s->flow};
+    int done = s->rows < MOST_ROWS && widen((void **)&s->phase, room, 1);
+    for (int column = 0; done && column < 4; column++)
+        done = widen((void **)numbered[column], room, sizeof(int32_t));
+    for (int column = 0; done && column < 3; column++)
+        done = widen((void **)timed[column], room, sizeof(int64_t));
+    for (int column = 0; done && column < s->arguments; column++)
+        done = widen(&s->argument[column], room, s->is_number[column] ? sizeof(int64_t) : sizeof(int32_t));
+    if (done)
+        s->room = room;
+    return done;
+}
+
+/* The number of a member's text as it is written, -1 where there is none or it is null; -2 where memory is short. */
+static int32_t numbered(scan *s, const uint8_t *text, span where)
+{
+    if (!where.size || text[where.at] == 'n')
+        return -1;
+    int32_t number = number_of(&s->texts, text + where.at, where.size);
+    return number < 0 ? -2 : number;
+}
+
+static int64_t time_of(scan *s, const uint8_t *text, span where, int member)
+{
+    if (!where.size)
+        return ABSENT;
+    int64_t time = nanoseconds(text + where.at, where.size);
+    if (time != ODD_TIME)
+        return time;
+    if (s->odd_count == s->odd_room) {
+        int64_t room = s->odd_room * 2 + 64;
+        if (!widen((void **)&s->odd, room, sizeof(odd_time))) {
+            s->is_short_of_memory = 1;
+            return ABSENT;
+        }
+        s->odd_room = room;
+    }
+    int32_t number = number_of(&s->texts, text + where.at, where.size);
+    if (number < 0) {
+        s->is_short_of_memory = 1;
+        return ABSENT;
+    }
+    s->odd[s->odd_count++] = (odd_time){(int32_t)s->rows, member, number};
+    return ODD_TIME;
+}
+
+/* Whether the names of events of this phase are wanted: those of arrows may differ from one to the next. */
+static inline int is_named(uint8_t phase)
+{
+    return phase != 's' && phase != 't' && phase != 'f';
+}
+
+static int keep_row(scan *s, const uint8_t *text, const span *member, const span *found)
+{
+    if (s->rows == s->room && !rows_widen(s))
+        return 0;
+    int64_t row = s->rows;
+    uint8_t phase = member[PH].size == 3 ? text[member[PH].at + 1] : 0;
+    s->phase[row] = phase;
+    s->category[row] = numbered(s, text, member[CAT]);
+    s->name[row] = is_named(phase) ? numbered(s, text, member[NAME_]) : -1;
+    s->process[row] = numbered(s, text, member[PID]);
+    s->thread[row] = numbered(s, text, member[TID]);
+    if (s->category[row] == -2 || s->name[row] == -2 || s->process[row] == -2 || s->thread[row] == -2)
+        return 0;
+    s->start[row] = time_of(s, text, member[TS], TS);
+    s->duration[row] = time_of(s, text, member[DUR], DUR);
+    s->flow[row] = member[ID].size ? flow_number(text + member[ID].at, member[ID].size) : NO_NUMBER;
+    for (int column = 0; column < s->arguments; column++) {
+        if (s->is_number[column]) {
+            ((int64_t *)s->argument[column])[row] =
+                found[column].size ? whole_number(text + found[column].at, found[column].size) : NO_NUMBER;
+        } else {
+            int32_t number = numbered(s, text, found[column]);
+            if (number == -2)
+                return 0;
+            ((int32_t *)s->argument[column])[row] = number;
+        }
+    }
+    s->rows += !s->is_short_of_memory;
+    return !s->is_short_of_memory;
+}
+
+/* --- the scanner, for each instruction set */
+
+#if defined(__x86_64__)
+#define NAME(function) function##_avx2
+#define WIDE 32
+#define TARGET __attribute__((target("avx2,bmi")))
+#include "core.h"
+#endif
+
+#define NAME(function) function##_plain
+#define TARGET
+#if defined(__SSE2__) || defined(__ARM_NEON)
+#define WIDE 16
+#else
+#define WIDE 1
+#endif
+#include "core.h"
+
+/* --- what is called from outside */
+
+int scan_version(void)
+{
+    return VERSION;
+}
+
+void scan_free(scan *s)
+{
+    if (!s)
+        return;
+    void *columns[] = {s->phase, s->category, s->name, s->process, s->thread, s->start, s->duration, s->flow, s->odd,
+                       s->texts.slots, s->texts.bytes, s->texts.ends};
+    for (size_t column = 0; column < sizeof columns / sizeof *columns; column++)
+        free(columns[column]);
+    for (int column = 0; column < s->arguments; column++) {
+        free(s->argument[column]);
+        free(s->key[column]);
+    }
+    free(s);
+}
+
+/* A scan that takes the arguments of these keys, as whole numbers or as texts; NULL where memory is short. */
+scan *scan_new(const char *const *keys, const uint8_t *is_number, int32_t count)
+{
+    scan *s = calloc(1, sizeof *s);
+    if (!s || count > MOST_ARGUMENTS || !texts_begin(&s->texts)) {
+        free(s);
+        return NULL;
+    }
+    for (int32_t column = 0; column < count; column++) {
+        s->key_size[column] = (int64_t)strlen(keys[column]);
+        s->key[column] = malloc((size_t)s->key_size[column] + 1);
+        s->arguments = column + 1;
+        if (!s->key[column]) {
+            scan_free(s);
+            return NULL;
+        }
+        memcpy(s->key[column], keys[column], (size_t)s->key_size[column] + 1);
+        s->is_number[column] = is_number[column];
+    }
+    return s;
+}
+
+/* Forget the rows from `rows` on, of which `odd` times were odd. */
+void scan_forget(scan *s, int64_t rows, int64_t odd)
+{
+    s->rows = rows;
+    s->odd_count = odd;
+}
+
+/* Free one column, by its place among those of scan, once it was copied. */
+void scan_release(scan *s, int32_t column)
+{
+    void **columns[] = {(void **)&s->phase, (void **)&s->category, (void **)&s->name, (void **)&s->process,
+                        (void **)&s->thread, (void **)&s->start, (void **)&s->duration, (void **)&s->flow};
+    void **released = column < 8 ? columns[column] : &s->argument[column - 8];
+    free(*released);
+    *released = NULL;
+}
+
+/* Take the events that begin before `stop`; where the scan ended, and in `state` why. `first` says that no comma stands before
+   the first of them. Needs no lock of Python's. */
+int64_t scan_take(scan *s, const uint8_t *text, int64_t size, int64_t at, int64_t stop, int first, int may_be_wide)
+{
+#if defined(__x86_64__)
+    if (may_be_wide && __builtin_cpu_supports("avx2"))
+        return take_events_avx2(s, text, size, at, stop, first);
+#endif
+    (void)may_be_wide;
+    return take_events_plain(s, text, size, at, stop, first);
+}

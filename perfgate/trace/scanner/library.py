@@ -1,0 +1,155 @@
+"""The compiled scanner of trace events, where it was built; by ctypes, which lets go of Python's lock while it runs."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+FILE = Path(__file__).with_name("_events.so")
+_VERSION = 1
+MOST_ARGUMENTS = 16
+STOPPED, CLOSED, WANTING, ODD, FULL = 0, 1, -1, -2, -3
+# Members of an event, as the scanner numbers them, whose times it leaves as text.
+START, DURATION = 5, 6
+MEMBERS: dict[str, Any] = {
+    "phase": np.uint8,
+    "category": np.int32,
+    "name": np.int32,
+    "process": np.int32,
+    "thread": np.int32,
+    "start": np.int64,
+    "duration": np.int64,
+    "flow": np.int64,
+}
+
+
+class _Texts(ctypes.Structure):
+    _fields_ = [
+        ("slots", ctypes.c_void_p),
+        ("mask", ctypes.c_uint64),
+        ("bytes", ctypes.c_void_p),
+        ("used", ctypes.c_int64),
+        ("room", ctypes.c_int64),
+        ("ends", ctypes.POINTER(ctypes.c_int64)),
+        ("count", ctypes.c_int32),
+        ("ends_room", ctypes.c_int32),
+    ]
+
+
+class _Odd(ctypes.Structure):
+    _fields_ = [("row", ctypes.c_int32), ("member", ctypes.c_int32), ("text", ctypes.c_int32)]
+
+
+class _Scan(ctypes.Structure):
+    """The beginning of ``scan`` in events.c: what the caller reads."""
+
+    _fields_ = [
+        ("rows", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in MEMBERS),
+        ("argument", ctypes.c_void_p * MOST_ARGUMENTS),
+        ("texts", _Texts),
+        ("odd", ctypes.POINTER(_Odd)),
+        ("odd_count", ctypes.c_int64),
+        ("state", ctypes.c_int32),
+    ]
+
+
+class Scan:
+    """One pass over some events; its columns grow with every ``take``.
+
+    ``keys`` are the arguments to take, each with whether whole numbers are wanted of it.
+    """
+
+    def __init__(self, keys: dict[str, bool]) -> None:
+        library = load()
+        assert library is not None, "nobody scans without the library"
+        self._library = library
+        names = (ctypes.c_char_p * len(keys))(*(key.encode() for key in keys))
+        numbers = (ctypes.c_uint8 * len(keys))(*keys.values())
+        self._scan = library.scan_new(names, numbers, len(keys))
+        if not self._scan:
+            raise MemoryError("no memory for a scan")
+        self._keys = keys
+
+    def __del__(self) -> None:
+        if getattr(self, "_scan", None):
+            self._library.scan_free(self._scan)
+
+    @property
+    def rows(self) -> int:
+        return int(self._scan.contents.rows)
+
+    @property
+    def state(self) -> int:
+        """Why the last ``take`` ended."""
+        return int(self._scan.contents.state)
+
+    def take(self, address: int, size: int, at: int, stop: int, *, first: bool, wide: bool = True) -> int:
+        """Take the events of a text that begin from ``at`` on and before ``stop``; where that ended."""
+        return int(self._library.scan_take(self._scan, address, size, at, stop, first, wide))
+
+    def mark(self) -> tuple[int, int]:
+        return self.rows, int(self._scan.contents.odd_count)
+
+    def forget(self, mark: tuple[int, int]) -> None:
+        """Forget all that was taken since a mark."""
+        self._library.scan_forget(self._scan, *mark)
+
+    def texts(self) -> list[bytes]:
+        """Every text once, as the file has it."""
+        table = self._scan.contents.texts
+        whole = ctypes.string_at(table.bytes, table.used) if table.used else b""
+        ends = table.ends[: table.count] if table.count else []
+        return [whole[begin:end] for begin, end in zip([0, *ends], ends)]
+
+    def odd(self) -> list[tuple[int, int, int]]:
+        """Row, member and text of each time that is no plain number."""
+        found = self._scan.contents.odd[: self._scan.contents.odd_count]
+        return [(one.row, one.member, one.text) for one in found]
+
+    def member(self, name: str) -> npt.NDArray[Any]:
+        """A copy of the column of a member of events; the scan has it no longer."""
+        return self._copied(list(MEMBERS).index(name), getattr(self._scan.contents, name), MEMBERS[name])
+
+    def argument(self, key: str) -> npt.NDArray[Any]:
+        """A copy of the column of an argument; the scan has it no longer."""
+        index = list(self._keys).index(key)
+        kind = np.int64 if self._keys[key] else np.int32
+        return self._copied(len(MEMBERS) + index, self._scan.contents.argument[index], kind)
+
+    def _copied(self, place: int, address: int, kind: Any) -> npt.NDArray[Any]:
+        if not self.rows:
+            return np.empty(0, kind)
+        raw = (ctypes.c_uint8 * (self.rows * np.dtype(kind).itemsize)).from_address(address)
+        copy: npt.NDArray[Any] = np.frombuffer(raw, kind).copy()
+        self._library.scan_release(self._scan, place)
+        return copy
+
+
+@cache
+def load() -> ctypes.CDLL | None:
+    """The library; None where it was not built, or is of another version."""
+    try:
+        library = ctypes.CDLL(str(FILE))
+    except OSError:
+        return None
+    if library.scan_version() != _VERSION:
+        return None
+    library.scan_new.restype = ctypes.POINTER(_Scan)
+    library.scan_free.argtypes = [ctypes.POINTER(_Scan)]
+    library.scan_forget.argtypes = [ctypes.POINTER(_Scan), ctypes.c_int64, ctypes.c_int64]
+    library.scan_release.argtypes = [ctypes.POINTER(_Scan), ctypes.c_int32]
+    library.scan_take.argtypes = [
+        ctypes.POINTER(_Scan),
+        ctypes.c_void_p,
+        *[ctypes.c_int64] * 3,
+        ctypes.c_int,
+        ctypes.c_int,
+    ]
+    library.scan_take.restype = ctypes.c_int64
+    return library

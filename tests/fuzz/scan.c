@@ -1,0 +1,53 @@
+/* libFuzzer's door to the scanner of trace events: any bytes, whole and in two halves, by both instruction sets.
+
+   What the sanitizers say ends it, and so does a difference between the ways to read the same bytes. The bytes lie at the end
+   of an allocation of their own size, so that a read beyond them is seen. */
+
+#include "../../perfgate/trace/scanner/events.c"
+#include <stdio.h>
+
+static const char *const KEYS[] = {"correlation", "Input Dims", "name"};
+static const uint8_t NUMBERS[] = {1, 0, 0};
+
+static scan *scanned(const uint8_t *text, int64_t size, int64_t stop, int wide)
+{
+    scan *s = scan_new(KEYS, NUMBERS, 3);
+    if (!s)
+        abort();
+    int64_t end = scan_take(s, text, size, 0, stop, 1, wide);
+    if (end < 0 || end > size)
+        abort();
+    if (s->state == STOPPED && stop < size)
+        end = scan_take(s, text, size, end, size, 1, wide);
+    if (end < 0 || end > size)
+        abort();
+    return s;
+}
+
+static int differ(const scan *a, const scan *b)
+{
+    size_t rows = (size_t)a->rows;
+    return a->rows != b->rows || a->state != b->state || a->texts.used != b->texts.used || a->odd_count != b->odd_count ||
+           (rows && (memcmp(a->phase, b->phase, rows) || memcmp(a->start, b->start, rows * 8) ||
+                     memcmp(a->duration, b->duration, rows * 8) || memcmp(a->name, b->name, rows * 4) ||
+                     memcmp(a->argument[0], b->argument[0], rows * 8) || memcmp(a->argument[1], b->argument[1], rows * 4)));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    uint8_t *text = malloc(size ? size : 1);
+    if (!text)
+        return 0;
+    memcpy(text, data, size);
+    scan *whole = scanned(text, (int64_t)size, (int64_t)size, 1), *plain = scanned(text, (int64_t)size, (int64_t)size, 0);
+    scan *halves = scanned(text, (int64_t)size, (int64_t)size / 2, 1);
+    if (differ(whole, plain) || differ(whole, halves)) {
+        fprintf(stderr, "two ways to read the same bytes differ\n");
+        abort();
+    }
+    scan_free(whole);
+    scan_free(plain);
+    scan_free(halves);
+    free(text);
+    return 0;
+}

@@ -1,0 +1,207 @@
+"""The compiled scanner and decoding: the same columns of the same file, whatever it holds."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfgate.errors import DocumentError
+from perfgate.trace import scanned
+from perfgate.trace.scanned import ScannedEvents, scan_slowly
+from perfgate.trace.scanner import library
+from tests.samples import recorded
+
+KEYS = {"correlation": True, "External id": True, "Input Dims": False, "name": False, "request_id": False}
+needs_library = pytest.mark.skipif(library.load() is None, reason="the scanner is not built (python hatch_build.py)")
+
+_words = st.text(max_size=8) | st.sampled_from(["aten::add", "[memory]", 'é\\"', "\u0000", "ProfilerStep#3"])
+_times = (
+    st.integers(-5, 1 << 62)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from(["1736408883704801.250", "12", " 7 ", "", "x", 1e3, 0.0005, 2.0015, 4611686018427387.904])
+)
+_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 70), 1 << 70) | st.floats(allow_nan=False) | _words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_words, inner, max_size=3),
+    max_leaves=6,
+)
+_events = st.fixed_dictionaries(
+    {},
+    optional={
+        "ph": st.sampled_from(["X", "B", "E", "M", "i", "s", "f", "", "XX", "é"]),
+        "cat": st.none() | _words,
+        "name": st.none() | _words,
+        "pid": st.integers(0, 9) | _words,
+        "tid": st.integers(0, 9) | _words,
+        "ts": _times,
+        "dur": _times,
+        "id": st.integers(-1, 1 << 65) | _words,
+        "args": st.none() | st.dictionaries(st.sampled_from([*KEYS, "other"]), _values, max_size=4),
+        "other": _values,
+    },
+)
+
+
+def seen(events: ScannedEvents) -> list[tuple[object, ...]]:
+    """What readers see of each event: words, not their numbers, and the times or why there are none."""
+
+    def words(column: np.ndarray) -> list[str | None]:
+        return [events.words[code] if code >= 0 else None for code in column.tolist()]
+
+    def times(name: str) -> list[object]:
+        found: list[object] = getattr(events, name).tolist()
+        for (row, column), text in events.odd.items():
+            if column == name:
+                found[row] = _time(text)
+        return found
+
+    flows = [min(number, -2) if number < -1 else number for number in events.flow.tolist()]
+    columns = [
+        events.phase.tolist(),
+        *(words(getattr(events, name)) for name in ("category", "name", "process", "thread")),
+    ]
+    values = [words(column) for column in events.values.values()]
+    numbers = [column.tolist() for column in events.numbers.values()]
+    return list(
+        zip(*columns, times("start"), times("duration"), [n if n >= -1 else "text" for n in flows], *values, *numbers)
+    )
+
+
+def _time(text: bytes) -> object:
+    try:
+        return scanned.nanoseconds(text)
+    except ValueError as error:
+        return str(error)
+
+
+def both(path: Path, *, window: int = 1 << 20) -> None:
+    """Read a file both ways; where decoding refuses it, the scanner must leave it alone."""
+    try:
+        slow = scan_slowly(path, KEYS)
+    except DocumentError:
+        with pytest.raises((scanned.UndecidedError, msgspec.MsgspecError, UnicodeDecodeError, DocumentError)):
+            _ = scanned.Reading(path, KEYS, "", window=window).events().words
+        return
+    fast = scanned.Reading(path, KEYS, "record it again", window=window).events()
+    assert seen(fast) == seen(slow)
+    assert fast.around == slow.around
+
+
+@needs_library
+def test_scan__every_recorded_sample__as_decoded() -> None:
+    files = [path for pattern in ("*.json", "*.json.gz") for path in recorded().rglob(pattern) if path.is_file()]
+    assert len(files) > 20
+    for path in files:
+        both(path)
+
+
+@needs_library
+@given(events=st.lists(_events, max_size=6), indent=st.none() | st.integers(0, 2), window=st.integers(1, 300))
+@settings(max_examples=150, deadline=None)
+def test_scan__whatever_an_event_may_hold__as_decoded(
+    tmp_path_factory: pytest.TempPathFactory, events: list[dict[str, object]], indent: int | None, window: int
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "generated.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events, "end": 1}, indent=indent))
+    both(path, window=window)
+
+
+_PLAIN = json.dumps(
+    [
+        {
+            "ph": "X",
+            "cat": "kernel",
+            "name": f"k\\u00e9{n}",
+            "pid": 0,
+            "tid": "7",
+            "ts": 10.25 + n,
+            "dur": 2,
+            "args": {"correlation": n, "Input Dims": [[1, n]], "x": {"y": [True, None, -1.5e-3]}},
+        }
+        for n in range(4)
+    ]
+).encode()
+_PIECES = [
+    b"",
+    b'"',
+    b"\\",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"nan",
+    b"-",
+    b"1e",
+    b"\x00",
+    b"\xff",
+    b"\\u12",
+    b" ",
+    b"null",
+    b"0",
+]
+
+
+@needs_library
+@given(data=st.data())
+@settings(max_examples=300, deadline=None)
+def test_scan__damaged__left_alone_or_as_decoded(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(_PLAIN)))
+    end = data.draw(st.integers(at, min(len(_PLAIN), at + 4)))
+    path = tmp_path_factory.getbasetemp() / "damaged.json"
+    path.write_bytes(_PLAIN[:at] + data.draw(st.sampled_from(_PIECES)) + _PLAIN[end:])
+    both(path, window=data.draw(st.sampled_from([1, 7, 64, 1 << 20])))
+
+
+@needs_library
+def test_scan__two_threads__the_order_of_the_file_also_where_a_text_looks_like_a_border(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scanned, "MIN_SHARE_BYTES", 64)
+    events = [
+        {
+            "ph": "X",
+            "name": f"a{n}",
+            "pid": n % 3,
+            "tid": 1,
+            "ts": n,
+            "dur": 1,
+            "args": {"note": '}, {"ph": "X"' * (n % 5)},
+        }
+        for n in range(400)
+    ]
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
+    for window in (500, 2_000, 1 << 20):
+        both(path, window=window)
+        names = [row[2] for row in seen(scanned.Reading(path, KEYS, "", window=window).events())]
+        assert names == [event["name"] for event in events]
+
+
+@needs_library
+def test_nanoseconds__more_than_three_decimals__half_to_even(tmp_path: Path) -> None:
+    texts = [
+        "1.0005",
+        "1.0015",
+        "1.00150",
+        "1.001500001",
+        "1.0025",
+        "0.9995",
+        "7.12345678901234567890",
+        "4611686018427386.9",
+        "1",
+    ]
+    path = tmp_path / "trace.json"
+    events = ",".join(f'{{"ph": "X", "ts": {text}, "dur": {text}}}' for text in texts)
+    path.write_text(f"[{events}]")
+    both(path)
+    found = scanned.Reading(path, KEYS, "").events()
+    assert found.start.tolist() == [1000, 1002, 1002, 1002, 1002, 1000, 7123, 4611686018427386900, 1000]
