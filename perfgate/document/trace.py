@@ -50,11 +50,12 @@ class TopTimeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """`perfgate trace top --json`."""
+    """`perfgate trace top --json`. ``notes`` say what of the recording could not be read, here and in the others."""
 
     format: str
     by: TopKey
     timelines: list[TopTimeline]
+    notes: list[Message] = []
 
 
 class CauseTotal(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +100,7 @@ class GapDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     format: str
     timelines: list[GapTimeline]
+    notes: list[Message] = []
 
 
 class StepRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,6 +147,7 @@ class StepDocument(msgspec.Struct, frozen=True, kw_only=True):
     format: str
     slowest_rank: SlowestRank | None
     timelines: list[StepTimeline]
+    notes: list[Message] = []
 
 
 class DiffTotals(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,3 +211,4 @@ class DiffDocument(msgspec.Struct, frozen=True, kw_only=True):
     tolerance: float
     timelines: list[DiffTimeline]
     unmatched: list[str]
+    notes: list[Message] = []

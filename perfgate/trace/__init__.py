@@ -8,7 +8,8 @@
     >>> trace.top(recording.timelines[0], by="type", host=False).rows[0].name
     'sgemm_kernel'
 
-``read`` takes what torch.profiler, torch_npu.profiler and msprof write, and Chrome trace events. The tables of a
+``read`` takes what torch.profiler, torch_npu.profiler and msprof write, and Chrome trace events; ``salvage`` also what is whole
+of a damaged file of events. The tables of a
 ``Timeline`` (``events``, ``kernels``, ``steps``, ``collectives`` …) are in integer nanoseconds and bytes; one that was not
 collected is None. ``top``, ``device_gaps`` and ``flame_tree(stacks_of(…))`` say what takes the time.
 """
@@ -21,6 +22,7 @@ from perfgate.trace.gaps import DeviceGaps, Gap, device_gaps
 from perfgate.trace.reader import Reader, read
 from perfgate.trace.recording import Collective, Kernel, ProfilerStep, Recording, Timeline
 from perfgate.trace.rows import Top, TopRow, top
+from perfgate.trace.salvage import salvage
 from perfgate.trace.stacks import Stacks, stacks_of
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "device_gaps",
     "flame_tree",
     "read",
+    "salvage",
     "stacks_of",
     "top",
 ]

@@ -233,7 +233,8 @@ class Recording:
 
     ``format`` is its reader's name for it: ascend-pytorch, ascend-db, ascend-trace-view, msprof, kineto, chrome or another's.
     ``software`` are versions by name (``torch_npu``, ``cann``), ``settings`` what the profiler was told (``level``,
-    ``aic_metrics``), ``environment`` the variables it wrote down. ``absent`` maps what was not collected to the reason.
+    ``aic_metrics``), ``environment`` the variables it wrote down. ``absent`` maps what was not collected to the reason;
+    ``notes`` say what else who reads the numbers must know, such as that part of the file is lost.
     """
 
     path: Path
@@ -243,3 +244,4 @@ class Recording:
     settings: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     absent: Mapping[str, Message] = field(default_factory=dict)
+    notes: tuple[Message, ...] = ()

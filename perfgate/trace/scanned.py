@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.document.message import Message
 from perfgate.errors import DocumentError
 from perfgate.trace.analysis import IntColumn
 from perfgate.trace.chrome_events import (
@@ -38,6 +39,17 @@ from perfgate.trace.scanner import library
 ABSENT, ODD_TIME = -(1 << 63), -(1 << 63) + 1
 NO_TEXT, NO_NUMBER = -1, -1
 _NUMBER_DIGITS = 18
+# Chrome's trace event format, "Event Descriptions".
+_PHASES = {
+    "B": "begins",
+    "E": "ends",
+    "b": "begins of asynchronous spans",
+    "e": "ends of asynchronous spans",
+    "n": "instants of asynchronous spans",
+    "C": "counters",
+    "i": "instants",
+    "I": "instants",
+}
 # Read at once; two threads share it.
 _WINDOW_BYTES = 16 << 20
 MIN_SHARE_BYTES = 1 << 20
@@ -145,6 +157,12 @@ class ScannedEvents:
             key = self._plain(process - 1), self._plain(thread - 1)
             codes[place] = numbers.setdefault(key, len(numbers))
         return codes[back.reshape(-1)], list(numbers)
+
+    def ignored(self, phases: str) -> tuple[Message, ...]:
+        """A note on events of these phases, which a reader does not read; nothing where there are none."""
+        counts = {phase: int((self.phase == ord(phase)).sum()) for phase in phases}
+        what = ", ".join(f"{count} {_PHASES[phase]} ({phase})" for phase, count in counts.items() if count)
+        return (Message("notes.events-ignored", {"path": str(self.path), "what": what}),) if what else ()
 
     def _plain(self, code: int) -> str:
         return unquoted(self.texts[code]) if code >= 0 else ""

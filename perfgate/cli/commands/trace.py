@@ -208,9 +208,13 @@ def flame(
     from perfgate.jobs.shared.session import FLAME_PAGE
     from perfgate.jobs.trace.flame import flame_text, trace_flame
     from perfgate.jobs.trace.job import Choice
+    from perfgate.judging.report.text.messages import word
 
     spoken = report_language(language, Path())
-    text = flame_text(trace_flame(path, head, Choice(rank=rank, device=device)), wanted, spoken)
+    trees = trace_flame(
+        path, head, Choice(rank=rank, device=device), note=lambda message: click.echo(word(message), err=True)
+    )
+    text = flame_text(trees, wanted, spoken)
     target = Path(FLAME_PAGE) if out is None and wanted == "html" else out
     if target is None:
         return click.echo(text, nl=False)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
 from perfgate.document.files import read_decision, read_run
 from perfgate.document.flame import FlameTree
+from perfgate.document.message import Message
 from perfgate.errors import UsageError
 from perfgate.jobs.shared.flame import label_of, pair_trees, tree_of, with_decision
-from perfgate.jobs.trace.job import Choice, ChosenTimeline, choose
+from perfgate.jobs.trace.job import Choice, ChosenTimeline, choose, notes_of
 from perfgate.judging.report.render.flame import collapsed_stacks, render_flame, speedscope
 from perfgate.locale import Language
 
@@ -18,17 +19,23 @@ FlameFormat = Literal["html", "speedscope", "collapsed"]
 _EVERYTHING = Choice()
 
 
-def trace_flame(path: Path, head: Path | None, choice: Choice) -> list[FlameTree]:
+def trace_flame(path: Path, head: Path | None, choice: Choice, *, note: Callable[[Message], None]) -> list[FlameTree]:
     """A tree for every chosen timeline; with ``head`` each beside the same timeline of the other recording.
+
+    ``note`` is told what of the recordings could not be read.
 
     The folder of a check is both sides. Raises UsageError where nothing that can be drawn was recorded.
     """
     check = path if head is None and path.is_dir() and (path / "head" / "run.json").is_file() else None
     if check is not None:
         path, head = path / "base", path / "head"
-    trees = _labelled(choose(path, choice))
+    chosen = choose(path, choice)
+    trees = _labelled(chosen)
     if head is not None:
-        trees = pair_trees(trees, _labelled(choose(head, choice)))
+        beside = choose(head, choice)
+        chosen, trees = [*chosen, *beside], pair_trees(trees, _labelled(beside))
+    for message in notes_of(chosen):
+        note(message)
     if check is not None and (check / "decision.json").is_file():
         decision, run = read_decision(check / "decision.json"), read_run(check / "head" / "run.json")
         trees = with_decision(trees, decision, run)

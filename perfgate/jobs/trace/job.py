@@ -65,22 +65,38 @@ class ChosenTimeline(NamedTuple):
 def trace_top(path: Path, choice: Choice, *, by: TopKey, host: bool) -> TopDocument:
     """The rows of every chosen timeline. Raises UsageError and DocumentError, with what to do."""
     chosen = choose(path, choice)
-    return TopDocument(format=format_of(chosen), by=by, timelines=[_top(pick, choice, by, host) for pick in chosen])
+    return TopDocument(
+        format=format_of(chosen),
+        by=by,
+        timelines=[_top(pick, choice, by, host) for pick in chosen],
+        notes=notes_of(chosen),
+    )
 
 
 def trace_gaps(path: Path, choice: Choice, *, exposed: bool, shortest: float) -> GapDocument:
     """The gaps of every chosen timeline that last ``shortest`` seconds or longer."""
     chosen = choose(path, choice)
     timelines = [_gaps(pick, choice, exposed, round(shortest * _NS)) for pick in chosen]
-    return GapDocument(format=format_of(chosen), timelines=timelines)
+    return GapDocument(format=format_of(chosen), timelines=timelines, notes=notes_of(chosen))
 
 
 def trace_steps(path: Path, choice: Choice) -> StepDocument:
     chosen = choose(path, choice)
     timelines = [_steps(pick, choice) for pick in chosen]
     return StepDocument(
-        format=format_of(chosen), slowest_rank=_slowest(pick.timeline for pick in chosen), timelines=timelines
+        format=format_of(chosen),
+        slowest_rank=_slowest(pick.timeline for pick in chosen),
+        timelines=timelines,
+        notes=notes_of(chosen),
     )
+
+
+def notes_of(chosen: Iterable[ChosenTimeline]) -> list[Message]:
+    return [
+        note
+        for recording in {id(pick.recording): pick.recording for pick in chosen}.values()
+        for note in recording.notes
+    ]
 
 
 def choose(path: Path, choice: Choice) -> list[ChosenTimeline]:
@@ -105,7 +121,7 @@ def recordings_of(path: Path) -> list[Recording]:
         raise UsageError(f"{path} holds the runs of two sides; name {path / 'head'} or {path / 'base'}")
     document = path / "run.json" if path.is_dir() else path
     if document.name != "run.json" or not document.is_file():
-        return [trace.read(path)]
+        return [trace.salvage(path)]
     traces = [artifact.path for artifact in read_run(document).artifacts if artifact.kind == "trace"]
     if not traces:
         raise UsageError(f"{document}: this run kept no trace; the step top-ops records one: perfgate run --steps 4")
@@ -265,6 +281,7 @@ def trace_diff(base: Path, head: Path, choice: Choice, *, tolerance: float = TOL
         tolerance=tolerance,
         timelines=[_diff(label, before[label], after[label], choice, tolerance) for label in shared],
         unmatched=sorted(before.keys() ^ after.keys()),
+        notes=notes_of([*before.values(), *after.values()]),
     )
 
 

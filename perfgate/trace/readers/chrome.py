@@ -65,7 +65,7 @@ def read(path: Path) -> Recording:
     absent = dict(absent_device(timelines))
     if spans.unended:
         absent["spans"] = Message("notes.unended-spans", {"spans": spans.unended})
-    return Recording(path, "chrome", timelines, absent=absent)
+    return Recording(path, "chrome", timelines, absent=absent, notes=scanned.ignored("benCiI"))
 
 
 class _Spans(NamedTuple):

@@ -76,8 +76,8 @@ def read(path: Path) -> Recording:
     recordings = [_read_file(file) for file in _trace_files(path)]
     timelines = [timeline for recording in recordings for timeline in recording.timelines]
     timelines.sort(key=lambda timeline: (timeline.rank is None, timeline.rank or 0, timeline.device or 0))
-    first = recordings[0]
-    return Recording(path, "kineto", tuple(timelines), first.software, first.settings, absent=first.absent)
+    first, notes = recordings[0], tuple(note for recording in recordings for note in recording.notes)
+    return Recording(path, "kineto", tuple(timelines), first.software, first.settings, absent=first.absent, notes=notes)
 
 
 def read_kineto(path: Path) -> EventTable:
@@ -101,17 +101,20 @@ def _read_file(path: Path) -> Recording:
     if all(timeline.steps is None for timeline in timelines):
         absent["steps"] = Message("notes.no-steps-marked")
     devices = {timeline.device for timeline in timelines if timeline.device is not None}
-    return Recording(path, "kineto", timelines, header.software, header.settings(devices), absent=absent)
+    return Recording(
+        path, "kineto", timelines, header.software, header.settings(devices), absent=absent, notes=spans.notes
+    )
 
 
 class _Spans(NamedTuple):
     """The spans of a file, kernels with the shapes of the operator that launched them; the device of each: its number, HOST,
-    or UNNAMED; and the file without its events.
+    or UNNAMED; the file without its events; and notes on what of it is not read.
     """
 
     events: EventTable
     devices: IntColumn
     around: bytes
+    notes: tuple[Message, ...]
 
 
 def _spans(path: Path) -> _Spans:
@@ -146,7 +149,7 @@ def _spans(path: Path) -> _Spans:
     _give_shapes(events, np.where(today == NO_CORRELATION, former, today))
     on_device = scanned.flagged(category, lambda word: word.lower() in DEVICE_CATEGORIES)
     devices = np.where(on_device, _devices(scanned, chosen), HOST)
-    return _Spans(events, devices, scanned.around)
+    return _Spans(events, devices, scanned.around, scanned.ignored("BEbenC"))
 
 
 _OTHER = KIND_CODES["other"]

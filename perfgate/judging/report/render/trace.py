@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from perfgate.document.message import Message
 from perfgate.document.trace import (
     DiffDocument,
     DiffTimeline,
@@ -22,6 +23,7 @@ from perfgate.document.trace import (
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.format import counted, percent, quantity, whole
 from perfgate.judging.report.text.messages import word
+from perfgate.judging.report.text.words import say
 
 _CAUSES = {
     "host": "the host launched what came next only after the gap had begun",
@@ -36,8 +38,14 @@ _SHORT, _LONG = 28, 44  # letters of a name in such a table, of a narrow and a w
 _SIDES = {"device": "share of busy", "host": "share of self time"}
 
 
+def _print_notes(notes: Sequence[Message], console: Console) -> None:
+    for note in notes:
+        console.print(Text(f"{say('note:')} {clean(word(note), limit=400)}", "yellow"))
+
+
 def render_top(document: TopDocument, console: Console) -> None:
     """Print one table a timeline."""
+    _print_notes(document.notes, console)
     for timeline, name in zip(document.timelines, _names(document.timelines)):
         if not timeline.rows:
             _print_title(name, clean(word(timeline.reason or "")), console)
@@ -58,6 +66,7 @@ def render_top(document: TopDocument, console: Console) -> None:
 
 def render_gaps(document: GapDocument, console: Console) -> None:
     """Print the sums by cause and the longest gaps of every timeline."""
+    _print_notes(document.notes, console)
     for timeline, name in zip(document.timelines, _names(document.timelines)):
         if timeline.window is None or timeline.busy is None:
             _print_title(name, clean(word(timeline.reason or "")), console)
@@ -81,6 +90,7 @@ def render_gaps(document: GapDocument, console: Console) -> None:
 
 def render_steps(document: StepDocument, console: Console) -> None:
     """Print the steps of every timeline, and which rank the others wait for."""
+    _print_notes(document.notes, console)
     for timeline, name in zip(document.timelines, _names(document.timelines)):
         if not timeline.steps:
             _print_title(name, clean(word(timeline.reason or "")), console)
@@ -141,6 +151,7 @@ def _table(*titles: str) -> Table:
 
 def render_diff(document: DiffDocument, console: Console) -> None:
     """Print for every timeline where the time went, and the operators that changed."""
+    _print_notes(document.notes, console)
     for timeline in document.timelines:
         units = " and ".join(counted(count, timeline.unit) for count in timeline.units)
         name = clean(timeline.label) if len(document.timelines) > 1 else ""

@@ -1,0 +1,104 @@
+"""A damaged file of events: what is whole is read, what is not is counted; reading it strictly refuses it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from perfgate import trace
+from perfgate.document.message import Message
+from perfgate.errors import DocumentError
+from perfgate.judging.report.text.messages import word
+
+EVENTS = [
+    {"ph": "X", "cat": "kernel", "name": f"k{n}", "pid": 0, "tid": 7, "ts": 10 * n, "dur": 4, "args": {"device": 0}}
+    for n in range(50)
+]
+
+
+def kineto(events: list[str], end: str = "]}") -> str:
+    return '{"schemaVersion": 1, "traceEvents": [' + ", ".join(events) + end
+
+
+def salvaged(path: Path) -> tuple[list[str], Message | None]:
+    """Return the names of the spans that were read, and the note on what was not."""
+    recording = trace.salvage(path)
+    (timeline,) = recording.timelines
+    events = timeline.events
+    assert recording.path == path
+    return [events.names[name] for name in events.name.tolist()], recording.notes[-1] if recording.notes else None
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        '{"ph": "X", "name": "a "file" with quotes", "ts": 1, "dur": 1, "pid": 0, "tid": 7}',  # as torch 2.13 writes it
+        '{"ph": "X", "name": "k", "ts": inf, "dur": 1}',
+        '{"ph": "X", "name": "k", "ts": 1, "dur": NaN}',
+        '{"ph": "X", "name": "k", "ts": 1, "dur": null}',
+        '{"ph": "X", "name": "k", "ts": 1, "dur": -1}',
+        '{"ph": "X", "name": "\\x", "ts": 1, "dur": 1}',
+        '{"ph": "X", "name": "\\ud800", "ts": 1, "dur": 1}',
+        '{"ph": "X", "name": "k", "ts": "soon", "dur": 1}',
+    ],
+)
+def test_salvage__one_event_is_none__the_others_and_its_place(tmp_path: Path, bad: str) -> None:
+    texts = [json.dumps(event) for event in EVENTS]
+    path = tmp_path / "trace.json"
+    path.write_text(kineto([*texts[:20], bad, *texts[20:]]))
+    with pytest.raises(DocumentError):
+        trace.read(path)
+    names, note = salvaged(path)
+    assert names == [event["name"] for event in EVENTS]
+    assert note is not None
+    values = note.values
+    assert (values["count"], path.read_text()[values["offset"] :].lstrip(", ").startswith(bad[:10])) == (1, True)
+    assert "1 pieces" in word(note)
+    assert "% of its events by size" in word(note)
+
+
+@pytest.mark.parametrize(("keep", "packed"), [(0.3, False), (0.77, False), (0.999, False), (0.77, True), (0.999, True)])
+def test_salvage__cut_off__all_that_is_whole(tmp_path: Path, keep: float, packed: bool) -> None:
+    text = kineto([json.dumps(event) for event in EVENTS]).encode()
+    path = tmp_path / ("trace.json.gz" if packed else "trace.json")
+    data = gzip.compress(text) if packed else text
+    path.write_bytes(data[: int(len(data) * keep)])
+    with pytest.raises(DocumentError):
+        trace.read(path)
+    names, _ = salvaged(path)
+    assert names == [event["name"] for event in EVENTS][: len(names)]
+    assert len(names) >= (1 if packed else int(50 * keep) - 2)
+
+
+def test_salvage__list_without_its_bracket__nothing_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "chrome.json"
+    path.write_text("[" + ",\n".join(json.dumps({**event, "cat": "x"}) for event in EVENTS) + ",\n")
+    names, note = salvaged(path)
+    assert len(names) == 50
+    assert note is None
+
+
+def test_salvage__whole_file__as_read_without_a_note(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(kineto([json.dumps(event) for event in EVENTS]))
+    assert salvaged(path) == ([event["name"] for event in EVENTS], None)
+
+
+def test_salvage__no_event_is_whole__refused(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(kineto(['{"ph": "X", "name": "k", "ts": inf']))
+    with pytest.raises(DocumentError):
+        trace.salvage(path)
+
+
+def test_read__asynchronous_spans_and_counters__said_to_be_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    more = [{"ph": "b", "id": 1, "ts": 1}, {"ph": "e", "id": 1, "ts": 2}, {"ph": "C", "ts": 1}]
+    path.write_text(kineto([json.dumps(event) for event in [*EVENTS, *more]]))
+    (note,) = trace.read(path).notes
+    assert "1 begins of asynchronous spans (b), 1 ends of asynchronous spans (e), 1 counters (C) are not read" in word(
+        note
+    )
