@@ -67,7 +67,7 @@ def salvage(path: Path) -> Recording:
     try:
         return read(path)
     except DocumentError:
-        if path.is_dir() or not path.name.endswith((".json", ".json.gz")):
+        if not path.is_file() or not path.name.endswith((".json", ".json.gz")):
             raise
         with tempfile.TemporaryDirectory(prefix="perfgate-salvage-") as folder:
             # Readers tell formats and ranks by the name too.
