@@ -10,7 +10,6 @@ from typing import NamedTuple, cast
 
 from perfgate import trace
 from perfgate.document.alignment import AlignedRow, TimedRow, align
-from perfgate.document.files import read_run
 from perfgate.document.message import Message
 from perfgate.document.trace import (
     CauseTotal,
@@ -33,7 +32,6 @@ from perfgate.document.trace import (
     TopTimeline,
 )
 from perfgate.errors import UsageError
-from perfgate.jobs.shared.flame import artifact_path
 from perfgate.trace.gaps import CAUSES, Gap, device_gaps
 from perfgate.trace.recording import ProfilerStep, Recording, Timeline
 from perfgate.trace.rows import UnitWork, top, unit_work
@@ -122,6 +120,10 @@ def recordings_of(path: Path) -> list[Recording]:
     document = path / "run.json" if path.is_dir() else path
     if document.name != "run.json" or not document.is_file():
         return [trace.salvage(path)]
+    # Schemas and drawing take longer to import than a small recording to read.
+    from perfgate.document.files import read_run
+    from perfgate.jobs.shared.flame import artifact_path
+
     traces = [artifact.path for artifact in read_run(document).artifacts if artifact.kind == "trace"]
     if not traces:
         raise UsageError(f"{document}: this run kept no trace; the step top-ops records one: perfgate run --steps 4")
