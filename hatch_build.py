@@ -19,7 +19,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent
 FOLDER = Path("perfgate/trace/scanner")
-LIBRARY = FOLDER / "_events.so"
+LIBRARY = FOLDER / "_scanner.so"
+SOURCES = ("events.c", "nesting.c")
 FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared", "-fvisibility=default", "-Wall", "-Wextra")
 
 
@@ -34,7 +35,7 @@ def compile_scanner(root: Path, *, required: bool = False) -> bool:
             raise FileNotFoundError(f"the C compiler {compiler[0]} is not found; install one, or set CC")
         return False
     made = root / f"{LIBRARY}.{os.getpid()}"
-    command = [*compiler, *FLAGS, str(root / FOLDER / "events.c"), "-o", str(made)]
+    command = [*compiler, *FLAGS, *(str(root / FOLDER / name) for name in SOURCES), "-o", str(made)]
     done = subprocess.run(command, check=required, capture_output=not required)
     if done.returncode == 0:
         made.replace(root / LIBRARY)

@@ -28,7 +28,7 @@ CHANGELOG = ROOT / "CHANGELOG.md"
 MOVED = {"schemas": "perfgate/schemas"}
 # What PyPI takes of compiled code, and what is compiled (hatch_build.py).
 PLATFORM = "manylinux_2_17"
-SCANNER = "perfgate/trace/scanner/_events.so"
+SCANNER = "perfgate/trace/scanner/_scanner.so"
 # The demo's verdicts. A busy machine may leave the harmless change undecided; the mistake shows in exact counts.
 DEMO_VERDICTS = {"refactor": {"PASS", "INCONCLUSIVE"}, "mistake": {"FAIL"}}
 

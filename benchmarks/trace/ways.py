@@ -1,4 +1,6 @@
-"""One way to answer `top` and `gaps`, in a process of its own: ``python ways.py NAME TRACE`` prints what it found.
+"""One way to answer `top` and `gaps` and to nest the host's calls, in a process of its own.
+
+``python ways.py NAME TRACE`` prints what it found.
 
 perfgate reads with the package; json and msgspec are what one would write in an afternoon: decode all, walk the events.
 """
@@ -23,6 +25,7 @@ class Event(msgspec.Struct):
     name: str = ""
     cat: str = ""
     pid: Any = None
+    tid: Any = None
     ts: Any = None
     dur: float = 0.0
 
@@ -35,22 +38,29 @@ def perfgate(path: Path) -> dict[str, Any]:
     from perfgate import trace
     from perfgate.trace.gaps import device_gaps
     from perfgate.trace.rows import top
+    from perfgate.trace.stacks import stacks_of
 
     (timeline,) = trace.read(path).timelines
     rows, found = top(timeline, by="name", host=False).rows, device_gaps(timeline.events)
+    stacks = stacks_of(timeline.events)
     assert found is not None
-    return {"names": len(rows), "total_us": sum(row.total_ns for row in rows) / 1e3, "gaps": len(found.gaps),
+    return {"nested": int(((stacks.around >= 0) & ~stacks.on_device).sum()),
+            "names": len(rows), "total_us": sum(row.total_ns for row in rows) / 1e3, "gaps": len(found.gaps),
             "busy_us": found.busy_ns / 1e3}  # fmt: skip
 
 
 def with_json(path: Path) -> dict[str, Any]:
     document = json.loads(path.read_text())
     events = document["traceEvents"] if isinstance(document, dict) else document
-    return _walk(
-        (event["name"], float(event["ts"]), float(event["dur"]))
-        for event in events
-        if event["ph"] == "X" and (event.get("cat") in DEVICE_CATEGORIES or event["pid"] == ASCEND_HARDWARE)
-    )
+    device, host = [], []
+    for event in events:
+        if event["ph"] == "X":
+            span = event["name"], float(event["ts"]), float(event["dur"])
+            if event.get("cat") in DEVICE_CATEGORIES or event["pid"] == ASCEND_HARDWARE:
+                device.append(span)
+            else:
+                host.append((event["pid"], event["tid"], span[1], -span[2]))
+    return {**_walk(device), "nested": _nested(host)}
 
 
 def with_msgspec(path: Path) -> dict[str, Any]:
@@ -59,11 +69,14 @@ def with_msgspec(path: Path) -> dict[str, Any]:
         events = msgspec.json.decode(data, type=list[Event])
     else:
         events = msgspec.json.decode(data, type=Document).events
-    return _walk(
-        (event.name, float(event.ts), event.dur)
-        for event in events
-        if event.ph == "X" and (event.cat in DEVICE_CATEGORIES or event.pid == ASCEND_HARDWARE)
-    )
+    device, host = [], []
+    for event in events:
+        if event.ph == "X":
+            if event.cat in DEVICE_CATEGORIES or event.pid == ASCEND_HARDWARE:
+                device.append((event.name, float(event.ts), event.dur))
+            else:
+                host.append((event.pid, event.tid, float(event.ts), -event.dur))
+    return {**_walk(device), "nested": _nested(host)}
 
 
 def _walk(spans: Iterable[tuple[str, float, float]]) -> dict[str, Any]:
@@ -80,6 +93,20 @@ def _walk(spans: Iterable[tuple[str, float, float]]) -> dict[str, Any]:
             busy += end - reach
         reach = end if reach is None else max(reach, end)
     return {"names": len(totals), "total_us": sum(totals.values()), "gaps": gaps, "busy_us": busy}
+
+
+def _nested(calls: list[tuple[Any, Any, float, float]]) -> int:
+    """How many calls lie in another of their thread."""
+    calls.sort(key=lambda call: (str(call[0]), str(call[1]), call[2], call[3]))
+    thread, open_ends, nested = None, list[float](), 0
+    for process, number, start, negative in calls:
+        if (process, number) != thread:
+            thread, open_ends = (process, number), []
+        while open_ends and open_ends[-1] <= start:
+            open_ends.pop()
+        nested += bool(open_ends)
+        open_ends.append(start - negative)
+    return nested
 
 
 RIVALS: dict[str, Callable[[Path], dict[str, Any]]] = {"perfgate": perfgate, "json": with_json, "msgspec": with_msgspec}

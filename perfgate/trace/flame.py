@@ -124,13 +124,18 @@ def _calls_above(around: IntColumn, streams: IntColumn, launches: IntColumn) -> 
     """Every call above the work of each stream, once a stream."""
     size = max(around.size, 1)
     joined = launches != NOTHING_AROUND
-    frontier = calls = np.unique(streams[joined] * size + launches[joined])
-    while frontier.size:
-        outer = around[frontier % size]
-        real = outer != NOTHING_AROUND
-        frontier = np.setdiff1d(frontier[real] // size * size + outer[real], calls)
-        calls = np.union1d(calls, frontier)
-    return _Copies(calls // size, calls % size, size)
+    roots, events = [], []
+    for stream in np.unique(streams[joined]).tolist():
+        above, outer = np.zeros(size, dtype=bool), launches[joined & (streams == stream)]
+        while outer.size:
+            above[outer] = True
+            outer = around[np.unique(outer)]
+            outer = outer[outer != NOTHING_AROUND]
+            outer = outer[~above[outer]]
+        events.append(np.flatnonzero(above))
+        roots.append(np.full(events[-1].size, stream, dtype=np.int64))
+    nothing = np.zeros(0, dtype=np.int64)
+    return _Copies(np.concatenate([nothing, *roots]), np.concatenate([nothing, *events]), size)
 
 
 class _Nodes(NamedTuple):

@@ -51,7 +51,7 @@ _PHASES = {
     "I": "instants",
 }
 # Read at once; two threads share it.
-_WINDOW_BYTES = 16 << 20
+_WINDOW_BYTES = 4 << 20
 MIN_SHARE_BYTES = 1 << 20
 
 Codes = npt.NDArray[np.int32]

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from perfgate.document.flame import FlameUnit
 from perfgate.trace.analysis import NOTHING_AROUND, IntColumn, Intervals, self_times
 from perfgate.trace.events import CALL, DEVICE_KINDS, EventKind, EventTable
+from perfgate.trace.scanner.library import enclosing_calls
 from perfgate.trace.spans import NOT_RECORDED, OUTSIDE, launch_positions, span_of
 from perfgate.trace.steps import STEP_NAME
 
@@ -224,11 +225,15 @@ def _enclosing(events: EventTable, track: IntColumn, calls: npt.NDArray[np.intp]
     behind its end, and the next call lies in the annotation alone.
     """
     around = np.full(len(events), NOTHING_AROUND, dtype=np.int64)
-    starts, ends, kinds, tracks = events.start.tolist(), events.end.tolist(), events.kind.tolist(), track.tolist()
     real = calls[events.duration[calls] > 0]
+    order = real[np.lexsort((-events.duration[real], events.start[real], track[real]))]
+    compiled = enclosing_calls(events.start, events.end, events.kind, track, order, most=_MAX_OPEN_CALLS, around=around)
+    if compiled is not None:
+        return around, compiled
+    starts, ends, kinds, tracks = events.start.tolist(), events.end.tolist(), events.kind.tolist(), track.tolist()
     open_calls: list[int] = []
     cut = 0
-    for call in real[np.lexsort((-events.duration[real], events.start[real], track[real]))].tolist():
+    for call in order.tolist():
         while open_calls and (tracks[open_calls[-1]] != tracks[call] or ends[open_calls[-1]] <= starts[call]):
             open_calls.pop()
         near = islice(reversed(open_calls), _MAX_OPEN_CALLS)

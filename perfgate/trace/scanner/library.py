@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-FILE = Path(__file__).with_name("_events.so")
-_VERSION = 1
+FILE = Path(__file__).with_name("_scanner.so")
+_VERSION = 2
 MOST_ARGUMENTS = 16
 STOPPED, CLOSED, WANTING, ODD, FULL = 0, 1, -1, -2, -3
 # Members of an event, as the scanner numbers them, whose times it leaves as text.
@@ -26,6 +26,9 @@ MEMBERS: dict[str, Any] = {
     "duration": np.int64,
     "flow": np.int64,
 }
+
+
+Column = npt.NDArray[np.int64]
 
 
 class _Texts(ctypes.Structure):
@@ -131,6 +134,21 @@ class Scan:
         return copy
 
 
+def enclosing_calls(
+    start: Column, end: Column, kind: Column, track: Column, order: Column, *, most: int, around: Column
+) -> int | None:
+    """Write into ``around`` the call that each lies in, and return how many are cut off; None without the library.
+
+    See ``perfgate.trace.stacks``. All columns are int64, one behind the other in memory.
+    """
+    library = load()
+    if library is None:
+        return None
+    columns = [np.ascontiguousarray(column, dtype=np.int64) for column in (start, end, kind, track, order)]
+    cut = library.enclosing_calls(*(column.ctypes.data for column in columns), order.size, most, around.ctypes.data)
+    return None if cut < 0 else int(cut)
+
+
 @cache
 def load() -> ctypes.CDLL | None:
     """The library; None where it was not built, or is of another version."""
@@ -152,4 +170,6 @@ def load() -> ctypes.CDLL | None:
         ctypes.c_int,
     ]
     library.scan_take.restype = ctypes.c_int64
+    library.enclosing_calls.argtypes = [*[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 2, ctypes.c_void_p]
+    library.enclosing_calls.restype = ctypes.c_int64
     return library

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from perfgate import trace
 from perfgate.document.flame import FLAME_KINDS, FlameTree, node_totals, side_by_side
 from perfgate.trace.events import EventKind, EventTable, EventTableBuilder
 from perfgate.trace.flame import flame_tree
+from perfgate.trace.scanner import library
 from perfgate.trace.stacks import attributed_share, frame, project_places, stacks_of
 
 from .ascend import ALEXNET, sample
@@ -211,3 +214,26 @@ def test_stacks__recorded_on_an_npu__every_kernel_leads_over_the_task_queue_to_t
     assert " > nn.Module: AlexNet_0 > " in pooling
     assert " > aten::max_pool2d_with_indices > aclnnMaxPool2dWithMask > Enqueue" in pooling
     assert " > Dequeue@" in pooling
+
+
+@pytest.mark.skipif(library.load() is None, reason="the scanner is not built (python hatch_build.py)")
+@pytest.mark.parametrize("seed", range(8))
+def test_stacks__compiled_or_not__the_same_calls_around(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    lot = random.Random(seed)
+    builder = EventTableBuilder()
+    for _ in range(400):
+        builder.add(
+            lot.randrange(200),
+            lot.randrange(40),
+            track=("p", str(lot.randrange(3))),
+            name=f"n{lot.randrange(5)}",
+            kind=lot.choice(("host_op", "annotation", "runtime", "python")),
+            correlation=-1,
+        )
+    events = builder.table()
+    compiled = stacks_of(events)
+    monkeypatch.setattr(library, "load", lambda: None)
+    plain = stacks_of(events)
+    assert compiled.around.tolist() == plain.around.tolist()
+    assert (compiled.cut, compiled.own.tolist()) == (plain.cut, plain.own.tolist())
+    assert compiled.cut > 0
