@@ -85,6 +85,14 @@ def extra(rank, step, tensor):
     while rank == 1 and time.process_time() < until:
         pass
 """
+# Of a step of about 32 ms one more.
+EVERY_RANK = """
+import time
+def extra(rank, step, tensor):
+    until = time.process_time() + {seconds}
+    while time.process_time() < until:
+        pass
+"""
 # Hardly any time: what fails is the count.
 TWICE = """
 import torch.distributed as dist
@@ -209,6 +217,20 @@ def test_check__one_rank_does_more__fails_and_names_it(check: Check, script: str
     decision = check(script, ONE_RANK, ranks=ranks, codes=(1,))
     assert row(decision, "ranks.cpu")["outcome"] == "regressed"
     assert row(decision, "ranks.step")["parts"][0]["name"] == "rank 1"
+
+
+@pytest.mark.parametrize(("script", "base", "head"), [(DATA_PARALLEL, 0.02, 0.021), (TENSOR_PARALLEL, 0.004, 0.00417)])
+def test_check__every_rank_three_percent_slower__fails_and_blames_no_single_one(
+    check: Check, script: str, base: float, head: float
+) -> None:
+    main, slower = (EVERY_RANK.format(seconds=seconds) for seconds in (base, head))
+    decision = check(script, slower, main=main, budget=240, codes=(1,))
+    cpu = row(decision, "ranks.cpu")
+    assert cpu["outcome"] == "regressed"
+    assert 0.01 < cpu["delta"] < 0.06
+    grown = [part["head"] / part["base"] - 1 for part in cpu["parts"]]
+    assert len(grown) == 2
+    assert min(grown) > 0
 
 
 def test_check__a_collective_twice__fails_by_its_name(check: Check) -> None:
