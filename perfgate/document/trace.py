@@ -212,3 +212,49 @@ class DiffDocument(msgspec.Struct, frozen=True, kw_only=True):
     timelines: list[DiffTimeline]
     unmatched: list[str]
     notes: list[Message] = []
+
+
+class RankRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One device of one rank: seconds of a typical (median) step, and the share of its collectives' time that it waited.
+
+    ``own`` is the step without exposed communication. What was not recorded is None.
+    """
+
+    rank: int | None
+    device: int | None
+    path: str
+    steps: int
+    own: float | None
+    computing: float | None
+    exposed: float | None
+    free: float | None
+    wait_share: float | None
+
+
+class SlowRankRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank that the others wait for: how much longer it takes on its own than the middle one, and what grew most."""
+
+    rank: int | None
+    device: int | None
+    behind: float
+    part: str
+
+
+class SlowLinkRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A link between two ranks and the middle bandwidth of its kind, in bytes a second."""
+
+    source: int
+    target: int
+    link: str
+    bandwidth: float
+    middle: float
+
+
+class RanksDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """`perfgate trace ranks --json`. ``links`` is how many links between ranks the recordings tell of."""
+
+    path: str
+    slow_ranks: list[SlowRankRow]
+    slow_links: list[SlowLinkRow]
+    links: int
+    ranks: list[RankRow]

@@ -91,8 +91,10 @@ class ScannedEvents:
     @cached_property
     def words(self) -> list[str]:
         """The texts without the quotes and escapes of JSON; a value of another kind as it is written."""
-        quoted = iter(msgspec.json.decode(b"[%b]" % b",".join(text for text in self.texts if text.startswith(b'"'))))
-        return [next(quoted) if text.startswith(b'"') else word_of(text) for text in self.texts]
+        try:
+            return _decoded(self.texts)
+        except _NO_TEXT_AT_ALL:
+            return [_nearly(text) for text in self.texts]
 
     def is_phase(self, *phases: str) -> Mask:
         return np.isin(self.phase, [ord(phase) for phase in phases])
@@ -206,18 +208,27 @@ def scan(
     keys = {**dict.fromkeys(numbers, True), **dict.fromkeys(texts, False)}
     if library.load() is not None:
         try:
-            events = Reading(path, keys, advice).events()
-            _ = events.words
-        except (UndecidedError, msgspec.MsgspecError, UnicodeDecodeError):
+            return Reading(path, keys, advice).events()
+        except UndecidedError:
             pass  # the slower way says what it is, and of which event
-        else:
-            return events
     return scan_slowly(path, keys, advice=advice)
 
 
-def word_of(text: bytes) -> str:
-    """A value of JSON as a word: 7 and "7" are one."""
-    return str(msgspec.json.decode(text)) if text.startswith(b'"') else text.decode("utf-8", errors="replace")
+_NO_TEXT_AT_ALL = (msgspec.MsgspecError, UnicodeDecodeError)
+
+
+def _decoded(texts: list[bytes]) -> list[str]:
+    """The words of texts: 7 and "7" are one. Raises what msgspec does for a text that is none."""
+    quoted = iter(msgspec.json.decode(b"[%b]" % b",".join(text for text in texts if text.startswith(b'"'))))
+    return [next(quoted) if text.startswith(b'"') else text.decode("utf-8", "replace") for text in texts]
+
+
+def _nearly(text: bytes) -> str:
+    """A word also of what is no text; of names and categories that is refused before."""
+    try:
+        return _decoded([text])[0]
+    except _NO_TEXT_AT_ALL:
+        return text.strip(b'"').decode("utf-8", "replace")
 
 
 # --- by the compiled scanner
@@ -330,7 +341,7 @@ class Reading:
             }
             for wanted in (True, False)
         )
-        return ScannedEvents(
+        events = ScannedEvents(
             path=self._path,
             advice=self._advice,
             texts=texts,
@@ -340,6 +351,11 @@ class Reading:
             around=around,
             **columns,
         )
+        try:
+            events.words = _decoded(texts)
+        except _NO_TEXT_AT_ALL as error:
+            raise UndecidedError from error
+        return events
 
     def _texts(self) -> tuple[list[bytes], list[Codes]]:
         """All texts once, and for each scan their numbers; the last is that of no text."""

@@ -128,6 +128,35 @@ def steps(path: Path, rank: int | None, device: int | None, limit: int | None, a
     return None
 
 
+@COMMAND.command("ranks")
+@click.argument("path", type=PATH)
+@click.option(
+    "--workers", type=click.IntRange(min=1), metavar="N", help="Read so many recordings at once; default: one a CPU."
+)
+@click.option(
+    "--limit", type=click.IntRange(min=1), metavar="N", default=_SHOWN, show_default=True, help="So many ranks."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, times in seconds.")
+def ranks(path: Path, workers: int | None, limit: int, as_json: bool) -> None:
+    """Which rank the others wait for and which link is slow, among all recordings below PATH.
+
+    A rank is slow that takes 5 % longer than the middle one without the communication that it waits for; a link, that carries
+    less than half of the middle one of its kind. What is read of each recording is kept beside it, so that the next
+    time takes a moment.
+    """
+    from perfgate.cli.progress import TerminalProgress
+    from perfgate.jobs.trace.ranks import trace_ranks
+
+    with TerminalProgress() as progress:
+        document = trace_ranks(path, workers=workers, say=progress.status)
+    if as_json:
+        return print_json(document)
+    from perfgate.judging.report.render.trace import render_ranks
+
+    render_ranks(document, _console(), shown=limit)
+    return None
+
+
 @COMMAND.command("diff")
 @click.argument("base", type=PATH)
 @_common

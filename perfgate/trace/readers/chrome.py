@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from perfgate.document.message import Message
@@ -124,7 +123,7 @@ def _table(scanned: ScannedEvents, spans: _Spans) -> tuple[EventTable, IntColumn
     track, keys = scanned.tracks(rows)
     category = scanned.category[rows]
     name = names.column(scanned.name[rows], absent="")
-    request = names.column(scanned.values[_REQUEST][rows], lambda code: _request(scanned, code), absent=None)
+    request = names.column(scanned.values[_REQUEST][rows], absent=None)
     unasked = request == NO_TEXT
     request[unasked] = names.column(
         scanned.name[rows][unasked], lambda code: request_of(None, scanned.words[code]), absent=None
@@ -180,10 +179,6 @@ def _track(named: Mapping[_Key, Mapping[str, str]], process: str, thread: str) -
     number = _NUMBER.search(process_name)
     collectives = _COLLECTIVE_TRACK.search(f"{process_name} {thread_name}") is not None
     return _Track(int(number[1]) if number else UNNAMED, collectives)
-
-
-def _request(scanned: ScannedEvents, code: int) -> str:
-    return str(msgspec.json.decode(scanned.texts[code]))
 
 
 def _kind(track: _Track, name: str, category: str) -> EventKind:

@@ -187,7 +187,7 @@ def _groups(scanned: ScannedEvents, names: Names, name: Codes, types: Codes) -> 
 
 def _requests(scanned: ScannedEvents, names: Names, name: Codes, kind: IntColumn, argument: Codes) -> IntColumn:
     """The request that each span served, by its argument, else of an annotation by its name."""
-    request = names.column(argument, lambda code: str(msgspec.json.decode(scanned.texts[code])), absent=None)
+    request = names.column(argument, absent=None)
     named = (argument == NO_TEXT) & (kind == KIND_CODES["annotation"])
     if named.any():
         request[named] = names.column(name[named], lambda code: request_of(None, scanned.words[code]), absent=None)

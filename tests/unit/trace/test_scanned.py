@@ -86,10 +86,16 @@ def both(path: Path, *, window: int = 1 << 20) -> None:
     try:
         slow = scan_slowly(path, KEYS)
     except DocumentError:
-        with pytest.raises((scanned.UndecidedError, msgspec.MsgspecError, UnicodeDecodeError, DocumentError)):
-            _ = scanned.Reading(path, KEYS, "", window=window).events().words
+        with pytest.raises((scanned.UndecidedError, DocumentError)):
+            scanned.Reading(path, KEYS, "", window=window).events()
         return
-    fast = scanned.Reading(path, KEYS, "record it again", window=window).events()
+    try:
+        fast = scanned.Reading(path, KEYS, "record it again", window=window).events()
+    except scanned.UndecidedError:
+        # It is read the slower way for a text of arguments that is none, where decoding does not look.
+        with pytest.raises((msgspec.MsgspecError, UnicodeDecodeError)):
+            msgspec.json.decode(b"[%b]" % b",".join(text for text in slow.texts if text.startswith(b'"')))
+        return
     assert seen(fast) == seen(slow)
     assert fast.around == slow.around
 

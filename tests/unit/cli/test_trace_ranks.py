@@ -1,0 +1,110 @@
+"""`perfgate trace ranks`: a slow rank and a slow link are named, equal ones are not, and what was read is kept."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from perfgate.cli.main import cli
+from perfgate.errors import UsageError
+from perfgate.jobs.trace.ranks import KEPT
+from tests.samples import recorded
+
+RANKS = 6
+STEP_COLUMNS = "Step,Computing,Communication(Not Overlapped),Overlapped,Communication,Free,Stage,Bubble,Preparing"
+
+
+def job(folder: Path, *, slow_rank: int | None = None, slow_link: tuple[int, int] | None = None) -> Path:
+    """Write the tables of a job in the layout of torch_npu.profiler: all ranks take equally long, the early ones wait."""
+    lot = random.Random(3)
+    for rank in range(RANKS):
+        output = folder / f"host_{rank}_20251101000000000_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+        output.mkdir(parents=True)
+        (output.parent / f"profiler_info_{rank}.json").write_text(json.dumps({"rank_id": rank}))
+        rows = [STEP_COLUMNS]
+        for step in range(3):
+            computing = 8000.0 * (1.25 if rank == slow_rank else 1.0) * lot.uniform(0.99, 1.01)
+            free = 1000.0 * lot.uniform(0.99, 1.01)
+            exposed = 12_000.0 - computing - free
+            rows.append(f"{step},{computing},{exposed},500,{exposed + 500},{free},12000,0,0")
+        (output / "step_trace_time.csv").write_text("\n".join(rows) + "\n")
+        pairs = {
+            f"{rank}-{other}": {
+                "Transport Type": "LOCAL" if other == rank else "HCCS",
+                "Transit Size(MB)": 40.0,
+                "Transit Time(ms)": 2.0 * (8 if (rank, other) == slow_link else 1) * lot.uniform(0.98, 1.02),
+                "Bandwidth(GB/s)": 20.0,
+            }
+            for other in range(RANKS)
+        }
+        matrix = {"step0": {"p2p": {}, "collective": {"allreduce-top1@17": pairs}}}
+        (output / "communication_matrix.json").write_text(json.dumps(matrix))
+    return folder
+
+
+def answer(folder: Path, *options: str) -> dict[str, Any]:
+    done = CliRunner().invoke(cli, ["trace", "ranks", str(folder), "--json", "--workers", "1", *options])
+    assert done.exit_code == 0, done.output
+    return dict(json.loads(done.stdout))
+
+
+def test_ranks__all_alike__none_is_slow(tmp_path: Path) -> None:
+    found = answer(job(tmp_path))
+    assert (found["slow_ranks"], found["slow_links"]) == ([], [])
+    assert [row["rank"] for row in found["ranks"]] == list(range(RANKS))
+    assert found["links"] == RANKS * RANKS
+    text = CliRunner().invoke(cli, ["trace", "ranks", str(tmp_path)]).stdout
+    assert text.splitlines()[:2] == [
+        "no rank is slow: 6 ranks within 5 % of the middle one",
+        "no link is slow: 36 links",
+    ]
+
+
+def test_ranks__one_computes_longer__it_is_named_though_all_steps_take_as_long(tmp_path: Path) -> None:
+    found = answer(job(tmp_path, slow_rank=4))
+    (slow,) = found["slow_ranks"]
+    assert (slow["rank"], slow["part"]) == (4, "computing")
+    assert slow["behind"] == pytest.approx(0.22, abs=0.03)
+    text = CliRunner().invoke(cli, ["trace", "ranks", str(tmp_path), "--limit", "2"]).stdout
+    assert text.startswith("rank 4 is slow: 22.")
+    assert len(text.splitlines()) <= 10
+
+
+def test_ranks__link_eight_times_slower__it_is_named(tmp_path: Path) -> None:
+    found = answer(job(tmp_path, slow_link=(2, 3)))
+    (slow,) = found["slow_links"]
+    assert (slow["source"], slow["target"], slow["link"]) == (2, 3, "HCCS")
+    assert slow["middle"] / slow["bandwidth"] == pytest.approx(8, rel=0.1)
+    assert found["slow_ranks"] == []
+
+
+def test_ranks__read_again__what_was_kept_unless_a_file_changed(tmp_path: Path) -> None:
+    first = answer(job(tmp_path, slow_rank=1))
+    kept = sorted(tmp_path.rglob(KEPT))
+    assert len(kept) == RANKS
+    # What is kept is what is read: a mark in it shows.
+    kept[0].write_text(kept[0].read_text().replace('"rank":0', '"rank":70'))
+    assert 70 in [row["rank"] for row in answer(tmp_path)["ranks"]]
+    table = kept[0].with_name("step_trace_time.csv")
+    table.write_text(table.read_text() + "\n")
+    assert answer(tmp_path) == first
+    kept[0].write_text("{half")
+    assert answer(tmp_path) == first
+
+
+def test_ranks__recorded_job_of_two_ranks__read(tmp_path: Path) -> None:
+    found = answer(recorded("msinsight-910B-alexnet-2501", "text", "level1"))
+    assert [(row["rank"], row["steps"]) for row in found["ranks"]] == [(0, 1), (1, 1)]
+    assert found["ranks"][0]["computing"] == pytest.approx(8.8737e-3, rel=1e-4)
+    assert found["ranks"][0]["wait_share"] > found["ranks"][1]["wait_share"]
+
+
+def test_ranks__nothing_there__says_what_to_name(tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli, ["trace", "ranks", str(tmp_path)])
+    assert isinstance(done.exception, UsageError)
+    assert "name the folder in which the *_ascend_pt folders" in str(done.exception)
