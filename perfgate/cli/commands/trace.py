@@ -157,6 +157,25 @@ def ranks(path: Path, workers: int | None, limit: int, as_json: bool) -> None:
     return None
 
 
+@COMMAND.command("reduce")
+@click.argument("path", type=PATH)
+@click.option(
+    "--workers", type=click.IntRange(min=1), metavar="N", help="Read so many recordings at once; default: one a CPU."
+)
+def reduce(path: Path, workers: int | None) -> None:
+    """Keep a small table beside every recording below PATH, for ``perfgate trace ranks`` here or elsewhere.
+
+    The recordings of many machines need not be put together: reduce them where they lie, and copy the tables into one folder.
+    """
+    from perfgate.cli.progress import TerminalProgress
+    from perfgate.jobs.trace.ranks import trace_reduce
+
+    with TerminalProgress() as progress:
+        written = trace_reduce(path, workers=workers, say=progress.status)
+    for file in written:
+        click.echo(str(file))
+
+
 @COMMAND.command("diff")
 @click.argument("base", type=PATH)
 @_common

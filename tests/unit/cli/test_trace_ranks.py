@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from perfgate.cli.main import cli
-from perfgate.errors import UsageError
+from perfgate.errors import DocumentError, UsageError
 from perfgate.jobs.trace.ranks import KEPT
 from tests.samples import recorded
 
@@ -95,6 +95,22 @@ def test_ranks__read_again__what_was_kept_unless_a_file_changed(tmp_path: Path) 
     assert answer(tmp_path) == first
     kept[0].write_text("{half")
     assert answer(tmp_path) == first
+
+
+def test_reduce__tables_alone_copied_elsewhere__the_same_answer(tmp_path: Path) -> None:
+    here, there = job(tmp_path / "here", slow_rank=2, slow_link=(0, 1)), tmp_path / "there"
+    done = CliRunner().invoke(cli, ["trace", "reduce", str(here), "--workers", "1"])
+    written = [Path(line) for line in done.stdout.splitlines()]
+    assert len(written) == RANKS
+    for number, file in enumerate(written):
+        (there / str(number)).mkdir(parents=True)
+        (there / str(number) / file.name).write_bytes(file.read_bytes())
+    expected, found = answer(here), answer(there)
+    assert {**found, "path": ""} == {**expected, "path": ""}
+    (there / "0" / KEPT).write_text("{half")
+    damaged = CliRunner().invoke(cli, ["trace", "ranks", str(there)])
+    assert isinstance(damaged.exception, DocumentError)
+    assert "is no table of a rank" in str(damaged.exception)
 
 
 def test_ranks__recorded_job_of_two_ranks__read(tmp_path: Path) -> None:
