@@ -121,8 +121,12 @@ def render_gaps(document: GapDocument, console: Console) -> None:
 
 
 def render_steps(document: StepDocument, console: Console) -> None:
-    """Print the steps of every timeline, and which rank the others wait for."""
+    """Print which rank the others wait for, and the steps of every timeline."""
     _print_notes(document.notes, console)
+    slowest = document.slowest_rank
+    if slowest is not None:
+        words = f"rank {slowest.rank} is the slowest: {_time(slowest.own)} a step on its own"
+        console.print(Text(words, "bold") + Text(f", {_time(slowest.behind)} more than the fastest", "dim"))
     for timeline, name in zip(document.timelines, _names(document.timelines)):
         if not timeline.steps:
             _print_title(name, clean(word(timeline.reason or "")), console)
@@ -142,10 +146,6 @@ def render_steps(document: StepDocument, console: Console) -> None:
             table.add_row(*map(Text, ["–" if step.number is None else str(step.number), *map(_time, times)]))
         console.print(table)
         _print_rest(timeline.steps_in_all - len(timeline.steps), "more step", console)
-    slowest = document.slowest_rank
-    if slowest is not None:
-        words = f"rank {slowest.rank} is the slowest: {_time(slowest.own)} a step on its own"
-        console.print(Text(words, "bold") + Text(f", {_time(slowest.behind)} more than the fastest", "dim"))
 
 
 def _names(timelines: Sequence[TopTimeline | GapTimeline | StepTimeline]) -> list[str]:
