@@ -66,7 +66,8 @@ def test_read_version__changelog_without_it__says_what_to_write(
 
 
 def test_check_wheel__the_tracked_files_and_their_translations__accepted(release: ModuleType, tmp_path: Path) -> None:
-    release.check_wheel(write_wheel(tmp_path, IN_WHEEL))
+    release.check_wheel(write_wheel(tmp_path, IN_WHEEL), compiled=False)
+    release.check_wheel(write_wheel(tmp_path, [*IN_WHEEL, release.SCANNER]), compiled=True)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,26 @@ def test_check_wheel__the_tracked_files_and_their_translations__accepted(release
 )
 def test_check_wheel__other_files__named(release: ModuleType, tmp_path: Path, names: list[str], complaint: str) -> None:
     with pytest.raises(release.ReleaseError, match=complaint):
-        release.check_wheel(write_wheel(tmp_path, names))
+        release.check_wheel(write_wheel(tmp_path, names), compiled=False)
+
+
+def test_check_wheel__without_what_was_compiled__named(release: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(release.ReleaseError, match=f"lacks {release.SCANNER}"):
+        release.check_wheel(write_wheel(tmp_path, IN_WHEEL), compiled=True)
+
+
+@pytest.mark.parametrize(("needed", "accepted"), [(b"GLIBC_2.14", True), (b"GLIBC_2.2.5 GLIBC_2.34", False)])
+def test_check_compiled__newer_c_library_than_the_platform__refused(
+    release: ModuleType, tmp_path: Path, needed: bytes, accepted: bool
+) -> None:
+    path = tmp_path / "perfgate.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(release.SCANNER, b"\x7fELF" + needed)
+    if accepted:
+        release.check_compiled(path)
+        return
+    with pytest.raises(release.ReleaseError, match=r"needs glibc 2\.34, and the wheel says manylinux_2_17"):
+        release.check_compiled(path)
 
 
 def test_check_sdist__a_file_is_missing__named(release: ModuleType, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ PERMISSIONS = {
         "weekly": {"contents": "write", "issues": "write"},
     },
     "check": {"check": {"contents": "read"}},
-    "release": {"build": {"contents": "read"}, "publish": {"id-token": "write"}},
+    "release": {"build": {"contents": "read"}, "aarch64": {"contents": "read"}, "publish": {"id-token": "write"}},
     "perfgate": {"gate": {**READ, **COMMENTS}},
     "perfgate-trusted": {"trusted": {"actions": "read", "contents": "write", "issues": "write", **COMMENTS}},
 }
