@@ -8,7 +8,6 @@ from typing import Union
 
 import msgspec
 
-from perfgate.catalogue.lookup import MESSAGES
 from perfgate.errors import DocumentError, MeasuringError, PerfgateError
 
 # Carries a text of somebody else (an exception, a tool's answer) as ``text``; it is never translated.
@@ -30,6 +29,8 @@ def quote(text: str) -> Message:
 
 def message_from(code: str, evidence: Mapping[str, MessageValue]) -> Message:
     """A message with as much of the evidence as its sentence names. Raises KeyError where that is not all there."""
+    from perfgate.catalogue.lookup import MESSAGES  # as long to load as numpy, and most programs word nothing
+
     places = [name for _, name, _, _ in Formatter().parse(MESSAGES[code].other) if name]
     return Message(code, {name: evidence[name] for name in places})
 
@@ -57,6 +58,8 @@ def english(message: Message) -> str:
     """A message in plain English, for exceptions and logs; documents are worded by the report."""
     if message.code == QUOTE:
         return str(message.values["text"])
+    from perfgate.catalogue.lookup import MESSAGES
+
     values = {name: english(value) if isinstance(value, Message) else value for name, value in message.values.items()}
     return MESSAGES[message.code].other.format(**values)
 

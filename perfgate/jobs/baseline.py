@@ -30,7 +30,7 @@ from perfgate.jobs.trust.main_only import refuse_change_request, refuse_foreign,
 from perfgate.judging.forge.forge import CiEvent, Clock, Forge, Sleep, connect, find_token, token_variables
 from perfgate.judging.gate.stored import compare_stored
 from perfgate.judging.report.text.escape import clean
-from perfgate.judging.report.text.format import percent
+from perfgate.judging.report.text.numbers import percent
 from perfgate.judging.store.remote import PREFIX
 from perfgate.judging.store.store import Store, StoredRun, shown_location, store_location
 

@@ -177,7 +177,7 @@ def timelines_by_device(
 
     Raises DocumentError for more devices than there can be.
     """
-    devices = [number for number in np.unique(device_of).tolist() if number != HOST]
+    devices = sorted(set(device_of.tolist()) - {HOST})
     if len(devices) > MAX_DEVICES:
         raise DocumentError(
             f"{path}: {len(devices)} devices, and no machine has more than {MAX_DEVICES}; the file is damaged, "

@@ -226,6 +226,12 @@ class Timeline:
         ]
         return ", ".join(parts) or "all"
 
+    @property
+    def tells_of_device(self) -> bool:
+        """Whether a table tells of a device, whose events may not have been recorded."""
+        computed = any(step.computing_ns is not None for step in self.steps or ())
+        return bool(self.kernels or self.types or self.collectives) or computed
+
 
 @dataclass(frozen=True)
 class Recording:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from perfgate.document.alignment import TimedRow
-from perfgate.document.flame import FlameUnit
 from perfgate.document.trace import TopKey, TopKind
 from perfgate.errors import UsageError
 from perfgate.trace.analysis import (
@@ -24,6 +23,9 @@ from perfgate.trace.events import DEVICE_KINDS, KINDS, NO_TEXT, EventKind, Event
 from perfgate.trace.gaps import device_gaps
 from perfgate.trace.recording import Kernel, Timeline
 from perfgate.trace.stacks import Stacks, frame, project_places, stacks_of
+
+if TYPE_CHECKING:
+    from perfgate.document.flame import FlameUnit
 
 # What stands for the host's work: operators, else Python functions, else whatever was recorded (plain Chrome traces).
 _HOST_KINDS: tuple[tuple[EventKind, ...], ...] = (("host_op",), ("python",), ("runtime", "other"))

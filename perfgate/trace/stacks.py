@@ -7,17 +7,19 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.document.flame import FlameUnit
 from perfgate.trace.analysis import NOTHING_AROUND, IntColumn, Intervals, self_times
 from perfgate.trace.events import CALL, DEVICE_KINDS, EventKind, EventTable
 from perfgate.trace.scanner.library import enclosing_calls
 from perfgate.trace.spans import NOT_RECORDED, OUTSIDE, launch_positions, span_of
 from perfgate.trace.steps import STEP_NAME
+
+if TYPE_CHECKING:
+    from perfgate.document.flame import FlameUnit
 
 # torch.profiler words a Python function ``file.py(12): name``, 12 being the line where it begins (torch 2.13), a module
 # ``nn.Module: Linear_0``, and a function in C ``<built-in method relu of type object at 0x7f9a0a8cea40>``.

@@ -186,16 +186,10 @@ def shape_names(timelines: Sequence[Timeline]) -> list[str]:
     return names
 
 
-def tells_of_device(timeline: Timeline) -> bool:
-    """Whether a table tells of a device whose events were not recorded."""
-    computed = any(step.computing_ns is not None for step in timeline.steps or ())
-    return bool(timeline.kernels or timeline.types or timeline.collectives) or computed
-
-
 def _summarize(timeline: Timeline, shape: str) -> DeviceSummary:
     spans = _spans(timeline)
     device = _device_work(timeline, spans)
-    on_host = not device and not tells_of_device(timeline)
+    on_host = not device and not timeline.tells_of_device
     works = _works(_host_work(timeline, spans) if on_host else device, spans)
     if len(works) > 1 and not works[-1] and any(works):
         # The profiler was stopped right after step(), so that nothing ran in the last one (sample mi250).

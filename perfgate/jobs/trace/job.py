@@ -35,7 +35,6 @@ from perfgate.errors import UsageError
 from perfgate.trace.gaps import CAUSES, Gap, device_gaps
 from perfgate.trace.recording import ProfilerStep, Recording, Timeline
 from perfgate.trace.rows import UnitWork, top, unit_work
-from perfgate.trace.summary import tells_of_device
 
 _NS = 1e9
 _NOTHING = Message("trace.nothing-collected")
@@ -194,7 +193,7 @@ def _gaps(pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_ns: int)
 
 
 def _no_gaps(pick: ChosenTimeline) -> Message:
-    if tells_of_device(pick.timeline):
+    if pick.timeline.tells_of_device:
         return _NO_TIMELINE
     return pick.recording.absent.get("device", _NO_DEVICE)
 

@@ -15,7 +15,7 @@ from perfgate import trace
 from perfgate.document.files import write_atomically
 from perfgate.document.trace import RankRow, RanksDocument, SlowLinkRow, SlowRankRow
 from perfgate.errors import DocumentError, PerfgateError, UsageError
-from perfgate.trace.ascend.folder import analysed_folders
+from perfgate.trace.ascend.layout import analysed_folders
 from perfgate.trace.ranks import RankTable, reduce_timeline, slow_links, slow_ranks
 from perfgate.version import __version__
 

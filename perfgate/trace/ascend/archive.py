@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from perfgate.errors import DocumentError, MeasuringError
-from perfgate.trace.ascend.folder import OUTPUT
+from perfgate.trace.ascend.layout import OUTPUT
 
 MAX_MEMBERS = 20_000
 MAX_MEMBER_BYTES = 2 << 30

@@ -1,16 +1,13 @@
-"""The folders of torch_npu.profiler: which there are in a path, and what one of them says."""
+"""What one folder of torch_npu.profiler says, and several as one recording."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 from perfgate.document.message import Message
-from perfgate.errors import DocumentError
 from perfgate.trace.ascend.about import About, read_about
 from perfgate.trace.ascend.communication import (
     read_collectives,
@@ -19,17 +16,12 @@ from perfgate.trace.ascend.communication import (
     read_rank_links,
 )
 from perfgate.trace.ascend.export import read_export
+from perfgate.trace.ascend.layout import OUTPUT
 from perfgate.trace.ascend.tables import Tables
 from perfgate.trace.ascend.timeline import DeviceEvents, device_events, events_of_tables
 from perfgate.trace.ascend.view import read_view
 from perfgate.trace.recording import Recording, Timeline
 
-OUTPUT = "ASCEND_PROFILER_OUTPUT"
-MAX_FOLDERS = 4096
-# Any of these makes a folder an analysed one.
-_ANALYSED = ("kernel_details.csv", "trace_view.json", "trace_view.json.gz", "step_trace_time.csv", "analysis.db")
-_STAMP = re.compile(r"_(\d{14,17})_ascend_pt$")
-_DEPTH = 3
 _Item = TypeVar("_Item")
 
 
@@ -42,25 +34,6 @@ class Rank:
     software: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
-
-
-def analysed_folders(path: Path) -> list[Path]:
-    """The folders below a path that hold analysed tables, by their time stamp, then their name."""
-    return sorted(_analysed(path, _DEPTH), key=lambda folder: (_stamp(folder), str(folder)))
-
-
-def raw_folders(path: Path) -> list[Path]:
-    """The folders that were recorded and never analysed."""
-    candidates = [path, *_entries(path)] if path.is_dir() else []
-    return [folder for folder in candidates if (folder / "FRAMEWORK").is_dir() and not (folder / OUTPUT).is_dir()]
-
-
-def holds_profiles(path: Path) -> bool:
-    """Whether a folder holds analysed or recorded output; a cheap look, which raises nothing."""
-    try:
-        return next(_analysed(path, _DEPTH), None) is not None or bool(raw_folders(path))
-    except DocumentError:
-        return False
 
 
 def read_rank(output: Path) -> Rank:
@@ -113,33 +86,6 @@ def recording_of(path: Path, kind: str, names: Sequence[str], ranks: Sequence[Ra
             for name, reason in rank.absent.items()
         },
     )
-
-
-def _analysed(path: Path, depth: int) -> Iterator[Path]:
-    if any((path / name).is_file() for name in _ANALYSED) or any(path.glob("ascend_pytorch_profiler*.db")):
-        yield path
-    elif (path / OUTPUT).is_dir():
-        yield path / OUTPUT
-    elif depth:
-        for child in _entries(path):
-            # PROF folders hold msprof's own export, which is read by its reader.
-            if child.is_dir() and not child.is_symlink() and not child.name.startswith("PROF_"):
-                yield from _analysed(child, depth - 1)
-
-
-def _entries(path: Path) -> list[Path]:
-    try:
-        entries = sorted(islice(path.iterdir(), MAX_FOLDERS + 1))
-    except OSError as error:
-        raise DocumentError(f"{path}: cannot be read: {error}; check the path and its permissions") from error
-    if len(entries) > MAX_FOLDERS:
-        raise DocumentError(f"{path}: more than {MAX_FOLDERS} entries; name the profiler's own folder")
-    return entries
-
-
-def _stamp(folder: Path) -> str:
-    match = _STAMP.search(folder.parent.name) or _STAMP.search(folder.name)
-    return match[1].ljust(17, "0") if match else ""
 
 
 def _files(output: Path, *names: str) -> list[Path]:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from perfgate.document.message import Message
 from perfgate.trace.ascend.database import is_database
-from perfgate.trace.ascend.export import read_export
 from perfgate.trace.recording import Recording
 
 READS = "ascend_pytorch_profiler*.db and msprof_*.db, the SQLite exports"
@@ -22,6 +21,8 @@ def recognises(path: Path) -> bool:
 
 def read(path: Path) -> Recording:
     """The timelines of each device. Raises DocumentError, with what is wrong, where and what to do."""
+    from perfgate.trace.ascend.export import read_export
+
     export = read_export(path)
     return Recording(
         path=path,

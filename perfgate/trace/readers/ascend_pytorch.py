@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfgate.errors import DocumentError
-from perfgate.trace.ascend.archive import unpacked
-from perfgate.trace.ascend.folder import OUTPUT, analysed_folders, holds_profiles, raw_folders, read_rank, recording_of
+from perfgate.trace.ascend.layout import OUTPUT, analysed_folders, holds_profiles, raw_folders
 from perfgate.trace.recording import Recording
 
 READS = "folders of torch_npu.profiler (*_ascend_pt, ASCEND_PROFILER_OUTPUT, a folder of several, or a .zip of them)"
@@ -24,11 +23,16 @@ def read(path: Path) -> Recording:
     """What the folders say, by rank. Raises DocumentError, with what is wrong, where and what to do."""
     if path.is_dir():
         return _read_folder(path)
+    from perfgate.trace.ascend.archive import unpacked
+
     with unpacked(path) as folder:
         return replace(_read_folder(folder), path=path)
 
 
 def _read_folder(path: Path) -> Recording:
+    # Not above: to recognise a trace every reader is imported, and most traces are not of Ascend.
+    from perfgate.trace.ascend.folder import read_rank, recording_of
+
     folders = analysed_folders(path)
     if not folders and not raw_folders(path):
         raise DocumentError(f"{path}: holds no output of torch_npu.profiler; name or zip its *_ascend_pt folder")

@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 
 from perfgate.document.message import Message
-from perfgate.trace.ascend.timeline import device_events
-from perfgate.trace.ascend.view import read_view
 from perfgate.trace.chrome_events import looks_like
 from perfgate.trace.recording import Recording, Timeline
 from perfgate.trace.steps import profiler_steps
@@ -29,6 +27,9 @@ def recognises(path: Path) -> bool:
 
 def read(path: Path) -> Recording:
     """The events of each device. Raises DocumentError, with what is wrong, where and what to do."""
+    from perfgate.trace.ascend.timeline import device_events
+    from perfgate.trace.ascend.view import read_view
+
     timelines = (
         Timeline(
             rank=None,

@@ -2,67 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-from perfgate.document.message import Message
-from perfgate.trace.ascend.about import About, read_cores
-from perfgate.trace.ascend.folder import MAX_FOLDERS, Rank, rank_of, recording_of
-from perfgate.trace.ascend.tables import Tables
+from perfgate.trace.ascend.layout import msprof_outputs
 from perfgate.trace.recording import Recording
 
 READS = "PROF_* folders of msprof (mindstudio_profiler_output with op_summary_*.csv, msprof_*.json and others)"
 PRIORITY = 25
-OUTPUT = "mindstudio_profiler_output"
-_TABLES = ("kernels", "kernels, some", "types", "calls")
 
 
 def recognises(path: Path) -> bool:
     """Whether a path is a PROF folder, its output, a folder that holds one, or a single op_summary table."""
     if path.is_file():
         return path.name.startswith("op_summary") and path.suffix == ".csv"
-    return path.is_dir() and next(_outputs(path), None) is not None
+    return path.is_dir() and next(msprof_outputs(path), None) is not None
 
 
 def read(path: Path) -> Recording:
     """What PROF folders say by device. Raises DocumentError, with what is wrong, where and what to do."""
-    if path.is_file():
-        tables = Tables(lambda stem: [path] if stem == "op_summary" else [], kernels="op_summary")
-        return recording_of(path, "msprof", [path.name], [_rank(tables, {}, [])])
-    outputs = list(_outputs(path))
-    ranks = [_read_output(output) for output in outputs]
-    return recording_of(path, "msprof", [output.parent.name for output in outputs], ranks)
+    # Not above: to recognise a trace every reader is imported, and most traces are not of Ascend.
+    from perfgate.trace.ascend.msprof import read_msprof
 
-
-def _read_output(output: Path) -> Rank:
-    tables = Tables(lambda stem: _tables(output, stem), kernels="op_summary")
-    cores = read_cores(output.parent if output.name == OUTPUT else output)
-    views = [view for view in sorted(output.glob("msprof_*.json")) if "_slice_" not in view.name]
-    views = views or sorted(output.glob("msprof_slice_*.json"))
-    return _rank(tables, cores, views[:1])
-
-
-def _rank(tables: Tables, settings: dict[str, str], views: list[Path]) -> Rank:
-    rank = rank_of(About(None, {}, settings, {}), tables, views)
-    # Of what torch_npu would have written, msprof has no trace.
-    rank.absent = {name: reason for name, reason in rank.absent.items() if name in _TABLES}
-    if not views:
-        rank.absent["host"] = Message("notes.no-msprof-timeline")
-    return rank
-
-
-def _outputs(path: Path) -> Iterator[Path]:
-    """Yield the folders of exported files: the path, in it, or in the PROF folders in it."""
-    if path.name == OUTPUT or next(path.glob("op_summary*.csv"), None) is not None:
-        yield path
-    elif (path / OUTPUT).is_dir():
-        yield path / OUTPUT
-    else:
-        for number, child in enumerate(sorted(path.glob("PROF_*"))):
-            if number < MAX_FOLDERS and (child / OUTPUT).is_dir() and not child.is_symlink():
-                yield child / OUTPUT
-
-
-def _tables(output: Path, stem: str) -> list[Path]:
-    """The files of a table: op_summary_20260823165254.csv, or the parts op_summary_slice_0_*.csv of a long run."""
-    return [path for path in sorted(output.glob(f"{stem}*.csv")) if path.is_file()][:MAX_FOLDERS]
+    return read_msprof(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import numbers
 from tests.fakes.documents import make_comparison, make_counter
 
 
@@ -98,9 +99,9 @@ def test_limit__tolerance__reads_as_it_was_set(tolerance, expected) -> None:
     ("seconds", "expected"), [(0.2, "0 s"), (59.6, "1 m 0 s"), (460, "7 m 40 s"), (7260, "2 h 1 m")]
 )
 def test_duration__seconds__minutes_and_hours(seconds, expected) -> None:
-    assert formats.duration(seconds) == expected
+    assert numbers.duration(seconds) == expected
 
 
 def test_span__same_unit__is_said_once() -> None:
-    assert formats.span(formats.Words("36.1 ms"), formats.Words("38.6 ms")) == "36.1 → 38.6 ms"
-    assert formats.span(formats.Words("40"), formats.Words("65")) == "40 → 65"
+    assert numbers.span(formats.Words("36.1 ms"), formats.Words("38.6 ms")) == "36.1 → 38.6 ms"
+    assert numbers.span(formats.Words("40"), formats.Words("65")) == "40 → 65"

@@ -10,8 +10,9 @@ from perfgate.catalogue.lookup import RULES
 from perfgate.document.message import Message, quote
 from perfgate.document.run import Finding
 from perfgate.judging.report.text.escape import prose
-from perfgate.judging.report.text.format import counted, directed_percent
+from perfgate.judging.report.text.format import directed_percent
 from perfgate.judging.report.text.messages import Pieces, word, word_finding
+from perfgate.judging.report.text.numbers import counted
 from perfgate.judging.report.text.templates import environment
 from perfgate.judging.report.text.words import Words, say
 from perfgate.locale import current_language, speaking

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from perfgate.document.doctor import FitnessCheck, PlantedResult, Resolution
 from perfgate.judging.report.text.escape import clean
-from perfgate.judging.report.text.format import duration, percent
 from perfgate.judging.report.text.messages import word
+from perfgate.judging.report.text.numbers import duration, percent
 
 _STATUS = {
     "ok": ("ok", "green"),

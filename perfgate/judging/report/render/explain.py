@@ -11,6 +11,7 @@ from perfgate.catalogue.records import Limit, Metric, Rule, StepCard
 from perfgate.catalogue.terms import DEVICE_KINDS, DeviceKind
 from perfgate.errors import UsageError
 from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.templates import render
 from perfgate.judging.report.text.words import Words, phrase, say, translated
@@ -130,7 +131,7 @@ def _explain_metric(metric: Metric, reader: Reader) -> str:
             "source": translated(metric.source),
             "step": card.number,
             "step_title": translated(card.title),
-            "tolerance": None if metric.tolerance is None else formats.setting(metric.tolerance),
+            "tolerance": None if metric.tolerance is None else numbers.setting(metric.tolerance),
             "limits": [_limit(limit, reader) for limit in card.limits if limit.name.startswith(f"{metric.name}.")],
         },
     )

@@ -13,6 +13,7 @@ import msgspec
 
 from perfgate.document.flame import FLAME_KINDS, NONE, FlameTotal, FlameTree, node_totals
 from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.templates import environment
 from perfgate.judging.report.text.words import Words, phrase, say
@@ -96,7 +97,7 @@ def _render(trees: Sequence[FlameTree]) -> str:
         "title": say("Flame graph of base and head" if compares else "Flame graph"),
         "what": Words(" · ".join(clean(tree.label) for tree in trees))
         if len(trees) == 1
-        else Words(formats.counted(len(trees), "recording")),
+        else Words(numbers.counted(len(trees), "recording")),
         "calls": [_worded_call(tree) for tree in trees if tree.call is not None or tree.by_counts is not None],
         "folded": sum(tree.folded for tree in trees),
         "cut": sum(tree.cut for tree in trees),
@@ -264,12 +265,12 @@ def _lies_in_its_like(tree: FlameTree, node: int) -> bool:
 
 
 def _cells(row: _Listed, *, by_counts: bool) -> list[Words]:
-    runs = [formats.whole(round(count, 1)) for count in row.runs]
+    runs = [numbers.whole(round(count, 1)) for count in row.runs]
     if len(row.own) == 1:
         return [formats.quantity(row.own[0], "s"), formats.quantity(row.total[0], "s"), *runs]
     base, head = row.own
     more = row.runs[1] - row.runs[0] if by_counts else head - base
-    change = formats.whole(round(abs(more), 1)) if by_counts else formats.quantity(abs(more), "s")
+    change = numbers.whole(round(abs(more), 1)) if by_counts else formats.quantity(abs(more), "s")
     sign = "+" if more > 0 else "−" if more < 0 else ""
     return [*formats.quantities([base, head], "s"), Words(f"{sign}{change}"), *runs]
 

@@ -9,7 +9,7 @@ from perfgate.catalogue.lookup import CARDS
 from perfgate.document.decision import Comparison, DecisionDocument, Link
 from perfgate.document.run import RunDocument
 from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import svg
+from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.templates import environment, template_source
 from perfgate.judging.report.text.words import Words, translated
 from perfgate.judging.report.view.blocks import blocks
@@ -127,7 +127,7 @@ def _plot(samples: PlaceSamples, summary: Summary) -> PlotView:
         place=place(samples.workload, samples.shape),
         histogram=svg.histogram(samples.base, samples.head),
         strip=svg.dot_strip(samples.effects, samples.noise, tolerance) if samples.effects else Words(""),
-        calls=formats.counted(int(samples.base.size + samples.head.size), "call"),
+        calls=numbers.counted(int(samples.base.size + samples.head.size), "call"),
         pairs=len(samples.effects),
         noise_pairs=len(samples.noise),
     )
@@ -152,8 +152,8 @@ def _end(summary: Summary, base: RunDocument | None, head: RunDocument) -> PageE
         procedure_version=decision.procedure.version,
         gate_title=translated(CARDS[20].title),
         seed=str(decision.procedure.seed),
-        alpha=formats.setting(decision.policy.alpha),
-        margin=formats.setting(decision.excluded),
+        alpha=numbers.setting(decision.policy.alpha),
+        margin=numbers.setting(decision.excluded),
         version=decision.perfgate_version,
         sha256={"base": decision.base.sha256, "head": decision.head.sha256},
     )

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from perfgate.document.decision import Comparison, DecisionDocument, Suggestion
 from perfgate.document.run import RunDocument
-from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.templates import line
@@ -76,7 +76,7 @@ def render_first_suggestions(
     with speaking(language):
         _print_suggestions(suggestions[:_SHOWN_SUGGESTIONS], console)
         if (hidden := len(suggestions) - _SHOWN_SUGGESTIONS) > 0:
-            more = formats.counted(hidden, "more suggestion")
+            more = numbers.counted(hidden, "more suggestion")
             rest = say("… {more}: perfgate advise {folder}", more=more, folder=Words(clean(folder)))
             console.print(Text(f"  {rest}", "dim"))
 

@@ -21,9 +21,8 @@ from perfgate.document.trace import (
     TopDocument,
     TopTimeline,
 )
-from perfgate.judging.report.text.escape import clean
-from perfgate.judging.report.text.format import counted, percent, quantity, whole
-from perfgate.judging.report.text.messages import word
+from perfgate.judging.report.text.escape import MAX_LENGTH, clean
+from perfgate.judging.report.text.numbers import amount, counted, percent, whole
 from perfgate.judging.report.text.words import say
 
 _CAUSES = {
@@ -50,7 +49,7 @@ def render_ranks(document: RanksDocument, console: Console, *, shown: int) -> No
         alike = f"no rank is slow: {counted(len(timed), 'rank')} within 5 % of the middle one"
         console.print(Text(alike if len(timed) > 1 else "fewer than two ranks have steps, so none can be compared"))
     for link in document.slow_links[:shown]:
-        speeds = f"{quantity(link.bandwidth, 'B/s')}, the middle one of its kind {quantity(link.middle, 'B/s')}"
+        speeds = f"{amount(link.bandwidth, 'B/s')}, the middle one of its kind {amount(link.middle, 'B/s')}"
         console.print(Text(f"{clean(link.link)} from rank {link.source} to {link.target} is slow: {speeds}", "bold"))
     if not document.slow_links:
         console.print(
@@ -70,9 +69,16 @@ def _rank(rank: int | None, device: int | None) -> str:
     return f"rank {rank}" if rank is not None else "all" if device is None else f"device {device}"
 
 
+def _reason(message: Message | None, *, limit: int = MAX_LENGTH) -> str:
+    """A message in words; the catalogue takes as long to load as a short trace to read, and most have none."""
+    from perfgate.judging.report.text.messages import word
+
+    return clean(word(message), limit=limit) if message else ""
+
+
 def _print_notes(notes: Sequence[Message], console: Console) -> None:
     for note in notes:
-        console.print(Text(f"{say('note:')} {clean(word(note), limit=400)}", "yellow"))
+        console.print(Text(f"{say('note:')} {_reason(note, limit=400)}", "yellow"))
 
 
 def render_top(document: TopDocument, console: Console) -> None:
@@ -80,7 +86,7 @@ def render_top(document: TopDocument, console: Console) -> None:
     _print_notes(document.notes, console)
     for timeline, name in zip(document.timelines, _names(document.timelines)):
         if not timeline.rows:
-            _print_title(name, clean(word(timeline.reason or "")), console)
+            _print_title(name, _reason(timeline.reason), console)
             continue
         base = _time(timeline.base)
         subtitle = f"busy {base}" if timeline.side == "device" else f"operators of the host, self time {base}"
@@ -101,7 +107,7 @@ def render_gaps(document: GapDocument, console: Console) -> None:
     _print_notes(document.notes, console)
     for timeline, name in zip(document.timelines, _names(document.timelines)):
         if timeline.window is None or timeline.busy is None:
-            _print_title(name, clean(word(timeline.reason or "")), console)
+            _print_title(name, _reason(timeline.reason), console)
             continue
         busy = percent(timeline.busy / timeline.window)
         gaps = counted(timeline.gaps_in_all, "gap")
@@ -129,7 +135,7 @@ def render_steps(document: StepDocument, console: Console) -> None:
         console.print(Text(words, "bold") + Text(f", {_time(slowest.behind)} more than the fastest", "dim"))
     for timeline, name in zip(document.timelines, _names(document.timelines)):
         if not timeline.steps:
-            _print_title(name, clean(word(timeline.reason or "")), console)
+            _print_title(name, _reason(timeline.reason), console)
             continue
         _print_title(name, counted(timeline.steps_in_all, "step"), console)
         table = _table("step>", "length>", "computing>", "comm.>", "exposed>", "copies>", "prep.>", "free>")
@@ -169,7 +175,7 @@ def _print_rest(count: int, noun: str, console: Console) -> None:
 
 
 def _time(seconds: float | None) -> str:
-    return quantity(seconds, "s")
+    return amount(seconds, "s")
 
 
 def _table(*titles: str) -> Table:
@@ -225,4 +231,4 @@ def _changes_table(timeline: DiffTimeline, width: int) -> Table:
 
 
 def _signed(seconds: float) -> str:
-    return f"{'+' if seconds > 0 else '−' if seconds < 0 else ''}{quantity(abs(seconds), 's')}"
+    return f"{'+' if seconds > 0 else '−' if seconds < 0 else ''}{amount(abs(seconds), 's')}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from perfgate.document.trend import NotLookedAt, TrendCause, TrendDocument
 from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.templates import render
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.trend_rows import cause_row, day, headline, searched, short, sort_causes
@@ -138,7 +139,7 @@ def _runner(document: TrendDocument) -> Mapping[str, object]:
         "attention": sorted((int(number) for number, status in newest.steps.items() if status == "attention"))
         if newest
         else [],
-        "floor": formats.percent(max(floors)) if floors else Words(""),
+        "floor": numbers.percent(max(floors)) if floors else Words(""),
         "temperature": formats.quantity(max(hot), "Cel") if hot else Words(""),
         "warnings": newest.warnings[:6] if newest else [],
     }

@@ -10,6 +10,7 @@ from perfgate.catalogue.lookup import CARDS
 from perfgate.document.trend import RunHealth, TestbedSpan, TrendCause, TrendDocument, TrendSeries, place_of
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.templates import environment, template_source
 from perfgate.judging.report.text.words import Words, say, translated
 from perfgate.judging.report.view.trend_rows import (
@@ -106,7 +107,7 @@ def _picture(cause: TrendCause, document: TrendDocument, groups: Sequence[Group]
     return {
         "row": cause_row(cause, document, most=0),
         "plot": trend_svg.series_plot(group, cause.first_bad),
-        "noise": formats.plus_minus(lead.series.noise) if lead.series.noise is not None else Words(""),
+        "noise": numbers.plus_minus(lead.series.noise) if lead.series.noise is not None else Words(""),
         "testbeds": len(group),
         "change": _change_row(lead),
         "others": [_change_row(moved) for moved in others[:_MAX_ROWS]],
@@ -140,7 +141,7 @@ def _told(moved: Moved) -> Words:
 
 def _series_row(group: Group) -> Mapping[str, object]:
     last = group[-1]
-    value = formats.quantity(last.points[-1].value, last.unit, metric=last.metric) if last.points else formats.DASH
+    value = formats.quantity(last.points[-1].value, last.unit, metric=last.metric) if last.points else numbers.DASH
     open_changes = [c for c in last.changes if c.standing in ("new", "open") and last.current]
     newest = Moved(last, open_changes[-1]) if open_changes else None
     return {
@@ -149,7 +150,7 @@ def _series_row(group: Group) -> Mapping[str, object]:
         "value": value,
         "plot": trend_svg.small_plot(last),
         "versions": len(last.points),
-        "noise": formats.DASH if last.noise is None else formats.plus_minus(last.noise),
+        "noise": numbers.DASH if last.noise is None else numbers.plus_minus(last.noise),
         "change": change_row(newest).change if newest else Words(""),
         "direction": Words(newest.change.direction if newest else ""),
         "current": last.current,
@@ -181,8 +182,8 @@ def _health_row(run: RunHealth) -> Mapping[str, object]:
         "attention": sum(status == "attention" for status in run.steps.values()),
         "failed": run.failed[:8],
         "warnings": run.warnings[:8],
-        "floor": formats.DASH if run.noise_floor is None else formats.plus_minus(run.noise_floor),
-        "discarded": formats.DASH if run.discarded is None else formats.percent(run.discarded),
+        "floor": numbers.DASH if run.noise_floor is None else numbers.plus_minus(run.noise_floor),
+        "discarded": numbers.DASH if run.discarded is None else numbers.percent(run.discarded),
         "temperature": formats.quantity(run.temperature, "Cel"),
-        "throttled": formats.DASH if run.throttled is None else formats.percent(run.throttled),
+        "throttled": numbers.DASH if run.throttled is None else numbers.percent(run.throttled),
     }

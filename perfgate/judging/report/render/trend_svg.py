@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from perfgate.document.trend import RunHealth, TrendChange, TrendPoint, TrendSeries, Week
 from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.trend_rows import day, short
@@ -144,7 +145,7 @@ def weeks_bars(weeks: Sequence[Week]) -> Markup:
     for index, week in enumerate(newest):
         tall = round(week.runs / most * 46, 1)
         parts.append(
-            bar.format(index * step + 2, 50 - tall, max(tall, 1), week.monday, formats.counted(week.runs, "run"))
+            bar.format(index * step + 2, 50 - tall, max(tall, 1), week.monday, numbers.counted(week.runs, "run"))
         )
     text = Markup('<text x="{}" y="66" text-anchor="{}">{}</text>')
     if newest:

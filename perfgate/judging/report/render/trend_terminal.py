@@ -11,7 +11,7 @@ from rich.text import Text
 
 from perfgate.document.trend import TrendCause, TrendDocument
 from perfgate.judging.report.text.escape import clean
-from perfgate.judging.report.text.format import counted
+from perfgate.judging.report.text.numbers import counted
 from perfgate.judging.report.text.words import say
 from perfgate.judging.report.view.trend_rows import (
     change_row,

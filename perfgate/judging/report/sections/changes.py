@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from perfgate.document.decision import Comparison
 from perfgate.judging.report.sections.section import Section
-from perfgate.judging.report.text.format import to_two_digits
+from perfgate.judging.report.text.numbers import to_two_digits
 from perfgate.judging.report.text.words import Words
 from perfgate.judging.report.view.blocks import blocks
 from perfgate.judging.report.view.causes import across_places, causes

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from perfgate.document.decision import Link, Procedure, TestbedDifference
 from perfgate.judging.report.sections.section import Section
 from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.words import Words
 from perfgate.judging.report.view.checklist import step_numbers, tally, worded_step
@@ -96,7 +97,7 @@ def _unchanged(summary: Summary) -> _Unchanged | None:
         rows=grouped(row(comparison, summary) for comparison in listed),
         total=len(comparisons),
         more=len(comparisons) - len(listed),
-        margin=formats.setting(summary.decision.excluded),
+        margin=numbers.setting(summary.decision.excluded),
         confidence=common_confidence(listed),
         timed=any(comparison.method == "paired" for comparison in comparisons),
     )
@@ -191,20 +192,20 @@ def _environment(summary: Summary) -> _Environment | None:
         procedure=decision.procedure,
         procedure_version=decision.procedure.version,
         seed=str(decision.procedure.seed),
-        alpha=formats.setting(decision.policy.alpha),
-        margin=formats.setting(decision.excluded),
+        alpha=numbers.setting(decision.policy.alpha),
+        margin=numbers.setting(decision.excluded),
         differences=decision.testbed_differences[:_MOST_ENTRIES],
         packages=decision.package_differences[:_MOST_ENTRIES],
         more_packages=max(0, len(decision.package_differences) - _MOST_ENTRIES),
         floors=[
-            _Floor(metric_name(f.metric, f.clock), place(f.workload, f.shape), formats.plus_minus(f.floor))
+            _Floor(metric_name(f.metric, f.clock), place(f.workload, f.shape), numbers.plus_minus(f.floor))
             for f in decision.noise_floors[:_MOST_ENTRIES]
         ],
         sides={"base": decision.base.sha256, "head": decision.head.sha256},
         looks=", ".join(str(pairs) for pairs in decision.policy.looks),
         rounds=decision.rounds,
         unmoved=[place(workload, "") for workload in decision.unmoved[:_MOST_ENTRIES]],
-        waited=None if decision.waited is None else formats.percent(decision.waited),
+        waited=None if decision.waited is None else numbers.percent(decision.waited),
         failed=[
             _FailedPair(failure.what, failure.workload, first_line(word(failure.error.message)))
             for failure in summary.failed_pairs[:_MOST_ENTRIES]

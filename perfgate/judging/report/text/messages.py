@@ -9,6 +9,7 @@ from perfgate.catalogue.lookup import MESSAGES, METRICS, RULES
 from perfgate.document.message import QUOTE, Message, MessageValue
 from perfgate.document.run import Finding
 from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.words import Words, say, translated
 from perfgate.locale import current_language, translate
 
@@ -121,10 +122,10 @@ _FORMATS: dict[str, Callable[[MessageValue], str]] = {
     "clock": _number(lambda value: f"{value / 1e9:.2f} GHz"),
     "level": _number(lambda value: f"{100 * value:.1f} %"),
     "metric": _metric,
-    "percent": _number(formats.percent),
-    "setting": _number(formats.setting),
+    "percent": _number(numbers.percent),
+    "setting": _number(numbers.setting),
     "share": _number(lambda value: f"{float(f'{100 * value:.2g}'):g} %"),
     "size": _number(lambda value: formats.quantity(value, "B")),
     "time": _number(lambda value: formats.quantity(value, "s")),
-    "whole": _number(formats.whole),
+    "whole": _number(numbers.whole),
 }

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.words import Words, say
 
 Floats = npt.NDArray[np.float64]
@@ -133,7 +134,7 @@ def share_bar(share: float, name: str) -> Markup:
     width = round(max(0.0, min(1.0, share)) * 120, 1)
     rest = Markup('<rect class="rest" width="120" height="8" rx="2"/><rect class="{}" width="{}" height="8" rx="2"/>')
     return Markup("").join(
-        [_open(120, 8, "share", str(formats.percent(share))), rest.format(name, width), Markup("</svg>")]
+        [_open(120, 8, "share", str(numbers.percent(share))), rest.format(name, width), Markup("</svg>")]
     )
 
 

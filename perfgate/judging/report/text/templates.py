@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 
 from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import MAX_PROSE, clean, code_span, fenced, prose
 from perfgate.judging.report.text.messages import Pieces, word
 from perfgate.judging.report.text.words import Words, say
@@ -187,11 +188,11 @@ _FILTERS: dict[str, dict[str, Callable[..., object]]] = {
     },
 }
 _NUMBER_FILTERS: dict[str, Callable[..., object]] = {
-    "counted": formats.counted,
+    "counted": numbers.counted,
     "quantity": lambda value, unit, metric="": formats.quantity(value, unit, metric=metric),
-    "percent": formats.percent,
-    "duration": formats.duration,
-    "whole": formats.whole,
+    "percent": numbers.percent,
+    "duration": numbers.duration,
+    "whole": numbers.whole,
     "sentence": lambda message: str(word(message)),
     "words": Words,
     "said": say,

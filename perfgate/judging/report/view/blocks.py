@@ -11,6 +11,7 @@ from functools import cached_property
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.decision import RULE_METHODS, Comparison, Suggestion
 from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.words import Words
 from perfgate.judging.report.view.causes import Cause, cause_of, causes
 from perfgate.judging.report.view.headline import named_change
@@ -182,7 +183,7 @@ def _at_most(summary: Summary, places: Iterable[str]) -> Words | None:
         for c in summary.decision.comparisons
         if c.metric == LATENCY and c.method == "paired" and c.interval and place(c.workload, c.shape) in set(places)
     ]
-    return formats.percent(max(0.0, *ends)) if ends else None
+    return numbers.percent(max(0.0, *ends)) if ends else None
 
 
 def _accept_command(group: _Group, summary: Summary, failing: Mapping[str, int]) -> str | None:

@@ -13,7 +13,7 @@ from perfgate.document.decision import StepComparison, StepSummary, StoredCompar
 from perfgate.document.job import typical_values
 from perfgate.document.run import FROM_PROFILE, CounterSet, RunDocument, StepResult, Value
 from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import svg
+from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.messages import word, word_finding
 from perfgate.judging.report.text.templates import line
@@ -92,7 +92,7 @@ def job_lines(run: RunDocument) -> list[str]:
             for name, value in typical_values(job, run.turns).items()
         )
         if words:
-            lines.append(f"{clean(job.name)}: {words} ({formats.counted(turns, 'turn')})")
+            lines.append(f"{clean(job.name)}: {words} ({numbers.counted(turns, 'turn')})")
     return lines
 
 
@@ -104,7 +104,7 @@ def _counted_line(counters: CounterSet) -> str:
 def _heaviest(run: RunDocument, shape: str) -> list[str]:
     rows = sorted((row for row in run.operators if row.shape == shape), key=lambda row: -row.self_time)
     return [
-        f"    {formats.percent(row.share)} {clean(row.op)}: {formats.counted(round(row.count), 'call')}, "
+        f"    {numbers.percent(row.share)} {clean(row.op)}: {numbers.counted(round(row.count), 'call')}, "
         f"{formats.quantity(row.self_time, 's')}"
         for row in rows[:_SHOWN_OPERATORS]
     ]
@@ -118,7 +118,7 @@ def _notes(step: StepResult) -> list[str]:
     notes = [_value_line(value) for value in present if id(value) in listed]
     hidden = len(present) - len(notes)
     notes[:0] = [busy] if (busy := busy_machine(step.waited)) else []
-    notes += [say("{more} in run.json", more=formats.counted(hidden, "more value"))] if hidden else []
+    notes += [say("{more} in run.json", more=numbers.counted(hidden, "more value"))] if hidden else []
     notes += _missing_lines(value for value in step.values if value.value is None)
     notes += [f"{_MARKS[finding.severity]} {clean(word_finding(finding), limit=200)}" for finding in step.findings]
     if step.error:
@@ -189,7 +189,7 @@ def _worded_number(row: StepComparison, main: StoredComparison | None) -> StepNu
         base=base,
         head=head,
         difference=_difference(row),
-        main=_beside(typical, beside) if beside else formats.DASH,
+        main=_beside(typical, beside) if beside else numbers.DASH,
         limit=_limit_words(row, bound),
         plot=svg.spark_line(beside.values, say("main's stored runs")) if beside else Markup(""),
     )
@@ -197,7 +197,7 @@ def _worded_number(row: StepComparison, main: StoredComparison | None) -> StepNu
 
 def _difference(row: StepComparison) -> Words:
     if row.base is None or row.head is None:
-        return formats.DASH
+        return numbers.DASH
     if row.delta is None:
         return formats.difference(row.base, row.head, row.unit, metric=row.metric)
     # A ratio is higher or lower, a count more or fewer.
@@ -207,7 +207,7 @@ def _difference(row: StepComparison) -> Words:
 
 
 def _beside(typical: Words, main: StoredComparison) -> Words:
-    runs = formats.counted(main.runs, "run")
+    runs = numbers.counted(main.runs, "run")
     if main.interval is None or main.interval[0] <= main.head <= main.interval[1]:
         return Words(f"{typical} ({runs})")
     standing = say("head above their range") if main.head > main.interval[1] else say("head below their range")
@@ -217,7 +217,7 @@ def _beside(typical: Words, main: StoredComparison) -> Words:
 def _limit_words(row: StepComparison, bound: list[Words]) -> Words:
     if bound:
         return Words(f"{'≤' if row.at_most else '≥'} {bound[0]}")
-    return formats.DASH if row.tolerance is None else formats.setting(row.tolerance)
+    return numbers.DASH if row.tolerance is None else numbers.setting(row.tolerance)
 
 
 # From this share of waiting for a CPU on, what a step says of times says as much of the machine.
@@ -254,7 +254,7 @@ def busy_machine(waited: float | None) -> Words | None:
     """The mark of a step whose times are also those of a busy machine: it stands before its values and findings."""
     if waited is None or waited < _BUSY:
         return None
-    share = formats.percent(waited)
+    share = numbers.percent(waited)
     return say(
         "measured on a busy machine: the worker waited {share} of the time for a CPU that others had", share=share
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfgate.catalogue.lookup import FAST_PATHS
 from perfgate.document.decision import Failure
-from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.templates import Medium, line
 from perfgate.judging.report.text.words import Words
@@ -49,7 +49,7 @@ def busy_line(summary: Summary, medium: Medium) -> Words | None:
     }
     if not decision.waited or not (clocks or decision.waited >= _BUSY):
         return None
-    return line("shared/busy.j2", medium, {"busy": {"waited": formats.percent(decision.waited), "clocks": clocks}})
+    return line("shared/busy.j2", medium, {"busy": {"waited": numbers.percent(decision.waited), "clocks": clocks}})
 
 
 def counts(summary: Summary) -> Counts:
@@ -63,11 +63,11 @@ def counts(summary: Summary) -> Counts:
         not_comparable=len(summary.not_comparable),
         moved=regressed + len(summary.improved),
         total=len(summary.metrics),
-        floor=None if summary.floor is None else formats.plus_minus(summary.floor.floor),
+        floor=None if summary.floor is None else numbers.plus_minus(summary.floor.floor),
         aa_pairs=max((floor.pairs for floor in decision.noise_floors), default=0),
         pairs=decision.pairs,
         quads=max((c.pairs or 0 for c in decision.comparisons if c.method == "turns"), default=0),
-        duration=formats.duration(decision.duration),
+        duration=numbers.duration(decision.duration),
         device=decision.device,
         recorded=decision.recorded,
         rules=decision.comparing == "rules",

@@ -16,6 +16,7 @@ from perfgate.catalogue.names import (
 from perfgate.document.decision import RULE_METHODS, Clock, Comparison, DecisionDocument, Missing, TestbedDifference
 from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.templates import Medium, line
 from perfgate.judging.report.text.words import Words, phrase, say, translated
 from perfgate.judging.report.view.records import Change, FastPath, Headline, InvalidView, MissingList, MissingView
@@ -86,7 +87,7 @@ def named_change(comparison: Comparison) -> Change:
         place=place(comparison.workload, comparison.shape),
         base=base,
         head=head,
-        span=formats.span(base, head),
+        span=numbers.span(base, head),
         change=formats.change(comparison),
         percent=None if delta is None else formats.directed_percent(delta, unit, metric=metric),
         interval=formats.interval(comparison) or None,
@@ -99,7 +100,7 @@ def named_change(comparison: Comparison) -> Change:
         rule=comparison.limit,
         is_sla=metric == SLA,
         measured=comparison.head is not None,
-        confidence=None if comparison.confidence is None else formats.confidence(comparison.confidence),
+        confidence=None if comparison.confidence is None else numbers.confidence(comparison.confidence),
         costless=comparison.costless,
     )
 
@@ -117,12 +118,12 @@ def _fast_path(summary: Summary) -> FastPath | None:
     worst_end, delta, worst = max(timed, key=lambda entry: abs(entry[0]))
     margins = [c.excluded for _, _, c in timed if c.excluded is not None]
     return FastPath(
-        margin=formats.setting(max(margins, default=summary.decision.excluded)),
+        margin=numbers.setting(max(margins, default=summary.decision.excluded)),
         metric=metric_name(worst.metric, worst.clock),
         place=place(worst.workload, worst.shape),
         places=len(timed),
-        change=formats.signed_percent(delta),
-        at_most=formats.signed_percent(worst_end),
+        change=numbers.signed_percent(delta),
+        at_most=numbers.signed_percent(worst_end),
     )
 
 

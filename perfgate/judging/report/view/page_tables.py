@@ -13,7 +13,7 @@ from perfgate.document.decision import DecisionDocument
 from perfgate.document.run import OUTSIDE_OPERATORS, OperatorRow, RunDocument
 from perfgate.document.samples import Arm, Replicate, unpack
 from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import svg
+from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.headline import metric_name
 from perfgate.judging.report.view.records import CounterLine, OperatorLine, OperatorTable, TestbedLine
@@ -133,9 +133,9 @@ def _operator_row(
         op=op,
         base_time=cells[0],
         head_time=cells[1],
-        base_count=formats.DASH if before is None else formats.whole(before.count),
-        head_count=formats.DASH if after is None else formats.whole(after.count),
-        share=formats.DASH if times[1] is None or not of_head else formats.percent(times[1] / of_head),
+        base_count=numbers.DASH if before is None else numbers.whole(before.count),
+        head_count=numbers.DASH if after is None else numbers.whole(after.count),
+        share=numbers.DASH if times[1] is None or not of_head else numbers.percent(times[1] / of_head),
         bars=bars,
         state=_state(before, after),
     )

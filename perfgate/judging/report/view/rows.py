@@ -13,7 +13,7 @@ from perfgate.document.decision import RULE_METHODS, Clock, Comparison, StoredCo
 from perfgate.document.explanation import Bottleneck, Explanation, OperatorTest, PartSite
 from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import svg
+from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.causes import Cause, cause_of, causes
@@ -111,7 +111,7 @@ def worded_cause(cause: Cause) -> CauseView:
     more = cause.more_count
     at_line = more if first is None else first.head - first.base
     is_counted = cause.base_count or cause.head_count  # one that is known by its time alone is not
-    base, head = _sides(cause, unit) if is_counted else (formats.DASH, formats.DASH)
+    base, head = _sides(cause, unit) if is_counted else (numbers.DASH, numbers.DASH)
     base_input, head_input = _changed_input(cause)
     return CauseView(
         amount=cause.amount,
@@ -143,7 +143,7 @@ def worded_cause(cause: Cause) -> CauseView:
 
 def _sides(cause: Cause, unit: str) -> Sequence[Words]:
     counts = (cause.base_count, cause.head_count)
-    return [formats.whole(count) for count in counts] if unit == "1" else formats.quantities(counts, unit)
+    return [numbers.whole(count) for count in counts] if unit == "1" else formats.quantities(counts, unit)
 
 
 def _worded_lines(sites: Sequence[PartSite], unit: str) -> list[Line]:
@@ -177,7 +177,7 @@ def _extent(form: str) -> tuple[int, float]:
 def common_confidence(comparisons: Iterable[Comparison]) -> Words | None:
     """The confidence level the intervals share, None where they differ or there is none."""
     levels = {c.confidence for c in comparisons if c.interval is not None and c.confidence is not None}
-    return formats.confidence(levels.pop()) if len(levels) == 1 else None
+    return numbers.confidence(levels.pop()) if len(levels) == 1 else None
 
 
 def stored_row(comparison: StoredComparison) -> StoredView:
@@ -190,9 +190,9 @@ def stored_row(comparison: StoredComparison) -> StoredView:
         place=place(comparison.workload, comparison.shape),
         head=values[0],
         typical=values[1],
-        range=say("{low} to {high}", low=values[2], high=values[3]) if interval else formats.DASH,
+        range=say("{low} to {high}", low=values[2], high=values[3]) if interval else numbers.DASH,
         standing=_standing(comparison),
-        runs=formats.counted(comparison.runs, "run"),
+        runs=numbers.counted(comparison.runs, "run"),
     )
 
 
@@ -231,7 +231,7 @@ def worded_account(summary: Summary) -> AccountView | None:
         measured=formats.quantity(explained.measured, "s"),
         more=formats.quantity(more, "s"),
         saved=formats.quantity(saved, "s") if saved >= _NOTABLE * explained.measured else None,
-        share=formats.percent(explained.explained / explained.measured),
+        share=numbers.percent(explained.explained / explained.measured),
         left=formats.quantity(rest, "s") if notable and rest > 0 else None,
         over=formats.quantity(-rest, "s") if notable and rest < 0 else None,
         bound=say(_BOUNDS[explained.head_bound]) if explained.head_bound else None,
@@ -294,7 +294,7 @@ def worded_test(test: OperatorTest, summary: Summary) -> OperatorView:
         confidence=change.confidence,
         op=test.op,
         line=test.line,
-        share=formats.percent(test.share),
+        share=numbers.percent(test.share),
         call=_whole_call(test, summary),
         label=say(_OPERATOR_LABELS[test.outcome]),
         outcome=Words(test.outcome),

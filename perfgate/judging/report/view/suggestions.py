@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from perfgate.document.decision import Gain, Suggestion
-from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import MAX_PROSE, clean
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.templates import line
@@ -61,7 +61,7 @@ def _worded_gain(gain: Gain) -> GainView:
         speedup=_times(gain.speedup),
         low=None if low is None else _times(low),
         high=None if high is None else _times(high),
-        share=None if gain.share is None else formats.percent(gain.share),
+        share=None if gain.share is None else numbers.percent(gain.share),
     )
 
 

@@ -13,6 +13,7 @@ from perfgate.document.decision import Comparison, Outcome
 from perfgate.document.history import moment
 from perfgate.document.trend import TrendCause, TrendChange, TrendDocument, TrendSeries, place_of
 from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.causes import Cause
 from perfgate.judging.report.view.headline import metric_name
@@ -105,7 +106,7 @@ def _no_slowdown(cause: TrendCause, document: TrendDocument) -> Words | None:
     return say(
         "no slowdown shown: the {metric} of one version differs from the next by {noise} without any change",
         metric=Words(metric_name(_TIME)),
-        noise=formats.plus_minus(max(noises)),
+        noise=numbers.plus_minus(max(noises)),
     )
 
 
@@ -132,7 +133,7 @@ def change_row(moved: Moved) -> TrendRow:
         metric=series.metric,
         place=place_of(series.workload, series.shape, series.labels),
         change=change_words(moved),
-        span=formats.span(before, after),
+        span=numbers.span(before, after),
         when=day(change.first_seen),
         good=short(change.last_good),
         bad=short(change.first_bad),
@@ -162,13 +163,13 @@ def headline(document: TrendDocument) -> Words:
     """In one sentence what moved since the last report, that nothing did, or that nothing could be looked at."""
     causes = sort_causes(document)
     parts = [
-        formats.counted(len(causes.new_worse), "regression") if causes.new_worse else None,
-        formats.counted(len(causes.new_better), "improvement") if causes.new_better else None,
+        numbers.counted(len(causes.new_worse), "regression") if causes.new_worse else None,
+        numbers.counted(len(causes.new_better), "improvement") if causes.new_better else None,
         say("{count} other changes", count=len(causes.new_other)) if causes.new_other else None,
         say("{count} settled", count=len(causes.ended)) if causes.ended else None,
     ]
     moved = [part for part in parts if part]
-    still = formats.counted(len(causes.still_open), "regression") if causes.still_open else None
+    still = numbers.counted(len(causes.still_open), "regression") if causes.still_open else None
     if not (moved or still or document.looked_at):
         return say("too few runs to look at yet")
     if not moved:
@@ -181,15 +182,15 @@ def searched(document: TrendDocument) -> Words:
     if not document.looked_at:
         return say(
             "No history is long enough yet: a time needs {needed} of main on one testbed, a counter two; there are {runs}.",
-            needed=formats.counted(document.versions_needed, "version"),
-            runs=formats.counted(document.runs, "run"),
+            needed=numbers.counted(document.versions_needed, "version"),
+            runs=numbers.counted(document.runs, "run"),
         )
     # Rounded up: no less than this is to be expected.
     chance = math.ceil(document.new_values * FALSE_ALARMS_PER_VALUE * 10) / 10
     return say(
         "Looked at {series} with {values}, {new} of them new; chance alone may show up to {chance} suspected changes in these.",
-        series=formats.counted(document.looked_at, "series", "series"),
-        values=formats.counted(document.values, "value"),
+        series=numbers.counted(document.looked_at, "series", "series"),
+        values=numbers.counted(document.values, "value"),
         new=document.new_values,
         chance=Words(f"{chance:.1f}"),
     )
