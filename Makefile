@@ -110,12 +110,15 @@ bench-rules: $(VENV)/.installed
 bench-trace: $(VENV)/.installed
 	$(BIN)/python benchmarks/trace/cost.py --events $(or $(EVENTS),300000)
 
-# Fuzz the compiled scanner of traces under the sanitizers, then every reader of foreign files, with coverage feedback;
+# Fuzz the compiled scanners of traces and tables under the sanitizers, then every reader of foreign files, with coverage feedback;
 # FUZZ_SECONDS=3600 for an hour each. Needs clang, and atheris, which has wheels for CPython 3.11 to 3.13 on x86-64.
 fuzz: $(VENV)/.installed
 	mkdir -p build/fuzz-scan
 	clang -std=c11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all tests/fuzz/scan.c -o build/fuzz-scan/scan
-	cd build/fuzz-scan && ./scan -max_total_time=$(or $(FUZZ_SECONDS),60) -max_len=4000 . ../../tests/fuzz/seeds
+	clang -std=c11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all tests/fuzz/table.c -o build/fuzz-scan/table
+	cd build/fuzz-scan && ./scan -max_total_time=$(or $(FUZZ_SECONDS),60) -max_len=4000 . ../../tests/fuzz/seeds/events
+	mkdir -p build/fuzz-table && cd build/fuzz-table && ../fuzz-scan/table -max_total_time=$(or $(FUZZ_SECONDS),60) -max_len=1000 . \
+	  ../../tests/fuzz/seeds/tables
 	$(BIN)/python -m pip install --quiet --editable '.[fuzz]'
 	$(BIN)/python tests/fuzz/atheris_readers.py --seconds $(or $(FUZZ_SECONDS),60)
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+import numpy as np
+
 from perfgate.document.message import Message
-from perfgate.trace.recording import Kernel, Timeline
+from perfgate.trace.kernel_table import NO_TEXT, KernelTable
+from perfgate.trace.recording import Timeline
 
 # What torch_npu writes of steps went through a float: 0.25 us a kernel.
 _TOLERANCE = 0.01
@@ -18,15 +21,15 @@ def contradictions(timeline: Timeline) -> list[Message]:
     return [*_of_types(timeline), *_of_events(timeline), *_of_steps(timeline)]
 
 
-def _computing(timeline: Timeline) -> list[Kernel]:
-    return [kernel for kernel in timeline.kernels or () if not kernel.is_collective]
-
-
 def _of_types(timeline: Timeline) -> Iterator[Message]:
     """Compare op_statistic.csv, which adds up the same kernels, with their table."""
     if not timeline.types or not timeline.kernels:
         return
-    counted = Counter(kernel.type for kernel in _computing(timeline))
+    table = KernelTable.of(timeline.kernels)
+    kinds, counts = np.unique(table.codes["type"][~table.is_collective], return_counts=True)
+    counted = Counter(
+        {None if kind == NO_TEXT else table.texts[kind]: count for kind, count in zip(kinds.tolist(), counts.tolist())}
+    )
     totals: Counter[str] = Counter()
     for total in timeline.types:
         totals[total.type] += total.count
@@ -40,7 +43,7 @@ def _of_types(timeline: Timeline) -> Iterator[Message]:
 def _of_events(timeline: Timeline) -> Iterator[Message]:
     """Compare the kernels on the device's timeline with their table."""
     events = len(timeline.events.of_kind("compute"))
-    tabled = len(_computing(timeline))
+    tabled = int((~KernelTable.of(timeline.kernels or ()).is_collective).sum())
     if timeline.kernels and events and events != tabled:
         yield Message("notes.timeline-differs", {"seen": events, "tabled": tabled})
 

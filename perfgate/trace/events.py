@@ -104,6 +104,24 @@ class EventTable:
         return self.select(self.is_named(lambda text: text == name))
 
 
+def joined_events(first: EventTable, second: EventTable) -> EventTable:
+    """The events of two tables, one behind the other."""
+    names = {name: number for number, name in enumerate(first.names)}
+    tracks = {track: number for number, track in enumerate(first.tracks)}
+    text = np.array([names.setdefault(name, len(names)) for name in second.names] + [NO_TEXT], dtype=np.int64)
+    place = np.array([tracks.setdefault(track, len(tracks)) for track in second.tracks], dtype=np.int64)
+    moved = {
+        **{column: text[getattr(second, column)] for column in ("name", "group", "request", "shape")},
+        "track": place[second.track] if len(second) else second.track,
+    }
+    columns = ("start", "duration", "track", "name", "kind", "correlation", "group", "request", "shape")
+    values = {
+        column: np.concatenate([getattr(first, column), moved.get(column, getattr(second, column))])
+        for column in columns
+    }
+    return EventTable(**values, names=tuple(names), tracks=tuple(tracks))
+
+
 class EventTableBuilder:
     """Collects events one by one in 72 bytes each."""
 

@@ -6,7 +6,7 @@ why; it is never an empty table and never zero.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -48,16 +48,18 @@ class Kernel(NamedTuple):
 
     @property
     def is_collective(self) -> bool:
-        # At level 0 the profiler names no core: there only the name tells.
         """Whether it is the share of a collective operation."""
-        return (self.core or "").upper() in ("HCCL", "COMMUNICATION") or self.name.lower().startswith(
-            COLLECTIVE_PREFIXES
-        )
+        return is_collective(self.name, self.core)
 
     @property
     def inputs(self) -> str:
         """The shapes of its inputs as the profiler's tables word them: ``32,1000;1000,4096``."""
         return ";".join(",".join(map(str, shape)) for shape in self.input_shapes)
+
+
+def is_collective(name: str, core: str | None) -> bool:
+    """Whether a kernel is the share of a collective; at level 0 the profiler names no core, and only the name tells."""
+    return (core or "").upper() in ("HCCL", "COMMUNICATION") or name.lower().startswith(COLLECTIVE_PREFIXES)
 
 
 class ProfilerStep(NamedTuple):
@@ -206,7 +208,7 @@ class Timeline:
     rank: int | None
     device: int | None
     events: EventTable
-    kernels: tuple[Kernel, ...] | None = None
+    kernels: Sequence[Kernel] | None = None
     steps: tuple[ProfilerStep, ...] | None = None
     step_table: tuple[TabledStep, ...] | None = None
     collectives: tuple[Collective, ...] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -21,6 +21,7 @@ from perfgate.trace.analysis import (
 )
 from perfgate.trace.events import DEVICE_KINDS, KINDS, NO_TEXT, EventKind, EventTable
 from perfgate.trace.gaps import device_gaps
+from perfgate.trace.kernel_table import NO_NUMBER, KernelTable
 from perfgate.trace.recording import Kernel, Timeline
 from perfgate.trace.stacks import Stacks, frame, project_places, stacks_of
 
@@ -88,7 +89,7 @@ def unit_work(timeline: Timeline) -> UnitWork:
     host_kinds = _host_kinds(stacks.events)
     rows = [*_unit_rows(stacks, host_kinds), *_unit_rows(stacks, DEVICE_KINDS)]
     if not device and timeline.kernels:
-        steps = {kernel.step for kernel in timeline.kernels if kernel.step is not None}
+        steps = KernelTable.of(timeline.kernels).steps
         rows += _unit_rows_of_kernels(timeline.kernels, max(len(steps), 1))
     has_kernels = device or bool(timeline.kernels)
     gaps = device_gaps(stacks.events) if device else None
@@ -108,7 +109,7 @@ def _top_of_device(timeline: Timeline, by: TopKey) -> Top | None:
     work = timeline.events.of_kind(*DEVICE_KINDS)
     kernels = timeline.kernels or ()
     # On Ascend only the table of kernels has the shapes; it has no copies.
-    if kernels and (not len(work) or (by == "shape" and any(kernel.input_shapes for kernel in kernels))):
+    if kernels and (not len(work) or (by == "shape" and (KernelTable.of(kernels).codes["inputs"] != NO_TEXT).any())):
         return Top("device", _busy_of_kernels(kernels), _top_rows_of_kernels(kernels, by))
     if len(work):
         return Top("device", union_length(work.intervals), _top_rows(work, work.duration, by))
@@ -156,29 +157,39 @@ def _top_rows(events: EventTable, time: IntColumn, by: TopKey) -> tuple[TopRow, 
 
 
 def _top_rows_of_kernels(kernels: Sequence[Kernel], by: TopKey) -> tuple[TopRow, ...]:
-    if by == "shape" and not any(kernel.input_shapes for kernel in kernels):
+    table = KernelTable.of(kernels)
+    if by == "shape" and (table.codes["inputs"] == NO_TEXT).all():
         raise _no_shapes()
-    totals: dict[tuple[str, TopKind, str | None], list[int]] = {}
-    for kernel in kernels:
-        name = kernel.name if by == "name" else kernel.type or kernel.name
-        shapes = str([list(shape) for shape in kernel.input_shapes]) if by == "shape" else None
-        total = totals.setdefault((name, "comm" if kernel.is_collective else "compute", shapes), [0, 0])
-        total[0] += 1
-        total[1] += kernel.duration_ns
+    name = table.codes["name"] if by == "name" else table.group
+    inputs = table.codes["inputs"] if by == "shape" else np.zeros(len(table), dtype=np.int64)
     return _most_time_first(
-        [TopRow(name, kind, count, time, shapes) for (name, kind, shapes), (count, time) in totals.items()]
+        [
+            TopRow(
+                name=table.texts[name[first]],
+                kind="comm" if table.is_collective[first] else "compute",
+                count=count,
+                total_ns=total,
+                shapes=str([list(shape) for shape in table[first].input_shapes]) if by == "shape" else None,
+            )
+            for first, count, total in _added_up(table, name, inputs)
+        ]
     )
 
 
 def _busy_of_kernels(kernels: Sequence[Kernel]) -> int:
     """Nanoseconds in which any kernel ran; the sum of all where the table does not say when."""
-    spans = [
-        (kernel.start_ns, kernel.start_ns + kernel.duration_ns) for kernel in kernels if kernel.start_ns is not None
-    ]
-    if len(spans) < len(kernels):
-        return sum(kernel.duration_ns for kernel in kernels)
-    table = np.array(spans, dtype=np.int64)
-    return union_length(Intervals(table[:, 0], table[:, 1]))
+    table = KernelTable.of(kernels)
+    if (table.start == NO_NUMBER).any():
+        return int(table.duration.sum())
+    return union_length(Intervals(table.start, table.start + table.duration))
+
+
+def _added_up(table: KernelTable, name: IntColumn, inputs: IntColumn) -> Iterator[tuple[int, int, int]]:
+    """Of each name, kind and form of inputs the position of the first kernel, how many there are, and their nanoseconds."""
+    key = (name * 2 + table.is_collective) * (int(inputs.max(initial=0)) + 2) + inputs + 1
+    _, first, row = np.unique(key, return_index=True, return_inverse=True)
+    totals, counts = totals_by_name(row, table.duration, first.size), counts_by_name(row, first.size)
+    return zip(first.tolist(), counts.tolist(), totals.tolist())
 
 
 def _most_time_first(rows: Iterable[TopRow]) -> tuple[TopRow, ...]:
@@ -218,15 +229,16 @@ def _unit_rows(stacks: Stacks, kinds: tuple[EventKind, ...]) -> list[TimedRow]:
 
 
 def _unit_rows_of_kernels(kernels: Sequence[Kernel], units: int) -> list[TimedRow]:
-    totals: dict[tuple[str, str, str | None], list[int]] = {}
-    for kernel in kernels:
-        key = kernel.type or kernel.name, "comm" if kernel.is_collective else "compute", kernel.inputs or None
-        total = totals.setdefault(key, [0, 0])
-        total[0] += kernel.duration_ns
-        total[1] += 1
+    table = KernelTable.of(kernels)
     return [
-        TimedRow(op=op, time=time / units, count=count / units, shape=shape, kind=kind)
-        for (op, kind, shape), (time, count) in totals.items()
+        TimedRow(
+            op=table.texts[table.group[first]],
+            time=total / units,
+            count=count / units,
+            shape=table[first].inputs or None,
+            kind="comm" if table.is_collective[first] else "compute",
+        )
+        for first, count, total in _added_up(table, table.group, table.codes["inputs"])
     ]
 
 

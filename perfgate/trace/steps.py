@@ -7,13 +7,14 @@ device has ended. This is the same whatever the steps are read from: a timeline,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from perfgate.trace.analysis import IntColumn, Intervals, joined, union, union_length
 from perfgate.trace.events import DEVICE_KINDS, KERNEL_KINDS, EventKind, EventTable
+from perfgate.trace.kernel_table import NO_NUMBER, KernelTable
 from perfgate.trace.recording import Kernel, ProfilerStep, TabledStep
 from perfgate.trace.spans import OUTSIDE, span_of
 
@@ -151,21 +152,20 @@ def steps_of_tables(
     the latter tells of has its parts as they are written.
     """
     rows = {row.number: row for row in table or ()}
-    owned = {
-        kernel.start_ns: kernel.step
-        for kernel in kernels or ()
-        if kernel.step is not None and kernel.start_ns is not None
-    }
-    first: dict[int, int] = {}
-    for start, number in owned.items():
-        first[number] = min(start, first.get(number, start))
-    if not first:
+    table_of_kernels = KernelTable.of(kernels or ())
+    number, start = table_of_kernels.numbers["step"], table_of_kernels.start
+    known = (number != NO_NUMBER) & (start != NO_NUMBER)
+    owned = table_of_kernels.select(known)
+    if not len(owned):
         return tuple(_as_written(row) for row in rows.values()) or None
+    numbers, step = np.unique(number[known], return_inverse=True)
+    first = np.full(numbers.size, _LATEST)
+    np.minimum.at(first, step.reshape(-1), owned.start)
     marks = []
-    for number in sorted(first):
-        preparing = _preparing(rows.get(number))
-        marks.append(Mark(number, None if preparing is None else first[number] - preparing))
-    return device_steps(marks, work, _owners(work, owned, sorted(first)), copies=copies)
+    for step_number, begin in zip(numbers.tolist(), first.tolist()):
+        preparing = _preparing(rows.get(step_number))
+        marks.append(Mark(step_number, None if preparing is None else begin - preparing))
+    return device_steps(marks, work, _owners(work, owned.start, step.reshape(-1)), copies=copies)
 
 
 def shows_copies(events: EventTable) -> bool:
@@ -183,16 +183,16 @@ def _preparing(row: TabledStep | None) -> int | None:
     return None if row is None or row.preparing_ns is None or row.preparing_ns < 0 else row.preparing_ns
 
 
-def _owners(work: EventTable, owned: Mapping[int, int], numbers: Sequence[int]) -> IntColumn:
-    """The position of each event's step; a copy belongs to the step of the kernel before it."""
-    positions: dict[int | None, int] = {number: position for position, number in enumerate(numbers)}
-    owners = np.full(len(work), OUTSIDE, dtype=np.int64)
-    is_copy = work.is_kind("copy").tolist()
-    current = OUTSIDE
-    for position in np.argsort(work.start, kind="stable").tolist():
-        if not is_copy[position]:
-            current = positions.get(owned.get(int(work.start[position])), OUTSIDE)
-        owners[position] = current
+def _owners(work: EventTable, starts: IntColumn, steps: IntColumn) -> IntColumn:
+    """The position of each event's step: of the kernel that starts when it does, and a copy's of the kernel before it."""
+    # Of several kernels that start at once the last one of the table counts.
+    at, last = np.unique(starts[::-1], return_index=True)
+    place = np.minimum(np.searchsorted(at, work.start), at.size - 1)
+    owners = np.where(at[place] == work.start, steps[::-1][last][place], OUTSIDE)
+    order = np.argsort(work.start, kind="stable")
+    is_kernel = ~work.is_kind("copy")[order]
+    before = np.maximum.accumulate(np.where(is_kernel, np.arange(order.size), -1))
+    owners[order] = np.where(before < 0, OUTSIDE, owners[order][before])
     return owners
 
 

@@ -19,11 +19,11 @@ from perfgate.trace.events import (
     DEVICE_KINDS,
     KERNEL_KINDS,
     KINDS,
-    NO_CORRELATION,
     EventKind,
     EventTable,
-    EventTableBuilder,
 )
+from perfgate.trace.kernel_events import kernel_events
+from perfgate.trace.kernel_table import NO_NUMBER, NO_TEXT, KernelTable
 from perfgate.trace.operators import OperatorTotal, operator_totals
 from perfgate.trace.recording import Kernel, ProfilerStep, Timeline
 from perfgate.trace.spans import (
@@ -220,7 +220,7 @@ def _spans(timeline: Timeline) -> _Spans:
     numbers = sorted(
         {step.number for step in timeline.steps or () if step.number is not None}
         or windows.keys()
-        or {kernel.step for kernel in timeline.kernels or () if kernel.step is not None}
+        or KernelTable.of(timeline.kernels or ()).steps
     )
     if numbers:
         marks = [windows[number] for number in numbers if number in windows]
@@ -278,25 +278,22 @@ def _by_time(events: EventTable, timeline: Timeline, spans: _Spans) -> OwnedEven
 
 def _by_step(kernels: Sequence[Kernel], spans: _Spans, timeline: Timeline) -> OwnedEvents:
     """Give the rows of a table of kernels to the steps the profiler ascribes them to, by time where it names none at all."""
-    builder = EventTableBuilder()
-    for number, kernel in enumerate(kernels):
-        # Rows without a start would nest into each other on one track.
-        row = str(kernel.stream) if kernel.start_ns is not None else f"row {number}"
-        builder.add(
-            kernel.start_ns or 0,
-            kernel.duration_ns,
-            track=(kernel.core or "", row),
-            name=kernel.name,
-            kind="comm" if kernel.is_collective else "compute",
-            correlation=NO_CORRELATION,
-            group=kernel.type or type_by_name(kernel.name),
-        )
-    events = builder.table()
-    if all(kernel.step is None for kernel in kernels):
+    table = KernelTable.of(kernels)
+    # Rows without a start would nest into each other on one track.
+    row = np.where(table.start == NO_NUMBER, np.arange(len(table)), NO_NUMBER)
+    places = np.stack([table.codes["core"], table.numbers["stream"], row], axis=1)
+    distinct, track = np.unique(places, axis=0, return_inverse=True)
+    tracks = [
+        ("" if core == NO_TEXT else table.texts[core], f"{stream} {number}")
+        for core, stream, number in distinct.tolist()
+    ]
+    events = kernel_events(table, track.reshape(-1), tracks)
+    if not table.steps:
         return _by_time(events, timeline, spans)
-    positions: dict[int | None, int] = {step: position for position, step in enumerate(spans.numbers)}
-    owners = [positions.get(kernel.step, OUTSIDE) for kernel in kernels]
-    return OwnedEvents(events, np.array(owners, dtype=np.int64))
+    positions = {step: position for position, step in enumerate(spans.numbers)}
+    known, step = np.unique(table.numbers["step"], return_inverse=True)
+    owners = np.array([positions.get(number, OUTSIDE) for number in known.tolist()], dtype=np.int64)
+    return OwnedEvents(events, owners[step.reshape(-1)])
 
 
 def _absent(timeline: Timeline, spans: _Spans, device: Sequence[OwnedEvents], *, on_host: bool) -> frozenset[str]:

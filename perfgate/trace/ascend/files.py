@@ -10,7 +10,7 @@ import csv
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, NamedTuple, TextIO, TypeVar
 
 import msgspec
 
@@ -67,8 +67,7 @@ class Row:
 
     def text(self, column: str) -> str | None:
         """A cell without the quotes that some cells hold."""
-        text = self.raw(column).strip('"')
-        return None if text in _ABSENT else text
+        return clean_cell(self.raw(column))
 
     def whole(self, column: str) -> int | None:
         text = self.text(column)
@@ -125,6 +124,31 @@ class Row:
         if len(text) > MAX_NUMBER_TEXT or not number.is_finite() or number.copy_abs() > MAX_NUMBER:
             raise self.wrong(column, "is no number")
         return number
+
+
+def clean_cell(raw: str) -> str | None:
+    """The text of a cell, None where it says that there is none."""
+    text = raw.strip().strip('"')
+    return None if text in _ABSENT else text
+
+
+class Header(NamedTuple):
+    """The first line of a table: positions by the names of this module, how many columns and how many bytes it has."""
+
+    names: dict[str, int]
+    size: int
+    bytes: int
+
+
+def plain_header(path: Path) -> Header | None:
+    """None where the csv module must say what the first line is, or the table is too large. Raises OSError."""
+    if path.stat().st_size > MAX_TABLE_BYTES:
+        return None
+    with path.open("rb") as stream:
+        line = stream.readline(MAX_LINE_BYTES)
+    text = line.decode("utf-8-sig", errors="replace")
+    cells = next(csv.reader([text]), []) if line.endswith(b"\n") and not {"\0", '"'} & set(text) else []
+    return Header(_columns(cells), len(cells), len(line)) if cells else None
 
 
 def rows_of(path: Path, *, limit: int | None = None) -> Iterator[Row]:

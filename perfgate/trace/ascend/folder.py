@@ -20,6 +20,7 @@ from perfgate.trace.ascend.layout import OUTPUT
 from perfgate.trace.ascend.tables import Tables
 from perfgate.trace.ascend.timeline import DeviceEvents, device_events, events_of_tables
 from perfgate.trace.ascend.view import read_view
+from perfgate.trace.kernel_table import KernelTable
 from perfgate.trace.recording import Recording, Timeline
 
 _Item = TypeVar("_Item")
@@ -124,8 +125,12 @@ def _rank_of_export(about: About, tables: Tables, database: Path) -> Rank:
 
 def _devices(views: Sequence[Path], tables: Tables) -> list[DeviceEvents]:
     """The events of each device, from the timelines where there are some, else from the tables."""
-    kernels = [kernel for rows in tables.kernels.values() for kernel in rows]
-    devices = [device for path in views for device in device_events(read_view(path), kernels)]
+    devices = []
+    if views:
+        by_device = list(tables.kernels.values())
+        # What only several devices make necessary takes an object a kernel.
+        kernels = KernelTable.of(by_device[0] if len(by_device) == 1 else [one for rows in by_device for one in rows])
+        devices = [device for path in views for device in device_events(read_view(path), kernels)]
     numbers = tables.devices()
     if not devices:
         present = {*tables.kernels, *tables.tasks} - {None} or numbers or {None}
@@ -138,7 +143,7 @@ def _devices(views: Sequence[Path], tables: Tables) -> list[DeviceEvents]:
     return devices
 
 
-def _own(table: Mapping[int | None, tuple[_Item, ...]], device: int | None) -> tuple[_Item, ...]:
+def _own(table: Mapping[int | None, Sequence[_Item]], device: int | None) -> Sequence[_Item]:
     """The rows of a device; a table that names none holds those of the only one."""
     return table.get(device, table.get(None, ()))
 

@@ -114,15 +114,16 @@ class Tables:
     ) -> _ByDevice[_Item]:
         return by_device(pair for path in self._files(stem, name, reason) for pair in reader(path))
 
-    def _read_kernels(self, stem: str) -> _ByDevice[Kernel]:
-        rows = [row for path in self._files(stem, "kernels", _NO_DEVICE) for row in read_kernels(path)]
-        complete = by_device((device, kernel) for device, kernel in rows if kernel is not None)
-        incomplete = len(rows) - sum(map(len, complete.values()))
-        if incomplete:
+    def _read_kernels(self, stem: str) -> dict[Device, Sequence[Kernel]]:
+        parts = [read_kernels(path) for path in self._files(stem, "kernels", _NO_DEVICE)]
+        if incomplete := sum(part.incomplete for part in parts):
             self.absent["kernels, some"] = Message("notes.rows-incomplete", {"rows": incomplete, "table": stem})
+        complete: dict[Device, Sequence[Kernel]] = {}
+        for device, kernels in (pair for part in parts for pair in part.by_device.items()):
+            complete[device] = (*complete[device], *kernels) if device in complete else kernels
         return {device: self._with_cache_rates(kernels) for device, kernels in complete.items()}
 
-    def _with_cache_rates(self, kernels: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
+    def _with_cache_rates(self, kernels: Sequence[Kernel]) -> Sequence[Kernel]:
         """Add the rates of l2_cache.csv to the counters of kernels where stream and task name a single kernel."""
         rates: dict[tuple[object, ...], dict[str, float]] = {}
         for path in self._find("l2_cache"):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -23,7 +22,17 @@ from perfgate.trace.ascend.kinds import (
     type_by_name,
 )
 from perfgate.trace.ascend.view import Detail, View
-from perfgate.trace.events import KERNEL_KINDS, KIND_CODES, NO_CORRELATION, EventKind, EventTable, EventTableBuilder
+from perfgate.trace.events import (
+    KERNEL_KINDS,
+    KIND_CODES,
+    NO_CORRELATION,
+    EventKind,
+    EventTable,
+    EventTableBuilder,
+    joined_events,
+)
+from perfgate.trace.kernel_events import kernel_events
+from perfgate.trace.kernel_table import NO_NUMBER, NO_TEXT, KernelTable
 from perfgate.trace.recording import Kernel
 
 # Newer torch_npu writes the timeline's times through a float, so that they are up to 250 ns off those of the tables.
@@ -52,7 +61,7 @@ class Task(NamedTuple):
     duration_ns: int
 
 
-def device_events(view: View, kernels: Sequence[Kernel]) -> list[DeviceEvents]:
+def device_events(view: View, kernels: KernelTable) -> list[DeviceEvents]:
     """The events of every device of a timeline; of the host alone where there is no device.
 
     ``kernels`` are those of the tables of all its devices; they give types and exact times.
@@ -66,27 +75,32 @@ def device_events(view: View, kernels: Sequence[Kernel]) -> list[DeviceEvents]:
     ]
 
 
-def events_of_tables(kernels: Iterable[Kernel], tasks: Iterable[Task]) -> EventTable:
+def events_of_tables(kernels: Sequence[Kernel], tasks: Iterable[Task]) -> EventTable:
     """What ran on a device where no timeline was exported: its kernels, and the tasks that are none of them."""
+    table = KernelTable.of(kernels)
+    table = table.select(table.start != NO_NUMBER)
+    streams, track = np.unique(table.numbers["stream"], return_inverse=True)
+    names = [_stream(None if number == NO_NUMBER else number) for number in streams.tolist()]
+    events = kernel_events(table, track.reshape(-1), [(HARDWARE, name) for name in names])
+    starts = set(table.start.tolist())
     builder = EventTableBuilder()
-
-    def add(row: Kernel | Task, start: int, kind: EventKind, group: str) -> None:
-        track = (HARDWARE, "Communication" if row.stream is None else f"Stream {row.stream}")
-        name, duration = row.name, row.duration_ns
-        builder.add(start, duration, track=track, name=name, kind=kind, correlation=NO_CORRELATION, group=group)
-
-    starts = set()
-    for kernel in kernels:
-        if kernel.start_ns is not None:
-            starts.add(kernel.start_ns)
-            kind: EventKind = "comm" if kernel.is_collective else "compute"
-            add(kernel, kernel.start_ns, kind, kernel.type or type_by_name(kernel.name))
     for task in tasks:
         if task.start_ns not in starts:
             binary = _BINARY.match(task.name)
-            group = binary[1] if binary else type_by_name(task.name)
-            add(task, task.start_ns, task_kind(task.type, task.name), group)
-    return builder.table()
+            builder.add(
+                task.start_ns,
+                task.duration_ns,
+                track=(HARDWARE, _stream(task.stream)),
+                name=task.name,
+                kind=task_kind(task.type, task.name),
+                correlation=NO_CORRELATION,
+                group=binary[1] if binary else type_by_name(task.name),
+            )
+    return joined_events(events, builder.table()) if len(builder) else events
+
+
+def _stream(number: int | None) -> str:
+    return "Communication" if number is None else f"Stream {number}"
 
 
 class _Tracks:
@@ -162,42 +176,57 @@ def _kind(view: View, tracks: _Tracks, track: int, detail: Detail, name: str, qu
     return "other"
 
 
-def _with_types(events: EventTable, kernels: Sequence[Kernel]) -> EventTable:
+def _with_types(events: EventTable, table: KernelTable) -> EventTable:
     """Group kernels by their type, and give them the tables' exact times."""
-    lookup = _Kernels(kernels)
     names = {name: number for number, name in enumerate(events.names)}
     start, duration, group = events.start.copy(), events.duration.copy(), events.group.copy()
-    for position in np.flatnonzero(events.is_kind(*KERNEL_KINDS)).tolist():
-        name = events.names[events.name[position]]
-        kernel = lookup.at(name, int(start[position]))
-        if kernel is not None and kernel.start_ns is not None:
-            start[position], duration[position] = kernel.start_ns, kernel.duration_ns
-        kernel_type = kernel.type if kernel is not None else lookup.types.get(name)
-        group[position] = names.setdefault(kernel_type or type_by_name(name), len(names))
+    chosen = np.flatnonzero(events.is_kind(*KERNEL_KINDS))
+    codes = {text: code for code, text in enumerate(table.texts)}
+    code_of = np.array([codes.get(name, NO_TEXT) for name in events.names], dtype=np.int64)
+    row = _rows_of(table, code_of[events.name[chosen]], start[chosen])
+    found = row >= 0
+    start[chosen[found]], duration[chosen[found]] = table.start[row[found]], table.duration[row[found]]
+
+    # Where a span has no row of its own, the last row of its name says the type.
+    any_row = np.full(len(table.texts) + 1, -1, dtype=np.int64)
+    any_row[table.codes["name"]] = np.arange(len(table))
+    row = np.where(found, row, any_row[code_of[events.name[chosen]]])
+    kind = np.where(row >= 0, table.codes["type"][row], NO_TEXT) if len(table) else np.full(row.size, NO_TEXT)
+    pairs, back = np.unique(np.stack([kind, events.name[chosen]], axis=1), axis=0, return_inverse=True)
+    groups = [
+        names.setdefault(type_by_name(events.names[name]) if code == NO_TEXT else table.texts[code], len(names))
+        for code, name in pairs.tolist()
+    ]
+    group[chosen] = np.array(groups, dtype=np.int64)[back.reshape(-1)]
     return replace(events, start=start, duration=duration, group=group, names=tuple(names))
 
 
-class _Kernels:
-    """Finds the table's row of a span: by its exact start, else by its name and a start as a float would round it."""
-
-    def __init__(self, kernels: Sequence[Kernel]) -> None:
-        self.types: Mapping[str, str | None] = {kernel.name: kernel.type for kernel in kernels}
-        self._exact = {kernel.start_ns: kernel for kernel in kernels if kernel.start_ns is not None}
-        by_name: dict[str, list[tuple[int, int]]] = {}
-        for number, kernel in enumerate(kernels):
-            if kernel.start_ns is not None:
-                by_name.setdefault(kernel.name, []).append((kernel.start_ns, number))
-        self._kernels = kernels
-        self._by_name = {name: sorted(starts) for name, starts in by_name.items()}
-
-    def at(self, name: str, start: int) -> Kernel | None:
-        exact = self._exact.get(start)
-        if exact is not None and exact.name == name:
-            return exact
-        starts = self._by_name.get(name, [])
-        first = bisect_left(starts, (start - _FLOAT_NS, -1))
-        near = [entry for entry in starts[first : first + 2] if abs(entry[0] - start) <= _FLOAT_NS]
-        return self._kernels[min(near, key=lambda entry: abs(entry[0] - start))[1]] if near else None
+def _rows_of(table: KernelTable, name: IntColumn, start: IntColumn) -> IntColumn:
+    """The row of each span, by its exact start, else by its name and a start as a float would round it; -1 for none."""
+    row = np.full(start.size, -1, dtype=np.int64)
+    timed = np.flatnonzero(table.start != NO_NUMBER)
+    if not timed.size:
+        return row
+    # Of several kernels that start at once the last one of the table counts.
+    starts, last = np.unique(table.start[timed][::-1], return_index=True)
+    rows = timed[::-1][last]
+    place = np.minimum(np.searchsorted(starts, start), starts.size - 1)
+    exact = (starts[place] == start) & (table.codes["name"][rows[place]] == name)
+    row[exact] = rows[place[exact]]
+    tabled = table.codes["name"][timed]
+    for code in np.unique(name[~exact & (name != NO_TEXT)]).tolist():
+        spans, same = np.flatnonzero(~exact & (name == code)), timed[tabled == code]
+        same = same[np.argsort(table.start[same], kind="stable")]
+        known = table.start[same]
+        if known.size:
+            first = np.searchsorted(known, start[spans] - _FLOAT_NS)
+            candidates = np.minimum(np.stack([first, first + 1]), known.size - 1)
+            distance = np.abs(known[candidates] - start[spans])
+            nearest = distance.argmin(axis=0)
+            columns = np.arange(spans.size)
+            near = distance[nearest, columns] <= _FLOAT_NS
+            row[spans[near]] = same[candidates[nearest, columns][near]]
+    return row
 
 
 def _correlations(view: View, tracks: _Tracks) -> IntColumn:

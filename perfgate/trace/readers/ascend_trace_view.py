@@ -29,6 +29,7 @@ def read(path: Path) -> Recording:
     """The events of each device. Raises DocumentError, with what is wrong, where and what to do."""
     from perfgate.trace.ascend.timeline import device_events
     from perfgate.trace.ascend.view import read_view
+    from perfgate.trace.kernel_table import KernelTable
 
     timelines = (
         Timeline(
@@ -38,7 +39,7 @@ def read(path: Path) -> Recording:
             steps=profiler_steps(device.events),
             core_frequency=device.frequency,
         )
-        for device in device_events(read_view(path), ())
+        for device in device_events(read_view(path), KernelTable.of(()))
     )
     return Recording(
         path=path,

@@ -1,4 +1,4 @@
-"""The compiled scanner of trace events, where it was built; by ctypes, which lets go of Python's lock while it runs."""
+"""The compiled scanner of events and tables, where it was built; by ctypes, which lets go of Python's lock while it runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 FILE = Path(__file__).with_name("_scanner.so")
-_VERSION = 2
+_VERSION = 3
 MOST_ARGUMENTS = 16
 STOPPED, CLOSED, WANTING, ODD, FULL = 0, 1, -1, -2, -3
 # Members of an event, as the scanner numbers them, whose times it leaves as text.
@@ -31,7 +31,9 @@ MEMBERS: dict[str, Any] = {
 Column = npt.NDArray[np.int64]
 
 
-class _Texts(ctypes.Structure):
+class Texts(ctypes.Structure):
+    """``text_table`` in values.h: every text once."""
+
     _fields_ = [
         ("slots", ctypes.c_void_p),
         ("mask", ctypes.c_uint64),
@@ -42,6 +44,12 @@ class _Texts(ctypes.Structure):
         ("count", ctypes.c_int32),
         ("ends_room", ctypes.c_int32),
     ]
+
+    def all(self) -> list[bytes]:
+        """The texts in the order of their numbers."""
+        whole = ctypes.string_at(self.bytes, self.used) if self.used else b""
+        ends = self.ends[: self.count] if self.count else []
+        return [whole[begin:end] for begin, end in zip([0, *ends], ends)]
 
 
 class _Odd(ctypes.Structure):
@@ -55,7 +63,7 @@ class _Scan(ctypes.Structure):
         ("rows", ctypes.c_int64),
         *((name, ctypes.c_void_p) for name in MEMBERS),
         ("argument", ctypes.c_void_p * MOST_ARGUMENTS),
-        ("texts", _Texts),
+        ("texts", Texts),
         ("odd", ctypes.POINTER(_Odd)),
         ("odd_count", ctypes.c_int64),
         ("state", ctypes.c_int32),
@@ -105,10 +113,8 @@ class Scan:
 
     def texts(self) -> list[bytes]:
         """Every text once, as the file has it."""
-        table = self._scan.contents.texts
-        whole = ctypes.string_at(table.bytes, table.used) if table.used else b""
-        ends = table.ends[: table.count] if table.count else []
-        return [whole[begin:end] for begin, end in zip([0, *ends], ends)]
+        texts: Texts = self._scan.contents.texts
+        return texts.all()
 
     def odd(self) -> list[tuple[int, int, int]]:
         """Row, member and text of each time that is no plain number."""
@@ -170,6 +176,8 @@ def load() -> ctypes.CDLL | None:
         ctypes.c_int,
     ]
     library.scan_take.restype = ctypes.c_int64
+    library.table_release.argtypes = [ctypes.c_void_p, ctypes.c_int32]
+    library.table_free.argtypes = [ctypes.c_void_p]
     library.enclosing_calls.argtypes = [*[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 2, ctypes.c_void_p]
     library.enclosing_calls.restype = ctypes.c_int64
     return library

@@ -1,0 +1,162 @@
+/* Texts and numbers as files have them, for the scanner of events and that of tables. */
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PLAIN_DIGITS = 16, NUMBER_DIGITS = 18, MOST_NUMBER_TEXT = 64 };
+/* Instead of a time: none was given; one that is no plain number. */
+static const int64_t ABSENT = INT64_MIN, ODD_TIME = INT64_MIN + 1;
+static const int64_t NO_NUMBER = -1;
+
+typedef struct {
+    uint64_t hash;
+    int64_t at;
+    int32_t size, number;
+} slot;
+
+/* Every text once: its bytes behind one another in `bytes`, its end in `ends`. */
+typedef struct {
+    slot *slots;
+    uint64_t mask;
+    uint8_t *bytes;
+    int64_t used, room;
+    int64_t *ends;
+    int32_t count, ends_room;
+} text_table;
+
+static uint64_t hash_of(const uint8_t *bytes, int64_t size)
+{
+    uint64_t hash = (uint64_t)size * 0x9e3779b97f4a7c15u, word;
+    for (; size >= 8; bytes += 8, size -= 8) {
+        memcpy(&word, bytes, 8);
+        hash = (hash ^ word) * 0xff51afd7ed558ccdu;
+        hash ^= hash >> 32;
+    }
+    word = 0;
+    memcpy(&word, bytes, (size_t)size);
+    hash = (hash ^ word) * 0xff51afd7ed558ccdu;
+    return (hash ^ (hash >> 29)) | 1;
+}
+
+static int texts_begin(text_table *table)
+{
+    memset(table, 0, sizeof *table);
+    table->mask = (1u << 12) - 1;
+    table->slots = calloc(table->mask + 1, sizeof(slot));
+    return table->slots != NULL;
+}
+
+static int texts_widen(text_table *table)
+{
+    uint64_t mask = table->mask * 2 + 1;
+    slot *wider = calloc(mask + 1, sizeof(slot));
+    if (!wider)
+        return 0;
+    for (uint64_t old = 0; old <= table->mask; old++) {
+        if (!table->slots[old].hash)
+            continue;
+        uint64_t place = table->slots[old].hash & mask;
+        while (wider[place].hash)
+            place = (place + 1) & mask;
+        wider[place] = table->slots[old];
+    }
+    free(table->slots);
+    table->slots = wider;
+    table->mask = mask;
+    return 1;
+}
+
+/* The number of a text, a new one where it is new; -1 where memory is short. */
+static int32_t number_of(text_table *table, const uint8_t *bytes, int64_t size)
+{
+    uint64_t hash = hash_of(bytes, size), place = hash & table->mask;
+    for (; table->slots[place].hash; place = (place + 1) & table->mask) {
+        const slot *known = &table->slots[place];
+        if (known->hash == hash && known->size == size && (!size || !memcmp(table->bytes + known->at, bytes, (size_t)size)))
+            return known->number;
+    }
+    if (size > INT32_MAX || table->count == INT32_MAX)
+        return -1;
+    if (table->used + size > table->room) {
+        int64_t room = (table->used + size) * 2 + 4096;
+        uint8_t *more = realloc(table->bytes, (size_t)room);
+        if (!more)
+            return -1;
+        table->bytes = more;
+        table->room = room;
+    }
+    if (table->count == table->ends_room) {
+        int32_t room = table->ends_room > INT32_MAX / 2 ? INT32_MAX : table->ends_room * 2 + 1024;
+        int64_t *more = realloc(table->ends, (size_t)room * sizeof *more);
+        if (!more)
+            return -1;
+        table->ends = more;
+        table->ends_room = room;
+    }
+    table->slots[place] = (slot){hash, table->used, (int32_t)size, table->count};
+    if (size)
+        memcpy(table->bytes + table->used, bytes, (size_t)size);
+    table->used += size;
+    table->ends[table->count++] = table->used;
+    if ((uint64_t)table->count * 2 > table->mask && !texts_widen(table))
+        return -1;
+    return table->count - 1;
+}
+
+static inline int is_digit(uint8_t byte)
+{
+    return (uint8_t)(byte - '0') < 10;
+}
+
+/* A plain decimal number of microseconds in nanoseconds, below one half to even; ODD_TIME for every other. */
+static int64_t nanoseconds(const uint8_t *text, int64_t size)
+{
+    int64_t at = 0, whole = 0, part = 0;
+    if (size >= 2 && text[0] == '"') {
+        text++;
+        size -= 2;
+    }
+    for (; at < size && is_digit(text[at]); at++) {
+        if (at == PLAIN_DIGITS)
+            return ODD_TIME;
+        whole = whole * 10 + (text[at] - '0');
+    }
+    if (at == 0 || whole >= INT64_C(4611686018427387))
+        return ODD_TIME;
+    if (at == size)
+        return whole * 1000;
+    if (text[at++] != '.')
+        return ODD_TIME;
+    int digits = 0;
+    for (; at < size && is_digit(text[at]) && digits < 3; at++, digits++)
+        part = part * 10 + (text[at] - '0');
+    for (; digits < 3; digits++)
+        part *= 10;
+    int64_t exact = whole * 1000 + part;
+    if (at == size)
+        return exact;
+    int up = text[at] > '5', half = text[at] == '5', rest = 0;
+    for (int64_t digit = at; digit < size; digit++) {
+        if (!is_digit(text[digit]))
+            return ODD_TIME;
+        rest |= digit > at && text[digit] != '0';
+    }
+    if (size > MOST_NUMBER_TEXT)
+        return ODD_TIME;
+    return exact + (up || (half && (rest || (exact & 1))));
+}
+
+/* A whole number of at most 18 digits; NO_NUMBER for every other value. */
+static int64_t whole_number(const uint8_t *text, int64_t size)
+{
+    int64_t number = 0;
+    if (size < 1 || size > NUMBER_DIGITS)
+        return NO_NUMBER;
+    for (int64_t at = 0; at < size; at++) {
+        if (!is_digit(text[at]))
+            return NO_NUMBER;
+        number = number * 10 + (text[at] - '0');
+    }
+    return number;
+}
