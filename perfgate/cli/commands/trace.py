@@ -270,6 +270,30 @@ def flame(
     return click.echo(str(target))
 
 
+@COMMAND.command("timeline")
+@click.argument("path", type=PATH)
+@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank.")
+@click.option("--device", type=click.IntRange(min=0), metavar="N", help="Only this device.")
+@click.option(
+    "--out", type=FILE, metavar="FILE", default=Path("timeline.html"), show_default=True, help="Where it goes."
+)
+@language_option
+def timeline(path: Path, rank: int | None, device: int | None, out: Path, language: str | None) -> None:
+    """Draw what ran when: threads of the host, streams of the device, and its gaps with what they are for.
+
+    The page is one file without network: zoom by wheel, totals of a selection, search, and a file for Perfetto.
+    """
+    from perfgate.config import report_language
+    from perfgate.document.files import write_text_atomically
+    from perfgate.jobs.trace.job import Choice
+    from perfgate.jobs.trace.timeline import trace_timeline
+    from perfgate.judging.report.render.timeline import render_timeline
+
+    spoken = report_language(language, Path())
+    write_text_atomically(out, render_timeline(trace_timeline(path, Choice(rank=rank, device=device)), spoken))
+    click.echo(str(out))
+
+
 def _choice(rank: int | None, device: int | None, limit: int | None, as_json: bool) -> Choice:
     from perfgate.jobs.trace.job import Choice
 

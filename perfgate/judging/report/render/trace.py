@@ -22,17 +22,10 @@ from perfgate.document.trace import (
     TopTimeline,
 )
 from perfgate.judging.report.text.escape import MAX_LENGTH, clean
+from perfgate.judging.report.text.gap_causes import CAUSE_WORDS
 from perfgate.judging.report.text.numbers import amount, counted, percent, whole
 from perfgate.judging.report.text.words import say
 
-_CAUSES = {
-    "host": "the host launched what came next only after the gap had begun",
-    "synchronization": "so it was, and the host was waiting for the device when it ran dry",
-    "queue": "launched before, not started: a dependency, an event, or the device's scheduling",
-    "copy": "only copies ran",
-    "communication": "only collectives ran",
-    "unknown": "no launch is recorded for what came next",
-}
 _WIDE = 110  # columns of a terminal
 _SHORT, _LONG = 28, 44  # letters of a name in such a table, of a narrow and a wide one
 _SIDES = {"device": "share of busy", "host": "share of self time"}
@@ -117,7 +110,7 @@ def render_gaps(document: GapDocument, console: Console) -> None:
         causes = _table("cause", "gaps>", "total>", "of the time>", "")
         for total in timeline.causes:
             numbers = [f"{total.count:,}", _time(total.total), percent(total.share)]
-            causes.add_row(*map(Text, [total.cause, *numbers]), Text(_CAUSES[total.cause], "dim"))
+            causes.add_row(*map(Text, [total.cause, *numbers]), Text(CAUSE_WORDS[total.cause], "dim"))
         console.print(causes)
         longest = _table("at>", "gap>", "cause")
         for gap in timeline.gaps:

@@ -1,0 +1,56 @@
+"""A timeline as its page draws it: the spans of every track, column by column, packed into few bytes. Times are nanoseconds."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import msgspec
+
+from perfgate.document.message import Message
+
+TrackSide = Literal["host", "device", "gaps"]
+SpanKind = Literal[
+    "host_op",
+    "compute",
+    "copy",
+    "comm",
+    "annotation",
+    "device_annotation",
+    "runtime",
+    "python",
+    "memory",
+    "other",
+    "gap",  # nothing ran on the device
+]
+SPAN_KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
+
+
+class TimelineTrack(msgspec.Struct, frozen=True):
+    """A thread of the host, a stream of the device, or the gaps of the device; and how many spans it has."""
+
+    name: str
+    side: TrackSide
+    spans: int
+
+
+class DrawnTimeline(msgspec.Struct, frozen=True, kw_only=True):
+    """The spans of one device of one rank and of its host, by track and start, the longer of two that begin together first.
+
+    Every column but ``kind`` holds a number a span in LEB128: seven bits a byte, the lowest first, the highest bit set while
+    more follow. ``start`` is the time since the span before on the same track began, of a track's first span since the
+    recording began. ``name`` is a position in ``texts``. ``shape`` is one more than a position in ``texts``, and ``launch`` one
+    more than a position among the spans, 0 for none. ``kind`` has a byte a span, a position in SPAN_KINDS. ``notes`` say what
+    is not in it.
+    """
+
+    label: str
+    length: int
+    texts: list[str]
+    tracks: list[TimelineTrack]
+    start: bytes
+    duration: bytes
+    name: bytes
+    kind: bytes
+    shape: bytes
+    launch: bytes
+    notes: list[Message] = []

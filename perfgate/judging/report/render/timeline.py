@@ -1,0 +1,117 @@
+"""timeline.html: one self-contained page with the spans of a recording over time."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from perfgate.document.timeline import SPAN_KINDS, DrawnTimeline
+from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text.escape import clean
+from perfgate.judging.report.text.gap_causes import CAUSE_WORDS
+from perfgate.judging.report.text.templates import environment
+from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.locale import Language, speaking, translate
+from perfgate.version import __version__
+
+_LONGEST_TEXT = 400
+_Column = Literal["start", "duration", "name", "kind", "shape", "launch"]
+_COLUMNS: tuple[_Column, ...] = ("start", "duration", "name", "kind", "shape", "launch")
+_KIND_WORDS = {
+    "host_op": phrase("operator"),
+    "compute": phrase("kernel"),
+    "copy": phrase("copy"),
+    "comm": phrase("collective"),
+    "annotation": phrase("annotation"),
+    "device_annotation": phrase("annotation"),
+    "runtime": phrase("runtime call"),
+    "python": phrase("Python function"),
+    "memory": phrase("memory"),
+    "other": phrase("other"),
+    "gap": phrase("gap"),
+}
+# What the page's script says; it has no catalogue of its own.
+_SCRIPT_SENTENCES = (
+    phrase("gaps of the device"),
+    phrase("host"),
+    phrase("device"),
+    phrase("{time} shown"),
+    phrase("{time} selected"),
+    phrase("{count} spans; the device was busy for {busy} of it"),
+    phrase("{count} spans"),
+    phrase("{count} spans match: {time}"),
+    phrase("launched by {name}, {time} before"),
+    phrase("starts at {start}, lasts {time}"),
+    phrase("{count} more names"),
+)
+
+
+class _Header(msgspec.Struct, frozen=True):
+    """One timeline as the page's script reads it: its columns are ``sizes`` bytes behind one another."""
+
+    label: str
+    length: int
+    texts: list[str]
+    tracks: list[tuple[str, str, int]]
+    sizes: list[int]
+
+
+def render_timeline(timelines: Sequence[DrawnTimeline], language: Language = "en") -> str:
+    """The page. Its policy header lets the browser load nothing and run nothing but the page's own script."""
+    with speaking(language):
+        jinja = environment("html")
+        assert jinja.loader is not None
+        style, script = (jinja.loader.get_source(jinja, f"timeline/{name}")[0] for name in ("style.css", "script.js"))
+        shared = jinja.loader.get_source(jinja, "flame/style.css")[0]
+        style = shared + style
+        values = {
+            "style": Words(style),
+            "style_hash": Words(_sha256(style)),
+            "script": Words(script),
+            "script_hash": Words(_sha256(script)),
+            "data": Words(_packed(timelines)),
+            "timelines": timelines,
+            "what": Words(clean(timelines[0].label))
+            if len(timelines) == 1
+            else Words(numbers.counted(len(timelines), "timeline")),
+            "sides": {"host": say("host"), "device": say("device"), "gaps": say("gaps")},
+            "version": __version__,
+        }
+        return jinja.get_template("timeline/page.html.j2").render(values)
+
+
+def _packed(timelines: Sequence[DrawnTimeline]) -> str:
+    """A length, JSON of that length, and the columns: compressed and as text."""
+    columns = [[getattr(timeline, name) for name in _COLUMNS] for timeline in timelines]
+    header = {
+        "kinds": SPAN_KINDS,
+        "kind_words": [translate(_KIND_WORDS[kind]) for kind in SPAN_KINDS],
+        "causes": {cause: translate(words) for cause, words in CAUSE_WORDS.items()},
+        "sentences": {english: translate(english) for english in _SCRIPT_SENTENCES},
+        "timelines": [
+            _Header(
+                _plain(timeline.label),
+                timeline.length,
+                [_plain(text) for text in timeline.texts],
+                [(_plain(track.name), track.side, track.spans) for track in timeline.tracks],
+                [len(column) for column in own],
+            )
+            for timeline, own in zip(timelines, columns)
+        ],
+    }
+    text = msgspec.json.encode(header)
+    content = b"".join([len(text).to_bytes(4, "little"), text, *(column for own in columns for column in own)])
+    return base64.b64encode(gzip.compress(content, compresslevel=6, mtime=0)).decode()
+
+
+def _plain(text: str) -> str:
+    return clean(text, limit=_LONGEST_TEXT)
+
+
+def _sha256(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

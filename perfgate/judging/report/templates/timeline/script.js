@@ -1,0 +1,401 @@
+"use strict";
+(async () => {
+const $ = (id) => document.getElementById(id);
+if (!("DecompressionStream" in window)) return;
+const letters = atob($("data").textContent), compressed = new Uint8Array(letters.length);
+for (let at = 0; at < letters.length; at++) compressed[at] = letters.charCodeAt(at);
+const bytes = new Uint8Array(await new Response(new Blob([compressed]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer());
+const header_size = new DataView(bytes.buffer).getUint32(0, true);
+const { kinds, kind_words, causes, sentences, timelines } = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + header_size)));
+let behind = 4 + header_size;
+for (const one of timelines) { one.at = one.sizes.map((size) => { const at = behind; behind += size; return at; }); }
+// The page's language comes with the data: its sentences by their English ones, with {name} for every value.
+const word = (english, values) => sentences[english].replace(/\{(\w+)\}/g, (_, name) => values[name]);
+const ROW = 16, TITLE = 18, RULER = 22, LISTED = 50, NEAREST = 4, FONT = "11px ui-monospace, Menlo, Consolas, monospace";
+const HUES = { python: 205, host_op: 28, annotation: 265, device_annotation: 265, runtime: 50, compute: 350, copy: 165, comm: 300, memory: 90, other: 220, gap: 0 };
+const ON_DEVICE = ["compute", "copy", "comm"].map((kind) => kinds.indexOf(kind));
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const pane = $("pane"), canvas = $("canvas"), pen = canvas.getContext("2d"), tip = $("tip");
+// The spans of the timeline that is shown: columns, and their numbers by row and start. A row is one level of a track.
+let shown, size, start, duration, name, kind, shape, launch, order, until, rows, heads, device;
+let from = 0, to = 1, selection = null, chosen = -1, matches = null, folded = new Set();
+
+function numbers(at, count, out) {
+  for (let place = 0; place < count; place++) {
+    let value = 0, scale = 1, byte;
+    do { byte = bytes[at++]; value += (byte & 127) * scale; scale *= 128; } while (byte & 128);
+    out[place] = value;
+  }
+  return out;
+}
+function element(tag, text, parent) {
+  const made = document.createElement(tag);
+  made.textContent = text;
+  if (parent) parent.append(made);
+  return made;
+}
+function seconds(ns, digits = 4) {
+  const [scale, unit] = Math.abs(ns) >= 1e9 ? [1e-9, "s"] : Math.abs(ns) >= 1e6 ? [1e-6, "ms"] : Math.abs(ns) >= 1e3 ? [1e-3, "µs"] : [1, "ns"];
+  return `${Number((ns * scale).toPrecision(digits))} ${unit}`;
+}
+const nameOf = (span) => shown.texts[name[span]];
+const endOf = (span) => start[span] + duration[span];
+const isGap = (span) => kinds[kind[span]] === "gap";
+
+function choose(number) {
+  shown = timelines[number];
+  size = shown.tracks.reduce((sum, track) => sum + track[2], 0);
+  const [starts, durations, names, kinds_at, shapes, launches] = shown.at;
+  start = numbers(starts, size, new Float64Array(size));
+  duration = numbers(durations, size, new Float64Array(size));
+  name = numbers(names, size, new Int32Array(size));
+  kind = bytes.subarray(kinds_at, kinds_at + size);
+  shape = numbers(shapes, size, new Int32Array(size));
+  launch = numbers(launches, size, new Int32Array(size));
+  for (let at = 0, span = 0; at < shown.tracks.length; at++)
+    for (let sum = 0, last = span + shown.tracks[at][2]; span < last; span++) { sum += start[span]; start[span] = sum; }
+  nest();
+  from = 0; to = Math.max(shown.length, 1);
+  selection = null; chosen = -1; device = null; folded = new Set();
+  find();
+  lay();
+  total();
+}
+// A span goes one level below those that are open when it begins, so that no two of a row overlap.
+function nest() {
+  const level = new Uint16Array(size), counts = [];
+  order = new Int32Array(size);
+  rows = [];
+  let span = 0;
+  shown.tracks.forEach((track, at) => {
+    const first = span, last = span + track[2], open = [], found = [];
+    for (; span < last; span++) {
+      while (open.length && open[open.length - 1] <= start[span]) open.pop();
+      level[span] = Math.min(open.length, 65535);
+      open.push(endOf(span));
+      found[level[span]] = (found[level[span]] || 0) + 1;
+    }
+    let place = first;
+    const next = found.map((count, depth) => { rows.push({ track: at, depth, from: place, to: place + count }); place += count; return place - count; });
+    for (let one = first; one < last; one++) order[next[level[one]]++] = one;
+    counts.push(found.length);
+  });
+  until = new Float64Array(size + 1);
+  for (let place = 0; place < size; place++) until[place + 1] = until[place] + duration[order[place]];
+  heads = counts;
+}
+// Where every row and title lies; a folded track shows its outermost row.
+function lay() {
+  let y = RULER, track = -1;
+  const titles = [];
+  for (const row of rows) {
+    if (row.track !== track) { track = row.track; titles.push({ track, y }); y += TITLE; }
+    row.y = folded.has(row.track) && row.depth > 0 ? -1 : y;
+    if (row.y >= 0) y += ROW;
+  }
+  lay.titles = titles;
+  pane.style.height = `${Math.min(y + 10, Math.max(0.68 * innerHeight, 200))}px`;
+  $("height").style.height = `${Math.max(0, y + 8 - pane.clientHeight)}px`;
+  draw();
+}
+// The first place of a row whose span fulfils what only later ones fulfil too.
+function firstWhere(low, high, holds) {
+  while (low < high) { const middle = (low + high) >> 1; if (holds(order[middle])) high = middle; else low = middle + 1; }
+  return low;
+}
+function colour(span, strength = 1) {
+  const light = dark.matches ? 34 : 76;
+  if (matches) return matches[name[span]] || matches[shown.texts.length + shape[span]] ? `hsl(285 65% ${dark.matches ? 52 : 60}%)` : `hsl(220 8% ${dark.matches ? 26 : 88}%)`;
+  if (isGap(span)) return `hsl(8 55% ${dark.matches ? 40 : 70}% / ${strength})`;
+  return `hsl(${HUES[kinds[kind[span]]]} ${dark.matches ? 38 : 60}% ${light + (name[span] % 5) * 2}% / ${strength})`;
+}
+function draw() {
+  const width = pane.clientWidth, height = pane.clientHeight, dots = devicePixelRatio || 1, top = pane.scrollTop;
+  canvas.width = Math.round(width * dots);
+  canvas.height = Math.round(height * dots);
+  pen.setTransform(dots, 0, 0, dots, 0, 0);
+  pen.clearRect(0, 0, width, height);
+  pen.font = FONT;
+  pen.textBaseline = "middle";
+  const scale = width / (to - from), letter = pen.measureText("m").width, ink = dark.matches ? "#f2f4f8" : "#16202e", soft = dark.matches ? "#98a3b4" : "#5b6575";
+  for (const row of rows) {
+    const y = row.y - top;
+    if (row.y < 0 || y < RULER - ROW || y > height) continue;
+    let place = firstWhere(row.from, row.to, (span) => endOf(span) > from);
+    while (place < row.to && start[order[place]] < to) {
+      const span = order[place], x = (start[span] - from) * scale, wide = duration[span] * scale;
+      if (wide >= 1) {
+        const left = Math.max(x, 0), right = Math.min(x + wide, width);
+        pen.fillStyle = colour(span);
+        pen.fillRect(left, y, Math.max(right - left - (wide > 3 ? 0.5 : 0), 1), ROW - 1);
+        const room = Math.floor((right - left - 6) / letter);
+        if (room >= 3) {
+          const label = nameOf(span);
+          pen.fillStyle = ink;
+          pen.fillText(label.length > room ? `${label.slice(0, room - 1)}…` : label, left + 3, y + ROW / 2);
+        }
+        if (span === chosen) { pen.strokeStyle = ink; pen.lineWidth = 1.5; pen.strokeRect(left + 1, y + 1, Math.max(right - left - 2, 1), ROW - 3); }
+        place++;
+      } else {
+        // One pixel for all that begins in it, as dark as it is busy.
+        const pixel = Math.max(Math.floor(x), 0), next = from + (pixel + 1) / scale;
+        const after = Math.max(firstWhere(place, row.to, (one) => start[one] >= next), place + 1);
+        let best = span;
+        if (matches) for (let one = place; one < after; one++) if (matches[name[order[one]]]) { best = order[one]; break; }
+        pen.fillStyle = colour(best, Math.min(1, 0.25 + (until[after] - until[place]) * scale));
+        pen.fillRect(pixel, y, 1, ROW - 1);
+        place = after;
+      }
+    }
+  }
+  const ground = getComputedStyle(document.documentElement).getPropertyValue("--card");
+  for (const title of lay.titles || []) {
+    const y = title.y - top, [label, side] = shown.tracks[title.track];
+    if (y < 0 || y > height) continue;
+    const words = `${folded.has(title.track) ? "▸" : "▾"} ${side === "gaps" ? word("gaps of the device") : `${word(side)} ${label}`}`;
+    pen.fillStyle = soft;
+    pen.fillText(words, 4, y + TITLE / 2);
+  }
+  if (chosen >= 0 && launch[chosen]) arrow(scale, top, ink);
+  if (selection) {
+    const left = (selection[0] - from) * scale, right = (selection[1] - from) * scale;
+    pen.fillStyle = dark.matches ? "#6ea0ff33" : "#2f6fe428";
+    pen.fillRect(left, RULER, right - left, height);
+  }
+  pen.fillStyle = ground;
+  pen.fillRect(0, 0, width, RULER - 1);
+  pen.fillStyle = soft;
+  pen.fillRect(0, RULER - 1, width, 1);
+  const rough = (to - from) / Math.max(2, width / 110), power = 10 ** Math.floor(Math.log10(rough));
+  const tick = power * [1, 2, 5, 10].find((one) => one * power >= rough);
+  for (let at = Math.ceil(from / tick) * tick; at < to; at += tick) {
+    const x = (at - from) * scale;
+    pen.fillRect(x, RULER - 6, 1, 5);
+    const label = seconds(at, Math.min(15, Math.max(4, Math.ceil(Math.log10(Math.max(Math.abs(at), 1) / tick)) + 1)));
+    if (x + label.length * letter < width) pen.fillText(label, x + 3, 9);
+  }
+}
+// From the call that launched to what it launched.
+function arrow(scale, top, ink) {
+  const source = launch[chosen] - 1, of = (span) => rows.find((row) => { const place = firstWhere(row.from, row.to, (one) => endOf(one) > start[span]); return place < row.to && order[place] === span; });
+  const ends = [source, chosen].map((span) => { const row = of(span); return row && row.y >= 0 ? [(start[span] - from) * scale, row.y - top + ROW / 2] : null; });
+  if (!ends[0] || !ends[1]) return;
+  pen.strokeStyle = ink;
+  pen.lineWidth = 1;
+  pen.beginPath();
+  pen.moveTo(...ends[0]);
+  pen.lineTo(...ends[1]);
+  pen.stroke();
+}
+function zoom(factor, at) {
+  const wide = Math.min(Math.max((to - from) * factor, 10), Math.max(shown.length, 10)), share = (at - from) / (to - from);
+  show(at - share * wide, at + (1 - share) * wide);
+}
+function show(left, right) {
+  const wide = right - left, whole = Math.max(shown.length, 10);
+  from = Math.max(Math.min(left, whole - wide), 0);
+  to = from + wide;
+  tip.hidden = true;
+  draw();
+  clearTimeout(show.waiting);
+  show.waiting = setTimeout(total, 150);
+}
+function at(event) {
+  const box = canvas.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
+  const time = from + (x / box.width) * (to - from), line = y + pane.scrollTop;
+  const title = y > RULER ? lay.titles.find((one) => line >= one.y && line < one.y + TITLE) : undefined;
+  let span = -1;
+  if (y > RULER && !title) {
+    const row = rows.find((one) => one.y >= 0 && line >= one.y && line < one.y + ROW), near = NEAREST * (to - from) / box.width;
+    if (row) {
+      const place = firstWhere(row.from, row.to, (one) => endOf(one) > time);
+      const around = [place, place - 1].filter((one) => one >= row.from && one < row.to).map((one) => order[one]);
+      const distance = (one) => Math.max(start[one] - time, time - endOf(one), 0);
+      around.sort((a, b) => distance(a) - distance(b));
+      if (around.length && distance(around[0]) <= near) span = around[0];
+    }
+  }
+  return { x, y, time, title, span };
+}
+function facts(span) {
+  const lines = [kind_words[kind[span]], word("starts at {start}, lasts {time}", { start: seconds(start[span], 9), time: seconds(duration[span], 6) })];
+  if (isGap(span)) lines.push(causes[nameOf(span)]);
+  if (shape[span]) lines.push(shown.texts[shape[span] - 1]);
+  if (launch[span]) lines.push(word("launched by {name}, {time} before", { name: nameOf(launch[span] - 1), time: seconds(start[span] - start[launch[span] - 1]) }));
+  return lines;
+}
+function showTip(span, x, y) {
+  tip.replaceChildren();
+  element("b", nameOf(span), tip);
+  facts(span).forEach((line) => element("div", line, tip));
+  tip.hidden = false;
+  tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - tip.offsetWidth - 8))}px`;
+  tip.style.top = `${y + 18 + tip.offsetHeight > innerHeight ? Math.max(4, y - tip.offsetHeight - 12) : y + 18}px`;
+}
+function pick(span) {
+  chosen = span;
+  $("said").textContent = span < 0 ? "" : [nameOf(span), ...facts(span)].join("; ");
+  draw();
+}
+// Count and time by name of what lies in the selection, else in what is shown: the parts of spans that lie in it.
+function total() {
+  const [left, right] = selection || [from, to], times = new Float64Array(shown.texts.length), runs = new Float64Array(shown.texts.length), of = new Int8Array(shown.texts.length);
+  let spans = 0;
+  for (let span = 0; span < size; span++) {
+    const inside = Math.min(endOf(span), right) - Math.max(start[span], left);
+    if (inside < 0 || (inside === 0 && duration[span] > 0) || isGap(span)) continue;
+    times[name[span]] += inside;
+    runs[name[span]]++;
+    of[name[span]] = kind[span];
+    spans++;
+  }
+  const busy = busyBetween(left, right), count = spans.toLocaleString("en");
+  $("selected").textContent = word(selection ? "{time} selected" : "{time} shown", { time: seconds(right - left) });
+  $("totals").textContent = busy === null ? word("{count} spans", { count })
+    : word("{count} spans; the device was busy for {busy} of it", { count, busy: `${seconds(busy)} (${(100 * busy / (right - left)).toFixed(1)} %)` });
+  const names = [...runs.keys()].filter((one) => runs[one]).sort((a, b) => times[b] - times[a] || runs[b] - runs[a]);
+  $("rows").replaceChildren();
+  for (const one of names.slice(0, LISTED)) {
+    const row = element("tr", "", $("rows"));
+    [shown.texts[one], kind_words[of[one]]].forEach((text) => element("td", text, row));
+    [runs[one].toLocaleString("en"), seconds(times[one]), `${(100 * times[one] / (right - left)).toFixed(1)} %`].forEach((text) => { element("td", text, row).className = "number"; });
+  }
+  if (names.length > LISTED) element("td", word("{count} more names", { count: names.length - LISTED }), element("tr", "", $("rows"))).colSpan = 5;
+}
+function busyBetween(left, right) {
+  if (device === null) {
+    device = [];
+    for (let span = 0; span < size; span++) if (ON_DEVICE.includes(kind[span])) device.push(span);
+    device = Int32Array.from(device).sort((a, b) => start[a] - start[b]);
+  }
+  if (!device.length) return null;
+  let busy = 0, reached = left;
+  for (const span of device) {
+    if (start[span] >= right) break;
+    const end = Math.min(endOf(span), right), begin = Math.max(start[span], reached);
+    if (end > begin) { busy += end - begin; reached = end; }
+  }
+  return busy;
+}
+function find() {
+  const wanted = $("search").value.toLowerCase();
+  matches = null;
+  $("matched").textContent = "";
+  if (wanted) {
+    // By name, and behind the names by one more than the number of a shape.
+    const found = shown.texts.map((text) => text.toLowerCase().includes(wanted));
+    matches = new Uint8Array(2 * shown.texts.length + 1);
+    found.forEach((hit, at) => { if (hit) { matches[at] = 1; matches[shown.texts.length + at + 1] = 1; } });
+    let count = 0, time = 0;
+    for (let span = 0; span < size; span++) if (matching(span)) { count++; time += duration[span]; }
+    $("matched").textContent = word("{count} spans match: {time}", { count: count.toLocaleString("en"), time: seconds(time) });
+  }
+  if (rows) draw();
+}
+const matching = (span) => matches && !isGap(span) && (matches[name[span]] || matches[shown.texts.length + shape[span]]);
+// The match that begins next after the one chosen, else after the left edge; then the first of all.
+function nextMatch() {
+  if (!matches) return;
+  const after = chosen >= 0 ? start[chosen] : from - 1;
+  let best = -1, first = -1;
+  for (let span = 0; span < size; span++) {
+    if (!matching(span)) continue;
+    if (first < 0 || start[span] < start[first]) first = span;
+    if (start[span] > after && (best < 0 || start[span] < start[best])) best = span;
+  }
+  if (best < 0) best = first;
+  if (best < 0) return;
+  const wide = Math.min(Math.max(duration[best] * 8, 1000), Math.max(shown.length, 10));
+  pick(best);
+  show(start[best] + duration[best] / 2 - wide / 2, start[best] + duration[best] / 2 + wide / 2);
+}
+// Chrome's trace events, which Perfetto reads: times in microseconds with all their digits, from the begin of the recording.
+function perfetto() {
+  const parts = ['{"displayTimeUnit":"ns","traceEvents":[\n'], micro = (ns) => { const whole = Math.floor(ns / 1000); return `${whole}.${String(ns - whole * 1000).padStart(3, "0")}`; };
+  shown.tracks.forEach(([label, side], at) => {
+    const title = JSON.stringify(side === "gaps" ? word("gaps of the device") : label);
+    parts.push(`{"ph":"M","name":"thread_name","pid":${side === "host" ? 1 : 2},"tid":${at},"args":{"name":${title}}},\n`);
+  });
+  parts.push(`{"ph":"M","name":"process_name","pid":1,"args":{"name":"host"}},\n{"ph":"M","name":"process_name","pid":2,"args":{"name":"device"}}`);
+  let span = 0;
+  shown.tracks.forEach(([, side, count], track) => {
+    for (const last = span + count; span < last; span++) {
+      const args = shape[span] ? `,"args":{"shapes":${JSON.stringify(shown.texts[shape[span] - 1])}}` : "";
+      parts.push(`,\n{"ph":"X","cat":"${kinds[kind[span]]}","name":${JSON.stringify(nameOf(span))},"pid":${side === "host" ? 1 : 2},"tid":${track},"ts":${micro(start[span])},"dur":${micro(duration[span])}${args}}`);
+    }
+  });
+  parts.push("\n]}\n");
+  return new Blob(parts, { type: "application/json" });
+}
+$("save").onclick = () => {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(perfetto());
+  link.download = "timeline.json";
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+};
+canvas.addEventListener("wheel", (event) => {
+  event.preventDefault();
+  const step = event.deltaMode ? event.deltaY * 30 : event.deltaY;
+  if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) show(from + (event.deltaX || step) / canvas.clientWidth * (to - from), to + (event.deltaX || step) / canvas.clientWidth * (to - from));
+  else zoom(Math.exp(step * 0.002), at(event).time);
+}, { passive: false });
+let held = null;
+canvas.addEventListener("pointerdown", (event) => {
+  const place = at(event);
+  held = { ...place, selects: event.shiftKey || place.y <= RULER, left: from, right: to, top: pane.scrollTop, clientY: event.clientY, moved: false };
+  canvas.setPointerCapture(event.pointerId);
+  tip.hidden = true;
+});
+canvas.addEventListener("pointermove", (event) => {
+  const place = at(event);
+  if (!held) {
+    if (place.span >= 0) showTip(place.span, event.clientX, event.clientY); else tip.hidden = true;
+    return;
+  }
+  if (Math.abs(place.x - held.x) + Math.abs(event.clientY - held.clientY) > 3) held.moved = true;
+  if (!held.moved) return;
+  if (held.selects) { selection = [held.time, place.time].sort((a, b) => a - b); draw(); return; }
+  const moved = (held.x - place.x) / canvas.clientWidth * (held.right - held.left);
+  pane.scrollTop = held.top + held.clientY - event.clientY;
+  show(held.left + moved, held.right + moved);
+});
+canvas.addEventListener("pointerup", () => {
+  const place = held;
+  held = null;
+  if (!place) return;
+  if (place.moved) { if (place.selects) total(); return; }
+  if (place.title) { const { track } = place.title; if (!folded.delete(track)) folded.add(track); lay(); return; }
+  if (place.selects) { selection = null; total(); }
+  pick(place.span);
+});
+canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
+pane.addEventListener("scroll", draw);
+pane.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const middle = (from + to) / 2, step = (to - from) / 5;
+  if (event.key === "+" || event.key === "=" || event.key === "w") zoom(0.6, middle);
+  else if (event.key === "-" || event.key === "s") zoom(1 / 0.6, middle);
+  else if (event.key === "ArrowLeft" || event.key === "a") show(from - step, to - step);
+  else if (event.key === "ArrowRight" || event.key === "d") show(from + step, to + step);
+  else if (event.key === "ArrowUp") pane.scrollTop -= 3 * ROW;
+  else if (event.key === "ArrowDown") pane.scrollTop += 3 * ROW;
+  else if (event.key === "Enter") nextMatch();
+  else if (event.key === "Home") show(0, Math.max(shown.length, 10));
+  else if (event.key === "Escape") { selection = null; pick(-1); total(); }
+  else if (event.key === "/") $("search").focus();
+  else return;
+  event.preventDefault();
+});
+$("out").onclick = () => show(0, Math.max(shown.length, 10));
+$("search").oninput = find;
+$("search").onkeydown = (event) => { if (event.key === "Enter") nextMatch(); };
+timelines.forEach((one, number) => { element("option", one.label, $("timelines")).value = number; });
+$("timelines").onchange = () => choose(Number($("timelines").value));
+$("of-timelines").hidden = timelines.length < 2;
+$("graph").hidden = false;
+$("no-graph").hidden = true;
+choose(0);
+dark.addEventListener("change", draw);
+new ResizeObserver(lay).observe(pane);
+})();

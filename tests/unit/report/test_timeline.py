@@ -1,0 +1,218 @@
+"""The timeline page: what is packed is what the events say, and what its script makes of it in a browser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfgate import trace
+from perfgate.document.timeline import SPAN_KINDS, DrawnTimeline
+from perfgate.judging.report.render.timeline import render_timeline
+from perfgate.trace.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
+from perfgate.trace.timeline import drawn_timeline, packed
+from tests.browser import Page, browser_page
+
+HOST, STREAM = ("python", "main"), ("device 0", "stream 7")
+
+
+def events(*rows: tuple[int, int, tuple[str, str], str, EventKind, int]) -> EventTable:
+    builder = EventTableBuilder()
+    for start, duration, track, name, kind, correlation in rows:
+        builder.add(start, duration, track=track, name=name, kind=kind, correlation=correlation, shape="[[8, 4]]")
+    return builder.table()
+
+
+# The device is idle from 1,700 to 2,600, because the second kernel was launched late.
+EVENTS = events(
+    (1_000_000_000, 3000, HOST, "aten::linear", "host_op", NO_CORRELATION),
+    (1_000_000_100, 300, HOST, "launch", "runtime", 1),
+    (1_000_002_200, 300, HOST, "launch", "runtime", 2),
+    (1_000_000_700, 1000, STREAM, "gemm", "compute", 1),
+    (1_000_002_600, 1000, STREAM, "<b>relu</b>", "compute", 2),
+)
+
+
+def unpacked(column: bytes) -> list[int]:
+    values, value, scale = [], 0, 1
+    for byte in column:
+        value += (byte & 127) * scale
+        scale *= 128
+        if byte < 128:
+            values.append(value)
+            value, scale = 0, 1
+    return values
+
+
+def spans(timeline: DrawnTimeline) -> list[tuple[str, str, int, int, str]]:
+    """Track, name, start, duration and kind of every span."""
+    starts, durations, names = unpacked(timeline.start), unpacked(timeline.duration), unpacked(timeline.name)
+    rows, place = [], 0
+    for track in timeline.tracks:
+        at = 0
+        for span in range(place, place + track.spans):
+            at += starts[span]
+            kind = SPAN_KINDS[timeline.kind[span]]
+            rows.append((track.name or track.side, timeline.texts[names[span]], at, durations[span], kind))
+        place += track.spans
+    assert place == len(starts)
+    return rows
+
+
+@given(st.lists(st.integers(0, (1 << 62) - 1)))
+def test_packed__any_numbers__come_back(numbers: list[int]) -> None:
+    assert unpacked(packed(np.array(numbers, dtype=np.int64))) == numbers
+
+
+def test_drawn_timeline__device_and_host__gaps_first_then_the_device_and_who_launched() -> None:
+    timeline = drawn_timeline(EVENTS, "rank 0")
+    assert spans(timeline) == [
+        ("gaps", "host", 1700, 900, "gap"),
+        ("device 0 / stream 7", "gemm", 700, 1000, "compute"),
+        ("device 0 / stream 7", "<b>relu</b>", 2600, 1000, "compute"),
+        ("python / main", "aten::linear", 0, 3000, "host_op"),
+        ("python / main", "launch", 100, 300, "runtime"),
+        ("python / main", "launch", 2200, 300, "runtime"),
+    ]
+    assert unpacked(timeline.launch) == [0, 5, 6, 0, 0, 0]
+    assert timeline.length == 3600
+    assert [timeline.texts[shape - 1] if shape else None for shape in unpacked(timeline.shape)] == [None] + [
+        "[[8, 4]]"
+    ] * 5
+
+
+def test_drawn_timeline__spans_that_begin_together__the_longer_first() -> None:
+    timeline = drawn_timeline(
+        events((5, 1, HOST, "inner", "host_op", NO_CORRELATION), (5, 9, HOST, "outer", "host_op", NO_CORRELATION)),
+        "all",
+    )
+    assert [row[1] for row in spans(timeline)] == ["outer", "inner"]
+
+
+def test_drawn_timeline__no_events__nothing() -> None:
+    timeline = drawn_timeline(events(), "all")
+    assert (timeline.tracks, timeline.start, timeline.length) == ([], b"", 0)
+
+
+def test_render_timeline__hostile_names__only_in_the_packed_data() -> None:
+    page = render_timeline([drawn_timeline(EVENTS, "<script>alert(1)</script>")])
+    assert "<b>relu</b>" not in page
+    assert "<script>alert" not in page
+    assert "default-src 'none'" in page
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with browser_page(tmp_path_factory.mktemp("profile")) as page:
+        yield page
+
+
+def opened(browser: Page, folder: Path, *timelines: DrawnTimeline) -> None:
+    file = folder / "timeline.html"
+    file.write_text(render_timeline(timelines or [drawn_timeline(EVENTS, "rank 0")]), encoding="utf-8")
+    browser.requests.clear()
+    browser.errors.clear()
+    browser.call("Emulation.setDeviceMetricsOverride", width=1200, height=900, deviceScaleFactor=1, mobile=False)
+    browser.open(file)
+
+
+def text(browser: Page, element: str) -> str:
+    return str(browser.ask(f"document.getElementById('{element}').innerText"))
+
+
+def drag(browser: Page, left: float, right: float, y: float) -> None:
+    """Drag between two shares of the canvas's width."""
+    box = browser.ask("JSON.stringify(document.getElementById('canvas').getBoundingClientRect())")
+    at = json.loads(box)
+    for kind, share in (("mouseMoved", left), ("mousePressed", left), ("mouseMoved", right), ("mouseReleased", right)):
+        browser.call(
+            "Input.dispatchMouseEvent",
+            type=kind,
+            x=at["x"] + share * at["width"],
+            y=at["y"] + y,
+            button="left",
+            buttons=0 if kind == "mouseReleased" else 1,
+            clickCount=1,
+        )
+
+
+def test_page__opened__totals_of_everything_and_the_busy_time(browser: Page, tmp_path: Path) -> None:
+    opened(browser, tmp_path)
+    assert text(browser, "selected") == "3.6 µs shown"
+    assert text(browser, "totals") == "5 spans; the device was busy for 2 µs (55.6 %) of it"
+    rows = text(browser, "rows").splitlines()
+    assert rows[0].split("\t") == ["aten::linear", "operator", "1", "3 µs", "83.3 %"]
+    assert any(row.startswith("<b>relu</b>\tkernel\t1\t1 µs") for row in rows)
+    assert browser.requests == [(tmp_path / "timeline.html").as_uri()]
+    assert browser.errors == []
+
+
+def test_page__ruler_dragged__totals_of_the_selection_with_the_parts_of_spans_in_it(
+    browser: Page, tmp_path: Path
+) -> None:
+    opened(browser, tmp_path)
+    drag(browser, 0.25, 0.5, 8)  # from 900 ns to 1,800 ns: 800 ns of the first kernel
+    assert text(browser, "selected").endswith("selected")
+    first = text(browser, "totals")
+    assert first.startswith("2 spans; the device was busy for 8"), first
+    browser.ask("document.getElementById('pane').focus()")
+    browser.key("Escape")
+    assert text(browser, "selected") == "3.6 µs shown"
+
+
+def test_page__wheel__zooms_at_the_pointer(browser: Page, tmp_path: Path) -> None:
+    opened(browser, tmp_path)
+    box = json.loads(browser.ask("JSON.stringify(document.getElementById('canvas').getBoundingClientRect())"))
+    for _ in range(4):
+        browser.call(
+            "Input.dispatchMouseEvent",
+            type="mouseWheel",
+            x=box["x"] + box["width"] / 4,
+            y=box["y"] + 60,
+            deltaX=0,
+            deltaY=-300,
+        )
+    browser.ask("new Promise((done) => setTimeout(done, 400))")
+    shown = float(text(browser, "selected").split()[0])
+    assert shown < 1000  # nanoseconds, around the first kernel
+    assert "gemm" in text(browser, "rows")
+    assert "relu" not in text(browser, "rows")
+
+
+def test_page__search__counted_and_the_next_match_shown(browser: Page, tmp_path: Path) -> None:
+    opened(browser, tmp_path)
+    browser.ask("document.getElementById('search').value = 'RELU'")
+    browser.ask("document.getElementById('search').dispatchEvent(new Event('input'))")
+    assert text(browser, "matched") == "1 spans match: 1 µs"
+    browser.ask("document.getElementById('pane').focus()")
+    browser.key("Enter")
+    said = text(browser, "said")
+    assert said.startswith("<b>relu</b>; kernel; starts at 2.6 µs, lasts 1 µs")
+    assert said.endswith("launched by launch, 400 ns before")
+
+
+def test_page__click_on_a_gap__says_its_cause(browser: Page, tmp_path: Path) -> None:
+    opened(browser, tmp_path)
+    drag(browser, 0.6, 0.6, 22 + 18 + 8)
+    assert text(browser, "said").endswith("the host launched what came next only after the gap had begun")
+
+
+def test_page__saved_for_perfetto__the_same_spans(browser: Page, tmp_path: Path) -> None:
+    opened(browser, tmp_path)
+    saved = browser.ask(
+        "new Promise((done) => { URL.createObjectURL = (blob) => { blob.text().then(done); return 'about:blank#'; };"
+        "HTMLAnchorElement.prototype.click = () => {}; document.getElementById('save').click(); })"
+    )
+    file = tmp_path / "timeline.json"
+    file.write_text(saved)
+    (timeline,) = trace.read(file).timelines
+    table = timeline.events
+    rows = zip(table.name.tolist(), table.start.tolist(), table.duration.tolist())
+    assert sorted((table.names[name], start, duration) for name, start, duration in rows) == sorted(
+        row[1:4] for row in spans(drawn_timeline(EVENTS, "rank 0"))
+    )
