@@ -217,7 +217,9 @@ int64_t table_take(table *t, const uint8_t *text, int64_t size)
     int64_t line = 0;
     while (line < size) {
         int64_t at = line;
-        if (text[at] == '\n' || (text[at] == '\r' && at + 1 < size && text[at + 1] == '\n')) {
+        if (text[at] == '\r' && at + 1 == size)
+            return line;
+        if (text[at] == '\n' || (text[at] == '\r' && text[at + 1] == '\n')) {
             line = at + 1 + (text[at] == '\r');
             continue;
         }
