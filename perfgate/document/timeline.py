@@ -8,7 +8,7 @@ import msgspec
 
 from perfgate.document.message import Message
 
-TrackSide = Literal["host", "device", "gaps"]
+TrackSide = Literal["host", "device", "gaps", "rank"]
 SpanKind = Literal[
     "host_op",
     "compute",
@@ -26,7 +26,7 @@ SPAN_KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
 
 
 class TimelineTrack(msgspec.Struct, frozen=True):
-    """A thread of the host, a stream of the device, or the gaps of the device; and how many spans it has."""
+    """A thread of the host, a stream of the device, the gaps of the device, or one of many ranks; and how many spans it has."""
 
     name: str
     side: TrackSide

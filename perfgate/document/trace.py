@@ -215,9 +215,13 @@ class DiffDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One device of one rank: seconds of a typical (median) step, and the share of its collectives' time that it waited.
+    """One device of one rank: seconds of a typical (median) step, and of what its collectives took the shares that it waited,
+    that data moved, and that neither.
 
-    ``own`` is the step without exposed communication. What was not recorded is None.
+    ``own`` is the step without exposed communication, ``bubble`` the part of that which is receiving from another stage of the
+    pipeline, and ``stage`` its place there. ``late`` is how long after the first rank it comes to a collective (mean), ``last``
+    the share of them to which it came last; ``experts`` the seconds of kernels that compute experts. What was not
+    recorded is None.
     """
 
     rank: int | None
@@ -228,7 +232,14 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     computing: float | None
     exposed: float | None
     free: float | None
+    bubble: float | None
     wait_share: float | None
+    transit_share: float | None
+    idle_share: float | None
+    late: float | None
+    last: float | None
+    stage: int | None
+    experts: float | None
 
 
 class SlowRankRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -250,11 +261,30 @@ class SlowLinkRow(msgspec.Struct, frozen=True, kw_only=True):
     middle: float
 
 
+class SkewRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A collective that ranks came to at different times: seconds from the first to the last, and which that was.
+
+    ``number`` counts the collectives that several ranks took part in, in the order of time, from 0.
+    """
+
+    number: int
+    name: str
+    skew: float
+    last: int | None
+
+
 class RanksDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """`perfgate trace ranks --json`. ``links`` is how many links between ranks the recordings tell of."""
+    """`perfgate trace ranks --json`. ``links`` is how many links between ranks the recordings tell of.
+
+    ``collectives`` is how many collectives several of the ranks took part in, ``skew`` the seconds from the first to the last
+    of them in the middle one (median), and ``skews`` those with the largest.
+    """
 
     path: str
     slow_ranks: list[SlowRankRow]
     slow_links: list[SlowLinkRow]
     links: int
+    collectives: int
+    skew: float | None
+    skews: list[SkewRow]
     ranks: list[RankRow]

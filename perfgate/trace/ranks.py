@@ -1,8 +1,4 @@
-"""Many ranks beside each other: which one the others wait for, and which link between two is slow.
-
-Every rank is reduced to a small table by itself: its steps, its collectives and what it sent to whom. Only these are put
-together, so that thousands of ranks can be.
-"""
+"""Many ranks beside each other: which one the others wait for, which link between two is slow, and who comes late."""
 
 from __future__ import annotations
 
@@ -11,81 +7,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import msgspec
+import numpy as np
 
-from perfgate.trace.recording import Timeline
+from perfgate.trace.analysis import IntColumn
+from perfgate.trace.events import KIND_CODES, NO_CORRELATION, NO_TEXT, EventKind, EventTable
+from perfgate.trace.rank_table import LinkTotal, RankTable
 
 # Perfgate's own marks: a rank that takes a twentieth longer on its own than the middle one, a link at half of its kind's
 # middle bandwidth. Fewer of a kind have no middle to speak of.
 SLOW_RANK, SLOW_LINK = 1.05, 0.5
 FEWEST_RANKS, FEWEST_LINKS = 2, 3
-_LOCAL = "LOCAL"  # a rank's copies to itself
-
-
-class StepParts(msgspec.Struct, frozen=True, array_like=True):
-    """A step in nanoseconds. ``exposed`` is communication that nothing hides, ``free`` that nothing ran."""
-
-    number: int | None
-    length: int
-    computing: int
-    exposed: int
-    free: int
-
-
-class Waiting(msgspec.Struct, frozen=True, array_like=True):
-    """The collectives of a rank in nanoseconds: all of their time, that in which data moved, and that spent waiting."""
-
-    count: int = 0
-    elapsed: int = 0
-    transit: int = 0
-    wait: int = 0
-
-
-class LinkTotal(msgspec.Struct, frozen=True, array_like=True):
-    """What a rank sent another over one kind of link: bytes and nanoseconds."""
-
-    source: int
-    target: int
-    link: str
-    size: float
-    transit: int
-
-    @property
-    def bandwidth(self) -> float:
-        """Bytes a second."""
-        return self.size / self.transit * 1e9
-
-
-class RankTable(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of one device of one rank; ``path`` is the recording it is of."""
-
-    path: str
-    rank: int | None
-    device: int | None
-    steps: list[StepParts]
-    waiting: Waiting
-    links: list[LinkTotal]
-
-    @property
-    def own(self) -> float | None:
-        """Nanoseconds of a typical (median) step without the communication that it waits for; None without steps."""
-        return self._typical([step.length - step.exposed for step in self.steps])
-
-    @property
-    def computing(self) -> float | None:
-        return self._typical([step.computing for step in self.steps])
-
-    @property
-    def free(self) -> float | None:
-        return self._typical([step.free for step in self.steps])
-
-    @property
-    def exposed(self) -> float | None:
-        return self._typical([step.exposed for step in self.steps])
-
-    @staticmethod
-    def _typical(values: Sequence[int]) -> float | None:
-        return statistics.median(values) if values else None
+LOCAL = "LOCAL"  # a rank's copies to itself
 
 
 class SlowRank(NamedTuple):
@@ -103,27 +35,23 @@ class SlowLink(NamedTuple):
     middle: float
 
 
-def reduce_timeline(timeline: Timeline, path: str) -> RankTable:
-    """The small table of a timeline."""
-    steps = [
-        StepParts(step.number, step.length_ns, step.computing_ns, step.exposed_communication_ns or 0, step.free_ns or 0)
-        for step in timeline.steps or ()
-        if step.number is not None and step.length_ns is not None and step.computing_ns is not None
-    ]
-    collectives = [one for one in timeline.collectives or () if one.elapsed_ns is not None]
-    waiting = Waiting(
-        count=len(collectives),
-        elapsed=sum(one.elapsed_ns or 0 for one in collectives),
-        transit=sum(one.transit_ns or 0 for one in collectives),
-        wait=sum(one.wait_ns or 0 for one in collectives),
-    )
-    totals: dict[tuple[int, int, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for link in timeline.rank_links or ():
-        total = totals[link.source, link.target, link.link]
-        total[0] += link.size_bytes
-        total[1] += link.transit_ns
-    links = [LinkTotal(*key, size=size, transit=int(transit)) for key, (size, transit) in totals.items()]
-    return RankTable(path=path, rank=timeline.rank, device=timeline.device, steps=steps, waiting=waiting, links=links)
+class Arrivals(NamedTuple):
+    """When each rank came to each collective.
+
+    All ranks of a collective end it together, so it is aligned at its end: who spent least time in it came last, and by how
+    much does not depend on the ranks' clocks. Columns with an entry a share of a rank in a collective: positions of ``rank``
+    and ``collective``, and ``late``, nanoseconds after the first rank. Columns with an entry a collective, in the order of
+    time: its name in ``names``, ``skew``, nanoseconds from the first rank to the last, and which rank was ``last``.
+    ``clock`` is by how much each rank's clock is ahead of the first one's; None where no collective joins the two.
+    """
+
+    rank: IntColumn
+    collective: IntColumn
+    late: IntColumn
+    names: list[str]
+    skew: IntColumn
+    last: IntColumn
+    clock: list[int | None]
 
 
 def slow_ranks(tables: Iterable[RankTable]) -> list[SlowRank]:
@@ -152,7 +80,7 @@ def slow_links(tables: Iterable[RankTable]) -> list[SlowLink]:
     kinds: dict[str, list[LinkTotal]] = defaultdict(list)
     for table in tables:
         for link in table.links:
-            if link.link != _LOCAL and link.source != link.target and link.size > 0 and link.transit > 0:
+            if link.link != LOCAL and link.source != link.target and link.size > 0 and link.transit > 0:
                 kinds[link.link].append(link)
     found = []
     for links in kinds.values():
@@ -160,6 +88,105 @@ def slow_links(tables: Iterable[RankTable]) -> list[SlowLink]:
             middle = statistics.median(link.bandwidth for link in links)
             found += [SlowLink(link, middle) for link in links if link.bandwidth < SLOW_LINK * middle]
     return sorted(found, key=lambda slow: slow.link.bandwidth / slow.middle)
+
+
+def arrivals(tables: Sequence[RankTable]) -> Arrivals:
+    """Put the ranks' shares in every collective beside each other; one that a single rank took part in is left out."""
+    columns = [table.shares.columns() for table in tables]
+    rank = np.repeat(np.arange(len(tables)), [column[0].size for column in columns])
+    key, name, start, elapsed = (np.concatenate([np.zeros(0, np.int64), *parts]) for parts in zip(*columns))
+    _, collective, counts = np.unique(key, return_inverse=True, return_counts=True)
+    # By collective, then by rank; a rank's own order is that of its clock.
+    taking = np.flatnonzero(counts[collective] > 1)
+    taking = taking[np.lexsort((rank[taking], collective[taking]))]
+    rank, name, start, elapsed, collective = (column[taking] for column in (rank, name, start, elapsed, collective))
+    begins = np.flatnonzero(np.diff(collective, prepend=-1))
+    of = np.cumsum(np.diff(collective, prepend=-1) != 0) - 1
+    if not begins.size:
+        nothing = np.zeros(0, dtype=np.int64)
+        return Arrivals(nothing, nothing, nothing, [], nothing, nothing, [None] * len(tables))
+    late = np.maximum.reduceat(elapsed, begins)[of] - elapsed
+    # The last rank of a collective is the last of its rows by lateness.
+    ends = np.append(begins[1:], of.size) - 1
+    last = rank[np.lexsort((late, of))[ends]]
+    clock = _clocks(rank, of, start + elapsed, len(tables), begins.size)
+    place = np.argsort(np.argsort(start[begins], kind="stable"), kind="stable")
+    order = np.argsort(place)
+    names = [tables[one].shares.names[code] for one, code in zip(rank[begins].tolist(), name[begins].tolist())]
+    return Arrivals(
+        rank=rank,
+        collective=place[of],
+        late=late,
+        names=[names[one] for one in order.tolist()],
+        skew=np.maximum.reduceat(late, begins)[order],
+        last=last[order],
+        clock=clock,
+    )
+
+
+def _clocks(rank: IntColumn, collective: IntColumn, end: IntColumn, ranks: int, collectives: int) -> list[int | None]:
+    """By how much each clock is ahead of the first rank's: the median over what both ended together, or through others."""
+    by_rank = np.argsort(rank, kind="stable")
+    rows = np.split(by_rank, np.searchsorted(rank[by_rank], np.arange(1, ranks)))
+    by_collective = np.append(np.searchsorted(collective, np.arange(collectives)), collective.size)
+    known, true = np.zeros(collectives, dtype=bool), np.zeros(collectives, dtype=np.int64)
+    shared = np.zeros(ranks, dtype=np.int64)  # how many known collectives each rank took part in
+    clock: list[int | None] = [None] * ranks
+    while None in clock:
+        left = [one for one in range(ranks) if clock[one] is None]
+        one = max(left, key=lambda rank: int(shared[rank]))
+        if known.any() and not shared[one]:
+            break
+        own = rows[one]
+        both = known[collective[own]]
+        ahead = int(np.median(end[own][both] - true[collective[own]][both])) if both.any() else 0
+        clock[one] = ahead
+        new = collective[own][~both]
+        true[new], known[new] = end[own][~both] - ahead, True
+        for begin, after in zip(by_collective[new].tolist(), by_collective[new + 1].tolist()):
+            shared[rank[begin:after]] += 1
+    return clock
+
+
+def ranks_timeline(tables: Sequence[RankTable], clock: Sequence[int | None]) -> EventTable:
+    """When the ranks computed and communicated, two tracks a rank, by the clock of the first one; by its own, where ``clock``
+    does not know it."""
+    names: dict[str, int] = {"computing": 0}
+    tracks: list[tuple[str, str]] = []
+    columns: dict[str, list[IntColumn]] = defaultdict(list)
+
+    def add(track: str, kind: EventKind, start: IntColumn, duration: IntColumn, name: IntColumn) -> None:
+        columns["start"].append(start)
+        columns["duration"].append(duration)
+        columns["name"].append(name)
+        columns["track"].append(np.full(start.size, len(tracks), dtype=np.int64))
+        columns["kind"].append(np.full(start.size, KIND_CODES[kind], dtype=np.int64))
+        tracks.append((track, "computing" if kind == "compute" else "collectives"))
+
+    for table, ahead in zip(tables, clock):
+        label = f"rank {table.rank}" if table.rank is not None else f"device {table.device}"
+        busy = table.stretches
+        add(
+            label,
+            "compute",
+            busy.start - (ahead or 0),
+            busy.end - busy.start,
+            np.zeros(busy.start.size, dtype=np.int64),
+        )
+        _, codes, start, elapsed = table.shares.columns()
+        own = np.array([names.setdefault(name, len(names)) for name in table.shares.names], dtype=np.int64)
+        add(label, "comm", start - (ahead or 0), elapsed, own[codes] if own.size else codes)
+    joined = {name: np.concatenate([np.zeros(0, np.int64), *parts]) for name, parts in columns.items()}
+    nothing = np.zeros(joined["start"].size, dtype=np.int64)
+    return EventTable(
+        **joined,
+        correlation=nothing + NO_CORRELATION,
+        group=joined["name"],
+        request=nothing + NO_TEXT,
+        shape=nothing + NO_TEXT,
+        names=tuple(names),
+        tracks=tuple(tracks),
+    )
 
 
 def _middle(values: Iterable[float | None]) -> float:

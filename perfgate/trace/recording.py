@@ -93,7 +93,10 @@ class ProfilerStep(NamedTuple):
 
 
 class TabledStep(NamedTuple):
-    """A row of the profiler's own table of steps, as written: nanoseconds, ``preparing_ns`` perhaps below zero."""
+    """A row of the profiler's own table of steps, as written: nanoseconds, ``preparing_ns`` perhaps below zero.
+
+    ``bubble_ns`` is the exposed communication that was receiving from another rank: waiting for a stage of the pipeline.
+    """
 
     number: int | None
     computing_ns: int | None = None
@@ -101,6 +104,7 @@ class TabledStep(NamedTuple):
     exposed_communication_ns: int | None = None
     free_ns: int | None = None
     preparing_ns: int | None = None
+    bubble_ns: int | None = None
 
 
 class LinkUse(NamedTuple):
@@ -202,7 +206,8 @@ class Timeline:
     """What one device of one rank did, and its host; ``rank`` and ``device`` are None where the recording names none.
 
     ``events`` holds the host's events and those of this device alone. A table that was not collected is None; ``steps`` are
-    made of what there is, ``step_table`` is what the profiler's own table of them says.
+    made of what there is, ``step_table`` is what the profiler's own table of them says. ``groups`` are the ranks that this one
+    works with, by the framework's name for them (``tp``, ``pp``, ``dp``).
     """
 
     rank: int | None
@@ -218,6 +223,7 @@ class Timeline:
     calls: tuple[CallTotal, ...] | None = None
     operators: tuple[OperatorTime, ...] | None = None
     allocations: tuple[AllocationTotal, ...] | None = None
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     core_frequency: tuple[float, float] | None = None  # hertz of the AI core, lowest and highest seen
 
     @property

@@ -18,8 +18,13 @@ _GAP = SPAN_KINDS.index("gap")
 _KINDS = np.array([SPAN_KINDS.index(kind) for kind in KINDS], dtype=np.uint8)
 
 
-def drawn_timeline(events: EventTable, label: str, notes: Sequence[Message] = ()) -> DrawnTimeline:
-    """All spans of a table of events, and the gaps of its device with what they are for; the device's tracks first."""
+def drawn_timeline(
+    events: EventTable, label: str, notes: Sequence[Message] = (), *, of_ranks: bool = False
+) -> DrawnTimeline:
+    """All spans of a table of events, and the gaps of its device with what they are for; the device's tracks first.
+
+    Those of many ranks have a track or two a rank, and no gaps: one is idle while others are not.
+    """
     texts = {name: number for number, name in enumerate(events.names)}
     origin = int(events.start.min()) if len(events) else 0
     on_device = np.zeros(len(events.tracks), dtype=bool)
@@ -34,16 +39,16 @@ def drawn_timeline(events: EventTable, label: str, notes: Sequence[Message] = ()
     launch[work[joined]] = place[calls[called[joined]]]
     launch = launch[order]
 
-    device = device_gaps(events)
-    gaps = device.gaps if device else []
-    causes = [texts.setdefault(gap.cause, len(texts)) for gap in gaps]
-    nothing = np.zeros(len(gaps), dtype=np.int64)
+    device = None if of_ranks else device_gaps(events)
+    idle = device.gaps if device else []
+    causes = [texts.setdefault(gap.cause, len(texts)) for gap in idle]
+    nothing = np.zeros(len(idle), dtype=np.int64)
 
     def behind(gap_values: Sequence[int] | IntColumn, values: IntColumn) -> IntColumn:
         return np.concatenate([np.array(gap_values, dtype=np.int64), values])
 
-    start = behind([gap.start_ns for gap in gaps], events.start[order])
-    duration = behind([gap.duration_ns for gap in gaps], events.duration[order])
+    start = behind([gap.start_ns for gap in idle], events.start[order])
+    duration = behind([gap.duration_ns for gap in idle], events.duration[order])
     track = behind(nothing - 1, events.track[order])
     begins = np.diff(track, prepend=-2) != 0
     steps = np.where(begins, start - origin, np.diff(start, prepend=origin))
@@ -51,24 +56,26 @@ def drawn_timeline(events: EventTable, label: str, notes: Sequence[Message] = ()
         label=label,
         length=int((start + duration).max(initial=origin)) - origin,
         texts=list(texts),
-        tracks=_tracks(events, track, on_device),
+        tracks=_tracks(events, track, on_device, of_ranks=of_ranks),
         start=packed(steps),
         duration=packed(duration),
         name=packed(behind(causes, events.name[order])),
         kind=np.concatenate([nothing.astype(np.uint8) + _GAP, _KINDS[events.kind[order]]]).tobytes(),
         shape=packed(behind(nothing, events.shape[order] + 1)),
-        launch=packed(behind(nothing, np.where(launch == NOT_RECORDED, 0, launch + len(gaps) + 1))),
+        launch=packed(behind(nothing, np.where(launch == NOT_RECORDED, 0, launch + len(idle) + 1))),
         notes=list(notes),
     )
 
 
-def _tracks(events: EventTable, track: IntColumn, on_device: npt.NDArray[np.bool_]) -> list[TimelineTrack]:
+def _tracks(
+    events: EventTable, track: IntColumn, on_device: npt.NDArray[np.bool_], *, of_ranks: bool
+) -> list[TimelineTrack]:
     """The tracks in the order in which their spans come."""
     numbers, first, counts = np.unique(track, return_index=True, return_counts=True)
     tracks = []
     for place in np.argsort(first).tolist():
         number = int(numbers[place])
-        side: TrackSide = "gaps" if number < 0 else "device" if on_device[number] else "host"
+        side: TrackSide = "gaps" if number < 0 else "rank" if of_ranks else "device" if on_device[number] else "host"
         name = "" if number < 0 else " / ".join(part for part in events.tracks[number] if part)
         tracks.append(TimelineTrack(name, side, int(counts[place])))
     return tracks

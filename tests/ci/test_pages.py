@@ -16,6 +16,7 @@ import pytest
 from perfgate.document.flame import side_by_side
 from perfgate.judging.report.render.flame import render_flame
 from perfgate.judging.report.render.html import render_html
+from perfgate.judging.report.render.ranks import render_ranks_page
 from perfgate.judging.report.render.timeline import render_timeline
 from perfgate.judging.report.render.trend_page import render_trend_page
 from perfgate.trace.timeline import drawn_timeline
@@ -23,6 +24,7 @@ from tests.browser import Page, browser_page
 from tests.fakes.documents import make_run
 from tests.golden.test_comment_golden import decisions
 from tests.unit.report.test_flame import BASE, HEAD
+from tests.unit.report.test_ranks_page import drawn as drawn_job
 from tests.unit.report.test_timeline import EVENTS
 from tests.unit.report.test_trend import make_change, make_series, make_trend
 
@@ -34,6 +36,7 @@ PAGES = {
     "report-undecided": lambda: render_html(decisions()["inconclusive-noisy"], make_run("base"), make_run("head")),
     "flame": lambda: render_flame([side_by_side(BASE, HEAD)]),
     "timeline": lambda: render_timeline([drawn_timeline(EVENTS, "rank 0, device 0")]),
+    "ranks": lambda: render_ranks_page(drawn_job()),
     "trend": lambda: render_trend_page(make_trend(make_series(make_change()))),
 }
 

@@ -137,23 +137,50 @@ def steps(path: Path, rank: int | None, device: int | None, limit: int | None, a
     "--limit", type=click.IntRange(min=1), metavar="N", default=_SHOWN, show_default=True, help="So many ranks."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, times in seconds.")
-def ranks(path: Path, workers: int | None, limit: int, as_json: bool) -> None:
+@click.option(
+    "--out",
+    type=FILE,
+    metavar="FILE",
+    help="Also write a page: heat maps of ranks, links and arrivals, and the ranks' timelines.",
+)
+@click.option(
+    "--rank", "chosen", type=click.IntRange(min=0), metavar="N", multiple=True, help="Draw the timeline of this rank."
+)
+@language_option
+def ranks(
+    path: Path,
+    workers: int | None,
+    limit: int,
+    as_json: bool,
+    out: Path | None,
+    chosen: tuple[int, ...],
+    language: str | None,
+) -> None:
     """Which rank the others wait for and which link is slow, among all recordings below PATH.
 
     A rank is slow that takes 5 % longer than the middle one without the communication that it waits for; a link, that carries
-    less than half of the middle one of its kind. What is read of each recording is kept beside it, so that the next
-    time takes a moment.
+    less than half of the middle one of its kind. Collectives are aligned at their ends, so that who comes late does not depend
+    on clocks. What is read of each recording is kept beside it, so that the next time takes a moment.
     """
     from perfgate.cli.progress import TerminalProgress
     from perfgate.jobs.trace.ranks import trace_ranks
 
     with TerminalProgress() as progress:
-        document = trace_ranks(path, workers=workers, say=progress.status)
+        found = trace_ranks(path, workers=workers, say=progress.status)
+    if out is not None:
+        from perfgate.config import report_language
+        from perfgate.document.files import write_text_atomically
+        from perfgate.jobs.trace.ranks_page import drawn_ranks
+        from perfgate.judging.report.render.ranks import render_ranks_page
+
+        page = render_ranks_page(drawn_ranks(found, chosen), report_language(language, Path()))
+        write_text_atomically(out, page)
+        click.echo(str(out), err=as_json)
     if as_json:
-        return print_json(document)
+        return print_json(found.document)
     from perfgate.judging.report.render.trace import render_ranks
 
-    render_ranks(document, _console(), shown=limit)
+    render_ranks(found.document, _console(), shown=limit)
     return None
 
 

@@ -10,19 +10,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from perfgate import trace
 from perfgate.document.files import write_atomically
-from perfgate.document.trace import RankRow, RanksDocument, SlowLinkRow, SlowRankRow
+from perfgate.document.trace import RankRow, RanksDocument, SkewRow, SlowLinkRow, SlowRankRow
 from perfgate.errors import DocumentError, PerfgateError, UsageError
 from perfgate.trace.ascend.layout import analysed_folders
-from perfgate.trace.ranks import RankTable, reduce_timeline, slow_links, slow_ranks
+from perfgate.trace.rank_table import RankTable, reduce_timeline
+from perfgate.trace.ranks import Arrivals, arrivals, slow_links, slow_ranks
 from perfgate.version import __version__
 
 # Beside what it is made of; where nobody may write, it is made anew each time.
-KEPT = ".perfgate-rank.json"
+KEPT = ".perfgate-rank.msgpack"
 _KINETO = ("*.pt.trace.json", "*.pt.trace.json.gz")
 _NS = 1e9
+_SKEWS = 100  # so many collectives are listed
 
 
 class _Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,11 +36,20 @@ class _Kept(msgspec.Struct, frozen=True, kw_only=True):
     tables: list[RankTable]
 
 
-def trace_ranks(path: Path, *, workers: int | None, say: Callable[[str], None]) -> RanksDocument:
+class Ranks(NamedTuple):
+    """The tables of all ranks, by rank, how they came to their collectives, and what there is to say of them."""
+
+    tables: list[RankTable]
+    arrivals: Arrivals
+    document: RanksDocument
+
+
+def trace_ranks(path: Path, *, workers: int | None, say: Callable[[str], None]) -> Ranks:
     """All ranks below a folder, and which is slow. Raises UsageError where there is none, DocumentError for a damaged one."""
     tables = [table for reduced in _reduced(path, workers, say) for table in reduced.tables]
     tables.sort(key=lambda table: (table.rank is None, table.rank or 0, table.device or 0))
-    return _document(path, tables)
+    arrived = arrivals(tables)
+    return Ranks(tables, arrived, ranks_document(path, tables, arrived))
 
 
 def trace_reduce(path: Path, *, workers: int | None, say: Callable[[str], None]) -> list[Path]:
@@ -66,12 +78,14 @@ def _reduced(path: Path, workers: int | None, say: Callable[[str], None]) -> lis
             f"{path}: holds no recordings of ranks; name the folder in which the *_ascend_pt folders or the *.pt.trace.json "
             "files lie"
         )
-    found = []
-    with ProcessPoolExecutor(max(1, min(workers or os.cpu_count() or 1, len(recordings)))) as pool:
-        for reduced in pool.map(_reduce, recordings):
-            found.append(reduced)
-            say(f"{len(found)} of {len(recordings)} recordings")
-    return found
+    found = {recording: kept for recording in recordings if (kept := _kept(recording)) is not None}
+    new = [recording for recording in recordings if recording not in found]
+    if new:
+        with ProcessPoolExecutor(max(1, min(workers or os.cpu_count() or 1, len(new)))) as pool:
+            for recording, reduced in zip(new, pool.map(_reduce, new)):
+                found[recording] = reduced
+                say(f"{len(found)} of {len(recordings)} recordings")
+    return [found[recording] for recording in recordings]
 
 
 def _recordings(path: Path) -> list[Path]:
@@ -87,18 +101,23 @@ def _kept_at(recording: Path) -> Path:
     return recording / KEPT if recording.is_dir() else recording.with_name(f"{recording.name}{KEPT}")
 
 
-def _reduce(recording: Path) -> _Reduced:
-    """Reduce one recording, or take what was kept, where nothing has changed since."""
+def _kept(recording: Path) -> _Reduced | None:
+    """What was kept of a recording, where nothing has changed since."""
     if recording.name.endswith(KEPT):
         return _Reduced(_read_kept(recording).tables, recording, kept=True)
-    kept_at, files = _kept_at(recording), _state(recording)
+    kept_at = _kept_at(recording)
     with suppress(OSError, DocumentError):
         kept = _read_kept(kept_at)
-        if (kept.version, kept.files) == (__version__, files):
+        if (kept.version, kept.files) == (__version__, _state(recording)):
             return _Reduced(kept.tables, kept_at, kept=True)
+    return None
+
+
+def _reduce(recording: Path) -> _Reduced:
+    kept_at, files = _kept_at(recording), _state(recording)
     tables = [reduce_timeline(timeline, str(recording)) for timeline in trace.read(recording).timelines]
     try:
-        write_atomically(kept_at, msgspec.json.encode(_Kept(version=__version__, files=files, tables=tables)))
+        write_atomically(kept_at, msgspec.msgpack.encode(_Kept(version=__version__, files=files, tables=tables)))
     except PerfgateError:
         return _Reduced(tables, kept_at, kept=False)
     return _Reduced(tables, kept_at, kept=True)
@@ -107,7 +126,7 @@ def _reduce(recording: Path) -> _Reduced:
 def _read_kept(path: Path) -> _Kept:
     """Raises OSError, and DocumentError for a file that is damaged or of another perfgate."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Kept)
+        return msgspec.msgpack.decode(path.read_bytes(), type=_Kept)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DocumentError(
             f"{path}: is no table of a rank ({error}); remove it, or reduce the recording again"
@@ -121,7 +140,9 @@ def _state(recording: Path) -> list[tuple[str, int, int]]:
     return sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
 
 
-def _document(path: Path, tables: list[RankTable]) -> RanksDocument:
+def ranks_document(path: Path, tables: list[RankTable], arrived: Arrivals) -> RanksDocument:
+    """What there is to say of the ranks below a folder."""
+    worst = np.argsort(-arrived.skew, kind="stable")[:_SKEWS]
     return RanksDocument(
         path=str(path),
         slow_ranks=[
@@ -139,20 +160,52 @@ def _document(path: Path, tables: list[RankTable]) -> RanksDocument:
             for slow in slow_links(tables)
         ],
         links=sum(len(table.links) for table in tables),
-        ranks=[
-            RankRow(
-                rank=table.rank,
-                device=table.device,
-                path=table.path,
-                steps=len(table.steps),
-                own=_seconds(table.own),
-                computing=_seconds(table.computing),
-                exposed=_seconds(table.exposed),
-                free=_seconds(table.free),
-                wait_share=table.waiting.wait / table.waiting.elapsed if table.waiting.elapsed else None,
+        collectives=len(arrived.names),
+        skew=float(np.median(arrived.skew)) / _NS if arrived.names else None,
+        skews=[
+            SkewRow(
+                number=number,
+                name=arrived.names[number],
+                skew=int(arrived.skew[number]) / _NS,
+                last=tables[int(arrived.last[number])].rank,
             )
-            for table in tables
+            for number in worst.tolist()
         ],
+        ranks=[_row(table, *_arrival(arrived, place)) for place, table in enumerate(tables)],
+    )
+
+
+def _arrival(arrived: Arrivals, place: int) -> tuple[float | None, float | None]:
+    """How long after the first a rank comes to its collectives (mean), and the share of them to which it comes last."""
+    own = arrived.rank == place
+    if not own.any():
+        return None, None
+    last = arrived.last[arrived.collective[own]] == place
+    return float(arrived.late[own].mean()) / _NS, float(last.mean())
+
+
+def _row(table: RankTable, late: float | None, last: float | None) -> RankRow:
+    waiting = table.waiting
+    wait, transit, idle = (
+        part / waiting.elapsed if waiting.elapsed else None for part in (waiting.wait, waiting.transit, waiting.idle)
+    )
+    return RankRow(
+        rank=table.rank,
+        device=table.device,
+        path=table.path,
+        steps=len(table.steps),
+        own=_seconds(table.own),
+        computing=_seconds(table.computing),
+        exposed=_seconds(table.exposed),
+        free=_seconds(table.free),
+        bubble=_seconds(table.bubble),
+        wait_share=wait,
+        transit_share=transit,
+        idle_share=idle,
+        late=late,
+        last=last,
+        stage=table.stage,
+        experts=_seconds(table.experts),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,12 +23,13 @@ _INFO = re.compile(r"profiler_info(?:_(\d{1,9}))?\.json$")
 
 
 class About(NamedTuple):
-    """Rank, versions, settings and environment of one folder; empty values are left out."""
+    """Rank, versions, settings, environment and groups of ranks of one folder; empty values are left out."""
 
     rank: int | None
     software: dict[str, str]
     settings: dict[str, str]
     environment: dict[str, str]
+    groups: dict[str, tuple[int, ...]]
 
 
 def read_about(folder: Path) -> About:
@@ -48,7 +49,15 @@ def read_about(folder: Path) -> About:
         software={name: version for name, version in texts(versions).items() if version != "not known"},
         settings={**texts(settings), **read_cores(folder), **texts({"world_size": world_size})},
         environment=texts(member(metadata, "ENV_VARIABLES")),
+        groups=dict(_groups(member(metadata, "parallel_group_info"))),
     )
+
+
+def _groups(communicators: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The framework's name and the ranks of each communicator."""
+    for entry in communicators.values():
+        if isinstance(entry, dict) and isinstance(entry.get("global_ranks"), list):
+            yield str(entry.get("group_name")), tuple(rank for rank in entry["global_ranks"] if isinstance(rank, int))
 
 
 def texts(values: Mapping[str, object]) -> dict[str, str]:

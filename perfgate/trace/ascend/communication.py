@@ -97,7 +97,16 @@ def read_database_steps(path: Path) -> Iterator[tuple[Device, TabledStep]]:
     Huawei's description says milliseconds; recorded are microseconds: 8903.431 where the kernels of the same run take
     8903431 ns (sample msinsight-910B-alexnet-2501).
     """
-    columns = ("deviceId", "step", "computing", "communication", "communication_not_overlapped", "free", "preparing")
+    columns = (
+        "deviceId",
+        "step",
+        "computing",
+        "communication",
+        "communication_not_overlapped",
+        "free",
+        "preparing",
+        "bubble",
+    )
     with open_database(path) as database:
         for device, step, *times in database.rows("StepTraceTime", columns):
             parts = (_time(database, time, _MICROSECOND) for time in times)

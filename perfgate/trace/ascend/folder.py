@@ -41,6 +41,7 @@ def read_rank(output: Path) -> Rank:
     """What the tables and the timeline of one folder say. Raises DocumentError for a damaged one."""
     about = read_about(output.parent if output.name == OUTPUT else output)
     tables = Tables(lambda stem: _files(output, f"{stem}.csv"), kernels="kernel_details")
+    tables.groups = about.groups
     analysis = output / "analysis.db"
     if (output / "communication.json").is_file():
         tables.collectives = read_collectives(output / "communication.json")

@@ -33,7 +33,7 @@ def _read_output(output: Path) -> Rank:
 
 
 def _rank(tables: Tables, settings: dict[str, str], views: list[Path]) -> Rank:
-    rank = rank_of(About(None, {}, settings, {}), tables, views)
+    rank = rank_of(About(None, {}, settings, {}, {}), tables, views)
     # Of what torch_npu would have written, msprof has no trace.
     rank.absent = {name: reason for name, reason in rank.absent.items() if name in _TABLES}
     if not views:

@@ -56,6 +56,7 @@ class Tables:
         """Read all tables; ``find`` gives the files of a table by the stem of their names, ``kernels`` is one of them."""
         self._find = find
         self.absent: dict[str, Message] = {}
+        self.groups: Mapping[str, tuple[int, ...]] = {}
         self.kernels = self._read_kernels(kernels)
         self.tasks = self._read("task_time", _read_tasks)
         self._steps = self._read("step_trace_time", read_steps, "steps", _NO_DEVICE)
@@ -100,6 +101,7 @@ class Tables:
             calls=self._calls + (_of(self._nodes, device, alone) or ()) or None,
             operators=self._operators,
             allocations=_of(self._allocations, device, alone),
+            groups=self.groups,
             core_frequency=own.frequency,
         )
 
@@ -188,6 +190,7 @@ def read_steps(path: Path) -> Iterator[tuple[Device, TabledStep]]:
             exposed_communication_ns=row.time("communication(not overlapped)"),
             free_ns=row.time("free"),
             preparing_ns=row.time("preparing"),
+            bubble_ns=row.time("bubble"),
         )
         yield None if device is None or device < 0 else device, step
 

@@ -19,13 +19,39 @@ RANKS = 6
 STEP_COLUMNS = "Step,Computing,Communication(Not Overlapped),Overlapped,Communication,Free,Stage,Bubble,Preparing"
 
 
-def job(folder: Path, *, slow_rank: int | None = None, slow_link: tuple[int, int] | None = None) -> Path:
-    """Write the tables of a job in the layout of torch_npu.profiler: all ranks take equally long, the early ones wait."""
+def job(
+    folder: Path,
+    *,
+    slow_rank: int | None = None,
+    slow_link: tuple[int, int] | None = None,
+    late_rank: int | None = None,
+    stages: int = 1,
+) -> Path:
+    """Write the tables of a job in the layout of torch_npu.profiler: all ranks take equally long, the early ones wait.
+
+    The clock of rank N is N seconds ahead. Of every four collectives a late rank comes 2 ms late to the first.
+    """
     lot = random.Random(3)
     for rank in range(RANKS):
         output = folder / f"host_{rank}_20251101000000000_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
         output.mkdir(parents=True)
         (output.parent / f"profiler_info_{rank}.json").write_text(json.dumps({"rank_id": rank}))
+        pipeline = {"group_name": "pp", "global_ranks": list(range(rank % (RANKS // stages), RANKS, RANKS // stages))}
+        (output.parent / "profiler_metadata.json").write_text(json.dumps({"parallel_group_info": {"a": pipeline}}))
+        operations = {}
+        for number in range(8):
+            took = 1.0 if rank == late_rank and number % 4 == 0 else 3.0 if number % 4 == 0 else 1.0
+            end = 1_700_000_000_000_000.0 + rank * 1e6 + number * 10_000
+            operations[f"hcom_allReduce__17_{number}_1@17"] = {
+                "Communication Time Info": {
+                    "Start Timestamp(us)": end - took * 1000,
+                    "Elapse Time(ms)": took,
+                    "Transit Time(ms)": 0.5,
+                    "Wait Time(ms)": took - 0.5,
+                    "Idle Time(ms)": 0.0,
+                }
+            }
+        (output / "communication.json").write_text(json.dumps({"step0": {"p2p": {}, "collective": operations}}))
         rows = [STEP_COLUMNS]
         for step in range(3):
             computing = 8000.0 * (1.25 if rank == slow_rank else 1.0) * lot.uniform(0.99, 1.01)
@@ -63,6 +89,8 @@ def test_ranks__all_alike__none_is_slow(tmp_path: Path) -> None:
         "no rank is slow: 6 ranks within 5 % of the middle one",
         "no link is slow: 36 links",
     ]
+    assert (found["collectives"], found["skew"]) == (8, pytest.approx(0, abs=1e-9))
+    assert [row["late"] for row in found["ranks"]] == [pytest.approx(0, abs=1e-9)] * RANKS
 
 
 def test_ranks__one_computes_longer__it_is_named_though_all_steps_take_as_long(tmp_path: Path) -> None:
@@ -83,12 +111,41 @@ def test_ranks__link_eight_times_slower__it_is_named(tmp_path: Path) -> None:
     assert found["slow_ranks"] == []
 
 
+def test_ranks__one_comes_late__by_how_much_whatever_the_clocks_say(tmp_path: Path) -> None:
+    found = answer(job(tmp_path, late_rank=3))
+    assert [row["late"] for row in found["ranks"]] == [
+        pytest.approx(0.5e-3 if rank == 3 else 0, abs=1e-9) for rank in range(RANKS)
+    ]
+    assert found["ranks"][3]["last"] >= 0.25
+    worst = found["skews"][:2]
+    assert {row["number"] for row in worst} == {0, 4}
+    assert [(row["last"], row["skew"]) for row in worst] == [(3, pytest.approx(2e-3))] * 2
+
+
+def test_ranks__pipeline_of_three_stages__each_rank_s_stage(tmp_path: Path) -> None:
+    found = answer(job(tmp_path, stages=3))
+    assert [row["stage"] for row in found["ranks"]] == [0, 0, 1, 1, 2, 2]
+    shown = CliRunner().invoke(cli, ["trace", "ranks", str(tmp_path)], env={"COLUMNS": "120"}).stdout
+    assert "stage" in shown
+
+
+def test_ranks__page_asked_for__written_with_the_same_answer(tmp_path: Path) -> None:
+    page = tmp_path / "ranks.html"
+    found = answer(job(tmp_path / "job", slow_rank=4), "--out", str(page))
+    assert found["slow_ranks"][0]["rank"] == 4
+    assert "rank 4 is slow: 22." in page.read_text()
+    done = CliRunner().invoke(cli, ["trace", "ranks", str(tmp_path / "job"), "--out", str(page), "--rank", "9"])
+    assert isinstance(done.exception, UsageError)
+    assert "rank 9 was not recorded" in str(done.exception)
+
+
 def test_ranks__read_again__what_was_kept_unless_a_file_changed(tmp_path: Path) -> None:
     first = answer(job(tmp_path, slow_rank=1))
     kept = sorted(tmp_path.rglob(KEPT))
     assert len(kept) == RANKS
     # What is kept is what is read: a mark in it shows.
-    kept[0].write_text(kept[0].read_text().replace('"rank":0', '"rank":70'))
+    assert kept[0].read_bytes().count(b"\xa4rank\x00") == 1
+    kept[0].write_bytes(kept[0].read_bytes().replace(b"\xa4rank\x00", b"\xa4rank\x46"))
     assert 70 in [row["rank"] for row in answer(tmp_path)["ranks"]]
     table = kept[0].with_name("step_trace_time.csv")
     table.write_text(table.read_text() + "\n")

@@ -64,17 +64,8 @@ class _Header(msgspec.Struct, frozen=True):
 def render_timeline(timelines: Sequence[DrawnTimeline], language: Language = "en") -> str:
     """The page. Its policy header lets the browser load nothing and run nothing but the page's own script."""
     with speaking(language):
-        jinja = environment("html")
-        assert jinja.loader is not None
-        style, script = (jinja.loader.get_source(jinja, f"timeline/{name}")[0] for name in ("style.css", "script.js"))
-        shared = jinja.loader.get_source(jinja, "flame/style.css")[0]
-        style = shared + style
         values = {
-            "style": Words(style),
-            "style_hash": Words(_sha256(style)),
-            "script": Words(script),
-            "script_hash": Words(_sha256(script)),
-            "data": Words(_packed(timelines)),
+            **graph_values(timelines),
             "timelines": timelines,
             "what": Words(clean(timelines[0].label))
             if len(timelines) == 1
@@ -82,7 +73,22 @@ def render_timeline(timelines: Sequence[DrawnTimeline], language: Language = "en
             "sides": {"host": say("host"), "device": say("device"), "gaps": say("gaps")},
             "version": __version__,
         }
-        return jinja.get_template("timeline/page.html.j2").render(values)
+        return environment("html").get_template("timeline/page.html.j2").render(values)
+
+
+def graph_values(timelines: Sequence[DrawnTimeline]) -> dict[str, Words]:
+    """What ``timeline/graph.html.j2`` needs in the page around it: style, script, what they hash to, and the spans."""
+    jinja = environment("html")
+    assert jinja.loader is not None
+    sources = ("flame/style.css", "timeline/style.css", "timeline/script.js")
+    shared, own, script = (jinja.loader.get_source(jinja, name)[0] for name in sources)
+    return {
+        "style": Words(shared + own),
+        "style_hash": Words(sha256(shared + own)),
+        "script": Words(script),
+        "script_hash": Words(sha256(script)),
+        "data": Words(_packed(timelines)),
+    }
 
 
 def _packed(timelines: Sequence[DrawnTimeline]) -> str:
@@ -113,5 +119,6 @@ def _plain(text: str) -> str:
     return clean(text, limit=_LONGEST_TEXT)
 
 
-def _sha256(text: str) -> str:
+def sha256(text: str) -> str:
+    """The hash of a script or style as a policy header names it."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

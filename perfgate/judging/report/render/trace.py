@@ -24,42 +24,38 @@ from perfgate.document.trace import (
 from perfgate.judging.report.text.escape import MAX_LENGTH, clean
 from perfgate.judging.report.text.gap_causes import CAUSE_WORDS
 from perfgate.judging.report.text.numbers import amount, counted, percent, whole
+from perfgate.judging.report.text.ranks import rank_answers, rank_name
 from perfgate.judging.report.text.words import say
 
 _WIDE = 110  # columns of a terminal
 _SHORT, _LONG = 28, 44  # letters of a name in such a table, of a narrow and a wide one
+_OF_SOME_JOBS = ("stage", "bubble", "experts")  # of pipelines, and of experts spread over ranks
 _SIDES = {"device": "share of busy", "host": "share of self time"}
 
 
 def render_ranks(document: RanksDocument, console: Console, *, shown: int) -> None:
-    """Print the answer first: which rank the others wait for and which link is slow; then the ranks, the slowest first."""
-    timed = [row for row in document.ranks if row.own is not None]
-    for slow in document.slow_ranks[:shown]:
-        longer = f"{percent(slow.behind)} longer on its own than the middle one, most of it {slow.part}"
-        words = f"{_rank(slow.rank, slow.device)} is slow: {longer}"
-        console.print(Text(words, "bold"))
-    if not document.slow_ranks:
-        alike = f"no rank is slow: {counted(len(timed), 'rank')} within 5 % of the middle one"
-        console.print(Text(alike if len(timed) > 1 else "fewer than two ranks have steps, so none can be compared"))
-    for link in document.slow_links[:shown]:
-        speeds = f"{amount(link.bandwidth, 'B/s')}, the middle one of its kind {amount(link.middle, 'B/s')}"
-        console.print(Text(f"{clean(link.link)} from rank {link.source} to {link.target} is slow: {speeds}", "bold"))
-    if not document.slow_links:
-        console.print(
-            Text(f"no link is slow: {counted(document.links, 'link')}" if document.links else "no links are recorded")
-        )
-    table = _table("rank", "steps>", "own>", "computing>", "free>", "exposed comm.>", "waits>")
+    """Print the answer first, then the ranks, the slowest first."""
+    for sentence in rank_answers(document, shown=shown):
+        console.print(Text(sentence.words, "bold" if sentence.bad else ""))
+    columns = ["rank", "own>", "computing>", "free>", "exposed>", "waits>", "late>"]
+    optional = [name for name in _OF_SOME_JOBS if any(getattr(row, name) for row in document.ranks)]
+    table = _table(*columns, *(f"{name}>" for name in optional))
     by_own = sorted(document.ranks, key=lambda row: -(row.own or 0.0))
     for row in by_own[:shown]:
-        waits = "–" if row.wait_share is None else percent(row.wait_share)
         times = (_time(value) for value in (row.own, row.computing, row.free, row.exposed))
-        table.add_row(*map(Text, [_rank(row.rank, row.device), str(row.steps), *times, waits]))
+        cells = [rank_name(row.rank, row.device), *times, _share(row.wait_share), _time(row.late)]
+        cells += [_cell(name, getattr(row, name)) for name in optional]
+        table.add_row(*map(Text, cells))
     console.print(table)
     _print_rest(len(document.ranks) - len(by_own[:shown]), "more rank", console)
 
 
-def _rank(rank: int | None, device: int | None) -> str:
-    return f"rank {rank}" if rank is not None else "all" if device is None else f"device {device}"
+def _cell(name: str, value: float | None) -> str:
+    return ("–" if value is None else str(value)) if name == "stage" else _time(value)
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else percent(value)
 
 
 def _reason(message: Message | None, *, limit: int = MAX_LENGTH) -> str:

@@ -152,7 +152,7 @@ function draw() {
   for (const title of lay.titles || []) {
     const y = title.y - top, [label, side] = shown.tracks[title.track];
     if (y < 0 || y > height) continue;
-    const words = `${folded.has(title.track) ? "▸" : "▾"} ${side === "gaps" ? word("gaps of the device") : `${word(side)} ${label}`}`;
+    const words = `${folded.has(title.track) ? "▸" : "▾"} ${side === "gaps" ? word("gaps of the device") : side === "rank" ? label : `${word(side)} ${label}`}`;
     pen.fillStyle = soft;
     pen.fillText(words, 4, y + TITLE / 2);
   }

@@ -1,0 +1,73 @@
+"""ranks.html: one self-contained page of many ranks: what is slow, heat maps, and timelines by one clock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from perfgate.document.ranks import DrawnRanks, HeatMap
+from perfgate.judging.report.render.timeline import graph_values, sha256
+from perfgate.judging.report.text.escape import clean
+from perfgate.judging.report.text.ranks import rank_answers, rank_name
+from perfgate.judging.report.text.templates import environment
+from perfgate.judging.report.text.words import Words, phrase
+from perfgate.locale import Language, speaking, translate
+from perfgate.version import __version__
+
+_LISTED = 20  # slow ranks and links named one by one
+_DIGITS = 4  # of a number in a heat map
+_TITLES = {
+    "computing": phrase("computing, of each step"),
+    "exposed": phrase("exposed communication, of each step"),
+    "free": phrase("free time, of each step"),
+    "bubble": phrase("waiting for another stage of the pipeline, of each step"),
+    "late": phrase("how late each rank comes to each collective"),
+    "bandwidth": phrase("bandwidth of {link} from each rank to each other"),
+}
+_CELLS = {"late": phrase("{row}, collective {column}: {value}"), "bandwidth": phrase("{row} to rank {column}: {value}")}
+_OF_STEP = phrase("{row}, step {column}: {value}")
+_LEFT_OUT = {"late": phrase("{count} collectives with a smaller skew are not drawn.")}
+_STEPS_LEFT_OUT = phrase("{count} earlier steps are not drawn.")
+
+
+def render_ranks_page(drawn: DrawnRanks, language: Language = "en") -> str:
+    """The page. Its policy header lets the browser load nothing and run nothing but the page's own scripts."""
+    with speaking(language):
+        jinja = environment("html")
+        assert jinja.loader is not None
+        own = jinja.loader.get_source(jinja, "ranks/script.js")[0]
+        graph = graph_values([drawn.timeline] if drawn.timeline else [])
+        style = graph["style"] + jinja.loader.get_source(jinja, "ranks/style.css")[0]
+        values = {
+            **graph,
+            "style": Words(style),
+            "style_hash": Words(sha256(style)),
+            "map_script": Words(own),
+            "map_script_hash": Words(sha256(own)),
+            # Nothing in it ends the element that it stands in.
+            "maps": Words(msgspec.json.encode(_maps(drawn)).decode().replace("<", "\\u003c")),
+            "has_maps": bool(drawn.maps),
+            "answers": rank_answers(drawn.document, shown=_LISTED),
+            "document": drawn.document,
+            "rank_name": rank_name,
+            "drawn": drawn,
+            "version": __version__,
+        }
+        return jinja.get_template("ranks/page.html.j2").render(values)
+
+
+def _maps(drawn: DrawnRanks) -> dict[str, Any]:
+    return {"labels": [clean(label) for label in drawn.labels], "maps": [_map(one) for one in drawn.maps]}
+
+
+def _map(one: HeatMap) -> dict[str, Any]:
+    left_out = translate(_LEFT_OUT.get(one.kind, _STEPS_LEFT_OUT)).replace("{count}", str(one.left_out))
+    return {
+        "title": translate(_TITLES[one.kind]).replace("{link}", clean(one.link)),
+        "cell": translate(_CELLS.get(one.kind, _OF_STEP)),
+        "unit": "B/s" if one.kind == "bandwidth" else "s",
+        "note": left_out if one.left_out else "",
+        "columns": [clean(column) for column in one.columns],
+        "values": [[None if value is None else float(f"{value:.{_DIGITS}g}") for value in row] for row in one.values],
+    }

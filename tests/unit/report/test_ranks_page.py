@@ -1,0 +1,90 @@
+"""The page of many ranks: what it says, and what its script draws in a browser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfgate.document.ranks import DrawnRanks
+from perfgate.jobs.trace.ranks import Ranks, ranks_document
+from perfgate.jobs.trace.ranks_page import drawn_ranks
+from perfgate.judging.report.render.ranks import render_ranks_page
+from perfgate.trace.events import EventTableBuilder
+from perfgate.trace.rank_table import reduce_timeline
+from perfgate.trace.ranks import arrivals
+from perfgate.trace.recording import Collective, Kernel, ProfilerStep, RankLink, Timeline
+from tests.browser import Page, browser_page
+
+MS = 1_000_000
+
+
+def drawn(*, collective: str = "hcom_allReduce__17_0_1") -> DrawnRanks:
+    """Three ranks: rank 2 computes 20 ms where the others compute 10, and comes late."""
+    tables = []
+    for rank in range(3):
+        computing = (20 if rank == 2 else 10) * MS
+        timeline = Timeline(
+            rank,
+            0,
+            EventTableBuilder().table(),
+            kernels=[Kernel("GroupedMatmul", "GroupedMatmul", "AI_CORE", 1000 * MS, computing)],
+            steps=(ProfilerStep(5, 0, 30 * MS, computing, 30 * MS - computing, 30 * MS - computing, 0, 0, 0),),
+            collectives=(
+                Collective(
+                    collective, "collective", "17", 5, 1000 * MS + computing, 30 * MS - computing, MS, MS, 0, MS
+                ),
+            ),
+            rank_links=tuple(
+                RankLink("allreduce", "collective", "17", 5, rank, other, "HCCS", 4e6, 2 * MS, 2e9)
+                for other in range(3)
+            ),
+        )
+        tables.append(reduce_timeline(timeline, "folder"))
+    arrived = arrivals(tables)
+    return drawn_ranks(Ranks(tables, arrived, ranks_document(Path("job"), tables, arrived)), ())
+
+
+def test_drawn_ranks__every_map__its_numbers() -> None:
+    maps = {(one.kind, one.link): one for one in drawn().maps}
+    assert set(maps) == {("computing", ""), ("exposed", ""), ("late", ""), ("bandwidth", "HCCS")}
+    assert maps["computing", ""].values == [[0.01], [0.01], [0.02]]
+    assert maps["late", ""].values == [[0.0], [0.0], [0.01]]
+    assert maps["bandwidth", "HCCS"].values[0] == [None, 2e9, 2e9]
+
+
+def test_render_ranks_page__hostile_name__stays_text() -> None:
+    page = render_ranks_page(drawn(collective="</script><b>x</b>"))
+    assert "</script><b>" not in page
+    assert "&lt;/script&gt;&lt;b&gt;x" in page
+    start = page.index('id="maps">') + len('id="maps">')
+    maps = json.loads(page[start : page.index("</script>", start)])
+    assert np.shape(maps["maps"][0]["values"]) == (3, 1)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with browser_page(tmp_path_factory.mktemp("profile")) as page:
+        yield page
+
+
+def test_page__opened__answer_cells_and_timelines(browser: Page, tmp_path: Path) -> None:
+    file = tmp_path / "ranks.html"
+    file.write_text(render_ranks_page(drawn()))
+    browser.open(file)
+    text = browser.ask("document.querySelector('main').innerText")
+    assert "rank 2 is slow: 100 % longer on its own than the middle one, most of it computing" in text
+    titles = browser.ask("[...document.getElementById('which').options].map((one) => one.textContent)")
+    assert titles[-1] == "bandwidth of HCCS from each rank to each other"
+    browser.ask("document.getElementById('map').focus()")
+    for _ in range(3):
+        browser.key("ArrowDown")
+    assert browser.ask("document.getElementById('cell').textContent") == "rank 2, step 5: 20 ms"
+    browser.ask("const which = document.getElementById('which'); which.value = 2; which.onchange()")
+    browser.key("ArrowUp")
+    assert browser.ask("document.getElementById('cell').textContent") == "rank 0, collective 1 hcom_allReduce_: 0 s"
+    assert not browser.ask("document.getElementById('graph').hidden")
+    assert browser.ask("document.getElementById('selected').textContent") == "30 ms shown"
