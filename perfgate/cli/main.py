@@ -25,7 +25,7 @@ BUG_ADVICE = "this is a bug in perfgate; please report it"
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Start": ("init", "config", "demo", "doctor"),
     "Judge": ("local", "check", "run", "gate", "upgrade"),
-    "Look": ("advise", "explain", "trace", "baseline", "trend"),
+    "Look": ("advise", "explain", "trace", "serve", "baseline", "trend"),
     "CI": ("publish", "command", "report"),
 }
 

@@ -214,6 +214,43 @@ class DiffDocument(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[Message] = []
 
 
+class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One request: seconds from its first event to the end of its last, in which something of it ran (``active``), on the host
+    and on the device, and its kernels. ``start`` counts from the timeline's ``origin_ns``."""
+
+    request: str
+    start: float
+    elapsed: float
+    active: float
+    host: float
+    device: float
+    kernels: int
+
+
+class RequestTimeline(msgspec.Struct, frozen=True, kw_only=True):
+    """The requests of one device of one rank, the longest first; ``requests_in_all`` counts those cut off too.
+
+    Where one request was asked for, ``rows`` say what ran for it: seconds without what it called, and shares of their sum.
+    """
+
+    path: str
+    rank: int | None
+    device: int | None
+    origin_ns: int | None
+    requests_in_all: int
+    requests: list[RequestRow]
+    rows: list[TopRow] = []
+    reason: Message | None = None
+
+
+class RequestDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """`perfgate trace requests --json`."""
+
+    format: str
+    timelines: list[RequestTimeline]
+    notes: list[Message] = []
+
+
 class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     """One device of one rank: seconds of a typical (median) step, and of what its collectives took the shares that it waited,
     that data moved, and that neither.

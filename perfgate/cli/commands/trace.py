@@ -128,6 +128,28 @@ def steps(path: Path, rank: int | None, device: int | None, limit: int | None, a
     return None
 
 
+@COMMAND.command("requests")
+@_common
+@click.option("--id", "request", metavar="ID", help="What ran for this request.")
+def requests(
+    path: Path, rank: int | None, device: int | None, limit: int | None, as_json: bool, request: str | None
+) -> None:
+    """What each request of a server took, the longest first: on the host, on the device, and waiting.
+
+    A request is named by spans request#ID or by an argument request_id; what lies in such a span, and what it launched on a
+    device, is the request's. It waits while nothing of it runs anywhere.
+    """
+    from perfgate.jobs.trace.requests import trace_requests
+
+    document = trace_requests(path, _choice(rank, device, limit, as_json), request=request)
+    if as_json:
+        return print_json(document)
+    from perfgate.judging.report.render.trace import render_requests
+
+    render_requests(document, _console())
+    return None
+
+
 @COMMAND.command("ranks")
 @click.argument("path", type=PATH)
 @click.option(

@@ -22,14 +22,13 @@ _IDLE_SECONDS = 2.0
 LONGEST_BODY = 256 * 2**20
 
 
-def require_aiohttp() -> ModuleType:
-    """The client library, which only loads need. Raises MeasuringError where it is not installed."""
+def require_aiohttp(purpose: str = "sending requests to a server") -> ModuleType:
+    """The HTTP library, which few jobs need. Raises MeasuringError where it is not installed."""
     try:
         import aiohttp
     except ImportError as error:
         raise MeasuringError(
-            f"sending requests to a server needs aiohttp, which cannot be imported ({error}); run "
-            "pip install 'perfgate[serving]'"
+            f"{purpose} needs aiohttp, which cannot be imported ({error}); run pip install 'perfgate[serving]'"
         ) from error
     return aiohttp
 

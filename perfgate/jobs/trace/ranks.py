@@ -16,6 +16,7 @@ from perfgate import trace
 from perfgate.document.files import write_atomically
 from perfgate.document.trace import RankRow, RanksDocument, SkewRow, SlowLinkRow, SlowRankRow
 from perfgate.errors import DocumentError, PerfgateError, UsageError
+from perfgate.trace.ascend.folder import read_rank
 from perfgate.trace.ascend.layout import analysed_folders
 from perfgate.trace.rank_table import RankTable, reduce_timeline
 from perfgate.trace.ranks import Arrivals, arrivals, slow_links, slow_ranks
@@ -115,7 +116,11 @@ def _kept(recording: Path) -> _Reduced | None:
 
 def _reduce(recording: Path) -> _Reduced:
     kept_at, files = _kept_at(recording), _state(recording)
-    tables = [reduce_timeline(timeline, str(recording)) for timeline in trace.read(recording).timelines]
+    # A folder that is analysed has tables, which are read in a fraction of the time of its timeline.
+    timelines = (
+        read_rank(recording, tables_suffice=True).timelines if recording.is_dir() else trace.read(recording).timelines
+    )
+    tables = [reduce_timeline(timeline, str(recording)) for timeline in timelines]
     try:
         write_atomically(kept_at, msgspec.msgpack.encode(_Kept(version=__version__, files=files, tables=tables)))
     except PerfgateError:

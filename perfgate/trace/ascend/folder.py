@@ -37,8 +37,12 @@ class Rank:
     environment: dict[str, str] = field(default_factory=dict)
 
 
-def read_rank(output: Path) -> Rank:
-    """What the tables and the timeline of one folder say. Raises DocumentError for a damaged one."""
+def read_rank(output: Path, *, tables_suffice: bool = False) -> Rank:
+    """What the tables and the timeline of one folder say. Raises DocumentError for a damaged one.
+
+    Where ``tables_suffice``, a timeline is not read whose kernels and steps are in tables: those of the device are then known,
+    those of the host are not.
+    """
     about = read_about(output.parent if output.name == OUTPUT else output)
     tables = Tables(lambda stem: _files(output, f"{stem}.csv"), kernels="kernel_details")
     tables.groups = about.groups
@@ -59,6 +63,8 @@ def read_rank(output: Path) -> Rank:
     views = _files(output, "trace_view.json", "trace_view.json.gz")
     if not views:
         tables.absent["host"] = Message("notes.no-trace-view")
+    if tables_suffice and tables.has_kernels_and_steps:
+        views = []
     return rank_of(about, tables, views[:1])
 
 

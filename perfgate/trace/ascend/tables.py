@@ -76,6 +76,12 @@ class Tables:
         devices = {device for table in tables for device in table} - {None}
         return devices or set(self._peaks) - {None}
 
+    @property
+    def has_kernels_and_steps(self) -> bool:
+        """Whether its tables say when each kernel ran, and in which step."""
+        kernels = [kernel for rows in self.kernels.values() if len(rows) for kernel in rows[:1]]
+        return bool(self._steps and kernels) and all(kernel.start_ns is not None for kernel in kernels)
+
     def add_steps(self, steps: Iterable[tuple[Device, TabledStep]]) -> None:
         """Take the steps of analysis.db where there is no step_trace_time.csv."""
         if not self._steps:

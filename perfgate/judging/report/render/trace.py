@@ -16,6 +16,8 @@ from perfgate.document.trace import (
     GapDocument,
     GapTimeline,
     RanksDocument,
+    RequestDocument,
+    RequestTimeline,
     StepDocument,
     StepTimeline,
     TopDocument,
@@ -68,6 +70,28 @@ def _reason(message: Message | None, *, limit: int = MAX_LENGTH) -> str:
 def _print_notes(notes: Sequence[Message], console: Console) -> None:
     for note in notes:
         console.print(Text(f"{say('note:')} {_reason(note, limit=400)}", "yellow"))
+
+
+def render_requests(document: RequestDocument, console: Console) -> None:
+    """Print the requests of every timeline, and what ran for the one that was asked for."""
+    _print_notes(document.notes, console)
+    for timeline, name in zip(document.timelines, _names(document.timelines)):
+        if not timeline.requests:
+            _print_title(name, _reason(timeline.reason), console)
+            continue
+        _print_title(name, counted(timeline.requests_in_all, "request"), console)
+        table = _table("request", "at>", "took>", "host>", "device>", "waited>", "kernels>")
+        for row in timeline.requests:
+            times = (row.start, row.elapsed, row.host, row.device, row.elapsed - row.active)
+            table.add_row(*map(Text, [clean(row.request), *map(_time, times), whole(row.kernels)]))
+        console.print(table)
+        _print_rest(timeline.requests_in_all - len(timeline.requests), "shorter request", console)
+        if timeline.rows:
+            rows = _table("", "kind", "count>", "own time>", "share>")
+            for one in timeline.rows:
+                cells = [clean(one.name), one.kind, whole(one.count), _time(one.total), _share(one.share)]
+                rows.add_row(*map(Text, cells))
+            console.print(rows)
 
 
 def render_top(document: TopDocument, console: Console) -> None:
@@ -143,7 +167,7 @@ def render_steps(document: StepDocument, console: Console) -> None:
         _print_rest(timeline.steps_in_all - len(timeline.steps), "more step", console)
 
 
-def _names(timelines: Sequence[TopTimeline | GapTimeline | StepTimeline]) -> list[str]:
+def _names(timelines: Sequence[TopTimeline | GapTimeline | StepTimeline | RequestTimeline]) -> list[str]:
     several = len({timeline.path for timeline in timelines}) > 1
     names = []
     for timeline in timelines:

@@ -1,0 +1,38 @@
+"""``perfgate serve``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from perfgate.cli.options import PATH, language_option
+
+TOKEN = "PERFGATE_SERVE_TOKEN"  # noqa: S105 - the variable that holds it
+
+
+@click.command("serve")
+@click.option(
+    "--traces", "folder", type=PATH, required=True, metavar="DIR", help="The folder in which recordings and runs lie."
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8787, show_default=True, help="0: any that is free.")
+@language_option
+def COMMAND(folder: Path, host: str, port: int, language: str | None) -> None:
+    """Serve the recordings below a folder, as pages and as JSON.
+
+    Flame graphs and timelines are pages; GET /api/profile?request_id=ID says what ran for a request, /openapi.json describes the rest. On an address that other
+    machines reach, every request needs a token: that of PERFGATE_SERVE_TOKEN, or one that is made and printed.
+    """
+    from perfgate.config import report_language
+    from perfgate.jobs.trace.serve import ServeRequest, serve
+
+    request = ServeRequest(
+        folder=folder,
+        host=host,
+        port=port,
+        token=os.environ.get(TOKEN) or None,
+        language=report_language(language, Path()),
+    )
+    serve(request, click.echo)

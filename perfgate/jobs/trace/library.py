@@ -1,0 +1,156 @@
+"""The recordings below a folder, by name, and what is kept of those that were read."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from perfgate.document.served import ProfileList, RequestProfile, ServedKind, ServedRecording
+from perfgate.document.trace import RequestDocument
+from perfgate.errors import PerfgateError, UsageError
+from perfgate.jobs.trace.job import Choice, ChosenTimeline, choose
+from perfgate.jobs.trace.requests import requests_of
+from perfgate.trace.ascend.layout import OUTPUT
+from perfgate.trace.reader import all_readers
+from perfgate.trace.requests import Requests
+
+MOST_RECORDINGS = 10_000
+# Recordings are large: so many stay in memory, and of all others the ids of their requests.
+_KEPT = 2
+_State = tuple[int, float]
+_Item = TypeVar("_Item")
+
+
+class _Found(NamedTuple):
+    path: Path
+    kind: ServedKind
+    state: _State
+
+
+class Library:
+    """Every recording has the name of its path below the folder; nothing that has no name can be asked for.
+
+    Links are not followed. A recording that changed is read again. Not for several threads at a time.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._timelines: OrderedDict[str, tuple[_State, list[ChosenTimeline]]] = OrderedDict()
+        self._requests: dict[str, tuple[_State, frozenset[str]]] = {}
+
+    def recordings(self) -> list[ServedRecording]:
+        """What there is, the latest first."""
+        found = [
+            ServedRecording(name=name, kind=one.kind, size=one.state[0], modified=one.state[1])
+            for name, one in self._found().items()
+        ]
+        return sorted(found, key=lambda one: (-one.modified, one.name))
+
+    def timelines(self, name: str) -> list[ChosenTimeline]:
+        """The timelines of a recording. Raises UsageError for a name that no recording has, DocumentError for a damaged one."""
+        found = self._named(name)
+        kept = self._timelines.get(name)
+        if kept is None or kept[0] != found.state:
+            kept = (found.state, choose(found.path, Choice()))
+            self._timelines[name] = kept
+        self._timelines.move_to_end(name)
+        while len(self._timelines) > _KEPT:
+            self._timelines.popitem(last=False)
+        return kept[1]
+
+    def requests(self, name: str, *, request: str | None, limit: int | None) -> RequestDocument:
+        """The requests of a recording, or one of them with what ran for it. Raises UsageError where that is not in it."""
+        document = requests_of(self.timelines(name), Choice(limit=limit), request)
+        timelines = [
+            msgspec.structs.replace(timeline, path=self.without_folder(timeline.path))
+            for timeline in document.timelines
+        ]
+        return msgspec.structs.replace(document, timelines=timelines)
+
+    def without_folder(self, text: str) -> str:
+        """A text without where on this machine the folder lies."""
+        return text.replace(f"{self._folder}{os.sep}", "")
+
+    def profiles(self, request: str, *, limit: int | None) -> ProfileList:
+        """What all recordings say of one request."""
+        profiles, unread = [], []
+        for name, found in self._found().items():
+            try:
+                if request in self._ids(name, found):
+                    document = self.requests(name, request=request, limit=limit)
+                    profiles.append(RequestProfile(recording=name, profile=document))
+            except PerfgateError:
+                unread.append(name)
+        return ProfileList(request_id=request, profiles=profiles, unread=unread)
+
+    def _ids(self, name: str, found: _Found) -> frozenset[str]:
+        kept = self._requests.get(name)
+        if kept is None or kept[0] != found.state:
+            ids = frozenset(
+                request.name for pick in self.timelines(name) for request in Requests(pick.timeline.events).all()
+            )
+            kept = self._requests[name] = (found.state, ids)
+        return kept[1]
+
+    def _named(self, name: str) -> _Found:
+        found = self._found().get(name)
+        if found is None:
+            raise UsageError(f"no recording is named {name!r}; GET /api/recordings lists them")
+        return found
+
+    def _found(self) -> dict[str, _Found]:
+        found: dict[str, _Found] = {}
+        for one in self._walk(self._folder):
+            found[one.path.relative_to(self._folder).as_posix()] = one
+            if len(found) == MOST_RECORDINGS:
+                break
+        return found
+
+    def _walk(self, folder: Path) -> Iterator[_Found]:
+        for path in _members(folder):
+            if path.is_dir() and (path / "run.json").is_file():
+                yield _Found(path, "run", _state(path))
+            elif _is_one(path) if path.is_dir() else _is_recognised(path):
+                yield _Found(path, "recording", _state(path))
+            elif path.is_dir():
+                yield from self._walk(path)
+
+
+def _members(folder: Path) -> list[Path]:
+    """What lies in a folder, by name; links are left out."""
+    with os.scandir(folder) as entries:
+        return sorted(Path(entry.path) for entry in entries if not entry.is_symlink())
+
+
+def _is_one(folder: Path) -> bool:
+    """Whether a folder is one recording; one that holds several, of ranks or files, is none itself."""
+    if (folder / OUTPUT).is_dir():
+        return True
+    several = any(
+        (path.is_dir() and _is_recognised(path)) or ".pt.trace.json" in path.name for path in _members(folder)
+    )
+    return not several and _is_recognised(folder)
+
+
+def _is_recognised(path: Path) -> bool:
+    return any(reader.recognises(path) for reader in all_readers())
+
+
+def _state(path: Path) -> _State:
+    """Bytes and time of the last change, of all files of a folder."""
+    files = [path] if path.is_file() else [Path(parent) / name for parent, _, names in os.walk(path) for name in names]
+    stats = [file.lstat() for file in files]
+    return sum(stat.st_size for stat in stats), max((stat.st_mtime for stat in stats), default=path.stat().st_mtime)
+
+
+def within(action: Callable[[], _Item]) -> _Item:
+    """Do something with files that may disappear meanwhile. Raises UsageError where they do."""
+    try:
+        return action()
+    except OSError as error:
+        raise UsageError(f"{error.filename or 'a recording'} cannot be read: {error.strerror}") from error

@@ -1,0 +1,78 @@
+"""The interface of `perfgate serve` as OpenAPI 3.1: made of the documents that it answers with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from perfgate.document.served import ProfileList, RecordingList, ServedError
+from perfgate.document.trace import RequestDocument
+from perfgate.version import __version__
+
+_ANSWERS: dict[str, type] = {
+    "RecordingList": RecordingList,
+    "ProfileList": ProfileList,
+    "RequestDocument": RequestDocument,
+    "ServedError": ServedError,
+}
+_RECORDING = ("recording", "The name of a recording, as /api/recordings lists it.", True)
+_LIMIT = ("limit", "So many rows of each timeline.", False)
+_REQUEST = ("request_id", "The id of a request.", True)
+
+
+def openapi_document() -> dict[str, Any]:
+    """Every path, its parameters, and the schema of each answer."""
+    _, components = msgspec.json.schema_components(_ANSWERS.values(), ref_template="#/components/schemas/{name}")
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "perfgate serve", "version": __version__, "description": "Recordings of profilers."},
+        "paths": {
+            "/api/recordings": _get("All recordings, the latest first.", "RecordingList"),
+            "/api/runs": _get("Those that perfgate measured.", "RecordingList"),
+            "/api/requests": _get("The requests of a recording.", "RequestDocument", _RECORDING, _LIMIT),
+            "/api/profile": _get("What ran for a request, in all recordings.", "ProfileList", _REQUEST, _LIMIT),
+            "/flame": _get("The flame graph of a recording.", None, _RECORDING),
+            "/timeline": _get("The timeline of a recording.", None, _RECORDING),
+            "/": _get("A page that links all of this.", None),
+        },
+        "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+        "security": [{}, {"token": []}],
+    }
+
+
+def _get(summary: str, answer: str | None, *parameters: tuple[str, str, bool]) -> dict[str, Any]:
+    content = (
+        {"text/html": {"schema": {"type": "string"}}}
+        if answer is None
+        else {"application/json": {"schema": {"$ref": f"#/components/schemas/{answer}"}}}
+    )
+    refusals = {"401": "No token.", "403": "Not a name of this machine."}
+    if parameters:
+        refusals |= {
+            "400": "A parameter is wrong.",
+            "404": "There is no such thing.",
+            "422": "The recording is damaged.",
+        }
+    error = {"application/json": {"schema": {"$ref": "#/components/schemas/ServedError"}}}
+    return {
+        "get": {
+            "summary": summary,
+            "parameters": [
+                {
+                    "name": name,
+                    "in": "query",
+                    "description": description,
+                    "required": required,
+                    "schema": {"type": "integer", "minimum": 1, "maximum": 1000}
+                    if name == "limit"
+                    else {"type": "string", "minLength": 1},
+                }
+                for name, description, required in parameters
+            ],
+            "responses": {
+                "200": {"description": summary, "content": content},
+                **{code: {"description": why, "content": error} for code, why in refusals.items()},
+            },
+        }
+    }

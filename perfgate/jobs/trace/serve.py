@@ -1,0 +1,237 @@
+"""``perfgate serve``: recordings over HTTP, as JSON and as pages.
+
+Only names that the library gives can be asked for, so that no request leads out of its folder. On the loopback interface
+nobody needs a token, and only requests to a name of this machine are answered, so that no foreign page can ask through a
+browser (DNS rebinding). On any other, every request needs one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import secrets
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+
+from perfgate.conductor.load.connection import require_aiohttp
+from perfgate.document.served import RecordingList, ServedError
+from perfgate.errors import PerfgateError, UsageError
+from perfgate.jobs.shared.flame import label_of, tree_of
+from perfgate.jobs.trace.job import ChosenTimeline
+from perfgate.jobs.trace.library import Library, within
+from perfgate.jobs.trace.openapi import openapi_document
+from perfgate.judging.report.render.flame import render_flame
+from perfgate.judging.report.render.served import render_index
+from perfgate.judging.report.render.timeline import render_timeline
+from perfgate.locale import Language
+from perfgate.trace.timeline import drawn_timeline
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+_COOKIE = "perfgate-token"
+_LOCAL_NAMES = {"localhost", "127.0.0.1", "::1"}
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_MOST_ROWS = 1_000
+_Handler = Callable[["web.Request"], Awaitable["web.StreamResponse"]]
+
+
+@dataclass(frozen=True)
+class ServeRequest:
+    """The folder of recordings, where to listen (port 0: any that is free), and the token; None: one is made if needed."""
+
+    folder: Path
+    host: str
+    port: int
+    token: str | None
+    language: Language
+
+
+def serve(request: ServeRequest, say: Callable[[str], None]) -> None:
+    """Serve until interrupted; ``say`` is told the address. Raises UsageError where that cannot be listened on."""
+    if not request.folder.is_dir():
+        raise UsageError(f"{request.folder} is no folder; name the one that the recordings lie in")
+    asyncio.run(_serve(request, say))
+
+
+async def _serve(request: ServeRequest, say: Callable[[str], None]) -> None:
+    aiohttp: ModuleType = require_aiohttp("serving recordings")
+    from aiohttp import web
+
+    token = request.token or (None if is_loopback(request.host) else secrets.token_urlsafe(24))
+    with ThreadPoolExecutor(1) as readers:
+        server = _Server(aiohttp, Library(request.folder), readers, token, request.language)
+        runner = web.AppRunner(server.app(), access_log=None)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, request.host, request.port)
+            try:
+                await site.start()
+            except OSError as error:
+                raise UsageError(
+                    f"cannot listen on {request.host} port {request.port}: {error.strerror}; choose another by --port"
+                ) from error
+            port = runner.addresses[0][1]
+            host = f"[{request.host}]" if ":" in request.host else request.host
+            stop = asyncio.Event()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                asyncio.get_running_loop().add_signal_handler(number, stop.set)
+            say(f"http://{host}:{port}/" + (f"?token={quote(token)}" if token else ""))
+            await stop.wait()
+        finally:
+            await runner.cleanup()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class _Server:
+    def __init__(
+        self, aiohttp: ModuleType, library: Library, readers: ThreadPoolExecutor, token: str | None, language: Language
+    ) -> None:
+        self._web: Any = aiohttp.web
+        self._library, self._readers, self._token, self._language = library, readers, token, language
+
+    def app(self) -> web.Application:
+        async def safely(request: web.Request, handler: _Handler) -> web.StreamResponse:
+            return self._with_headers(await self._admitted(request, handler))
+
+        application: web.Application = self._web.Application(middlewares=[self._web.middleware(safely)])
+        application.router.add_get("/", self._index)
+        application.router.add_get("/openapi.json", self._openapi)
+        application.router.add_get("/api/recordings", partial(self._recordings, kinds=("run", "recording")))
+        application.router.add_get("/api/runs", partial(self._recordings, kinds=("run",)))
+        application.router.add_get("/api/requests", self._requests)
+        application.router.add_get("/api/profile", self._profile)
+        application.router.add_get("/flame", partial(self._page, draw=self._flame))
+        application.router.add_get("/timeline", partial(self._page, draw=self._timeline))
+        return application
+
+    async def _admitted(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        if self._token is None:
+            if (request.url.host or "") not in _LOCAL_NAMES:
+                return self._json(ServedError(error="this server answers to a name of its own machine alone"), 403)
+        elif (given := request.query.get("token")) is not None and self._is_token(given):
+            # The address with the token stays in no history: the browser keeps it in a cookie and asks again.
+            rest = [(name, value) for name, value in request.query.items() if name != "token"]
+            response = self._web.Response(status=303, headers={"Location": str(request.rel_url.with_query(rest))})
+            response.set_cookie(_COOKIE, self._token, httponly=True, samesite="Strict")
+            return response  # type: ignore[no-any-return]
+        elif not self._is_token(_bearer(request.headers) or request.cookies.get(_COOKIE, "")):
+            return self._json(ServedError(error="a token is needed: Authorization: Bearer TOKEN, or ?token=TOKEN"), 401)
+        try:
+            return await handler(request)
+        except _BadParameterError as error:
+            return self._json(ServedError(error=str(error)), 400)
+        except UsageError as error:
+            return self._json(ServedError(error=self._library.without_folder(str(error))), 404)
+        except PerfgateError as error:
+            return self._json(ServedError(error=self._library.without_folder(str(error))), 422)
+        except self._web.HTTPException as error:
+            return self._json(ServedError(error=error.reason), error.status)
+
+    def _is_token(self, given: str) -> bool:
+        return self._token is not None and hmac.compare_digest(given.encode(), self._token.encode())
+
+    def _with_headers(self, response: web.StreamResponse) -> web.StreamResponse:
+        response.headers.update(_HEADERS)
+        return response
+
+    async def _read(self, action: Callable[[], Any]) -> Any:
+        """Reading takes seconds, and the library is for one thread: all of it happens in that one."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, within, action)
+
+    async def _index(self, _request: web.Request) -> web.Response:
+        found = await self._read(self._library.recordings)
+        return self._html(render_index(found, self._language))
+
+    async def _openapi(self, _request: web.Request) -> web.Response:
+        return self._web.json_response(openapi_document())  # type: ignore[no-any-return]
+
+    async def _recordings(self, _request: web.Request, *, kinds: tuple[str, ...]) -> web.Response:
+        found = await self._read(self._library.recordings)
+        return self._json(RecordingList(recordings=[one for one in found if one.kind in kinds]))
+
+    async def _requests(self, request: web.Request) -> web.Response:
+        name, limit = _text(request, "recording"), _limit(request)
+        return self._json(await self._read(partial(self._library.requests, name, request=None, limit=limit)))
+
+    async def _profile(self, request: web.Request) -> web.Response:
+        wanted, limit = _text(request, "request_id"), _limit(request)
+        profiles = await self._read(partial(self._library.profiles, wanted, limit=limit))
+        if not profiles.profiles:
+            raise UsageError(f"no recording has an event that serves request {wanted!r}")
+        return self._json(profiles)
+
+    async def _page(self, request: web.Request, *, draw: Callable[[str, list[ChosenTimeline]], str]) -> web.Response:
+        name = _text(request, "recording")
+        return self._html(await self._read(lambda: draw(name, self._library.timelines(name))))
+
+    def _flame(self, name: str, chosen: list[ChosenTimeline]) -> str:
+        trees = [tree_of(pick.timeline, label_of(name, pick.timeline, several=True)) for pick in chosen]
+        return render_flame(_some([tree for tree in trees if tree.parent], name), self._language)
+
+    def _timeline(self, name: str, chosen: list[ChosenTimeline]) -> str:
+        drawn = [
+            drawn_timeline(pick.timeline.events, label_of(name, pick.timeline, several=True), pick.recording.notes)
+            for pick in chosen
+            if len(pick.timeline.events)
+        ]
+        return render_timeline(_some(drawn, name), self._language)
+
+    def _json(self, value: object, status: int = 200) -> web.Response:
+        return self._web.Response(  # type: ignore[no-any-return]
+            body=msgspec.json.encode(value), status=status, content_type="application/json", charset="utf-8"
+        )
+
+    def _html(self, text: str) -> web.Response:
+        return self._web.Response(text=text, content_type="text/html", charset="utf-8")  # type: ignore[no-any-return]
+
+
+class _BadParameterError(UsageError):
+    """A parameter is missing or no value of its kind."""
+
+
+def _some(drawn: list[Any], name: str) -> list[Any]:
+    if not drawn:
+        raise UsageError(f"{name} has no timeline with events; tables of steps or totals alone have none")
+    return drawn
+
+
+def _bearer(headers: Mapping[str, str]) -> str:
+    scheme, _, token = headers.get("Authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _text(request: web.Request, name: str) -> str:
+    value = request.query.get(name)
+    if not value:
+        raise _BadParameterError(f"the parameter {name} is missing")
+    return value
+
+
+def _limit(request: web.Request) -> int:
+    value = request.query.get("limit", str(_MOST_ROWS))
+    if not (value.isascii() and value.isdecimal() and 1 <= int(value[:9]) <= _MOST_ROWS and len(value) < 9):
+        raise _BadParameterError(f"limit must be a whole number from 1 to {_MOST_ROWS}")
+    return int(value)

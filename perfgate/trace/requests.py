@@ -1,0 +1,103 @@
+"""The requests of a recording of a server: what each took, on the host and on the device, and what it waited for.
+
+An event serves a request where its argument ``request_id`` says so, or where it is a span named ``request#ID``; what lies in
+such an event, and what it launched on a device, serves the same one. Times are nanoseconds.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from perfgate.document.trace import TopKind
+from perfgate.trace.analysis import NOTHING_AROUND, IntColumn, union_length
+from perfgate.trace.events import DEVICE_KINDS, KERNEL_KINDS, KINDS, NO_TEXT, EventTable
+from perfgate.trace.stacks import Stacks, levels, stacks_of
+
+_ROW_KINDS: dict[str, TopKind] = {"compute": "compute", "copy": "copy", "comm": "comm"}
+
+
+class Request(NamedTuple):
+    """One request, from its first event to the end of its last: ``elapsed`` nanoseconds, in ``active`` of which something of it
+    ran anywhere, on the host for ``host`` and on the device for ``device``, which ran ``kernels``."""
+
+    name: str
+    start: int
+    elapsed: int
+    active: int
+    host: int
+    device: int
+    kernels: int
+
+
+class RequestRow(NamedTuple):
+    """What ran for a request under one name: how often, and nanoseconds without what it called."""
+
+    name: str
+    kind: TopKind
+    runs: int
+    total: int
+
+
+class Requests:
+    """The requests of a table of events."""
+
+    def __init__(self, events: EventTable) -> None:
+        stacks = stacks_of(events)
+        request = _served(stacks)
+        chosen = np.flatnonzero(request != NO_TEXT)
+        # By request; the order inside is that of the file.
+        chosen = chosen[np.argsort(request[chosen], kind="stable")]
+        self._events, self._own = stacks.events.select(chosen), stacks.own[chosen]
+        codes, begins = np.unique(request[chosen], return_index=True)
+        self._bounds = dict(zip(codes.tolist(), zip(begins.tolist(), [*begins[1:].tolist(), chosen.size])))
+        self._codes = {stacks.events.names[code]: code for code in codes.tolist()}
+
+    def all(self) -> list[Request]:
+        """Every request, the one that took longest first."""
+        return sorted(map(self._request, self._codes), key=lambda request: -request.elapsed)
+
+    def rows(self, name: str) -> list[RequestRow] | None:
+        """What ran for a request, most time first; None for one that was not recorded."""
+        if name not in self._codes:
+            return None
+        begin, end = self._bounds[self._codes[name]]
+        events = self._events.select(np.arange(begin, end))
+        pairs, place, counts = np.unique(
+            events.group * len(KINDS) + events.kind, return_inverse=True, return_counts=True
+        )
+        totals = np.zeros(pairs.size, dtype=np.int64)
+        np.add.at(totals, place, self._own[begin:end])
+        rows = [
+            RequestRow(events.names[pair // len(KINDS)], _ROW_KINDS.get(KINDS[pair % len(KINDS)], "host"), count, total)
+            for pair, count, total in zip(pairs.tolist(), counts.tolist(), totals.tolist())
+        ]
+        return sorted(rows, key=lambda row: -row.total)
+
+    def _request(self, name: str) -> Request:
+        begin, end = self._bounds[self._codes[name]]
+        events = self._events.select(np.arange(begin, end))
+        device = events.is_kind(*DEVICE_KINDS)
+        start = int(events.start.min())
+        return Request(
+            name=name,
+            start=start,
+            elapsed=int(events.end.max()) - start,
+            active=union_length(events.intervals),
+            host=union_length(events.select(~device).intervals),
+            device=union_length(events.select(device).intervals),
+            kernels=int(events.is_kind(*KERNEL_KINDS).sum()),
+        )
+
+
+def _served(stacks: Stacks) -> IntColumn:
+    """Whose request each event served, a position among the names or NO_TEXT: its own, else that of what it lies in."""
+    request = stacks.events.request.copy()
+    depth = levels(stacks.called_by)
+    order = np.argsort(depth, kind="stable")
+    for level in np.split(order, np.flatnonzero(np.diff(depth[order])) + 1) if order.size else ():
+        outer = stacks.called_by[level]
+        inherits = (request[level] == NO_TEXT) & (outer != NOTHING_AROUND)
+        request[level[inherits]] = request[outer[inherits]]
+    return request

@@ -1,0 +1,205 @@
+"""`perfgate serve`: what it answers, whom, and that no request makes it fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from hypothesis import HealthCheck, given, settings
+
+from perfgate.jobs.trace.serve import is_loopback
+
+TOKEN = "a-token-of-this-test"
+
+
+def write_trace(path: Path, *ids: str) -> None:
+    """Write a Kineto trace in which each request has a span with one operator inside."""
+    rows = []
+    for number, name in enumerate(ids):
+        start = 1_000_000 + number * 1000
+        span = {
+            "ph": "X",
+            "cat": "user_annotation",
+            "name": f"request#{name}",
+            "pid": 1,
+            "tid": 1,
+            "ts": start,
+            "dur": 100,
+        }
+        rows += [span, {**span, "cat": "cpu_op", "name": "aten::mm", "ts": start + 10, "dur": 60 + number}]
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": rows}))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("served")
+    outside = tmp_path_factory.mktemp("outside")
+    (folder / "below").mkdir()
+    write_trace(folder / "first.pt.trace.json", "a", "b")
+    write_trace(folder / "below" / "second <b>.pt.trace.json", "b")
+    write_trace(outside / "secret.pt.trace.json", "hidden")
+    (folder / "damaged.pt.trace.json").write_text('{"schemaVersion": 1, "traceEvents": [{"ph": "X", "ts": "x"')
+    (folder / "linked.pt.trace.json").symlink_to(outside / "secret.pt.trace.json")
+    (folder / "linked").symlink_to(outside)
+    return folder
+
+
+@contextmanager
+def serving(folder: Path, *options: str, **variables: str) -> Iterator[str]:
+    command = [sys.executable, "-m", "perfgate", "serve", "--traces", str(folder), "--port", "0", *options]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", **variables}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip()
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    with serving(folder) as address:
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", address)
+        yield address
+
+
+def got(address: str, path: str, status: int = 200, **parameters: str) -> Any:
+    response = requests.get(address + path, params=parameters, timeout=60)
+    assert response.status_code == status, response.text
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    return response.json() if response.headers["Content-Type"].startswith("application/json") else response.text
+
+
+def test_recordings__links_and_what_lies_outside__not_among_them(address: str) -> None:
+    names = {one["name"] for one in got(address, "api/recordings")["recordings"]}
+    assert names == {"first.pt.trace.json", "below/second <b>.pt.trace.json", "damaged.pt.trace.json"}
+    assert got(address, "api/runs") == {"recordings": []}
+
+
+def test_profile__request_of_two_recordings__what_ran_in_both(address: str, folder: Path) -> None:
+    found = got(address, "api/profile", request_id="b")
+    times = {
+        one["recording"]: [(row["name"], row["total"]) for row in one["profile"]["timelines"][0]["rows"]]
+        for one in found["profiles"]
+    }
+    assert times == {
+        "first.pt.trace.json": [("aten::mm", pytest.approx(61e-6)), ("request#b", pytest.approx(39e-6))],
+        "below/second <b>.pt.trace.json": [("aten::mm", pytest.approx(60e-6)), ("request#b", pytest.approx(40e-6))],
+    }
+    assert str(folder) not in json.dumps(found)
+    assert "hidden" in got(address, "api/profile", 404, request_id="hidden")["error"]
+
+
+def test_requests__of_a_recording__the_longest_first(address: str) -> None:
+    found = got(address, "api/requests", recording="first.pt.trace.json", limit="1")
+    (timeline,) = found["timelines"]
+    assert (len(timeline["requests"]), timeline["requests_in_all"]) == (1, 2)
+    assert timeline["requests"][0]["elapsed"] == pytest.approx(100e-6)
+
+
+def test_requests__recording_written_anew__read_anew(address: str, folder: Path) -> None:
+    path = folder / "growing.pt.trace.json"
+    write_trace(path, "one")
+    try:
+        assert got(address, "api/requests", recording=path.name)["timelines"][0]["requests_in_all"] == 1
+        write_trace(path, "one", "two")
+        assert got(address, "api/requests", recording=path.name)["timelines"][0]["requests_in_all"] == 2
+    finally:
+        path.unlink()
+
+
+@pytest.mark.parametrize("name", ["../outside/secret.pt.trace.json", "/etc/passwd", "linked/secret.pt.trace.json", "."])
+def test_page__a_name_that_is_no_recording__not_found(address: str, name: str) -> None:
+    for page in ("flame", "timeline", "api/requests"):
+        assert "no recording is named" in got(address, page, 404, recording=name)["error"]
+
+
+def test_page__damaged_recording__says_so_without_the_folder(address: str, folder: Path) -> None:
+    error = got(address, "api/requests", 422, recording="damaged.pt.trace.json")["error"]
+    assert "damaged.pt.trace.json" in error
+    assert str(folder) not in error
+
+
+def test_pages__linked_from_the_first__all_there(address: str) -> None:
+    index = got(address, "")
+    assert "second &lt;b&gt;" in index
+    links = [link for link in re.findall(r'href="/([^"]+)"', index) if "damaged" not in link]
+    assert len(links) == 7
+    for link in links:
+        assert got(address, link)
+
+
+@pytest.mark.parametrize(("parameters"), [{}, {"recording": ""}, {"recording": "first.pt.trace.json", "limit": "0"}])
+def test_requests__wrong_parameters__said(address: str, parameters: dict[str, str]) -> None:
+    assert got(address, "api/requests", 400, **parameters)["error"]
+
+
+def test_serve__asked_by_a_foreign_name__refused(address: str) -> None:
+    response = requests.get(address, headers={"Host": "perfgate.example"}, timeout=60)
+    assert response.status_code == 403
+
+
+def test_serve__every_interface__only_with_the_token(folder: Path) -> None:
+    with serving(folder, "--host", "0.0.0.0", PERFGATE_SERVE_TOKEN=TOKEN) as said:
+        assert said.endswith(f"/?token={TOKEN}")
+        address = re.sub(r"0\.0\.0\.0", "127.0.0.1", said.split("?")[0])
+        assert "a token is needed" in got(address, "api/recordings", 401)["error"]
+        wrong = requests.get(address, headers={"Authorization": "Bearer wrong"}, timeout=60)
+        assert wrong.status_code == 401
+        right = requests.get(address + "api/recordings", headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60)
+        assert right.status_code == 200
+        session = requests.Session()
+        page = session.get(f"{address}?token={TOKEN}", timeout=60)
+        assert (page.status_code, page.url) == (200, address)
+        assert session.get(address + "api/recordings", timeout=60).status_code == 200
+
+
+def test_serve__every_interface_without_a_token__makes_one(folder: Path) -> None:
+    with serving(folder, "--host", "0.0.0.0", PERFGATE_SERVE_TOKEN="") as said:
+        assert len(said.partition("?token=")[2]) >= 30
+
+
+def test_serve__no_folder__says_what_to_name(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "perfgate", "serve", "--traces", str(tmp_path / "none")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "name the one that the recordings lie in" in done.stderr) == (2, True)
+
+
+def test_is_loopback__addresses__only_those_of_this_machine() -> None:
+    assert [is_loopback(host) for host in ("127.0.0.1", "127.8.9.1", "::1", "localhost")] == [True] * 4
+    assert [is_loopback(host) for host in ("0.0.0.0", "::", "10.0.0.1", "host.example")] == [False] * 4
+
+
+def test_openapi__requests_of_every_kind__none_fails(address: str) -> None:
+    schemathesis = pytest.importorskip("schemathesis")
+    schema = schemathesis.openapi.from_dict(got(address, "openapi.json"))
+    operations = [one.ok() for one in schema.get_all_operations()]
+    assert len(operations) == 7
+    for operation in operations:
+
+        @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+        @given(
+            case=operation.as_strategy() | operation.as_strategy(generation_mode=schemathesis.GenerationMode.NEGATIVE)
+        )
+        def ask(case: Any) -> None:
+            response = case.call(base_url=address.rstrip("/"))
+            assert response.status_code < 500, (case.formatted_path, case.query, response.text)
+            if response.status_code in (200, 400, 404, 422):
+                case.validate_response(response, checks=[schemathesis.checks.not_a_server_error])
+
+        ask()

@@ -1,0 +1,62 @@
+"""Requests of a recording: what lies in their spans, and what that launched, is theirs."""
+
+from __future__ import annotations
+
+from perfgate.trace.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
+from perfgate.trace.requests import Request, RequestRow, Requests
+
+HOST, STREAM = ("python", "main"), ("device 0", "stream 7")
+Row = tuple[int, int, tuple[str, str], str, EventKind, int, "str | None"]
+
+
+def events(*rows: Row) -> EventTable:
+    builder = EventTableBuilder()
+    for start, duration, track, name, kind, correlation, request in rows:
+        builder.add(start, duration, track=track, name=name, kind=kind, correlation=correlation, request=request)
+    return builder.table()
+
+
+# The first request's kernel runs long after its span has ended; the second has a step more later on.
+TWO = events(
+    (0, 100, HOST, "request#a", "annotation", NO_CORRELATION, "a"),
+    (10, 50, HOST, "aten::mm", "host_op", NO_CORRELATION, None),
+    (20, 10, HOST, "launch", "runtime", 1, None),
+    (300, 40, STREAM, "gemm", "compute", 1, None),
+    (110, 30, HOST, "request#b", "annotation", NO_CORRELATION, "b"),
+    (115, 10, HOST, "launch", "runtime", 2, None),
+    (130, 60, STREAM, "copy", "copy", 2, None),
+    (500, 20, HOST, "request#b", "annotation", NO_CORRELATION, "b"),
+    (600, 50, HOST, "aten::relu", "host_op", NO_CORRELATION, None),  # nobody's
+)
+
+
+def test_requests__kernel_long_after_the_span__is_the_request_s_and_the_rest_is_waiting() -> None:
+    longest, other = Requests(TWO).all()
+    assert longest == Request("b", start=110, elapsed=410, active=100, host=50, device=60, kernels=0)
+    assert other == Request("a", start=0, elapsed=340, active=140, host=100, device=40, kernels=1)
+
+
+def test_rows__of_a_request__own_times_add_up_to_what_ran() -> None:
+    found = Requests(TWO)
+    assert found.rows("a") == [
+        RequestRow("request#a", "host", 1, 50),
+        RequestRow("aten::mm", "host", 1, 40),
+        RequestRow("gemm", "compute", 1, 40),
+        RequestRow("launch", "host", 1, 10),
+    ]
+    assert found.rows("c") is None
+
+
+def test_requests__span_inside_another_request_s__is_its_own() -> None:
+    table = events(
+        (0, 100, HOST, "request#batch", "annotation", NO_CORRELATION, "batch"),
+        (10, 30, HOST, "request#one", "annotation", NO_CORRELATION, "one"),
+        (15, 5, HOST, "aten::mm", "host_op", NO_CORRELATION, None),
+    )
+    assert [(one.name, one.elapsed) for one in Requests(table).all()] == [("batch", 100), ("one", 30)]
+    assert [row.name for row in Requests(table).rows("one") or ()] == ["request#one", "aten::mm"]
+
+
+def test_requests__none_named__none() -> None:
+    assert Requests(events((0, 10, HOST, "aten::mm", "host_op", NO_CORRELATION, None))).all() == []
+    assert Requests(events()).all() == []
