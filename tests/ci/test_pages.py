@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from perfgate.document.flame import side_by_side
+from perfgate.document.served import ServedRecording
 from perfgate.judging.report.render.flame import render_flame
 from perfgate.judging.report.render.html import render_html
 from perfgate.judging.report.render.ranks import render_ranks_page
+from perfgate.judging.report.render.served import render_index
 from perfgate.judging.report.render.timeline import render_timeline
 from perfgate.judging.report.render.trend_page import render_trend_page
 from perfgate.trace.timeline import drawn_timeline
@@ -37,6 +39,9 @@ PAGES = {
     "flame": lambda: render_flame([side_by_side(BASE, HEAD)]),
     "timeline": lambda: render_timeline([drawn_timeline(EVENTS, "rank 0, device 0")]),
     "ranks": lambda: render_ranks_page(drawn_job()),
+    "served": lambda: render_index(
+        [ServedRecording(name="runs/of a long name " * 4, kind="run", size=123_456, modified=1.7e9)], "en"
+    ),
     "trend": lambda: render_trend_page(make_trend(make_series(make_change()))),
 }
 

@@ -76,7 +76,7 @@ maps.forEach((map, number) => {
   option.textContent = map.title;
   $("which").append(option);
 });
-$("which").onchange = () => { shown = Number($("which").value); at = [-1, -1]; $("cell").textContent = "\u00a0"; draw(); };
+$("which").onchange = () => { shown = Number($("which").value); at = [-1, -1]; $("cell").textContent = ""; draw(); };
 $("heat").hidden = false;
 dark.addEventListener("change", draw);
 new ResizeObserver(draw).observe(canvas.parentElement);
