@@ -6,6 +6,7 @@ import gzip
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar, cast
 
@@ -197,19 +198,58 @@ def absent_device(timelines: Sequence[Timeline]) -> Mapping[str, Message]:
     return {"device": Message("notes.nothing-on-device")}
 
 
+class TraceText:
+    """The text of a trace file, unpacked where it is compressed.
+
+    Raises DocumentError, with what is wrong and what to do, for what cannot be read, is cut off or too large.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._size = path, 0
+        with self._worded():
+            self._stream = _opened(path)
+
+    def __enter__(self) -> TraceText:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def fill(self, room: memoryview) -> int:
+        """Write the next bytes into the room until it is full or the file ends; how many those were."""
+        filled = 0
+        with self._worded():
+            while filled < len(room) and (size := self._stream.readinto(room[filled:])):  # type: ignore[attr-defined]
+                filled += size
+                self._size += size
+        if self._size > MAX_TRACE_BYTES:
+            raise DocumentError(f"{self._path}: more than {MAX_TRACE_BYTES} bytes of JSON; record fewer calls")
+        return filled
+
+    def blocks(self, block_bytes: int) -> Iterator[bytes]:
+        """Yield the rest of the text."""
+        while True:
+            block = bytearray(block_bytes)
+            size = self.fill(memoryview(block))
+            if not size:
+                return
+            yield bytes(block[:size])
+
+    @contextmanager
+    def _worded(self) -> Iterator[None]:
+        try:
+            yield
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise DocumentError(
+                f"{self._path}: the gzip file is cut off or damaged ({error}); record the trace again"
+            ) from error
+        except OSError as error:
+            raise DocumentError(f"{self._path}: cannot be read: {error}; check the path and its permissions") from error
+
+
 def blocks(path: Path, block_bytes: int) -> Iterator[bytes]:
-    total = 0
-    try:
-        with _opened(path) as stream:
-            while block := stream.read(block_bytes):
-                total += len(block)
-                if total > MAX_TRACE_BYTES:
-                    raise DocumentError(f"{path}: more than {MAX_TRACE_BYTES} bytes of JSON; record fewer calls")
-                yield block
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DocumentError(f"{path}: the gzip file is cut off or damaged ({error}); record the trace again") from error
-    except OSError as error:
-        raise DocumentError(f"{path}: cannot be read: {error}; check the path and its permissions") from error
+    with TraceText(path) as text:
+        yield from text.blocks(block_bytes)
 
 
 def _opened(path: Path) -> IO[bytes]:

@@ -11,7 +11,8 @@ import numpy as np
 from perfgate.trace.analysis import IntColumn
 from perfgate.trace.chrome_events import request_of
 from perfgate.trace.events import KIND_CODES, NO_CORRELATION, EventTable, nanoseconds
-from perfgate.trace.scanned import NO_TEXT, Names, ScannedEvents, scan
+from perfgate.trace.scan import scan
+from perfgate.trace.scanned import NO_TEXT, Names, ScannedEvents
 
 _FLOW = "HostToDevice"
 _FREQUENCY = "AI Core Freq"
@@ -85,8 +86,8 @@ def read_view(path: Path) -> View:
         detail=detail,
         details=details,
         keys=tuple(tracks),
-        starts=Flows(scanned.flow[starts], track_of["s"], scanned.times(starts, durations=False)[0]),
-        ends=Flows(scanned.flow[ends], track_of["f"], scanned.times(ends, durations=False)[0]),
+        starts=Flows(scanned.flow(starts), track_of["s"], scanned.times(starts, durations=False)[0]),
+        ends=Flows(scanned.flow(ends), track_of["f"], scanned.times(ends, durations=False)[0]),
         frequencies=_frequencies(scanned),
     )
     _take_names(scanned, view)
@@ -97,12 +98,12 @@ def _events(scanned: ScannedEvents, spans: IntColumn) -> EventTable:
     start, duration = scanned.times(spans)
     names = Names(scanned)
     name = names.column(scanned.name[spans], absent="")
-    request = names.column(scanned.values[_REQUEST][spans], absent=None)
+    request = names.column(scanned.argument(_REQUEST, spans), absent=None)
     unasked = request == NO_TEXT
     request[unasked] = names.column(
         scanned.name[spans][unasked], lambda code: request_of(None, scanned.words[code]), absent=None
     )
-    inputs = scanned.values[_INPUTS][spans]
+    inputs = scanned.argument(_INPUTS, spans)
     return EventTable(
         start=start,
         duration=duration,
@@ -120,8 +121,8 @@ def _events(scanned: ScannedEvents, spans: IntColumn) -> EventTable:
 
 def _details(scanned: ScannedEvents, spans: IntColumn) -> tuple[IntColumn, tuple[Detail, ...]]:
     """The detail of each span, and all details in the order of the file."""
-    category, task_type = scanned.category[spans].astype(np.int64), scanned.values[_TASK_TYPE][spans]
-    has_inputs = scanned.values[_INPUTS][spans] != NO_TEXT
+    category, task_type = scanned.category[spans].astype(np.int64), scanned.argument(_TASK_TYPE, spans)
+    has_inputs = scanned.argument(_INPUTS, spans) != NO_TEXT
     width = len(scanned.texts) + 1
     alike, back = np.unique(((category + 1) * width + task_type + 1) * 2 + has_inputs, return_inverse=True)
     words = [*scanned.words, ""]  # the last is that of no text
@@ -137,25 +138,35 @@ def _details(scanned: ScannedEvents, spans: IntColumn) -> tuple[IntColumn, tuple
 
 def _frequencies(scanned: ScannedEvents) -> dict[str, tuple[float, float]]:
     frequencies: dict[str, tuple[float, float]] = {}
-    counters = scanned.is_phase("C") & scanned.flagged(scanned.name, _FREQUENCY.__eq__)
-    for row in np.flatnonzero(counters & (scanned.values[_MEGAHERTZ] != NO_TEXT)).tolist():
+    counters = np.flatnonzero(scanned.is_phase("C") & scanned.flagged(scanned.name, _FREQUENCY.__eq__))
+    megahertz, (processes, _) = scanned.argument(_MEGAHERTZ, counters), scanned.process_and_thread(counters)
+    for row, number, process in zip(counters.tolist(), megahertz.tolist(), processes.tolist()):
+        if number == NO_TEXT:
+            continue
         try:
             # A number of MHz with decimals, as the times are.
-            hertz = nanoseconds(scanned.texts[scanned.values[_MEGAHERTZ][row]]) * 1e3
+            hertz = nanoseconds(scanned.texts[number]) * 1e3
         except ValueError as error:
             scanned.refuse(row, error)
-        pid = scanned.word(scanned.process[row])
+        pid = scanned.word(process)
         low, high = frequencies.get(pid, (hertz, hertz))
         frequencies[pid] = (min(low, hertz), max(high, hertz))
     return frequencies
 
 
 def _take_names(scanned: ScannedEvents, view: View) -> None:
-    for row in np.flatnonzero(scanned.is_phase("M")).tolist():
-        kind, pid = scanned.word(scanned.name[row]), scanned.word(scanned.process[row])
+    rows = np.flatnonzero(scanned.is_phase("M"))
+    columns = (
+        scanned.name[rows],
+        *scanned.process_and_thread(rows),
+        scanned.argument(_NAME, rows),
+        scanned.argument(_LABELS, rows),
+    )
+    for codes in zip(*(column.tolist() for column in columns)):
+        kind, process, thread, name, labels = map(scanned.word, codes)
         if kind == "process_name":
-            view.processes[pid] = scanned.word(scanned.values[_NAME][row])
+            view.processes[process] = name
         elif kind == "process_labels":
-            view.labels[pid] = scanned.word(scanned.values[_LABELS][row])
+            view.labels[process] = labels
         elif kind == "thread_name":
-            view.threads[pid, scanned.word(scanned.thread[row])] = scanned.word(scanned.values[_NAME][row])
+            view.threads[process, thread] = name

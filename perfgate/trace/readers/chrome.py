@@ -32,7 +32,8 @@ from perfgate.trace.events import (
     EventTable,
 )
 from perfgate.trace.recording import Recording
-from perfgate.trace.scanned import NO_TEXT, Names, ScannedEvents, scan
+from perfgate.trace.scan import scan
+from perfgate.trace.scanned import NO_TEXT, Names, ScannedEvents
 from perfgate.trace.steps import STEP_NAME
 
 READS = "Chrome trace events, *.json and *.json.gz"
@@ -123,7 +124,7 @@ def _table(scanned: ScannedEvents, spans: _Spans) -> tuple[EventTable, IntColumn
     track, keys = scanned.tracks(rows)
     category = scanned.category[rows]
     name = names.column(scanned.name[rows], absent="")
-    request = names.column(scanned.values[_REQUEST][rows], absent=None)
+    request = names.column(scanned.argument(_REQUEST, rows), absent=None)
     unasked = request == NO_TEXT
     request[unasked] = names.column(
         scanned.name[rows][unasked], lambda code: request_of(None, scanned.words[code]), absent=None
@@ -158,16 +159,16 @@ def _table(scanned: ScannedEvents, spans: _Spans) -> tuple[EventTable, IntColumn
 
 def _track_names(scanned: ScannedEvents) -> dict[_Key, dict[str, str]]:
     """What processes and threads are called, by their numbers; a process has no thread's."""
-    found: dict[_Key, dict[str, str]] = {}
+    named: dict[_Key, dict[str, str]] = {}
     rows = np.flatnonzero(scanned.is_phase("M"))
     track, keys = scanned.tracks(rows)
-    for row, key in zip(rows.tolist(), (keys[number] for number in track.tolist())):
-        kind = scanned.word(scanned.name[row])
+    columns = track, scanned.name[rows], scanned.argument(_NAME, rows), scanned.argument(_LABELS, rows)
+    for number, kind_code, name, labels in zip(*(column.tolist() for column in columns)):
+        kind, key = scanned.word(kind_code), keys[number]
         if kind in _NAMES:
-            argument = scanned.values[_LABELS if kind == "process_labels" else _NAME][row]
             owner = key if kind == "thread_name" else (key[0], "")
-            found.setdefault(owner, {})[kind] = scanned.word(argument)
-    return found
+            named.setdefault(owner, {})[kind] = scanned.word(labels if kind == "process_labels" else name)
+    return named
 
 
 def _track(named: Mapping[_Key, Mapping[str, str]], process: str, thread: str) -> _Track:

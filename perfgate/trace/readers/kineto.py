@@ -33,7 +33,8 @@ from perfgate.trace.events import (
     EventTable,
 )
 from perfgate.trace.recording import Recording
-from perfgate.trace.scanned import Codes, Names, ScannedEvents, scan
+from perfgate.trace.scan import scan
+from perfgate.trace.scanned import Codes, Names, ScannedEvents
 from perfgate.trace.steps import STEP_NAME
 
 READS = "traces of torch.profiler (Kineto), *.json and *.json.gz, or a folder of *.pt.trace.json"
@@ -128,7 +129,7 @@ def _spans(path: Path) -> _Spans:
     kind = _kinds(scanned, by_category, name)
     names = Names(scanned)
     track, tracks = scanned.tracks(chosen)
-    correlation = _limited(scanned.numbers[_CORRELATION][chosen])
+    correlation = _limited(scanned.argument(_CORRELATION, chosen))
     bare = np.flatnonzero(np.isin(by_category, _LAUNCHING) & (correlation == NO_CORRELATION))
     if bare.size:
         _join_by_flows(scanned, chosen, start, bare, correlation)
@@ -139,13 +140,13 @@ def _spans(path: Path) -> _Spans:
         name=names.column(name, absent=""),
         kind=kind,
         correlation=correlation,
-        group=_groups(scanned, names, name, scanned.values[_TYPE][chosen]),
-        request=_requests(scanned, names, name, kind, scanned.values[_REQUEST][chosen]),
-        shape=names.column(scanned.values[_SHAPES][chosen], lambda code: _as_written(scanned, code), absent=None),
+        group=_groups(scanned, names, name, scanned.argument(_TYPE, chosen)),
+        request=_requests(scanned, names, name, kind, scanned.argument(_REQUEST, chosen)),
+        shape=names.column(scanned.argument(_SHAPES, chosen), lambda code: _as_written(scanned, code), absent=None),
         names=names.all(),
         tracks=tuple(tracks),
     )
-    today, former = (_limited(scanned.numbers[key][chosen]) for key in _EXTERNALS)
+    today, former = (_limited(scanned.argument(key, chosen)) for key in _EXTERNALS)
     _give_shapes(events, np.where(today == NO_CORRELATION, former, today))
     on_device = scanned.flagged(category, lambda word: word.lower() in DEVICE_CATEGORIES)
     devices = np.where(on_device, _devices(scanned, chosen), HOST)
@@ -210,7 +211,7 @@ def _join_by_flows(
     flows = flows[flows > chosen[bare[0]]]
     times, _ = scanned.times(flows, durations=False)
     rows = np.concatenate((chosen[bare], flows))
-    place = scanned.process[rows].astype(np.int64) * (len(scanned.texts) + 2) + scanned.thread[rows]
+    place = scanned.track[rows]
     time = np.concatenate((start[bare], times))
     order = np.lexsort((rows, time, place))
     is_span = order < bare.size
@@ -219,9 +220,10 @@ def _join_by_flows(
     last_span = np.maximum.accumulate(np.where(is_span, position, -1))
     joined = ~is_span & (last_span >= np.maximum.accumulate(np.where(begins, position, 0)))
     flow, span = flows[order[joined] - bare.size], bare[order[last_span[joined]]]
-    numbered = scanned.flow[flow] >= 0
-    in_order = np.argsort(flow[numbered], kind="stable")
-    correlation[span[numbered][in_order]] = scanned.flow[flow[numbered]][in_order]
+    number = scanned.flow(flow)
+    numbered = np.flatnonzero(number >= 0)
+    in_order = numbered[np.argsort(flow[numbered], kind="stable")]
+    correlation[span[in_order]] = number[in_order]
 
 
 def _devices(scanned: ScannedEvents, chosen: npt.NDArray[np.intp]) -> IntColumn:
@@ -236,8 +238,9 @@ def _devices(scanned: ScannedEvents, chosen: npt.NDArray[np.intp]) -> IntColumn:
         number = scanned.texts[code].strip(b'" ')
         return int(number) if number.isdigit() and len(number) < 10 else UNNAMED
 
-    said = scanned.judged(scanned.values[_DEVICE][chosen], by_argument, otherwise=unsaid)
-    return np.where(said == unsaid, scanned.judged(scanned.process[chosen], by_process, otherwise=UNNAMED), said)
+    said = scanned.judged(scanned.argument(_DEVICE, chosen), by_argument, otherwise=unsaid)
+    process, _ = scanned.process_and_thread(chosen)
+    return np.where(said == unsaid, scanned.judged(process, by_process, otherwise=UNNAMED), said)
 
 
 def _as_written(scanned: ScannedEvents, code: int) -> str:

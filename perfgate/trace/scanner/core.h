@@ -39,6 +39,18 @@ TARGET static int64_t NAME(string_stop)(const uint8_t *text, int64_t size, int64
     return at;
 }
 
+/* Whether a text that goes on for FORM_BYTES begins with these bytes, which have as much room. */
+TARGET static inline int NAME(begins_with)(const uint8_t *text, const uint8_t *bytes, int32_t size)
+{
+#if WIDE == 32
+    __m256i equal = _mm256_cmpeq_epi8(_mm256_loadu_si256((const __m256i *)text), _mm256_loadu_si256((const __m256i *)bytes));
+    int first = __builtin_ctzll(~(uint64_t)(uint32_t)_mm256_movemask_epi8(equal));
+    return first >= size || (first == 32 && !memcmp(text + 32, bytes + 32, (size_t)size - 32));
+#else
+    return !memcmp(text, bytes, (size_t)size);
+#endif
+}
+
 /* Behind the string whose opening quote is at `at`; WANTING or ODD. `*escaped` is set where it holds a backslash. */
 TARGET static int64_t NAME(string_end)(const uint8_t *text, int64_t size, int64_t at, int *escaped)
 {
@@ -139,38 +151,77 @@ TARGET static int64_t NAME(value_end)(const uint8_t *text, int64_t size, int64_t
     }
 }
 
-/* Take the arguments of an event, the object at `at`, into the columns that ask for them; behind it, WANTING or ODD. */
-TARGET static int64_t NAME(take_arguments)(scan *s, const uint8_t *text, int64_t size, int64_t at, span *found)
+/* Of the keys that followed `before`, the one that stands at `at`; 0 where none of them does, or the text ends too soon to tell. */
+TARGET static inline int NAME(guessed)(const scan *s, const uint8_t *text, int64_t size, int64_t at, int before)
 {
-    at = skip_space(text, size, at + 1);
-    if (at < size && text[at] == '}')
+    if (at + FORM_BYTES >= size)
+        return 0;
+    for (int guess = 0; guess < GUESSES; guess++) {
+        int form = s->form[before].next[guess];
+        if (!form)
+            break;
+        if (NAME(begins_with)(text + at, s->form[form].bytes, s->form[form].size))
+            return form;
+    }
+    return 0;
+}
+
+/* Go from behind a brace or a value, at `at`, to the value of the next member, and set `*form` to that of its key and `*which` to
+   its place; or behind the closing brace, with `*which` NOTHING_MORE. WANTING or ODD. */
+TARGET static inline int64_t NAME(next_value)(scan *s, const uint8_t *text, int64_t size, int64_t at, int *form, int *which)
+{
+    int before = *form, is_event = s->form[before].which <= NO_MEMBER;
+    if ((*form = NAME(guessed)(s, text, size, at, before)) != 0) {
+        *which = s->form[*form].which;
+        /* The key that was read had no space before its value; this may have. */
+        at = skip_space(text, size, at + s->form[*form].size);
+        return at < size ? at : WANTING;
+    }
+    int64_t begin = at;
+    at = skip_space(text, size, at);
+    if (at >= size)
+        return WANTING;
+    if (text[at] == '}') {
+        *which = NOTHING_MORE;
         return at + 1;
-    for (;;) {
-        int escaped = 0;
-        if (at >= size)
-            return WANTING;
-        if (text[at] != '"')
-            return ODD;
-        int64_t key = at + 1, end = NAME(string_end)(text, size, at, &escaped);
-        if (end < 0)
-            return end;
-        int column = escaped ? -1 : column_of(s, text + key, end - 1 - key);
-        at = after_colon(text, size, end);
-        if (at < 0)
-            return at;
-        end = NAME(value_end)(text, size, at);
-        if (end < 0)
-            return end;
-        if (column >= 0)
-            found[column] = (span){at, end - at};
-        at = skip_space(text, size, end);
-        if (at >= size)
-            return WANTING;
-        if (text[at] == '}')
-            return at + 1;
+    }
+    if (before > ARGUMENTS_BEGIN) {
         if (text[at] != ',')
             return ODD;
         at = skip_space(text, size, at + 1);
+        if (at >= size)
+            return WANTING;
+    }
+    if (text[at] != '"')
+        return ODD;
+    int escaped = 0;
+    int64_t key = at + 1, end = NAME(string_end)(text, size, at, &escaped);
+    if (end < 0)
+        return end;
+    if (is_event)
+        *which = escaped ? NO_MEMBER : member_of(text + key, end - 1 - key);
+    else
+        *which = escaped ? NO_COLUMN : column_of(s, text + key, end - 1 - key);
+    at = after_colon(text, size, end);
+    if (at >= 0)
+        *form = note_form(s, before, text + begin, at - begin, *which, is_event ? EVENT_GOES_ON : ARGUMENTS_GO_ON);
+    return at;
+}
+
+/* Take the arguments of an event, the object at `at`, into the columns that ask for them; behind it, WANTING or ODD. */
+TARGET static int64_t NAME(take_arguments)(scan *s, const uint8_t *text, int64_t size, int64_t at, span *found)
+{
+    int form = ARGUMENTS_BEGIN, which;
+    for (at++;;) {
+        at = NAME(next_value)(s, text, size, at, &form, &which);
+        if (at < 0 || which == NOTHING_MORE)
+            return at;
+        int64_t end = NAME(value_end)(text, size, at);
+        if (end < 0)
+            return end;
+        if (which >= FIRST_COLUMN)
+            found[which - FIRST_COLUMN] = (span){at, end - at};
+        at = end;
     }
 }
 
@@ -178,24 +229,18 @@ TARGET static int64_t NAME(take_arguments)(scan *s, const uint8_t *text, int64_t
 TARGET static int64_t NAME(take_event)(scan *s, const uint8_t *text, int64_t size, int64_t at)
 {
     span member[MEMBERS], found[MOST_ARGUMENTS];
-    memset(member, 0, sizeof member);
-    memset(found, 0, sizeof(span) * (size_t)s->arguments);
-    at = skip_space(text, size, at + 1);
-    if (at < size && text[at] == '}')
-        return keep_row(s, text, member, found) ? at + 1 : FULL;
-    for (;;) {
-        int escaped = 0;
-        if (at >= size)
-            return WANTING;
-        if (text[at] != '"')
-            return ODD;
-        int64_t key = at + 1, end = NAME(string_end)(text, size, at, &escaped);
-        if (end < 0)
-            return end;
-        int which = escaped ? NO_MEMBER : member_of(text + key, end - 1 - key);
-        at = after_colon(text, size, end);
+    for (int each = 0; each < MEMBERS; each++)
+        member[each].size = 0;
+    for (int each = 0; each < s->arguments; each++)
+        found[each].size = 0;
+    int form = EVENT_BEGINS, which;
+    for (at++;;) {
+        at = NAME(next_value)(s, text, size, at, &form, &which);
         if (at < 0)
             return at;
+        if (which == NOTHING_MORE)
+            break;
+        int64_t end;
         if (which == ARGS && text[at] == '{') {
             if (member[ARGS].size)
                 return ODD; /* twice: which one counts is for the slower reader to say */
@@ -207,18 +252,11 @@ TARGET static int64_t NAME(take_event)(scan *s, const uint8_t *text, int64_t siz
             return end;
         if (which != NO_MEMBER)
             member[which] = (span){at, end - at};
-        at = skip_space(text, size, end);
-        if (at >= size)
-            return WANTING;
-        if (text[at] == '}')
-            break;
-        if (text[at] != ',')
-            return ODD;
-        at = skip_space(text, size, at + 1);
+        at = end;
     }
     if (!is_event(text, member))
         return ODD;
-    return keep_row(s, text, member, found) ? at + 1 : FULL;
+    return keep_row(s, text, member, found) ? at : FULL;
 }
 
 /* Take events from `at`, where a member of the list may stand, to the first that begins at `stop` or behind it. */

@@ -12,13 +12,13 @@
 #include <arm_neon.h>
 #endif
 
-enum { VERSION = 3 };
+enum { VERSION = 5 };
 
 /* How a scan ended. WANTING: in the middle of an event, which more text may complete. ODD: at what is no event. */
 enum { STOPPED = 0, CLOSED = 1, WANTING = -1, ODD = -2, FULL = -3 };
 enum { DEEPEST = 256, MOST_ARGUMENTS = 16, MOST_ROWS = 50000000 };
 /* Members of an event that are columns. */
-enum { PH, CAT, NAME_, PID, TID, TS, DUR, ID, ARGS, MEMBERS, NO_MEMBER };
+enum { PH, CAT, NAME_, PID, TID, TS, DUR, ID, ARGS, MEMBERS, NO_MEMBER, NO_COLUMN, FIRST_COLUMN, NOTHING_MORE = -1 };
 
 typedef struct {
     int64_t at, size;
@@ -28,14 +28,40 @@ typedef struct {
     int32_t row, member, text;
 } odd_time;
 
+/* A key as it stands in a file, from behind the value or the brace before it up to its own value: `, "dur": `. A profiler
+   writes few of them, and mostly in the same order, so comparing with what followed last time saves reading it. `which` is the
+   member of the event, or FIRST_COLUMN and more for an argument. */
+enum { FORM_BYTES = 64, MOST_FORMS = 128, GUESSES = 4 };
+typedef struct {
+    uint8_t bytes[FORM_BYTES];
+    int32_t size, which;
+    uint8_t next[GUESSES]; /* those that followed it, the latest first; 0 for none */
+} key_form;
+/* These have no bytes but followers: behind the brace of an event or of arguments, and behind a key that is no form. What
+   follows in the one place is never tried in another, where the same bytes may be no JSON, or another member. */
+enum { EVENT_BEGINS, ARGUMENTS_BEGIN, EVENT_GOES_ON, ARGUMENTS_GO_ON, FIRST_FORM };
+
+/* The text that a member had last, and its number. */
+typedef struct {
+    int64_t at;
+    int32_t size, number;
+} last_text;
+
+/* A column that few rows have a value in: the rows, and the value of each, an int64_t or an int32_t. */
+typedef struct {
+    int32_t *row;
+    void *value;
+    int64_t count, room;
+} sparse_column;
+
 typedef struct {
     /* What the caller reads. */
     int64_t rows;
     uint8_t *phase;
-    int32_t *category, *name, *process, *thread;
-    int64_t *start, *duration, *flow;
-    void *argument[MOST_ARGUMENTS];
-    text_table texts;
+    int32_t *category, *name, *track;
+    int64_t *start, *duration;
+    sparse_column flow, argument[MOST_ARGUMENTS];
+    text_table texts, tracks; /* a track's text is the numbers of two texts, process and thread */
     odd_time *odd;
     int64_t odd_count;
     int32_t state, arguments;
@@ -45,6 +71,9 @@ typedef struct {
     char *key[MOST_ARGUMENTS];
     int64_t key_size[MOST_ARGUMENTS];
     uint8_t is_number[MOST_ARGUMENTS];
+    key_form form[MOST_FORMS];
+    int32_t forms;
+    last_text last[MEMBERS];
 } scan;
 
 /* --- JSON */
@@ -85,19 +114,20 @@ static inline int64_t skip_digits(const uint8_t *text, int64_t size, int64_t at)
     return at;
 }
 
-/* Behind a number or a literal. At the end of the text a number may go on. */
-static int64_t scalar_end(const uint8_t *text, int64_t size, int64_t at)
+static int64_t literal_end(const uint8_t *text, int64_t size, int64_t at)
 {
-    static const char *const literal[] = {"true", "false", "null"};
-    for (int which = 0; which < 3; which++) {
-        int64_t length = (int64_t)strlen(literal[which]);
-        if (text[at] != literal[which][0])
-            continue;
-        int64_t there = size - at < length ? size - at : length;
-        if (memcmp(text + at, literal[which], (size_t)there))
-            return ODD;
-        return there < length ? WANTING : at + length;
-    }
+    const char *literal = text[at] == 't' ? "true" : text[at] == 'f' ? "false" : "null";
+    int64_t length = (int64_t)strlen(literal), there = size - at < length ? size - at : length;
+    if (memcmp(text + at, literal, (size_t)there))
+        return ODD;
+    return there < length ? WANTING : at + length;
+}
+
+/* Behind a number or a literal. At the end of the text a number may go on. */
+static inline int64_t scalar_end(const uint8_t *text, int64_t size, int64_t at)
+{
+    if (text[at] >= 'a')
+        return literal_end(text, size, at);
     if (text[at] == '-')
         at++;
     int64_t whole = skip_digits(text, size, at);
@@ -160,8 +190,31 @@ static inline int column_of(const scan *s, const uint8_t *key, int64_t size)
 {
     for (int column = 0; column < s->arguments; column++)
         if (s->key_size[column] == size && !memcmp(s->key[column], key, (size_t)size))
-            return column;
-    return -1;
+            return FIRST_COLUMN + column;
+    return NO_COLUMN;
+}
+
+/* Note that this key followed `before`; its form, or `otherwise` where there is no room for one. */
+static int note_form(scan *s, int before, const uint8_t *bytes, int64_t size, int which, int otherwise)
+{
+    int form = FIRST_FORM;
+    if (size > FORM_BYTES)
+        return otherwise;
+    while (form < s->forms && (s->form[form].size != size || s->form[form].which != which ||
+                               memcmp(s->form[form].bytes, bytes, (size_t)size)))
+        form++;
+    if (form == s->forms) {
+        if (form == MOST_FORMS)
+            return otherwise;
+        memcpy(s->form[form].bytes, bytes, (size_t)size);
+        s->form[form].size = (int32_t)size;
+        s->form[form].which = which;
+        s->forms++;
+    }
+    uint8_t *next = s->form[before].next;
+    memmove(next + 1, next, GUESSES - 1);
+    next[0] = (uint8_t)form;
+    return form;
 }
 
 /* Whether the members are of the types that an event has: its phase is a text, its category and name are texts or null. */
@@ -199,27 +252,57 @@ static int widen(void **column, int64_t room, size_t each)
 static int rows_widen(scan *s)
 {
     int64_t room = s->room * 2 + 4096;
-    int32_t **numbered[] = {&s->category, &s->name, &s->process, &s->thread};
-    int64_t **timed[] = {&s->start, &s->duration, &s->flow};
+    int32_t **numbered[] = {&s->category, &s->name, &s->track};
+    int64_t **timed[] = {&s->start, &s->duration};
     int done = s->rows < MOST_ROWS && widen((void **)&s->phase, room, 1);
-    for (int column = 0; done && column < 4; column++)
-        done = widen((void **)numbered[column], room, sizeof(int32_t));
     for (int column = 0; done && column < 3; column++)
+        done = widen((void **)numbered[column], room, sizeof(int32_t));
+    for (int column = 0; done && column < 2; column++)
         done = widen((void **)timed[column], room, sizeof(int64_t));
-    for (int column = 0; done && column < s->arguments; column++)
-        done = widen(&s->argument[column], room, s->is_number[column] ? sizeof(int64_t) : sizeof(int32_t));
     if (done)
         s->room = room;
     return done;
 }
 
-/* The number of a member's text as it is written, -1 where there is none or it is null; -2 where memory is short. */
+static int sparse_widen(sparse_column *column, size_t each)
+{
+    int64_t room = column->room * 2 + 1024;
+    if (!widen((void **)&column->row, room, sizeof(int32_t)) || !widen(&column->value, room, each))
+        return 0;
+    column->room = room;
+    return 1;
+}
+
+static int put_number(sparse_column *column, int64_t row, int64_t number)
+{
+    if (number == NO_NUMBER)
+        return 1;
+    if (column->count == column->room && !sparse_widen(column, sizeof number))
+        return 0;
+    column->row[column->count] = (int32_t)row;
+    ((int64_t *)column->value)[column->count++] = number;
+    return 1;
+}
+
+/* The number of a text as it is written, -1 where there is none or it is null; -2 where memory is short. */
 static int32_t numbered(scan *s, const uint8_t *text, span where)
 {
     if (!where.size || text[where.at] == 'n')
         return -1;
     int32_t number = number_of(&s->texts, text + where.at, where.size);
     return number < 0 ? -2 : number;
+}
+
+/* The same of a member that often has the text that it had last. */
+static inline int32_t numbered_again(scan *s, const uint8_t *text, span where, int member)
+{
+    last_text *last = &s->last[member];
+    if (where.size && last->size == where.size && !memcmp(s->texts.bytes + last->at, text + where.at, (size_t)where.size))
+        return last->number;
+    int32_t number = numbered(s, text, where);
+    if (number >= 0)
+        *last = (last_text){s->texts.ends[number] - where.size, (int32_t)where.size, number};
+    return number;
 }
 
 static int64_t time_of(scan *s, const uint8_t *text, span where, int member)
@@ -252,6 +335,44 @@ static inline int is_named(uint8_t phase)
     return phase != 's' && phase != 't' && phase != 'f';
 }
 
+/* The number of the pair of process and thread; -2 where memory is short. */
+static inline int32_t track_of(scan *s, const uint8_t *text, const span *member)
+{
+    int32_t pair[2] = {numbered_again(s, text, member[PID], PID), numbered_again(s, text, member[TID], TID)};
+    if (pair[0] == -2 || pair[1] == -2)
+        return -2;
+    last_text *last = &s->last[ARGS]; /* which is no text itself */
+    if (!last->size || memcmp(s->tracks.bytes + last->at, pair, sizeof pair)) {
+        int32_t number = number_of(&s->tracks, (const uint8_t *)pair, sizeof pair);
+        if (number < 0)
+            return -2;
+        *last = (last_text){number * (int64_t)sizeof pair, sizeof pair, number};
+    }
+    return last->number;
+}
+
+static int keep_arguments(scan *s, const uint8_t *text, const span *found)
+{
+    for (int which = 0; which < s->arguments; which++) {
+        if (!found[which].size)
+            continue;
+        sparse_column *column = &s->argument[which];
+        if (s->is_number[which]) {
+            if (!put_number(column, s->rows, whole_number(text + found[which].at, found[which].size)))
+                return 0;
+            continue;
+        }
+        int32_t number = numbered(s, text, found[which]);
+        if (number == -1)
+            continue;
+        if (number == -2 || (column->count == column->room && !sparse_widen(column, sizeof number)))
+            return 0;
+        column->row[column->count] = (int32_t)s->rows;
+        ((int32_t *)column->value)[column->count++] = number;
+    }
+    return 1;
+}
+
 static int keep_row(scan *s, const uint8_t *text, const span *member, const span *found)
 {
     if (s->rows == s->room && !rows_widen(s))
@@ -259,28 +380,21 @@ static int keep_row(scan *s, const uint8_t *text, const span *member, const span
     int64_t row = s->rows;
     uint8_t phase = member[PH].size == 3 ? text[member[PH].at + 1] : 0;
     s->phase[row] = phase;
-    s->category[row] = numbered(s, text, member[CAT]);
+    s->category[row] = numbered_again(s, text, member[CAT], CAT);
     s->name[row] = is_named(phase) ? numbered(s, text, member[NAME_]) : -1;
-    s->process[row] = numbered(s, text, member[PID]);
-    s->thread[row] = numbered(s, text, member[TID]);
-    if (s->category[row] == -2 || s->name[row] == -2 || s->process[row] == -2 || s->thread[row] == -2)
+    s->track[row] = track_of(s, text, member);
+    if (s->category[row] == -2 || s->name[row] == -2 || s->track[row] == -2)
         return 0;
     s->start[row] = time_of(s, text, member[TS], TS);
     s->duration[row] = time_of(s, text, member[DUR], DUR);
-    s->flow[row] = member[ID].size ? flow_number(text + member[ID].at, member[ID].size) : NO_NUMBER;
-    for (int column = 0; column < s->arguments; column++) {
-        if (s->is_number[column]) {
-            ((int64_t *)s->argument[column])[row] =
-                found[column].size ? whole_number(text + found[column].at, found[column].size) : NO_NUMBER;
-        } else {
-            int32_t number = numbered(s, text, found[column]);
-            if (number == -2)
-                return 0;
-            ((int32_t *)s->argument[column])[row] = number;
-        }
-    }
-    s->rows += !s->is_short_of_memory;
-    return !s->is_short_of_memory;
+    if (s->is_short_of_memory)
+        return 0;
+    if (member[ID].size && !put_number(&s->flow, row, flow_number(text + member[ID].at, member[ID].size)))
+        return 0;
+    if (!keep_arguments(s, text, found))
+        return 0;
+    s->rows++;
+    return 1;
 }
 
 /* --- the scanner, for each instruction set */
@@ -312,14 +426,16 @@ void scan_free(scan *s)
 {
     if (!s)
         return;
-    void *columns[] = {s->phase, s->category, s->name, s->process, s->thread, s->start, s->duration, s->flow, s->odd,
-                       s->texts.slots, s->texts.bytes, s->texts.ends};
+    void *columns[] = {s->phase, s->category, s->name, s->track, s->start, s->duration, s->flow.row, s->flow.value, s->odd};
     for (size_t column = 0; column < sizeof columns / sizeof *columns; column++)
         free(columns[column]);
     for (int column = 0; column < s->arguments; column++) {
-        free(s->argument[column]);
+        free(s->argument[column].row);
+        free(s->argument[column].value);
         free(s->key[column]);
     }
+    texts_free(&s->texts);
+    texts_free(&s->tracks);
     free(s);
 }
 
@@ -327,8 +443,8 @@ void scan_free(scan *s)
 scan *scan_new(const char *const *keys, const uint8_t *is_number, int32_t count)
 {
     scan *s = calloc(1, sizeof *s);
-    if (!s || count > MOST_ARGUMENTS || !texts_begin(&s->texts)) {
-        free(s);
+    if (!s || count > MOST_ARGUMENTS || !texts_begin(&s->texts) || !texts_begin(&s->tracks)) {
+        scan_free(s);
         return NULL;
     }
     for (int32_t column = 0; column < count; column++) {
@@ -342,7 +458,15 @@ scan *scan_new(const char *const *keys, const uint8_t *is_number, int32_t count)
         memcpy(s->key[column], keys[column], (size_t)s->key_size[column] + 1);
         s->is_number[column] = is_number[column];
     }
+    s->form[ARGUMENTS_BEGIN].which = s->form[ARGUMENTS_GO_ON].which = NO_COLUMN;
+    s->forms = FIRST_FORM;
     return s;
+}
+
+static void sparse_forget(sparse_column *column, int64_t rows)
+{
+    while (column->count && column->row[column->count - 1] >= rows)
+        column->count--;
 }
 
 /* Forget the rows from `rows` on, of which `odd` times were odd. */
@@ -350,16 +474,29 @@ void scan_forget(scan *s, int64_t rows, int64_t odd)
 {
     s->rows = rows;
     s->odd_count = odd;
+    sparse_forget(&s->flow, rows);
+    for (int column = 0; column < s->arguments; column++)
+        sparse_forget(&s->argument[column], rows);
 }
 
-/* Free one column, by its place among those of scan, once it was copied. */
-void scan_release(scan *s, int32_t column)
+static void give_back(void *column)
 {
-    void **columns[] = {(void **)&s->phase, (void **)&s->category, (void **)&s->name, (void **)&s->process,
-                        (void **)&s->thread, (void **)&s->start, (void **)&s->duration, (void **)&s->flow};
-    void **released = column < 8 ? columns[column] : &s->argument[column - 8];
-    free(*released);
-    *released = NULL;
+    free(*(void **)column);
+    *(void **)column = NULL;
+}
+
+/* Free a column that was copied: by its place among those of scan, then flow, then the arguments. */
+void scan_release(scan *s, int32_t which)
+{
+    void *dense[] = {&s->phase, &s->category, &s->name, &s->track, &s->start, &s->duration};
+    int32_t count = sizeof dense / sizeof *dense;
+    if (which < count) {
+        give_back(dense[which]);
+        return;
+    }
+    sparse_column *column = which == count ? &s->flow : &s->argument[which - count - 1];
+    give_back(&column->row);
+    give_back(&column->value);
 }
 
 /* Take the events that begin before `stop`; where the scan ended, and in `state` why. `first` says that no comma stands before

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 FILE = Path(__file__).with_name("_scanner.so")
-_VERSION = 3
+_VERSION = 5
 MOST_ARGUMENTS = 16
 STOPPED, CLOSED, WANTING, ODD, FULL = 0, 1, -1, -2, -3
 # Members of an event, as the scanner numbers them, whose times it leaves as text.
@@ -20,13 +20,10 @@ MEMBERS: dict[str, Any] = {
     "phase": np.uint8,
     "category": np.int32,
     "name": np.int32,
-    "process": np.int32,
-    "thread": np.int32,
+    "track": np.int32,
     "start": np.int64,
     "duration": np.int64,
-    "flow": np.int64,
 }
-
 
 Column = npt.NDArray[np.int64]
 
@@ -52,6 +49,17 @@ class Texts(ctypes.Structure):
         return [whole[begin:end] for begin, end in zip([0, *ends], ends)]
 
 
+class _Sparse(ctypes.Structure):
+    """``sparse_column`` in events.c."""
+
+    _fields_ = [
+        ("row", ctypes.c_void_p),
+        ("value", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("room", ctypes.c_int64),
+    ]
+
+
 class _Odd(ctypes.Structure):
     _fields_ = [("row", ctypes.c_int32), ("member", ctypes.c_int32), ("text", ctypes.c_int32)]
 
@@ -62,8 +70,10 @@ class _Scan(ctypes.Structure):
     _fields_ = [
         ("rows", ctypes.c_int64),
         *((name, ctypes.c_void_p) for name in MEMBERS),
-        ("argument", ctypes.c_void_p * MOST_ARGUMENTS),
+        ("flow", _Sparse),
+        ("argument", _Sparse * MOST_ARGUMENTS),
         ("texts", Texts),
+        ("tracks", Texts),
         ("odd", ctypes.POINTER(_Odd)),
         ("odd_count", ctypes.c_int64),
         ("state", ctypes.c_int32),
@@ -116,28 +126,47 @@ class Scan:
         texts: Texts = self._scan.contents.texts
         return texts.all()
 
+    def tracks(self) -> npt.NDArray[np.int32]:
+        """The texts of process and thread of each track, by their numbers."""
+        tracks: Texts = self._scan.contents.tracks
+        return np.frombuffer(ctypes.string_at(tracks.bytes, tracks.used), np.int32).reshape(-1, 2)
+
     def odd(self) -> list[tuple[int, int, int]]:
         """Row, member and text of each time that is no plain number."""
-        found = self._scan.contents.odd[: self._scan.contents.odd_count]
-        return [(one.row, one.member, one.text) for one in found]
+        odd_times = self._scan.contents.odd[: self._scan.contents.odd_count]
+        return [(odd.row, odd.member, odd.text) for odd in odd_times]
 
     def member(self, name: str) -> npt.NDArray[Any]:
-        """A copy of the column of a member of events; the scan has it no longer."""
-        return self._copied(list(MEMBERS).index(name), getattr(self._scan.contents, name), MEMBERS[name])
+        """The column of a member of events, as the scan holds it: it is gone once it is released."""
+        return _view(getattr(self._scan.contents, name), self.rows, MEMBERS[name])
 
-    def argument(self, key: str) -> npt.NDArray[Any]:
-        """A copy of the column of an argument; the scan has it no longer."""
-        index = list(self._keys).index(key)
-        kind = np.int64 if self._keys[key] else np.int32
-        return self._copied(len(MEMBERS) + index, self._scan.contents.argument[index], kind)
+    def flow(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """The rows that are arrows, and the number of each; gone once they are released."""
+        return _views(self._scan.contents.flow, np.int64)
 
-    def _copied(self, place: int, address: int, kind: Any) -> npt.NDArray[Any]:
-        if not self.rows:
-            return np.empty(0, kind)
-        raw = (ctypes.c_uint8 * (self.rows * np.dtype(kind).itemsize)).from_address(address)
-        copy: npt.NDArray[Any] = np.frombuffer(raw, kind).copy()
-        self._library.scan_release(self._scan, place)
-        return copy
+    def argument(self, key: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """The rows that have an argument, and the value of each; gone once they are released."""
+        column = self._scan.contents.argument[list(self._keys).index(key)]
+        return _views(column, np.int64 if self._keys[key] else np.int32)
+
+    def release_member(self, name: str) -> None:
+        self._library.scan_release(self._scan, list(MEMBERS).index(name))
+
+    def release_flow(self) -> None:
+        self._library.scan_release(self._scan, len(MEMBERS))
+
+    def release_argument(self, key: str) -> None:
+        self._library.scan_release(self._scan, len(MEMBERS) + 1 + list(self._keys).index(key))
+
+
+def _view(address: int | None, count: int, kind: Any) -> npt.NDArray[Any]:
+    if not address or not count:
+        return np.empty(0, kind)
+    return np.frombuffer((ctypes.c_uint8 * (count * np.dtype(kind).itemsize)).from_address(address), kind)
+
+
+def _views(column: _Sparse, kind: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    return _view(column.row, column.count, np.int32), _view(column.value, column.count, kind)
 
 
 def enclosing_calls(

@@ -25,18 +25,33 @@ typedef struct {
     int32_t count, ends_room;
 } text_table;
 
-static uint64_t hash_of(const uint8_t *bytes, int64_t size)
+static inline uint64_t folded(uint64_t a, uint64_t b)
 {
-    uint64_t hash = (uint64_t)size * 0x9e3779b97f4a7c15u, word;
-    for (; size >= 8; bytes += 8, size -= 8) {
-        memcpy(&word, bytes, 8);
-        hash = (hash ^ word) * 0xff51afd7ed558ccdu;
-        hash ^= hash >> 32;
+    unsigned __int128 product = (unsigned __int128)a * b;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+/* As wyhash does it: both halves of the product of two words. The last words of a long text overlap. Never 0. */
+static inline uint64_t hash_of(const uint8_t *bytes, int64_t size)
+{
+    const uint64_t a = 0xa0761d6478bd642fu, b = 0xe7037ed1a0b428dbu;
+    uint64_t hash = (uint64_t)size ^ b, first = 0, second = 0;
+    if (size >= 16) {
+        for (int64_t at = 0; at < size - 16; at += 16) {
+            memcpy(&first, bytes + at, 8);
+            memcpy(&second, bytes + at + 8, 8);
+            hash = folded(first ^ a, second ^ hash);
+        }
+        memcpy(&first, bytes + size - 16, 8);
+        memcpy(&second, bytes + size - 8, 8);
+    } else if (size >= 8) {
+        memcpy(&first, bytes, 8);
+        memcpy(&second, bytes + size - 8, 8);
+    } else {
+        for (int64_t at = 0; at < size; at++)
+            first = first << 8 | bytes[at];
     }
-    word = 0;
-    memcpy(&word, bytes, (size_t)size);
-    hash = (hash ^ word) * 0xff51afd7ed558ccdu;
-    return (hash ^ (hash >> 29)) | 1;
+    return folded(folded(first ^ a, second ^ hash), b) | 1;
 }
 
 static int texts_begin(text_table *table)
@@ -45,6 +60,13 @@ static int texts_begin(text_table *table)
     table->mask = (1u << 12) - 1;
     table->slots = calloc(table->mask + 1, sizeof(slot));
     return table->slots != NULL;
+}
+
+static inline void texts_free(text_table *table)
+{
+    free(table->slots);
+    free(table->bytes);
+    free(table->ends);
 }
 
 static int texts_widen(text_table *table)

@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfgate.errors import DocumentError
-from perfgate.trace import scanned
-from perfgate.trace.scanned import ScannedEvents, scan_slowly
+from perfgate.trace import windows
+from perfgate.trace.decoding import decode_events
+from perfgate.trace.events import nanoseconds
+from perfgate.trace.scanned import ScannedEvents
 from perfgate.trace.scanner import library
 from tests.samples import recorded
 
@@ -62,21 +64,24 @@ def seen(events: ScannedEvents) -> list[tuple[object, ...]]:
                 found[row] = _time(text)
         return found
 
-    flows = [min(number, -2) if number < -1 else number for number in events.flow.tolist()]
-    columns = [
-        events.phase.tolist(),
-        *(words(getattr(events, name)) for name in ("category", "name", "process", "thread")),
-    ]
-    values = [words(column) for column in events.values.values()]
-    numbers = [column.tolist() for column in events.numbers.values()]
+    everything = np.arange(len(events))
+    flows = [number if number >= -1 else "text" for number in events.flow(everything).tolist()]
+    arguments = {key: events.argument(key) for key in KEYS}
     return list(
-        zip(*columns, times("start"), times("duration"), [n if n >= -1 else "text" for n in flows], *values, *numbers)
+        zip(
+            events.phase.tolist(),
+            *(words(column) for column in (events.category, events.name, *events.process_and_thread(everything))),
+            times("start"),
+            times("duration"),
+            flows,
+            *(arguments[key].tolist() if is_number else words(arguments[key]) for key, is_number in KEYS.items()),
+        )
     )
 
 
 def _time(text: bytes) -> object:
     try:
-        return scanned.nanoseconds(text)
+        return nanoseconds(text)
     except ValueError as error:
         return str(error)
 
@@ -84,14 +89,14 @@ def _time(text: bytes) -> object:
 def both(path: Path, *, window: int = 1 << 20) -> None:
     """Read a file both ways; where decoding refuses it, the scanner must leave it alone."""
     try:
-        slow = scan_slowly(path, KEYS)
+        slow = decode_events(path, KEYS)
     except DocumentError:
-        with pytest.raises((scanned.UndecidedError, DocumentError)):
-            scanned.Reading(path, KEYS, "", window=window).events()
+        with pytest.raises((windows.UndecidedError, DocumentError)):
+            windows.WindowedScan(path, KEYS, "", window=window).events()
         return
     try:
-        fast = scanned.Reading(path, KEYS, "record it again", window=window).events()
-    except scanned.UndecidedError:
+        fast = windows.WindowedScan(path, KEYS, "record it again", window=window).events()
+    except windows.UndecidedError:
         # It is read the slower way for a text of arguments that is none, where decoding does not look.
         with pytest.raises((msgspec.MsgspecError, UnicodeDecodeError)):
             msgspec.json.decode(b"[%b]" % b",".join(text for text in slow.texts if text.startswith(b'"')))
@@ -171,7 +176,7 @@ def test_scan__damaged__left_alone_or_as_decoded(tmp_path_factory: pytest.TempPa
 def test_scan__two_threads__the_order_of_the_file_also_where_a_text_looks_like_a_border(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scanned, "MIN_SHARE_BYTES", 64)
+    monkeypatch.setattr(windows, "MIN_SHARE_BYTES", 64)
     events = [
         {
             "ph": "X",
@@ -188,7 +193,7 @@ def test_scan__two_threads__the_order_of_the_file_also_where_a_text_looks_like_a
     path.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
     for window in (500, 2_000, 1 << 20):
         both(path, window=window)
-        names = [row[2] for row in seen(scanned.Reading(path, KEYS, "", window=window).events())]
+        names = [row[2] for row in seen(windows.WindowedScan(path, KEYS, "", window=window).events())]
         assert names == [event["name"] for event in events]
 
 
@@ -209,5 +214,5 @@ def test_nanoseconds__more_than_three_decimals__half_to_even(tmp_path: Path) -> 
     events = ",".join(f'{{"ph": "X", "ts": {text}, "dur": {text}}}' for text in texts)
     path.write_text(f"[{events}]")
     both(path)
-    found = scanned.Reading(path, KEYS, "").events()
+    found = windows.WindowedScan(path, KEYS, "").events()
     assert found.start.tolist() == [1000, 1002, 1002, 1002, 1002, 1000, 7123, 4611686018427386900, 1000]

@@ -1,0 +1,32 @@
+"""Read every event of a trace file: by the compiled scanner where it was built, else by decoding.
+
+Both give the same columns. What the scanner cannot judge, a damaged file above all, is left to decoding, which says in words
+what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from perfgate.trace.decoding import decode_events
+from perfgate.trace.scanned import ScannedEvents
+from perfgate.trace.scanner import library
+from perfgate.trace.windows import UndecidedError, WindowedScan
+
+
+def scan(
+    path: Path, *, numbers: Iterable[str] = (), texts: Iterable[str] = (), advice: str = "record it again"
+) -> ScannedEvents:
+    """Every event of a trace file. ``numbers`` and ``texts`` are the arguments to take.
+
+    The file is an object with a list ``traceEvents``, or that list itself, gzipped where its name ends in ``.gz``. Raises
+    DocumentError for a file that is cut off, too large, no trace, or holds what is no such event.
+    """
+    keys = {**dict.fromkeys(numbers, True), **dict.fromkeys(texts, False)}
+    if library.load() is not None:
+        try:
+            return WindowedScan(path, keys, advice).events()
+        except UndecidedError:
+            pass  # decoding says what it is, and of which event
+    return decode_events(path, keys, advice=advice)
