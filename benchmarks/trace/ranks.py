@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 STEPS, COLLECTIVES = 8, 12
 SLOW = 5  # the rank that computes a quarter longer in the later half of each step
@@ -75,7 +76,8 @@ def write_rank(
 ) -> None:
     """The files of one rank, whose clock shows ``at`` microseconds in the beginning."""
     rows: list[tuple[int, str, str, float, float]] = []
-    steps, collectives = [STEP_HEADER], {}
+    steps = [STEP_HEADER]
+    collectives: dict[str, Any] = {}
     for step, parts in enumerate(works):
         own = 0.0
         for number, work in enumerate(parts):

@@ -1,4 +1,4 @@
-"""One way to answer `top` and `gaps` and to nest the host's calls, in a process of its own.
+"""One way to answer `top` and `gaps` and to merge the host's calls into a tree, in a process of its own.
 
 ``python ways.py NAME TRACE`` prints what it found.
 
@@ -36,15 +36,20 @@ class Document(msgspec.Struct):
 
 def perfgate(path: Path) -> dict[str, Any]:
     from perfgate import trace
+    from perfgate.document.flame import FLAME_KINDS
+    from perfgate.trace.flame import flame_tree
     from perfgate.trace.gaps import device_gaps
     from perfgate.trace.rows import top
     from perfgate.trace.stacks import stacks_of
 
     (timeline,) = trace.read(path).timelines
     rows, found = top(timeline, by="name", host=False).rows, device_gaps(timeline.events)
-    stacks = stacks_of(timeline.events)
+    tree = flame_tree(stacks_of(timeline.events), "all")
     assert found is not None
-    return {"nested": int(((stacks.around >= 0) & ~stacks.on_device).sum()),
+    thread, on_host = FLAME_KINDS.index("thread"), list[bool]()
+    for parent, kind in zip(tree.parent, tree.kind):
+        on_host.append(kind == thread if parent < 0 else on_host[parent])
+    return {"nodes": sum(on_host) - tree.kind.count(thread),
             "names": len(rows), "total_us": sum(row.total_ns for row in rows) / 1e3, "gaps": len(found.gaps),
             "busy_us": found.busy_ns / 1e3}  # fmt: skip
 
@@ -59,8 +64,8 @@ def with_json(path: Path) -> dict[str, Any]:
             if event.get("cat") in DEVICE_CATEGORIES or event["pid"] == ASCEND_HARDWARE:
                 device.append(span)
             else:
-                host.append((event["pid"], event["tid"], span[1], -span[2]))
-    return {**_walk(device), "nested": _nested(host)}
+                host.append((event["pid"], event["tid"], span[1], -span[2], span[0]))
+    return {**_walk(device), "nodes": _nodes(host)}
 
 
 def with_msgspec(path: Path) -> dict[str, Any]:
@@ -75,8 +80,8 @@ def with_msgspec(path: Path) -> dict[str, Any]:
             if event.cat in DEVICE_CATEGORIES or event.pid == ASCEND_HARDWARE:
                 device.append((event.name, float(event.ts), event.dur))
             else:
-                host.append((event.pid, event.tid, float(event.ts), -event.dur))
-    return {**_walk(device), "nested": _nested(host)}
+                host.append((event.pid, event.tid, float(event.ts), -event.dur, event.name))
+    return {**_walk(device), "nodes": _nodes(host)}
 
 
 def _walk(spans: Iterable[tuple[str, float, float]]) -> dict[str, Any]:
@@ -95,18 +100,33 @@ def _walk(spans: Iterable[tuple[str, float, float]]) -> dict[str, Any]:
     return {"names": len(totals), "total_us": sum(totals.values()), "gaps": gaps, "busy_us": busy}
 
 
-def _nested(calls: list[tuple[Any, Any, float, float]]) -> int:
-    """How many calls lie in another of their thread."""
+def _nodes(calls: list[tuple[Any, Any, float, float, str]]) -> int:
+    """How many nodes the tree of calls has, one for all that have the same callers; with their counts and self times."""
     calls.sort(key=lambda call: (str(call[0]), str(call[1]), call[2], call[3]))
-    thread, open_ends, nested = None, list[float](), 0
-    for process, number, start, negative in calls:
-        if (process, number) != thread:
-            thread, open_ends = (process, number), []
-        while open_ends and open_ends[-1] <= start:
-            open_ends.pop()
-        nested += bool(open_ends)
-        open_ends.append(start - negative)
-    return nested
+    thread, open_calls = None, list[tuple[float, int]]()
+    numbers: dict[tuple[int, str], int] = {}
+    counts, own = list[int](), list[float]()
+    for process, thread_number, start, negative, name in calls:
+        if (process, thread_number) != thread:
+            thread, open_calls = (process, thread_number), []
+        while open_calls and open_calls[-1][0] <= start:
+            open_calls.pop()
+        above = open_calls[-1][1] if open_calls else -1
+        node = numbers.setdefault((above, _numberless(name)), len(numbers))
+        if node == len(counts):
+            counts.append(0)
+            own.append(0.0)
+        counts[node] += 1
+        own[node] -= negative
+        if above >= 0:
+            own[above] += negative
+        open_calls.append((start - negative, node))
+    return len(numbers)
+
+
+def _numberless(name: str) -> str:
+    """The profiler numbers its steps; what happens in them makes one stack."""
+    return "ProfilerStep" if name.startswith("ProfilerStep#") else name
 
 
 RIVALS: dict[str, Callable[[Path], dict[str, Any]]] = {"perfgate": perfgate, "json": with_json, "msgspec": with_msgspec}

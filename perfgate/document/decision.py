@@ -6,7 +6,6 @@ from typing import Literal
 
 import msgspec
 
-from perfgate.catalogue.lookup import FAST_PATHS, METRICS, judged_by
 from perfgate.catalogue.terms import GainOf
 from perfgate.document.budget import OK_MARGIN, Budget
 from perfgate.document.explanation import Explanation, OperatorChange, OperatorTest, OperatorTime, PartSite
@@ -78,15 +77,22 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(
                 f"looks must be 1 to {MOST_LOOKS} growing numbers of pairs, found {self.looks[:MOST_LOOKS]}"
             )
+        for name, error in (("alpha", self.alpha), ("alpha_ok", self.alpha_ok)):
+            if not 0 < error < 0.5:
+                raise ValueError(f"{name} must lie between 0 and 0.5, found {error}")
+        if not self.budgets and not self.limits:
+            return
+        from perfgate.catalogue.lookup import (
+            METRICS,
+            judged_by,
+        )  # as long to load as numpy, and a flame graph needs none
+
         for budget in self.budgets:
             if budget.metric not in METRICS:
                 raise ValueError(f"no metric {budget.metric!r} is known that a budget could be for")
         for name in self.limits:
             if judged_by(name) is None:
                 raise ValueError(f"no limit {name!r} is known that could gate")
-        for name, error in (("alpha", self.alpha), ("alpha_ok", self.alpha_ok)):
-            if not 0 < error < 0.5:
-                raise ValueError(f"{name} must lie between 0 and 0.5, found {error}")
 
 
 # What a counter tells of an operator besides that it runs: its result is kept in memory, a repeated input saves it, or it
@@ -419,6 +425,8 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def excluded(self) -> float:
         """The slowdown that every unchanged time of a call excludes, up to what its tolerance allows."""
+        from perfgate.catalogue.lookup import FAST_PATHS
+
         calls = [c.excluded for c in self.comparisons if c.metric in FAST_PATHS and c.excluded is not None]
         by_default = OK_MARGIN if self.policy.ok_margin is None else self.policy.ok_margin
         return max(calls, default=by_default)

@@ -6,12 +6,12 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.trace.analysis import IntColumn, Intervals
+from perfgate.trace.analysis import Codes, IntColumn, Intervals
 
 # The host event around every call that perfgate profiles, by which calls are told apart in a trace.
 CALL = "perfgate.call"
@@ -36,33 +36,43 @@ KIND_CODES: dict[EventKind, int] = {kind: code for code, kind in enumerate(KINDS
 COLLECTIVE_PREFIXES = ("nccl", "rccl", "hccl", "hcom_")
 NO_CORRELATION = -1
 NO_TEXT = -1  # of an event without a request or without shapes
+COLUMN_TYPES: dict[str, type[np.integer[Any]]] = {
+    **dict.fromkeys(("start", "duration", "correlation"), np.int64),
+    **dict.fromkeys(("track", "name", "group", "request", "shape"), np.int32),
+    "kind": np.uint8,
+}
 # Start and duration stay below, so that their sum fits 64 bits: 2^62 ns is 146 years.
 MAX_NS = 1 << 62
 
 
 @dataclass(frozen=True)
 class EventTable:
-    """Spans of a trace. All columns have one entry per event and are int64, in the order of the file.
+    """Spans of a trace. All columns have one entry per event, in the order of the file.
 
     ``start`` and ``duration`` are nanoseconds on the trace's clock; ``track`` indexes ``tracks`` (process and thread,
     or device and stream), ``name`` indexes ``names``, ``kind`` indexes KINDS; ``correlation`` joins a launch on the
     host with what it started on the device, NO_CORRELATION where there is none. ``group`` indexes ``names`` too: what a
     table of operators counts the event under, a kernel's type where the profiler knows it, else its name. ``request``
     (whose request it served) and ``shape`` (the shapes of its inputs as the profiler words them) index ``names`` or are
-    NO_TEXT.
+    NO_TEXT. A trace may have many millions of events, so an index takes four bytes and a kind one: other columns are converted.
+    Arithmetic with them needs int64.
     """
 
     start: IntColumn
     duration: IntColumn
-    track: IntColumn
-    name: IntColumn
-    kind: IntColumn
+    track: Codes
+    name: Codes
+    kind: Codes
     correlation: IntColumn
-    group: IntColumn
-    request: IntColumn
-    shape: IntColumn
+    group: Codes
+    request: Codes
+    shape: Codes
     names: tuple[str, ...]
     tracks: tuple[tuple[str, str], ...]
+
+    def __post_init__(self) -> None:
+        for column, dtype in COLUMN_TYPES.items():
+            object.__setattr__(self, column, np.asarray(getattr(self, column), dtype=dtype))
 
     def __len__(self) -> int:
         return int(self.start.size)
@@ -77,25 +87,16 @@ class EventTable:
 
     def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> EventTable:
         """The events chosen by a mask, or by positions in their order; names and tracks keep their numbers."""
-        return replace(
-            self,
-            start=self.start[chosen],
-            duration=self.duration[chosen],
-            track=self.track[chosen],
-            name=self.name[chosen],
-            kind=self.kind[chosen],
-            correlation=self.correlation[chosen],
-            group=self.group[chosen],
-            request=self.request[chosen],
-            shape=self.shape[chosen],
-        )
+        return replace(self, **{column: getattr(self, column)[chosen] for column in COLUMN_TYPES})
 
     def is_kind(self, *kinds: EventKind) -> npt.NDArray[np.bool_]:
-        return np.isin(self.kind, [KIND_CODES[kind] for kind in kinds])
+        is_asked = np.zeros(len(KINDS), dtype=bool)
+        is_asked[[KIND_CODES[kind] for kind in kinds]] = True
+        return is_asked[self.kind]
 
     def is_named(self, matches: Callable[[str], object]) -> npt.NDArray[np.bool_]:
         """Which events have a name that matches; each name is tried once."""
-        return np.isin(self.name, [code for code, name in enumerate(self.names) if matches(name)])
+        return np.array([bool(matches(name)) for name in self.names], dtype=bool)[self.name]
 
     def of_kind(self, *kinds: EventKind) -> EventTable:
         return self.select(self.is_kind(*kinds))
@@ -108,30 +109,32 @@ def joined_events(first: EventTable, second: EventTable) -> EventTable:
     """The events of two tables, one behind the other."""
     names = {name: number for number, name in enumerate(first.names)}
     tracks = {track: number for number, track in enumerate(first.tracks)}
-    text = np.array([names.setdefault(name, len(names)) for name in second.names] + [NO_TEXT], dtype=np.int64)
-    place = np.array([tracks.setdefault(track, len(tracks)) for track in second.tracks], dtype=np.int64)
-    moved = {
-        **{column: text[getattr(second, column)] for column in ("name", "group", "request", "shape")},
-        "track": place[second.track] if len(second) else second.track,
+    text = np.array([names.setdefault(name, len(names)) for name in second.names] + [NO_TEXT], dtype=np.int32)
+    place = np.array([tracks.setdefault(track, len(tracks)) for track in second.tracks], dtype=np.int32)
+    moved: dict[str, Codes] = {
+        column: text[getattr(second, column)] for column in ("name", "group", "request", "shape")
     }
-    columns = ("start", "duration", "track", "name", "kind", "correlation", "group", "request", "shape")
+    moved["track"] = place[second.track] if len(second) else second.track
     values = {
         column: np.concatenate([getattr(first, column), moved.get(column, getattr(second, column))])
-        for column in columns
+        for column in COLUMN_TYPES
     }
     return EventTable(**values, names=tuple(names), tracks=tuple(tracks))
 
 
+_TYPE_CODES: dict[type[np.integer[Any]], str] = {np.int64: "q", np.int32: "i", np.uint8: "B"}
+
+
 class EventTableBuilder:
-    """Collects events one by one in 72 bytes each."""
+    """Collects events one by one."""
 
     def __init__(self) -> None:
-        self._columns = tuple(array("q") for _ in range(9))
+        self._columns = {column: array(_TYPE_CODES[dtype]) for column, dtype in COLUMN_TYPES.items()}
         self._names: dict[str, int] = {}
         self._tracks: dict[tuple[str, str], int] = {}
 
     def __len__(self) -> int:
-        return len(self._columns[0])
+        return len(self._columns["start"])
 
     def add(
         self,
@@ -147,35 +150,23 @@ class EventTableBuilder:
         shape: str | None = None,
     ) -> None:
         """Add one event; times in nanoseconds, both below MAX_NS in magnitude. Without a ``group`` it stands for itself."""
-        starts, durations, tracks, names, kinds, correlations, groups, requests, shapes = self._columns
-        starts.append(start)
-        durations.append(duration)
-        tracks.append(self._tracks.setdefault(track, len(self._tracks)))
-        names.append(self._number(name))
-        kinds.append(KIND_CODES[kind])
-        correlations.append(correlation)
-        groups.append(names[-1] if group is None else self._number(group))
-        requests.append(NO_TEXT if request is None else self._number(request))
-        shapes.append(NO_TEXT if shape is None else self._number(shape))
+        columns, number = self._columns, self._number(name)
+        columns["start"].append(start)
+        columns["duration"].append(duration)
+        columns["track"].append(self._tracks.setdefault(track, len(self._tracks)))
+        columns["name"].append(number)
+        columns["kind"].append(KIND_CODES[kind])
+        columns["correlation"].append(correlation)
+        columns["group"].append(number if group is None else self._number(group))
+        columns["request"].append(NO_TEXT if request is None else self._number(request))
+        columns["shape"].append(NO_TEXT if shape is None else self._number(shape))
 
     def table(self) -> EventTable:
         """What was collected; the columns are views, so add nothing afterwards."""
-        start, duration, track, name, kind, correlation, group, request, shape = (
-            np.frombuffer(column, np.int64) for column in self._columns
-        )
-        return EventTable(
-            start=start,
-            duration=duration,
-            track=track,
-            name=name,
-            kind=kind,
-            correlation=correlation,
-            group=group,
-            request=request,
-            shape=shape,
-            names=tuple(self._names),
-            tracks=tuple(self._tracks),
-        )
+        columns: dict[str, Any] = {
+            column: np.frombuffer(values, COLUMN_TYPES[column]) for column, values in self._columns.items()
+        }
+        return EventTable(**columns, names=tuple(self._names), tracks=tuple(self._tracks))
 
     def _number(self, name: str) -> int:
         return self._names.setdefault(name, len(self._names))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.flame import FLAME_KINDS, NONE, FlameCosts, FlameTree
-from perfgate.trace.analysis import NOTHING_AROUND, IntColumn, totals_by_name
+from perfgate.trace.analysis import NOTHING_AROUND, CodeColumn, Codes, IntColumn, group_rows, totals_by_name
 from perfgate.trace.events import KINDS, NO_TEXT, EventTable
 from perfgate.trace.stacks import Frame, Stacks, frame, levels
 
@@ -62,14 +62,14 @@ class _Frames:
     """The frames of a table's events: those that differ in ``of``, and ``labels`` as positions in it, event by event."""
 
     def __init__(self, events: EventTable) -> None:
-        pairs, back = np.unique(events.group * len(KINDS) + events.kind, return_inverse=True)
+        first, row = group_rows(events.group, events.kind)
         numbers: dict[Frame, int] = {}
         labels = [
-            numbers.setdefault(frame(events.names[pair // len(KINDS)], KINDS[pair % len(KINDS)]), len(numbers))
-            for pair in pairs.tolist()
+            numbers.setdefault(frame(events.names[group], KINDS[kind]), len(numbers))
+            for group, kind in zip(events.group[first].tolist(), events.kind[first].tolist())
         ]
         self.of = list(numbers)
-        self.labels: IntColumn = np.array(labels, dtype=np.int64)[back]
+        self.labels: CodeColumn = np.array(labels, dtype=np.int32)[row]
 
 
 class _Rows(NamedTuple):
@@ -87,7 +87,7 @@ class _Rows(NamedTuple):
 def _rows(stacks: Stacks) -> _Rows:
     device = stacks.on_device
     hosts, work = np.flatnonzero(~device), np.flatnonzero(device)
-    streams, launches = stacks.track[work], stacks.called_by[work]
+    streams, launches = stacks.track[work].astype(np.int64), stacks.called_by[work]
     copies = _calls_above(stacks.called_by, streams, launches)
     row_of_host = np.full(len(stacks.events) + 1, NONE, dtype=np.int64)  # the last place is for nothing around
     row_of_host[hosts] = np.arange(hosts.size)
@@ -124,14 +124,16 @@ def _calls_above(around: IntColumn, streams: IntColumn, launches: IntColumn) -> 
     """Every call above the work of each stream, once a stream."""
     size = max(around.size, 1)
     joined = launches != NOTHING_AROUND
-    roots, events = [], []
+    roots, events, last = [], [], np.empty(size, dtype=np.int32)
     for stream in np.unique(streams[joined]).tolist():
         above, outer = np.zeros(size, dtype=bool), launches[joined & (streams == stream)]
         while outer.size:
-            above[outer] = True
-            outer = around[np.unique(outer)]
-            outer = outer[outer != NOTHING_AROUND]
             outer = outer[~above[outer]]
+            above[outer] = True
+            # Of those that lie in one call, one goes on to it.
+            last[outer] = np.arange(outer.size)
+            outer = around[outer[last[outer] == np.arange(outer.size)]]
+            outer = outer[outer != NOTHING_AROUND]
         events.append(np.flatnonzero(above))
         roots.append(np.full(events[-1].size, stream, dtype=np.int64))
     nothing = np.zeros(0, dtype=np.int64)
@@ -149,20 +151,23 @@ class _Nodes(NamedTuple):
     label: IntColumn
     roots: int
     of_row: IntColumn
-    request: IntColumn
+    request: Codes
     own_frame: npt.NDArray[np.bool_]
 
 
-def _merge(stacks: Stacks, rows: _Rows, labels: IntColumn) -> _Nodes:
+def _merge(stacks: Stacks, rows: _Rows, labels: CodeColumn) -> _Nodes:
     """Make one node of the rows that have the same stack, level by level, in each in the order in which they began."""
     events = stacks.events
-    tracks, root = np.unique(rows.root, return_inverse=True)
-    streams = np.isin(tracks, events.track[stacks.on_device])
-    kinds, label = np.array(_FLAME_CODES)[events.kind[rows.event]], labels[rows.event]
-    columns = [(np.full(tracks.size, NONE), np.where(streams, _STREAM, _THREAD), tracks)]
+    first, root = group_rows(rows.root)
+    tracks = rows.root[first]
+    streams = np.isin(tracks, np.unique(events.track[stacks.on_device]))
+    kinds, label = np.array(_FLAME_CODES, dtype=np.uint8)[events.kind[rows.event]], labels[rows.event]
+    columns: list[tuple[Codes, Codes, Codes]] = [
+        (np.full(tracks.size, NONE), np.where(streams, _STREAM, _THREAD), tracks)
+    ]
     node, request = np.full(rows.event.size, NONE, dtype=np.int64), events.request[rows.event].copy()
     start = events.start[rows.event]
-    depth, size, names = levels(rows.parent), tracks.size, int(labels.max(initial=0)) + 1
+    depth, size = levels(rows.parent), tracks.size
     order = np.argsort(depth, kind="stable")
     for level in np.split(order, np.flatnonzero(np.diff(depth[order])) + 1) if order.size else ():
         outermost, outer = rows.parent[level] == NONE, rows.parent[level]
@@ -172,8 +177,7 @@ def _merge(stacks: Stacks, rows: _Rows, labels: IntColumn) -> _Nodes:
         if depth[level[0]] >= MOST_LEVELS:
             node[level] = above
             continue
-        key = (above * len(FLAME_KINDS) + kinds[level]) * names + label[level]
-        _, first, group = np.unique(key, return_index=True, return_inverse=True)
+        first, group = group_rows(above, kinds[level], label[level])
         began = np.full(first.size, np.iinfo(np.int64).max)
         np.minimum.at(began, group, start[level])
         by_time = np.argsort(began, kind="stable")
@@ -201,13 +205,13 @@ def _costs(stacks: Stacks, nodes: _Nodes, own: IntColumn) -> tuple[FlameCosts, l
     names = [events.names[code] for code in codes[np.sort(most)].tolist()]
     names += [OTHER_REQUESTS] if codes.size > most.size else []
     counted = nodes.own_frame & (own > 0)
-    cells, cell = np.unique(nodes.of_row * (len(names) + 1) + request + 1, return_inverse=True)
-    times, counts = totals_by_name(cell, own, cells.size), totals_by_name(cell, counted.astype(np.int64), cells.size)
+    first, cell = group_rows(nodes.of_row, request)
+    times, counts = totals_by_name(cell, own, first.size), totals_by_name(cell, counted.astype(np.int64), first.size)
     spent = (times > 0) | (counts > 0)
     return FlameCosts(
         units=stacks.units,
-        node=(cells // (len(names) + 1))[spent].tolist(),
-        request=(cells % (len(names) + 1) - 1)[spent].tolist(),
+        node=nodes.of_row[first[spent]].tolist(),
+        request=request[first[spent]].tolist(),
         own=times[spent].tolist(),
         count=counts[spent].tolist(),
     ), names
@@ -218,12 +222,11 @@ def _shapes(events: EventTable, rows: _Rows, nodes: _Nodes, own: IntColumn) -> t
     most, more = np.full(nodes.parent.size, NO_TEXT, dtype=np.int64), np.zeros(nodes.parent.size, dtype=np.int64)
     shape = events.shape[rows.event]
     shaped = np.flatnonzero(rows.counted & nodes.own_frame & (shape != NO_TEXT))
-    base = len(events.names) + 1
-    pairs, pair = np.unique(nodes.of_row[shaped] * base + shape[shaped], return_inverse=True)
-    times = totals_by_name(pair, own[shaped], pairs.size)
-    order = np.lexsort((-times, pairs // base))
-    owner, first, count = np.unique(pairs[order] // base, return_index=True, return_counts=True)
-    most[owner] = pairs[order][first] % base
+    first, pair = group_rows(nodes.of_row[shaped], shape[shaped])
+    times, node = totals_by_name(pair, own[shaped], first.size), nodes.of_row[shaped[first]]
+    order = np.lexsort((-times, node))
+    owner, largest, count = np.unique(node[order], return_index=True, return_counts=True)
+    most[owner] = shape[shaped[first[order[largest]]]]
     more[owner] = count - 1
     return most, more
 

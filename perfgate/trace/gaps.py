@@ -6,16 +6,15 @@ What the device waited for is read from the event that ends a gap and the call o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
-from typing import NamedTuple, get_args
+from typing import NamedTuple, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.trace import GapCause
-from perfgate.trace.analysis import IntColumn, Intervals, gaps, intersection, joined, union
+from perfgate.trace.analysis import Codes, IntColumn, Intervals, gaps, intersection, joined, union
 from perfgate.trace.events import DEVICE_KINDS, EventTable
 from perfgate.trace.spans import NOT_RECORDED, launch_starts
 
@@ -34,6 +33,37 @@ class Gap(NamedTuple):
     cause: GapCause
 
 
+class Gaps(Sequence[Gap]):
+    """Gaps in the order of time, as columns: nanoseconds, and a position among CAUSES."""
+
+    def __init__(self, start: IntColumn, duration: IntColumn, cause: Codes) -> None:
+        self.start, self.duration, self.cause = start, duration, cause
+
+    def __len__(self) -> int:
+        return self.start.size
+
+    @overload
+    def __getitem__(self, place: int) -> Gap: ...
+    @overload
+    def __getitem__(self, place: slice) -> Gaps: ...
+    def __getitem__(self, place: int | slice) -> Gap | Gaps:
+        if isinstance(place, slice):
+            return Gaps(self.start[place], self.duration[place], self.cause[place])
+        return Gap(int(self.start[place]), int(self.duration[place]), CAUSES[self.cause[place]])
+
+    def __iter__(self) -> Iterator[Gap]:
+        columns = self.start.tolist(), self.duration.tolist(), self.cause.tolist()
+        return (Gap(start, duration, CAUSES[cause]) for start, duration, cause in zip(*columns))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Gaps) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Gaps:
+        return Gaps(self.start[chosen], self.duration[chosen], self.cause[chosen])
+
+
 @dataclass(frozen=True)
 class DeviceGaps:
     """The gaps of one device in time order, between its first event and the end of its last.
@@ -44,7 +74,7 @@ class DeviceGaps:
     start_ns: int
     end_ns: int
     busy_ns: int
-    gaps: tuple[Gap, ...]
+    gaps: Gaps
 
 
 def device_gaps(events: EventTable, *, exposed: bool = False) -> DeviceGaps | None:
@@ -58,33 +88,36 @@ def device_gaps(events: EventTable, *, exposed: bool = False) -> DeviceGaps | No
         return None
     start, end = int(busy.start[0]), int(busy.end[-1])
     idle = gaps(busy, (start, end))
-    stretches = [*_gaps(idle, _causes(idle, work, events.of_kind("runtime")))]
+    stretches = Gaps(idle.start, idle.end - idle.start, _causes(idle, work, events.of_kind("runtime")))
     if exposed:
         computing, communication = work.of_kind("compute").intervals, work.of_kind("comm").intervals
-        stretches += _exposed(communication, computing, "communication")
-        stretches += _exposed(work.of_kind("copy").intervals, joined(computing, communication), "copy")
-        stretches.sort()
-    return DeviceGaps(start, end, busy.length, tuple(stretches))
+        stretches = _in_order(
+            stretches,
+            _exposed(communication, computing, "communication"),
+            _exposed(work.of_kind("copy").intervals, joined(computing, communication), "copy"),
+        )
+    return DeviceGaps(start, end, busy.length, stretches)
 
 
-def _gaps(intervals: Intervals, causes: Iterable[GapCause]) -> Iterator[Gap]:
-    lengths = intervals.end - intervals.start
-    return (Gap(*gap) for gap in zip(intervals.start.tolist(), lengths.tolist(), causes))
+def _in_order(*parts: Gaps) -> Gaps:
+    start, duration, cause = (
+        np.concatenate(columns) for columns in zip(*((part.start, part.duration, part.cause) for part in parts))
+    )
+    return Gaps(start, duration, cause).select(np.lexsort((duration, start)))
 
 
-def _causes(idle: Intervals, work: EventTable, runtime: EventTable) -> list[GapCause]:
+def _causes(idle: Intervals, work: EventTable, runtime: EventTable) -> Codes:
     launched = launch_starts(work, runtime)
     # Of what starts together the event that was launched first ends the gap.
     first = np.where(launched == NOT_RECORDED, np.iinfo(np.int64).max, launched)
     order = np.lexsort((first, work.start))
     launch = launched[order][np.searchsorted(work.start[order], idle.end)]
     late = launch >= idle.start
-    codes = np.select(
+    return np.select(
         [launch == NOT_RECORDED, late & _waiting(runtime, idle.start), late],
         [CAUSES.index("unknown"), CAUSES.index("synchronization"), CAUSES.index("host")],
         CAUSES.index("queue"),
     )
-    return [CAUSES[code] for code in codes.tolist()]
 
 
 def _waiting(runtime: EventTable, times: IntColumn) -> npt.NDArray[np.bool_]:
@@ -97,10 +130,9 @@ def _waiting(runtime: EventTable, times: IntColumn) -> npt.NDArray[np.bool_]:
     return waiting
 
 
-def _exposed(intervals: Intervals, hiding: Intervals, cause: GapCause) -> Iterator[Gap]:
+def _exposed(intervals: Intervals, hiding: Intervals, cause: GapCause) -> Gaps:
     """The stretches covered by the first and by none of those that hide them."""
     alone = union(intervals)
-    if not alone.start.size:
-        return iter(())
-    uncovered = gaps(hiding, (int(alone.start[0]), int(alone.end[-1])))
-    return _gaps(intersection(alone, uncovered), repeat(cause))
+    if alone.start.size:
+        alone = intersection(alone, gaps(hiding, (int(alone.start[0]), int(alone.end[-1]))))
+    return Gaps(alone.start, alone.end - alone.start, np.full(alone.start.size, CAUSES.index(cause)))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.document.trace import TopKind
-from perfgate.trace.analysis import NOTHING_AROUND, IntColumn, union_length
+from perfgate.trace.analysis import NOTHING_AROUND, Codes, counts_by_name, group_rows, totals_by_name, union_length
 from perfgate.trace.events import DEVICE_KINDS, KERNEL_KINDS, KINDS, NO_TEXT, EventTable
 from perfgate.trace.stacks import Stacks, levels, stacks_of
 
@@ -64,14 +64,12 @@ class Requests:
             return None
         begin, end = self._bounds[self._codes[name]]
         events = self._events.select(np.arange(begin, end))
-        pairs, place, counts = np.unique(
-            events.group * len(KINDS) + events.kind, return_inverse=True, return_counts=True
-        )
-        totals = np.zeros(pairs.size, dtype=np.int64)
-        np.add.at(totals, place, self._own[begin:end])
+        first, row = group_rows(events.group, events.kind)
+        totals = totals_by_name(row, self._own[begin:end], first.size)
+        columns = events.group[first], events.kind[first], counts_by_name(row, first.size), totals
         rows = [
-            RequestRow(events.names[pair // len(KINDS)], _ROW_KINDS.get(KINDS[pair % len(KINDS)], "host"), count, total)
-            for pair, count, total in zip(pairs.tolist(), counts.tolist(), totals.tolist())
+            RequestRow(events.names[group], _ROW_KINDS.get(KINDS[kind], "host"), count, total)
+            for group, kind, count, total in zip(*(column.tolist() for column in columns))
         ]
         return sorted(rows, key=lambda row: -row.total)
 
@@ -91,7 +89,7 @@ class Requests:
         )
 
 
-def _served(stacks: Stacks) -> IntColumn:
+def _served(stacks: Stacks) -> Codes:
     """Whose request each event served, a position among the names or NO_TEXT: its own, else that of what it lies in."""
     request = stacks.events.request.copy()
     depth = levels(stacks.called_by)

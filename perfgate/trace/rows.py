@@ -15,6 +15,7 @@ from perfgate.trace.analysis import (
     IntColumn,
     Intervals,
     counts_by_name,
+    group_rows,
     self_times,
     totals_by_name,
     union_length,
@@ -134,12 +135,9 @@ def _host_kinds(events: EventTable) -> tuple[EventKind, ...]:
 
 def _top_rows(events: EventTable, time: IntColumn, by: TopKey) -> tuple[TopRow, ...]:
     name = events.name if by == "name" else events.group
-    key = name
-    if by == "shape":
-        if len(events) and not (events.shape != NO_TEXT).any():
-            raise _no_shapes()
-        key = name * (len(events.names) + 1) + events.shape + 1
-    _, first, row = np.unique(key, return_index=True, return_inverse=True)
+    if by == "shape" and len(events) and not (events.shape != NO_TEXT).any():
+        raise _no_shapes()
+    first, row = group_rows(name, events.shape) if by == "shape" else group_rows(name)
     totals, counts = totals_by_name(row, time, first.size), counts_by_name(row, first.size)
     rows = []
     for position, count, total in zip(first.tolist(), counts.tolist(), totals.tolist()):
@@ -186,8 +184,7 @@ def _busy_of_kernels(kernels: Sequence[Kernel]) -> int:
 
 def _added_up(table: KernelTable, name: IntColumn, inputs: IntColumn) -> Iterator[tuple[int, int, int]]:
     """Of each name, kind and form of inputs the position of the first kernel, how many there are, and their nanoseconds."""
-    key = (name * 2 + table.is_collective) * (int(inputs.max(initial=0)) + 2) + inputs + 1
-    _, first, row = np.unique(key, return_index=True, return_inverse=True)
+    first, row = group_rows(name, table.is_collective.astype(np.int8), inputs)
     totals, counts = totals_by_name(row, table.duration, first.size), counts_by_name(row, first.size)
     return zip(first.tolist(), counts.tolist(), totals.tolist())
 
@@ -207,10 +204,8 @@ def _unit_rows(stacks: Stacks, kinds: tuple[EventKind, ...]) -> list[TimedRow]:
     events = stacks.events
     nearest, places = project_places(events, stacks.called_by)
     chosen = np.flatnonzero(events.is_kind(*kinds))
-    names, lines = len(events.names) + 1, len(places) + 1
-    key = ((events.group[chosen] * len(KINDS) + events.kind[chosen]) * names + events.shape[chosen] + 1) * lines
-    key += nearest[chosen] + 1
-    _, first, row = np.unique(key, return_index=True, return_inverse=True)
+    columns = events.group, events.kind, events.shape, nearest
+    first, row = group_rows(*(column[chosen] for column in columns))
     times, counts = totals_by_name(row, stacks.own[chosen], first.size), counts_by_name(row, first.size)
     rows = []
     for position, time, count in zip(chosen[first].tolist(), times.tolist(), counts.tolist()):

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from perfgate.document.message import Message
 from perfgate.errors import DocumentError
-from perfgate.trace.analysis import IntColumn
+from perfgate.trace.analysis import CodeColumn, IntColumn
 from perfgate.trace.chrome_events import unquoted
 from perfgate.trace.events import nanoseconds
 
@@ -33,7 +33,6 @@ _PHASES = {
     "I": "instants",
 }
 
-Codes = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
 
 
@@ -41,7 +40,7 @@ Mask = npt.NDArray[np.bool_]
 class SparseColumn:
     """What few of the events have: their rows, rising, and the value of each."""
 
-    rows: Codes
+    rows: CodeColumn
     values: npt.NDArray[Any]
 
     def of(self, chosen: npt.NDArray[np.intp] | slice, *, count: int) -> npt.NDArray[Any]:
@@ -59,20 +58,20 @@ class ScannedEvents:
     """All events of a file, in its order: columns of one entry each.
 
     ``phase`` is the character of ``ph`` (0 where it is no single one). ``category`` and ``name`` index ``texts``, values as
-    they are written in JSON, or are NO_TEXT; names of arrows (``s``, ``t``, ``f``) are not kept. ``track`` indexes ``places``, of
-    which each is the texts of process and thread. ``start`` and ``duration`` are nanoseconds, ABSENT or ODD_TIME; ``odd`` has
-    the text of the latter by row and column. ``flows`` are the numbers of arrows, below NO_NUMBER where the id is no number;
+    they are written in JSON, or are NO_TEXT; names of arrows (``s``, ``t``, ``f``) are not kept. ``track`` indexes ``places``,
+    of which each is the texts of process and thread. ``start`` and ``duration`` are nanoseconds, ABSENT or ODD_TIME; ``odd``
+    has the text of the latter by row and column. ``flows`` are the numbers of arrows, below NO_NUMBER where the id is none;
     ``arguments`` are those that were asked for, whole numbers or texts. ``around`` is the file without its events.
     """
 
     path: Path
     advice: str
     texts: list[bytes]
-    places: Codes
+    places: CodeColumn
     phase: npt.NDArray[np.uint8]
-    category: Codes
-    name: Codes
-    track: Codes
+    category: CodeColumn
+    name: CodeColumn
+    track: CodeColumn
     start: IntColumn
     duration: IntColumn
     flows: SparseColumn
@@ -91,7 +90,7 @@ class ScannedEvents:
         except NO_TEXT_AT_ALL:
             return [_nearly(text) for text in self.texts]
 
-    def process_and_thread(self, chosen: npt.NDArray[np.intp]) -> tuple[Codes, Codes]:
+    def process_and_thread(self, chosen: npt.NDArray[np.intp]) -> tuple[CodeColumn, CodeColumn]:
         """The texts of process and thread of these events."""
         places = self.places[self.track[chosen]]
         return places[:, 0], places[:, 1]
@@ -105,15 +104,19 @@ class ScannedEvents:
         return self.arguments[key].of(chosen, count=len(self))
 
     def is_phase(self, *phases: str) -> Mask:
-        return np.isin(self.phase, [ord(phase) for phase in phases])
+        is_asked = np.zeros(256, dtype=bool)
+        is_asked[[ord(phase) for phase in phases]] = True
+        return is_asked[self.phase]
 
-    def flagged(self, column: Codes, matches: Callable[[str], object]) -> Mask:
+    def flagged(self, column: CodeColumn, matches: Callable[[str], object]) -> Mask:
         """Which events have a text in this column whose word matches; each is tried once."""
-        return self.judged(column, lambda code: bool(matches(self.words[code])), otherwise=0).astype(bool)
+        return self.judged(column, lambda code: bool(matches(self.words[code])), otherwise=False, dtype=np.bool_)
 
-    def judged(self, column: Codes, judge: Callable[[int], int], *, otherwise: int) -> IntColumn:
+    def judged(
+        self, column: CodeColumn, judge: Callable[[int], int], *, otherwise: int, dtype: type[Any] = np.int64
+    ) -> npt.NDArray[Any]:
         """What a function says of each event's text in this column, by its number; each is judged once."""
-        verdicts = np.full(len(self.texts) + 1, otherwise, dtype=np.int64)
+        verdicts = np.full(len(self.texts) + 1, otherwise, dtype=dtype)
         for code in self.used(column):
             verdicts[code] = judge(code)
         return verdicts[column]
@@ -121,7 +124,7 @@ class ScannedEvents:
     def word(self, code: int) -> str:
         return self.words[code] if code >= 0 else ""
 
-    def used(self, column: Codes) -> list[int]:
+    def used(self, column: CodeColumn) -> list[int]:
         """The numbers of the texts that a column has."""
         used = np.zeros(len(self.texts) + 1, dtype=bool)
         used[column] = True
@@ -155,7 +158,7 @@ class ScannedEvents:
         name = self.words[self.name[row]] if self.name[row] >= 0 else None
         raise DocumentError(f"{self.path}: event {row} ({name!r}): {error}; {self.advice}")
 
-    def tracks(self, chosen: npt.NDArray[np.intp]) -> tuple[Codes, list[tuple[str, str]]]:
+    def tracks(self, chosen: npt.NDArray[np.intp]) -> tuple[CodeColumn, list[tuple[str, str]]]:
         """The track of each of these events, and process and thread of each track, in the order of the file."""
         codes = self.track[chosen]
         first = np.full(len(self.places), codes.size)
@@ -188,8 +191,8 @@ class Names:
         return self._numbers.setdefault(name, len(self._numbers))
 
     def column(
-        self, codes: Codes, name_of: Callable[[int], str | None] | None = None, *, absent: str | None
-    ) -> IntColumn:
+        self, codes: CodeColumn, name_of: Callable[[int], str | None] | None = None, *, absent: str | None
+    ) -> CodeColumn:
         """The number of each event's name: its word, or what ``name_of`` makes of its text; NO_TEXT where that is None."""
         words = self._scanned.words
 
@@ -198,7 +201,7 @@ class Names:
             return NO_TEXT if name is None else self.number(name)
 
         otherwise = NO_TEXT if absent is None or not (codes == NO_TEXT).any() else self.number(absent)
-        return self._scanned.judged(codes, number, otherwise=otherwise)
+        return self._scanned.judged(codes, number, otherwise=otherwise, dtype=np.int32)
 
     def all(self) -> tuple[str, ...]:
         return tuple(self._numbers)

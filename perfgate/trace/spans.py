@@ -12,6 +12,7 @@ from perfgate.trace.analysis import IntColumn, Intervals
 from perfgate.trace.events import DEVICE_KINDS, KINDS, NO_CORRELATION, EventKind, EventTable
 
 NOT_RECORDED = -1
+_PLACES_A_LAUNCH = 8  # in a table of launches by their number; where numbers lie further apart they are sorted
 OUTSIDE = -1
 # The counters that a recording of a device gives, by metric name.
 KERNELS = "counters.kernels"
@@ -93,11 +94,19 @@ def launch_positions(work: EventTable, launches: EventTable) -> IntColumn:
     candidates = np.flatnonzero(launches.correlation != NO_CORRELATION)
     if not candidates.size:
         return positions
-    order = candidates[np.lexsort((launches.start[candidates], launches.correlation[candidates]))]
-    numbers, first = np.unique(launches.correlation[order], return_index=True)
+    order = candidates[np.argsort(launches.start[candidates], kind="stable")]
+    numbers, first = launches.correlation[order], int(launches.correlation[candidates].min())
+    if int(numbers.max()) - first < _PLACES_A_LAUNCH * order.size:
+        # From the last to the first, so that the first stays.
+        of_number = np.full(int(numbers.max()) - first + 1, NOT_RECORDED, dtype=np.int64)
+        of_number[numbers[::-1] - first] = order[::-1]
+        joined = (work.correlation >= first) & (work.correlation < first + of_number.size)
+        positions[joined] = of_number[work.correlation[joined] - first]
+        return positions
+    numbers, earliest = np.unique(numbers, return_index=True)
     place = np.minimum(np.searchsorted(numbers, work.correlation), numbers.size - 1)
     joined = numbers[place] == work.correlation
-    positions[joined] = order[first][place[joined]]
+    positions[joined] = order[earliest][place[joined]]
     return positions
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.trace.analysis import NOTHING_AROUND, IntColumn, Intervals, self_times
+from perfgate.trace.analysis import NOTHING_AROUND, Codes, IntColumn, Intervals, nesting_order, self_times
 from perfgate.trace.events import CALL, DEVICE_KINDS, EventKind, EventTable
 from perfgate.trace.scanner.library import enclosing_calls
 from perfgate.trace.spans import NOT_RECORDED, OUTSIDE, launch_positions, span_of
@@ -71,7 +71,7 @@ class Stacks:
     events: EventTable
     around: IntColumn
     called_by: IntColumn
-    track: IntColumn
+    track: Codes
     own: IntColumn
     unit: FlameUnit
     units: int
@@ -210,17 +210,17 @@ def _of_units(events: EventTable, spans: Intervals | None) -> EventTable:
     return real.select(span_of(real, spans, launches=events.of_kind("runtime")) != OUTSIDE)
 
 
-def _threads(events: EventTable) -> IntColumn:
+def _threads(events: EventTable) -> Codes:
     """A number for each track, the same for those of one thread."""
     first: dict[str, int] = {}
     numbers = [
         first.setdefault(thread, position) if process in _ONE_PROCESS else position
         for position, (process, thread) in enumerate(events.tracks)
     ]
-    return np.array(numbers, dtype=np.int64)
+    return np.array(numbers, dtype=np.int32)
 
 
-def _enclosing(events: EventTable, track: IntColumn, calls: npt.NDArray[np.intp]) -> tuple[IntColumn, int]:
+def _enclosing(events: EventTable, track: Codes, calls: npt.NDArray[np.intp]) -> tuple[IntColumn, int]:
     """For each call the innermost one on its thread that holds all of it, and how many are cut off.
 
     Calls of one kind nest. Those of two need not: an annotation begins inside the Python function that opens it and goes on
@@ -228,7 +228,7 @@ def _enclosing(events: EventTable, track: IntColumn, calls: npt.NDArray[np.intp]
     """
     around = np.full(len(events), NOTHING_AROUND, dtype=np.int64)
     real = calls[events.duration[calls] > 0]
-    order = real[np.lexsort((-events.duration[real], events.start[real], track[real]))]
+    order = real[nesting_order(events.start[real], events.duration[real], track[real])]
     compiled = enclosing_calls(events.start, events.end, events.kind, track, order, most=_MAX_OPEN_CALLS, around=around)
     if compiled is not None:
         return around, compiled

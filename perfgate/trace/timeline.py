@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from perfgate.document.message import Message
 from perfgate.document.timeline import SPAN_KINDS, DrawnTimeline, TimelineTrack, TrackSide
-from perfgate.trace.analysis import IntColumn
+from perfgate.trace.analysis import Codes, IntColumn
 from perfgate.trace.events import DEVICE_KINDS, KINDS, EventTable
-from perfgate.trace.gaps import device_gaps
+from perfgate.trace.gaps import CAUSES, Gaps, device_gaps
 from perfgate.trace.spans import NOT_RECORDED, launch_positions
 
 _GAP = SPAN_KINDS.index("gap")
@@ -40,15 +40,17 @@ def drawn_timeline(
     launch = launch[order]
 
     device = None if of_ranks else device_gaps(events)
-    idle = device.gaps if device else []
-    causes = [texts.setdefault(gap.cause, len(texts)) for gap in idle]
-    nothing = np.zeros(len(idle), dtype=np.int64)
+    nothing = np.zeros(len(device.gaps) if device else 0, dtype=np.int64)
+    idle = device.gaps if device else Gaps(nothing, nothing, nothing)
+    text_of = np.zeros(len(CAUSES), dtype=np.int64)
+    for code in np.unique(idle.cause).tolist():
+        text_of[code] = texts.setdefault(CAUSES[code], len(texts))
 
-    def behind(gap_values: Sequence[int] | IntColumn, values: IntColumn) -> IntColumn:
-        return np.concatenate([np.array(gap_values, dtype=np.int64), values])
+    def behind(gap_values: Codes, values: Codes) -> IntColumn:
+        return np.concatenate([gap_values, values], dtype=np.int64)
 
-    start = behind([gap.start_ns for gap in idle], events.start[order])
-    duration = behind([gap.duration_ns for gap in idle], events.duration[order])
+    start = behind(idle.start, events.start[order])
+    duration = behind(idle.duration, events.duration[order])
     track = behind(nothing - 1, events.track[order])
     begins = np.diff(track, prepend=-2) != 0
     steps = np.where(begins, start - origin, np.diff(start, prepend=origin))
@@ -59,7 +61,7 @@ def drawn_timeline(
         tracks=_tracks(events, track, on_device, of_ranks=of_ranks),
         start=packed(steps),
         duration=packed(duration),
-        name=packed(behind(causes, events.name[order])),
+        name=packed(behind(text_of[idle.cause], events.name[order])),
         kind=np.concatenate([nothing.astype(np.uint8) + _GAP, _KINDS[events.kind[order]]]).tobytes(),
         shape=packed(behind(nothing, events.shape[order] + 1)),
         launch=packed(behind(nothing, np.where(launch == NOT_RECORDED, 0, launch + len(idle) + 1))),

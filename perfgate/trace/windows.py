@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from perfgate.trace.analysis import CodeColumn
 from perfgate.trace.chrome_events import (
     BORDER,
     MAX_EVENT_BYTES,
@@ -18,7 +19,7 @@ from perfgate.trace.chrome_events import (
     TraceText,
     header_and_rest,
 )
-from perfgate.trace.scanned import NO_TEXT, NO_TEXT_AT_ALL, Codes, ScannedEvents, SparseColumn, decoded
+from perfgate.trace.scanned import NO_TEXT, NO_TEXT_AT_ALL, ScannedEvents, SparseColumn, decoded
 from perfgate.trace.scanner import library
 
 # Read at once; two threads share it.
@@ -160,7 +161,7 @@ class WindowedScan:
         events.words = words
         return events
 
-    def _texts(self) -> tuple[list[bytes], list[Codes]]:
+    def _texts(self) -> tuple[list[bytes], list[CodeColumn]]:
         """All texts once, and for each scan their numbers; the last is that of no text."""
         numbers: dict[bytes, int] = {}
         codes = []
@@ -169,7 +170,7 @@ class WindowedScan:
             codes.append(np.array([*own, NO_TEXT], dtype=np.int32))
         return list(numbers), codes
 
-    def _places(self, codes: list[Codes]) -> tuple[Codes, list[Codes]]:
+    def _places(self, codes: list[CodeColumn]) -> tuple[CodeColumn, list[CodeColumn]]:
         """The texts of process and thread of every track once, and for each scan the numbers of its tracks."""
         numbers: dict[tuple[int, int], int] = {}
         tracks = []
@@ -178,7 +179,7 @@ class WindowedScan:
             tracks.append(np.array([numbers.setdefault(pair, len(numbers)) for pair in pairs], dtype=np.int32))
         return np.array(list(numbers), dtype=np.int32).reshape(-1, 2), tracks
 
-    def _dense(self, name: str, codes: list[Codes]) -> Any:
+    def _dense(self, name: str, codes: list[CodeColumn]) -> Any:
         """One column of both scans in the order of the file; texts and tracks by the numbers that ``codes`` gives them."""
         columns, kind = [scan.member(name) for scan in self._scans], library.MEMBERS[name]
         column = np.empty(sum(map(len, columns)), kind)
@@ -192,21 +193,21 @@ class WindowedScan:
             scan.release_member(name)
         return column
 
-    def _sparse(self, columns: list[tuple[Any, Any]], codes: list[Codes] | None) -> SparseColumn:
+    def _sparse(self, columns: list[tuple[Any, Any]], codes: list[CodeColumn] | None) -> SparseColumn:
         """The same of a column that few rows have."""
         count = sum(len(rows) for rows, _ in columns)
         all_rows, all_values = np.empty(count, np.int32), np.empty(count, columns[0][1].dtype)
         end = first_row = 0
         for part in self._parts:
             rows, values = columns[part.scan]
-            low, high = np.searchsorted(rows, (part.begin, part.end)).tolist()
+            low, high = np.searchsorted(rows, np.array((part.begin, part.end), dtype=np.int32)).tolist()
             begin, end = end, end + high - low
             all_rows[begin:end] = rows[low:high] + (first_row - part.begin)
             all_values[begin:end] = codes[part.scan][values[low:high]] if part.scan and codes else values[low:high]
             first_row += part.end - part.begin
         return SparseColumn(all_rows, all_values)
 
-    def _odd(self, texts: list[bytes], codes: list[Codes]) -> dict[tuple[int, str], bytes]:
+    def _odd(self, texts: list[bytes], codes: list[CodeColumn]) -> dict[tuple[int, str], bytes]:
         """The text of each time that is no plain number, by its row in the file and its column."""
         names, odd, first_row = {library.START: "start", library.DURATION: "duration"}, {}, 0
         times = [deque(scan.odd()) for scan in self._scans]

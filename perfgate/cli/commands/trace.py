@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +44,9 @@ def _common(command: _Command) -> _Command:
 def COMMAND() -> None:
     """Say what takes the time in a profiler's recording. PATH is any output of torch_npu.profiler, msprof or torch.profiler,
     a Chrome trace, a folder of several, or a run folder of perfgate."""
+    if "numpy" not in sys.modules:
+        # Else numpy starts a thread of OpenBLAS on every CPU, a quarter of its import; nothing here multiplies matrices.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 @COMMAND.command("top")

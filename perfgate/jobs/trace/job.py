@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
 
+import numpy as np
+
 from perfgate import trace
 from perfgate.document.alignment import AlignedRow, TimedRow, align
 from perfgate.document.message import Message
@@ -32,7 +34,7 @@ from perfgate.document.trace import (
     TopTimeline,
 )
 from perfgate.errors import UsageError
-from perfgate.trace.gaps import CAUSES, Gap, device_gaps
+from perfgate.trace.gaps import CAUSES, Gaps, device_gaps
 from perfgate.trace.recording import ProfilerStep, Recording, Timeline
 from perfgate.trace.rows import UnitWork, top, unit_work
 
@@ -174,8 +176,8 @@ def _gaps(pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_ns: int)
             reason=_no_gaps(pick),
         )
     origin = int(pick.timeline.events.start.min())
-    gaps = [gap for gap in device.gaps if gap.duration_ns >= shortest_ns]
-    longest = sorted(gaps, key=lambda gap: (-gap.duration_ns, gap.start_ns))[: choice.limit]
+    gaps = device.gaps.select(device.gaps.duration >= shortest_ns)
+    longest = gaps.select(np.argsort(-gaps.duration, kind="stable")[: choice.limit])
     return GapTimeline(
         path=str(pick.recording.path),
         rank=pick.timeline.rank,
@@ -198,13 +200,13 @@ def _no_gaps(pick: ChosenTimeline) -> Message:
     return pick.recording.absent.get("device", _NO_DEVICE)
 
 
-def _causes(window_ns: int, gaps: list[Gap]) -> list[CauseTotal]:
+def _causes(window_ns: int, gaps: Gaps) -> list[CauseTotal]:
     totals = []
-    for cause in CAUSES:
-        lengths = [gap.duration_ns for gap in gaps if gap.cause == cause]
-        if lengths:
-            total = sum(lengths)
-            totals.append(CauseTotal(cause=cause, count=len(lengths), total=total / _NS, share=total / window_ns))
+    for code, cause in enumerate(CAUSES):
+        lengths = gaps.duration[gaps.cause == code]
+        if lengths.size:
+            total = int(lengths.sum())
+            totals.append(CauseTotal(cause=cause, count=lengths.size, total=total / _NS, share=total / window_ns))
     return sorted(totals, key=lambda one: -one.total)
 
 

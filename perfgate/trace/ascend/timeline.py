@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.trace.analysis import IntColumn
+from perfgate.trace.analysis import Codes, IntColumn, group_rows
 from perfgate.trace.ascend.kinds import (
     COLLECTIVES,
     HARDWARE,
@@ -148,19 +148,17 @@ def _owners(view: View) -> dict[str, int | None]:
     return owners
 
 
-def _kinds(view: View, tracks: _Tracks) -> IntColumn:
+def _kinds(view: View, tracks: _Tracks) -> Codes:
     """The kind of every event; each combination of track, detail and name is judged once."""
     events = view.events
     queued = frozenset(name.removeprefix("Dequeue@") for name in events.names if name.startswith("Dequeue@"))
-    keys = (events.track * len(view.details) + view.detail) * len(events.names) + events.name
-    distinct, back = np.unique(keys, return_inverse=True)
-    codes = []
-    for key in distinct.tolist():
-        rest, name = divmod(key, len(events.names))
-        track, detail = divmod(rest, len(view.details))
-        codes.append(KIND_CODES[_kind(view, tracks, track, view.details[detail], events.names[name], queued)])
-    kinds: IntColumn = np.array(codes, dtype=np.int64)[back.reshape(-1)]
-    return kinds
+    first, row = group_rows(events.track, view.detail, events.name)
+    columns = events.track[first], view.detail[first], events.name[first]
+    codes = [
+        KIND_CODES[_kind(view, tracks, track, view.details[detail], events.names[name], queued)]
+        for track, detail, name in zip(*(column.tolist() for column in columns))
+    ]
+    return np.array(codes, dtype=np.uint8)[row]
 
 
 def _kind(view: View, tracks: _Tracks, track: int, detail: Detail, name: str, queued: frozenset[str]) -> EventKind:
@@ -192,12 +190,13 @@ def _with_types(events: EventTable, table: KernelTable) -> EventTable:
     any_row[table.codes["name"]] = np.arange(len(table))
     row = np.where(found, row, any_row[code_of[events.name[chosen]]])
     kind = np.where(row >= 0, table.codes["type"][row], NO_TEXT) if len(table) else np.full(row.size, NO_TEXT)
-    pairs, back = np.unique(np.stack([kind, events.name[chosen]], axis=1), axis=0, return_inverse=True)
+    name = events.name[chosen]
+    first, row = group_rows(kind, name)
     groups = [
-        names.setdefault(type_by_name(events.names[name]) if code == NO_TEXT else table.texts[code], len(names))
-        for code, name in pairs.tolist()
+        names.setdefault(type_by_name(events.names[number]) if code == NO_TEXT else table.texts[code], len(names))
+        for code, number in zip(kind[first].tolist(), name[first].tolist())
     ]
-    group[chosen] = np.array(groups, dtype=np.int64)[back.reshape(-1)]
+    group[chosen] = np.array(groups, dtype=np.int32)[row]
     return replace(events, start=start, duration=duration, group=group, names=tuple(names))
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfgate.trace.analysis import IntColumn
+from perfgate.trace.analysis import Codes, IntColumn, group_rows
 from perfgate.trace.chrome_events import request_of
 from perfgate.trace.events import KIND_CODES, NO_CORRELATION, EventTable, nanoseconds
 from perfgate.trace.scan import scan
@@ -40,7 +40,7 @@ class Flows(NamedTuple):
     """One end of the arrows from host to device: which arrow, which track (its number in ``View.keys``), when."""
 
     flow: IntColumn
-    track: IntColumn
+    track: Codes
     time: IntColumn
 
 
@@ -53,7 +53,7 @@ class View:
     """
 
     events: EventTable
-    detail: IntColumn
+    detail: Codes
     details: tuple[Detail, ...]
     keys: tuple[_Key, ...]
     starts: Flows
@@ -107,9 +107,9 @@ def _events(scanned: ScannedEvents, spans: IntColumn) -> EventTable:
     return EventTable(
         start=start,
         duration=duration,
-        track=np.zeros(spans.size, dtype=np.int64),
+        track=np.zeros(spans.size, dtype=np.int32),
         name=name,
-        kind=np.full(spans.size, KIND_CODES["other"], dtype=np.int64),
+        kind=np.full(spans.size, KIND_CODES["other"], dtype=np.uint8),
         correlation=np.full(spans.size, NO_CORRELATION, dtype=np.int64),
         group=name.copy(),
         request=request,
@@ -119,21 +119,18 @@ def _events(scanned: ScannedEvents, spans: IntColumn) -> EventTable:
     )
 
 
-def _details(scanned: ScannedEvents, spans: IntColumn) -> tuple[IntColumn, tuple[Detail, ...]]:
+def _details(scanned: ScannedEvents, spans: IntColumn) -> tuple[Codes, tuple[Detail, ...]]:
     """The detail of each span, and all details in the order of the file."""
-    category, task_type = scanned.category[spans].astype(np.int64), scanned.argument(_TASK_TYPE, spans)
+    category, task_type = scanned.category[spans], scanned.argument(_TASK_TYPE, spans)
     has_inputs = scanned.argument(_INPUTS, spans) != NO_TEXT
-    width = len(scanned.texts) + 1
-    alike, back = np.unique(((category + 1) * width + task_type + 1) * 2 + has_inputs, return_inverse=True)
-    words = [*scanned.words, ""]  # the last is that of no text
+    first, row = group_rows(category, task_type, has_inputs.astype(np.int8))
     numbers: dict[Detail, int] = {}
-    codes = []
-    for key in alike.tolist():
-        pair, inputs = divmod(key, 2)
-        category_code, type_code = divmod(pair, width)
-        detail = Detail(words[category_code - 1], words[type_code - 1], bool(inputs))
-        codes.append(numbers.setdefault(detail, len(numbers)))
-    return np.array(codes, dtype=np.int64)[back.reshape(-1)], tuple(numbers)
+    columns = category[first], task_type[first], has_inputs[first]
+    codes = [
+        numbers.setdefault(Detail(scanned.word(text), scanned.word(kind), inputs), len(numbers))
+        for text, kind, inputs in zip(*(column.tolist() for column in columns))
+    ]
+    return np.array(codes, dtype=np.int32)[row], tuple(numbers)
 
 
 def _frequencies(scanned: ScannedEvents) -> dict[str, tuple[float, float]]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.document.message import Message
-from perfgate.trace.analysis import IntColumn
+from perfgate.trace.analysis import IntColumn, group_rows
 from perfgate.trace.chrome_events import (
     HOST,
     KIND_OF_CATEGORY,
@@ -132,14 +132,13 @@ def _table(scanned: ScannedEvents, spans: _Spans) -> tuple[EventTable, IntColumn
     named = _track_names(scanned)
     tracks = [_track(named, *key) for key in keys]
     all_names = names.all()
-    width, categories = max(len(all_names), 1), len(scanned.texts) + 1
-    alike, back = np.unique((track * width + name) * categories + category + 1, return_inverse=True)
-    kinds = []
-    for key in alike.tolist():
-        rest, code = divmod(key, categories)
-        place, text = divmod(rest, width)
-        kinds.append(KIND_CODES[_kind(tracks[place], all_names[text], scanned.word(code - 1).lower())])
-    kind = np.array(kinds, dtype=np.int64)[back.reshape(-1)]
+    first, row = group_rows(track, name, category)
+    columns = track[first], name[first], category[first]
+    kinds = [
+        KIND_CODES[_kind(tracks[place], all_names[text], scanned.word(code).lower())]
+        for place, text, code in zip(*(column.tolist() for column in columns))
+    ]
+    kind = np.array(kinds, dtype=np.uint8)[row]
     table = EventTable(
         start=spans.start,
         duration=spans.duration,

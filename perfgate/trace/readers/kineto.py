@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.message import Message
-from perfgate.trace.analysis import IntColumn
+from perfgate.trace.analysis import CodeColumn, Codes, IntColumn
 from perfgate.trace.chrome_events import (
     DEVICE_CATEGORIES,
     HOST,
@@ -27,6 +27,7 @@ from perfgate.trace.events import (
     COLLECTIVE_PREFIXES,
     DEVICE_KINDS,
     KIND_CODES,
+    KINDS,
     MAX_NS,
     NO_CORRELATION,
     NO_TEXT,
@@ -34,7 +35,7 @@ from perfgate.trace.events import (
 )
 from perfgate.trace.recording import Recording
 from perfgate.trace.scan import scan
-from perfgate.trace.scanned import Codes, Names, ScannedEvents
+from perfgate.trace.scanned import Names, ScannedEvents
 from perfgate.trace.steps import STEP_NAME
 
 READS = "traces of torch.profiler (Kineto), *.json and *.json.gz, or a folder of *.pt.trace.json"
@@ -58,7 +59,7 @@ _Scalar = int | float | str | None
 
 _CORRELATION, _DEVICE, _SHAPES, _REQUEST, _TYPE = "correlation", "device", "Input Dims", "request_id", "type"
 _EXTERNALS = ("External id", "external id")  # today's, and that of 2021
-_LAUNCHING = [KIND_CODES[kind] for kind in ("runtime", *DEVICE_KINDS)]
+_LAUNCHING = np.isin(KINDS, ("runtime", *DEVICE_KINDS))  # by the code of a kind
 
 
 def recognises(path: Path) -> bool:
@@ -125,12 +126,14 @@ def _spans(path: Path) -> _Spans:
     start, duration = scanned.times(chosen)
     duration[is_allocation[chosen]] = 0
     category, name = scanned.category[chosen], scanned.name[chosen]
-    by_category = scanned.judged(category, lambda code: _kind_of_category(scanned.words[code]), otherwise=_OTHER)
+    by_category = scanned.judged(
+        category, lambda code: _kind_of_category(scanned.words[code]), otherwise=_OTHER, dtype=np.uint8
+    )
     kind = _kinds(scanned, by_category, name)
     names = Names(scanned)
     track, tracks = scanned.tracks(chosen)
     correlation = _limited(scanned.argument(_CORRELATION, chosen))
-    bare = np.flatnonzero(np.isin(by_category, _LAUNCHING) & (correlation == NO_CORRELATION))
+    bare = np.flatnonzero(_LAUNCHING[by_category] & (correlation == NO_CORRELATION))
     if bare.size:
         _join_by_flows(scanned, chosen, start, bare, correlation)
     events = EventTable(
@@ -160,12 +163,13 @@ def _kind_of_category(word: str) -> int:
     return KIND_CODES[KIND_OF_CATEGORY.get(word.lower(), "other")]
 
 
-def _kinds(scanned: ScannedEvents, by_category: IntColumn, name: Codes) -> IntColumn:
+def _kinds(scanned: ScannedEvents, by_category: Codes, name: CodeColumn) -> Codes:
     """The kind of each span by its category, and by what its name adds to that."""
     collective = scanned.flagged(name, lambda word: word[:5].lower().startswith(COLLECTIVE_PREFIXES))
     # In 2021 the steps were operators, and allocations had no category.
     step = scanned.flagged(name, STEP_NAME.fullmatch) & (by_category == KIND_CODES["host_op"])
-    kind = np.where(scanned.flagged(name, _ALLOCATION.__eq__), KIND_CODES["memory"], by_category)
+    kind = by_category.copy()
+    kind[scanned.flagged(name, _ALLOCATION.__eq__)] = KIND_CODES["memory"]
     kind[step] = KIND_CODES["annotation"]
     kind[collective & (by_category == KIND_CODES["compute"])] = KIND_CODES["comm"]
     return kind
@@ -177,16 +181,18 @@ def _limited(numbers: npt.NDArray[np.generic]) -> IntColumn:
     return column
 
 
-def _groups(scanned: ScannedEvents, names: Names, name: Codes, types: Codes) -> IntColumn:
+def _groups(scanned: ScannedEvents, names: Names, name: CodeColumn, types: CodeColumn) -> CodeColumn:
     """What a table counts each span under: of a kernel on an NPU its type, of all else its name."""
     group = names.column(name, absent="")
-    npu = scanned.judged(types, lambda code: scanned.texts[code].startswith(_NPU_KERNEL), otherwise=0).astype(bool)
+    npu = scanned.judged(
+        types, lambda code: scanned.texts[code].startswith(_NPU_KERNEL), otherwise=False, dtype=np.bool_
+    )
     if npu.any():
         group[npu] = names.column(name[npu], lambda code: _operator_type(scanned.words[code]), absent="")
     return group
 
 
-def _requests(scanned: ScannedEvents, names: Names, name: Codes, kind: IntColumn, argument: Codes) -> IntColumn:
+def _requests(scanned: ScannedEvents, names: Names, name: CodeColumn, kind: Codes, argument: CodeColumn) -> CodeColumn:
     """The request that each span served, by its argument, else of an annotation by its name."""
     request = names.column(argument, absent=None)
     named = (argument == NO_TEXT) & (kind == KIND_CODES["annotation"])

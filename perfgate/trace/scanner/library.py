@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 FILE = Path(__file__).with_name("_scanner.so")
-_VERSION = 5
+_VERSION = 6
 MOST_ARGUMENTS = 16
 STOPPED, CLOSED, WANTING, ODD, FULL = 0, 1, -1, -2, -3
 # Members of an event, as the scanner numbers them, whose times it leaves as text.
@@ -26,6 +26,7 @@ MEMBERS: dict[str, Any] = {
 }
 
 Column = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.integer[Any]]
 
 
 class Texts(ctypes.Structure):
@@ -170,16 +171,19 @@ def _views(column: _Sparse, kind: Any) -> tuple[npt.NDArray[Any], npt.NDArray[An
 
 
 def enclosing_calls(
-    start: Column, end: Column, kind: Column, track: Column, order: Column, *, most: int, around: Column
+    start: Column, end: Column, kind: Codes, track: Codes, order: Column, *, most: int, around: Column
 ) -> int | None:
     """Write into ``around`` the call that each lies in, and return how many are cut off; None without the library.
 
-    See ``perfgate.trace.stacks``. All columns are int64, one behind the other in memory.
+    See ``perfgate.trace.stacks``.
     """
     library = load()
     if library is None:
         return None
-    columns = [np.ascontiguousarray(column, dtype=np.int64) for column in (start, end, kind, track, order)]
+    types = (np.int64, np.int64, np.uint8, np.int32, np.int64)
+    columns = [
+        np.ascontiguousarray(column, dtype=dtype) for column, dtype in zip((start, end, kind, track, order), types)
+    ]
     cut = library.enclosing_calls(*(column.ctypes.data for column in columns), order.size, most, around.ctypes.data)
     return None if cut < 0 else int(cut)
 

@@ -6,7 +6,7 @@
 /* `order` are the `count` calls by track, start and, the longer first, duration. `around` gets the innermost call that holds all
    of each, and keeps what it was where there is none; of the open calls the last `most` are tried. Returns how many calls outlast
    one of their own kind that they began in, -1 where memory is short. */
-int64_t enclosing_calls(const int64_t *start, const int64_t *end, const int64_t *kind, const int64_t *track, const int64_t *order,
+int64_t enclosing_calls(const int64_t *start, const int64_t *end, const uint8_t *kind, const int32_t *track, const int64_t *order,
                         int64_t count, int64_t most, int64_t *around)
 {
     int64_t *open = malloc((size_t)(count ? count : 1) * sizeof *open), depth = 0, cut = 0;
