@@ -75,10 +75,12 @@ class _Frames:
 class _Rows(NamedTuple):
     """What becomes a tree: all events, and once more, without time, the calls above the work of each stream.
 
-    ``parent`` is a row or NONE, ``root`` the track of thread or stream, ``event`` a position among the events.
+    ``parent`` is a row or NONE, ``depth`` how many rows lie above, ``root`` the track of thread or stream, ``event`` a position
+    among the events.
     """
 
     parent: IntColumn
+    depth: IntColumn
     root: IntColumn
     event: IntColumn
     counted: npt.NDArray[np.bool_]
@@ -96,8 +98,11 @@ def _rows(stacks: Stacks) -> _Rows:
         copies.rows(copies.root, stacks.called_by[copies.event], first=hosts.size),
         copies.rows(streams, launches, first=hosts.size),
     )
+    above = levels(stacks.called_by)
+    by_thread = above if stacks.called_by is stacks.around else levels(stacks.around)
     return _Rows(
         parent=np.concatenate(parent),
+        depth=np.concatenate((by_thread[hosts], above[copies.event], above[work])),
         root=np.concatenate((stacks.track[hosts], copies.root, streams)),
         event=np.concatenate((hosts, copies.event, work)),
         counted=np.repeat([True, False, True], [hosts.size, copies.event.size, work.size]),
@@ -167,7 +172,7 @@ def _merge(stacks: Stacks, rows: _Rows, labels: CodeColumn) -> _Nodes:
     ]
     node, request = np.full(rows.event.size, NONE, dtype=np.int64), events.request[rows.event].copy()
     start = events.start[rows.event]
-    depth, size = levels(rows.parent), tracks.size
+    depth, size = rows.depth, tracks.size
     order = np.argsort(depth, kind="stable")
     for level in np.split(order, np.flatnonzero(np.diff(depth[order])) + 1) if order.size else ():
         outermost, outer = rows.parent[level] == NONE, rows.parent[level]

@@ -31,6 +31,7 @@ _PACKAGES = re.compile(r"(?:.*/)?(?:site-packages|dist-packages|lib/python[\d.]+
 _FRAMEWORKS = frozenset(
     {"torch", "torch_npu", "torchair", "torchvision", "torchaudio", "transformers", "accelerate", "numpy", "perfgate"}
 )
+_ENQUEUE = re.compile(r"Enqueue(@.*)?", re.DOTALL)
 # Calls of a thread that are open at once and do not hold the next one: two or three where a profiler wrote them.
 _MAX_OPEN_CALLS = 64
 # CANN's calls lie in torch_npu's of the same thread; the profilers of Ascend show it as a process of its own.
@@ -184,16 +185,16 @@ def project_places(events: EventTable, around: IntColumn) -> tuple[IntColumn, li
 
 def _units(events: EventTable) -> tuple[Intervals | None, FlameUnit]:
     """The calls that perfgate marked, else the profiler's steps, without a last one in which nothing was done."""
-    marks = events.of_kind("annotation", "host_op")
-    calls = marks.named(CALL)
+    marks = events.is_kind("annotation", "host_op")
+    calls = events.select(marks & events.is_named(CALL.__eq__))
     if len(calls):
         return _in_order(calls), "call"
-    steps = marks.select(marks.is_named(STEP_NAME.fullmatch))
+    steps = events.select(marks & events.is_named(STEP_NAME.fullmatch))
     if not len(steps):
         return None, "whole recording"
     spans = _in_order(steps)
-    starts = events.of_kind("host_op", *DEVICE_KINDS).start
-    ends_idle = spans.start.size > 1 and not ((starts > spans.start[-1]) & (starts < spans.end[-1])).any()
+    begun = (events.start > spans.start[-1]) & (events.start < spans.end[-1])
+    ends_idle = spans.start.size > 1 and not (begun & events.is_kind("host_op", *DEVICE_KINDS)).any()
     return Intervals(spans.start[:-1], spans.end[:-1]) if ends_idle else spans, "profiler step"
 
 
@@ -204,10 +205,10 @@ def _in_order(marks: EventTable) -> Intervals:
 
 def _of_units(events: EventTable, spans: Intervals | None) -> EventTable:
     calls = _CALL_KINDS if events.is_kind(*_CALL_KINDS).any() else ("other",)
-    real = events.of_kind(*calls, *DEVICE_KINDS)
-    if spans is None:
-        return real
-    return real.select(span_of(real, spans, launches=events.of_kind("runtime")) != OUTSIDE)
+    real = events.is_kind(*calls, *DEVICE_KINDS)
+    if spans is not None:
+        real &= span_of(events, spans, launches=events.of_kind("runtime")) != OUTSIDE
+    return events if real.all() else events.select(real)
 
 
 def _threads(events: EventTable) -> Codes:
@@ -269,12 +270,13 @@ def _over_the_queue(events: EventTable, around: IntColumn) -> IntColumn:
     The task queue is first in, first out, so the tasks are joined in order; where more came out than went in, or the other
     way round, the recording began or ended amid them, and none is.
     """
-    called = around.copy()
     calls = events.is_kind(*_CALL_KINDS)
-    enqueued = _by_start(events, calls & events.is_named(re.compile(r"Enqueue(@.*)?", re.DOTALL).fullmatch))
+    enqueued = _by_start(events, calls & events.is_named(_ENQUEUE.fullmatch))
     dequeued = _by_start(events, calls & events.is_named(lambda name: name.startswith("Dequeue")))
-    if enqueued.size == dequeued.size:
-        called[dequeued] = enqueued
+    if not dequeued.size or enqueued.size != dequeued.size:
+        return around
+    called = around.copy()
+    called[dequeued] = enqueued
     return called
 
 

@@ -7,12 +7,12 @@ device has ended. This is the same whatever the steps are read from: a timeline,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from perfgate.trace.analysis import IntColumn, Intervals, joined, union, union_length
+from perfgate.trace.analysis import Covered, IntColumn, Intervals, joined, union
 from perfgate.trace.events import DEVICE_KINDS, KERNEL_KINDS, EventKind, EventTable
 from perfgate.trace.kernel_table import NO_NUMBER, KernelTable
 from perfgate.trace.recording import Kernel, ProfilerStep, TabledStep
@@ -39,8 +39,7 @@ def step_number(name: str) -> int | None:
 
 def step_marks(events: EventTable, *kinds: EventKind) -> list[Mark]:
     """The spans ``ProfilerStep#N`` of the host, in time order; annotations unless other kinds are given."""
-    marks = events.of_kind(*(kinds or ("annotation",)))
-    marks = marks.select(marks.is_named(STEP_NAME.fullmatch))
+    marks = events.select(events.is_named(STEP_NAME.fullmatch) & events.is_kind(*(kinds or ("annotation",))))
     rows = zip(marks.name.tolist(), marks.start.tolist(), marks.end.tolist())
     steps = [Mark(step_number(marks.names[name]), start, end) for name, start, end in rows]
     return sorted(steps, key=lambda mark: mark.start_ns or 0)
@@ -60,7 +59,7 @@ def profiler_steps(events: EventTable, marks: Sequence[Mark] | None = None) -> t
     return device_steps(marks, work, span_of(work, windows_of(marks), launches=events.of_kind("runtime")))
 
 
-def windows_of(marks: Iterable[Mark]) -> Intervals:
+def windows_of(marks: Iterable[Mark | _Window]) -> Intervals:
     """When the host was in each of some steps whose begin and end are known."""
     table = np.array([(mark.start_ns, mark.end_ns) for mark in marks], dtype=np.int64).reshape(-1, 2)
     return Intervals(table[:, 0], table[:, 1])
@@ -78,23 +77,36 @@ def device_steps(
     inside = owners != OUTSIDE
     np.minimum.at(first, owners[inside], work.start[inside])
     np.maximum.at(last, owners[inside], work.end[inside])
-    device = _Device(work, copies=copies)
-    steps: list[ProfilerStep] = []
+    windows: list[_Window] = []
     for mark, first_ns, last_ns in zip(marks, first.tolist(), last.tolist()):
-        start = _start(mark, steps[-1] if steps else None)
+        start = _start(mark, windows[-1] if windows else None)
         idle = last_ns == -_LATEST
         if idle and (start is None or mark.end_ns is None):
-            steps.append(ProfilerStep(mark.number))
+            windows.append(_Window(mark.number))
         elif start is None:
-            steps.append(device.step(mark.number, first_ns, last_ns)._replace(start_ns=None, preparing_ns=None))
+            windows.append(_Window(mark.number, first_ns, last_ns, begins=False))
         else:
             # Where the device had nothing to do, the step is as long as the host was in it.
             end = mark.end_ns if idle and mark.end_ns is not None else last_ns
-            steps.append(device.step(mark.number, start, max(end, start)))
-    return tuple(steps)
+            windows.append(_Window(mark.number, start, max(end, start)))
+    known = [window for window in windows if window.start_ns is not None]
+    parts = iter(_parts(work, windows_of(known), copies=copies))
+    return tuple(
+        ProfilerStep(window.number) if window.start_ns is None else _step(window, next(parts), copies=copies)
+        for window in windows
+    )
 
 
-def _start(mark: Mark, before: ProfilerStep | None) -> int | None:
+class _Window(NamedTuple):
+    """When a step was; without ``begins`` its start is not known, and the window that of its work."""
+
+    number: int | None
+    start_ns: int | None = None
+    end_ns: int | None = None
+    begins: bool = True
+
+
+def _start(mark: Mark, before: _Window | None) -> int | None:
     """What passes between two steps that follow each other belongs to the later one."""
     if before is None or before.end_ns is None:
         return mark.start_ns
@@ -103,44 +115,58 @@ def _start(mark: Mark, before: ProfilerStep | None) -> int | None:
     return None if mark.start_ns is None else max(mark.start_ns, before.end_ns)
 
 
-class _Device:
-    """When a device computed, sent and copied: sorted and disjoint stretches."""
+class _Parts(NamedTuple):
+    """What the device did in a window, in nanoseconds that add up to it but for ``communication``."""
 
-    def __init__(self, work: EventTable, *, copies: bool) -> None:
-        self._computing = union(work.of_kind("compute").intervals)
-        self._communication = union(work.of_kind("comm").intervals)
-        self._kernels = union(work.of_kind(*KERNEL_KINDS).intervals)
-        self._copies = union(work.of_kind("copy").intervals) if copies else None
-
-    def step(self, number: int | None, start: int, end: int) -> ProfilerStep:
-        """The parts of a window, which add up to it."""
-        computing, kernels = (_within(covered, start, end) for covered in (self._computing, self._kernels))
-        first = int(kernels.start[0]) if kernels.start.size else start
-        copied = copied_before = None
-        if self._copies is not None:
-            copying = _within(self._copies, start, end)
-            copied = union_length(joined(kernels, copying)) - kernels.length
-            copied_before = _within(copying, start, first).length
-        preparing = first - start - (copied_before or 0)
-        exposed = kernels.length - computing.length
-        return ProfilerStep(
-            number=number,
-            start_ns=start,
-            end_ns=end,
-            computing_ns=computing.length,
-            communication_ns=_within(self._communication, start, end).length,
-            exposed_communication_ns=exposed,
-            exposed_copies_ns=copied,
-            preparing_ns=preparing,
-            free_ns=end - start - computing.length - exposed - (copied or 0) - preparing,
-        )
+    computing: int
+    communication: int
+    exposed_communication: int
+    exposed_copies: int
+    preparing: int
+    free: int
 
 
-def _within(covered: Intervals, start: int, end: int) -> Intervals:
-    """The parts of sorted, disjoint intervals inside a window."""
-    first = int(np.searchsorted(covered.end, start, side="right"))
-    last = int(np.searchsorted(covered.start, end, side="left"))
-    return Intervals(np.maximum(covered.start[first:last], start), np.minimum(covered.end[first:last], end))
+def _parts(work: EventTable, windows: Intervals, *, copies: bool) -> Iterator[_Parts]:
+    kernels = union(work.of_kind(*KERNEL_KINDS).intervals)
+    computing, communication = (Covered(work.of_kind(kind).intervals) for kind in ("compute", "comm"))
+    copying = Covered(work.of_kind("copy").intervals if copies else kernels)
+    first = _first_inside(kernels, windows)
+    before = copying.within(Intervals(windows.start, first)) if copies else np.zeros_like(first)
+    of_kernels, computed = Covered(kernels).within(windows), computing.within(windows)
+    copied = Covered(joined(kernels, copying.intervals)).within(windows) - of_kernels
+    preparing = first - windows.start - before
+    columns = (
+        computed,
+        communication.within(windows),
+        of_kernels - computed,
+        copied,
+        preparing,
+        windows.end - windows.start - of_kernels - copied - preparing,
+    )
+    return (_Parts(*row) for row in zip(*(column.tolist() for column in columns)))
+
+
+def _first_inside(kernels: Intervals, windows: Intervals) -> IntColumn:
+    """When the first kernel of each window was there; its start where there was none."""
+    if not kernels.start.size:
+        return windows.start
+    place = np.searchsorted(kernels.end, windows.start, side="right")
+    begin = np.maximum(kernels.start[np.minimum(place, kernels.start.size - 1)], windows.start)
+    return np.where((place < kernels.start.size) & (begin < windows.end), begin, windows.start)
+
+
+def _step(window: _Window, parts: _Parts, *, copies: bool) -> ProfilerStep:
+    return ProfilerStep(
+        number=window.number,
+        start_ns=window.start_ns if window.begins else None,
+        end_ns=window.end_ns,
+        computing_ns=parts.computing,
+        communication_ns=parts.communication,
+        exposed_communication_ns=parts.exposed_communication,
+        exposed_copies_ns=parts.exposed_copies if copies else None,
+        preparing_ns=parts.preparing if window.begins else None,
+        free_ns=parts.free,
+    )
 
 
 def steps_of_tables(

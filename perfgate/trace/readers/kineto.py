@@ -121,10 +121,12 @@ class _Spans(NamedTuple):
 
 def _spans(path: Path) -> _Spans:
     scanned = scan(path, numbers=(_CORRELATION, *_EXTERNALS), texts=(_DEVICE, _SHAPES, _REQUEST, _TYPE))
-    is_allocation = scanned.is_phase("i") & scanned.flagged(scanned.name, _ALLOCATION.__eq__)
-    chosen = np.flatnonzero(scanned.is_phase("X") | is_allocation)
+    instants = np.flatnonzero(scanned.is_phase("i"))
+    is_chosen = scanned.is_phase("X")
+    is_chosen[instants[scanned.flagged(scanned.name[instants], _ALLOCATION.__eq__)]] = True
+    chosen = np.flatnonzero(is_chosen)
     start, duration = scanned.times(chosen)
-    duration[is_allocation[chosen]] = 0
+    duration[scanned.phase[chosen] == ord("i")] = 0
     category, name = scanned.category[chosen], scanned.name[chosen]
     by_category = scanned.judged(
         category, lambda code: _kind_of_category(scanned.words[code]), otherwise=_OTHER, dtype=np.uint8
@@ -245,8 +247,8 @@ def _devices(scanned: ScannedEvents, chosen: npt.NDArray[np.intp]) -> IntColumn:
         return int(number) if number.isdigit() and len(number) < 10 else UNNAMED
 
     said = scanned.judged(scanned.argument(_DEVICE, chosen), by_argument, otherwise=unsaid)
-    process, _ = scanned.process_and_thread(chosen)
-    return np.where(said == unsaid, scanned.judged(process, by_process, otherwise=UNNAMED), said)
+    of_place = np.array([by_process(code) if code >= 0 else UNNAMED for code in scanned.places[:, 0].tolist()])
+    return np.where(said == unsaid, of_place[scanned.track[chosen]] if of_place.size else UNNAMED, said)
 
 
 def _as_written(scanned: ScannedEvents, code: int) -> str:
