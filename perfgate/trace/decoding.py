@@ -13,7 +13,16 @@ import numpy as np
 
 from perfgate.trace.chrome_events import ChromeEvent, event_lists
 from perfgate.trace.events import nanoseconds
-from perfgate.trace.scanned import ABSENT, NO_NUMBER, NO_TEXT, ODD_TIME, ScannedEvents, SparseColumn
+from perfgate.trace.scanned import (
+    ABSENT,
+    NO_NUMBER,
+    NO_TEXT,
+    ODD_TIME,
+    ScannedEvents,
+    ScannedFile,
+    ScannedTexts,
+    SparseColumn,
+)
 from perfgate.trace.scanner import library
 
 _NUMBER_DIGITS = 18
@@ -24,13 +33,13 @@ class _Event(ChromeEvent):
     args: msgspec.Raw = msgspec.Raw()
 
 
-def decode_events(path: Path, keys: Mapping[str, bool], *, advice: str = "record it again") -> ScannedEvents:
+def decode_events(path: Path, keys: Mapping[str, bool], *, advice: str = "record it again") -> ScannedFile:
     """As ``perfgate.trace.scan.scan``; ``keys`` are the arguments to take, each with whether whole numbers are wanted of it."""
     around, collector = bytearray(), _Collector(keys)
     for events in event_lists(path, _Event, advice=advice, around=around):
         for event in events:
             collector.add(event)
-    return collector.events(path, advice, bytes(around))
+    return collector.file(path, advice, bytes(around))
 
 
 class _Collector:
@@ -44,14 +53,16 @@ class _Collector:
         self._decoder = msgspec.json.Decoder(msgspec.defstruct("Arguments", fields))
         self._texts: dict[bytes, int] = {}
         self._places: dict[tuple[int, int], int] = {}
-        self._columns = {name: array(_TYPE_CODES[kind]) for name, kind in library.MEMBERS.items()}
-        self._flows = _SparseArray(np.int64)
-        self._arguments = {key: _SparseArray(np.int64 if is_number else np.int32) for key, is_number in keys.items()}
+        self._rows = [_RowArrays(keys) for _ in library.SETS]
         self._odd: dict[tuple[int, str], bytes] = {}
+        self._events = 0
 
     def add(self, event: _Event) -> None:
-        columns, phase, row = self._columns, event.ph, len(self._columns["phase"])
+        phase = event.ph
+        rows = self._rows[library.COMPLETE if phase == "X" else library.OTHERS]
+        columns, row = rows.columns, len(rows.columns["phase"])
         columns["phase"].append(ord(phase) if len(phase) == 1 and phase.isascii() else 0)
+        columns["event"].append(self._events)
         columns["category"].append(self._word(event.cat))
         columns["name"].append(NO_TEXT if phase in ("s", "t", "f") else self._word(event.name))
         place = self._text(bytes(event.pid)), self._text(bytes(event.tid))
@@ -59,25 +70,16 @@ class _Collector:
         columns["start"].append(self._time("start", bytes(event.ts)))
         columns["duration"].append(self._time("duration", bytes(event.dur)))
         if event.id:
-            self._flows.put(row, _flow_number(bytes(event.id)))
+            rows.flows.put(row, _flow_number(bytes(event.id)))
         for (key, is_number), value in zip(self._keys.items(), self._values_of(bytes(event.args))):
-            self._arguments[key].put(row, _whole_number(value) if is_number else self._text(value))
+            rows.arguments[key].put(row, _whole_number(value) if is_number else self._text(value))
+        self._events += 1
 
-    def events(self, path: Path, advice: str, around: bytes) -> ScannedEvents:
-        columns: dict[str, Any] = {
-            name: np.frombuffer(self._columns[name], kind) for name, kind in library.MEMBERS.items()
-        }
-        return ScannedEvents(
-            path=path,
-            advice=advice,
-            texts=list(self._texts),
-            places=np.array(list(self._places), dtype=np.int32).reshape(-1, 2),
-            flows=self._flows.column(),
-            arguments={key: values.column() for key, values in self._arguments.items()},
-            odd=self._odd,
-            around=around,
-            **columns,
-        )
+    def file(self, path: Path, advice: str, around: bytes) -> ScannedFile:
+        places = np.array(list(self._places), dtype=np.int32).reshape(-1, 2)
+        texts = ScannedTexts(path, advice, list(self._texts), places, self._odd)
+        complete, others = (rows.events(texts) for rows in self._rows)
+        return ScannedFile(texts, complete, others, around)
 
     def _values_of(self, raw: bytes) -> list[bytes]:
         """The arguments that are asked for, as written; an event's may be anything."""
@@ -101,8 +103,24 @@ class _Collector:
             time = -1
         if time >= 0:
             return time
-        self._odd[len(self._columns[column]), column] = text
+        self._odd[self._events, column] = text
         return ODD_TIME
+
+
+class _RowArrays:
+    """The columns of one set of events as they grow."""
+
+    def __init__(self, keys: Mapping[str, bool]) -> None:
+        self.columns = {name: array(_TYPE_CODES[kind]) for name, kind in library.MEMBERS.items()}
+        self.flows = _SparseArray(np.int64)
+        self.arguments = {key: _SparseArray(np.int64 if is_number else np.int32) for key, is_number in keys.items()}
+
+    def events(self, texts: ScannedTexts) -> ScannedEvents:
+        columns: dict[str, Any] = {
+            name: np.frombuffer(self.columns[name], kind) for name, kind in library.MEMBERS.items()
+        }
+        arguments = {key: values.column() for key, values in self.arguments.items()}
+        return ScannedEvents(texts, flows=self.flows.column(), arguments=arguments, **columns)
 
 
 class _SparseArray:

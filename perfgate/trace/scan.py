@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from perfgate.trace.decoding import decode_events
-from perfgate.trace.scanned import ScannedEvents
+from perfgate.trace.scanned import ScannedFile
 from perfgate.trace.scanner import library
 from perfgate.trace.windows import UndecidedError, WindowedScan
 
 
 def scan(
     path: Path, *, numbers: Iterable[str] = (), texts: Iterable[str] = (), advice: str = "record it again"
-) -> ScannedEvents:
+) -> ScannedFile:
     """Every event of a trace file. ``numbers`` and ``texts`` are the arguments to take.
 
     The file is an object with a list ``traceEvents``, or that list itself, gzipped where its name ends in ``.gz``. Raises
@@ -26,7 +26,7 @@ def scan(
     keys = {**dict.fromkeys(numbers, True), **dict.fromkeys(texts, False)}
     if library.load() is not None:
         try:
-            return WindowedScan(path, keys, advice).events()
+            return WindowedScan(path, keys, advice).file()
         except UndecidedError:
             pass  # decoding says what it is, and of which event
     return decode_events(path, keys, advice=advice)

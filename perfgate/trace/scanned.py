@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,6 +17,7 @@ from perfgate.errors import DocumentError
 from perfgate.trace.analysis import CodeColumn, IntColumn
 from perfgate.trace.chrome_events import unquoted
 from perfgate.trace.events import nanoseconds
+from perfgate.trace.scanner import library
 
 # Instead of a time: none was given, or one that only its text tells.
 ABSENT, ODD_TIME = -(1 << 63), -(1 << 63) + 1
@@ -38,49 +39,39 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class SparseColumn:
-    """What few of the events have: their rows, rising, and the value of each."""
+    """What few of the events have: their rows, and the value of each."""
 
     rows: CodeColumn
     values: npt.NDArray[Any]
 
-    def of(self, chosen: npt.NDArray[np.intp] | slice, *, count: int) -> npt.NDArray[Any]:
-        """The value of each chosen event of ``count``, NO_TEXT or NO_NUMBER where it has none."""
+    def dense(self, count: int) -> npt.NDArray[Any]:
+        """The value of each of ``count`` events, NO_TEXT or NO_NUMBER where it has none."""
         column = np.full(count, NO_NUMBER, dtype=self.values.dtype)
         column[self.rows] = self.values
-        return column[chosen]
+        return column
+
+    def select(self, chosen: Mask, place: CodeColumn) -> SparseColumn:
+        """Those of the chosen events, of which ``place`` says where each is among them."""
+        stays = chosen[self.rows]
+        return SparseColumn(place[self.rows[stays]], self.values[stays])
+
+    def with_others(self, others: SparseColumn, place: CodeColumn, count: int) -> SparseColumn:
+        """These and those of others, which come behind ``count`` events; ``place`` says where each event goes."""
+        rows = place[np.concatenate((self.rows, others.rows + count))]
+        return SparseColumn(rows, np.concatenate((self.values, others.values)))
 
 
-_ALL = slice(None)
+class ScannedTexts:
+    """What the columns of a file's events stand for: every text once, as it is written in JSON, and every place.
 
-
-@dataclass
-class ScannedEvents:
-    """All events of a file, in its order: columns of one entry each.
-
-    ``phase`` is the character of ``ph`` (0 where it is no single one). ``category`` and ``name`` index ``texts``, values as
-    they are written in JSON, or are NO_TEXT; names of arrows (``s``, ``t``, ``f``) are not kept. ``track`` indexes ``places``,
-    of which each is the texts of process and thread. ``start`` and ``duration`` are nanoseconds, ABSENT or ODD_TIME; ``odd``
-    has the text of the latter by row and column. ``flows`` are the numbers of arrows, below NO_NUMBER where the id is none;
-    ``arguments`` are those that were asked for, whole numbers or texts. ``around`` is the file without its events.
+    A place is the texts of process and thread. ``odd`` has the texts of times that are no plain numbers, by event and column.
     """
 
-    path: Path
-    advice: str
-    texts: list[bytes]
-    places: CodeColumn
-    phase: npt.NDArray[np.uint8]
-    category: CodeColumn
-    name: CodeColumn
-    track: CodeColumn
-    start: IntColumn
-    duration: IntColumn
-    flows: SparseColumn
-    arguments: dict[str, SparseColumn]
-    odd: dict[tuple[int, str], bytes]
-    around: bytes
-
-    def __len__(self) -> int:
-        return int(self.phase.size)
+    def __init__(
+        self, path: Path, advice: str, texts: list[bytes], places: CodeColumn, odd: dict[tuple[int, str], bytes]
+    ) -> None:
+        self.path, self.advice = path, advice
+        self.texts, self.places, self.odd = texts, places, odd
 
     @cached_property
     def words(self) -> list[str]:
@@ -89,37 +80,6 @@ class ScannedEvents:
             return decoded(self.texts)
         except NO_TEXT_AT_ALL:
             return [_nearly(text) for text in self.texts]
-
-    def process_and_thread(self, chosen: npt.NDArray[np.intp]) -> tuple[CodeColumn, CodeColumn]:
-        """The texts of process and thread of these events."""
-        places = self.places[self.track[chosen]]
-        return places[:, 0], places[:, 1]
-
-    def flow(self, chosen: npt.NDArray[np.intp]) -> IntColumn:
-        """The number of each of these arrows, NO_NUMBER where it has none."""
-        return self.flows.of(chosen, count=len(self))
-
-    def argument(self, key: str, chosen: npt.NDArray[np.intp] | slice = _ALL) -> npt.NDArray[Any]:
-        """What these events, or all, say under an argument: whole numbers or NO_NUMBER, texts or NO_TEXT."""
-        return self.arguments[key].of(chosen, count=len(self))
-
-    def is_phase(self, *phases: str) -> Mask:
-        is_asked = np.zeros(256, dtype=bool)
-        is_asked[[ord(phase) for phase in phases]] = True
-        return is_asked[self.phase]
-
-    def flagged(self, column: CodeColumn, matches: Callable[[str], object]) -> Mask:
-        """Which events have a text in this column whose word matches; each is tried once."""
-        return self.judged(column, lambda code: bool(matches(self.words[code])), otherwise=False, dtype=np.bool_)
-
-    def judged(
-        self, column: CodeColumn, judge: Callable[[int], int], *, otherwise: int, dtype: type[Any] = np.int64
-    ) -> npt.NDArray[Any]:
-        """What a function says of each event's text in this column, by its number; each is judged once."""
-        verdicts = np.full(len(self.texts) + 1, otherwise, dtype=dtype)
-        for code in self.used(column):
-            verdicts[code] = judge(code)
-        return verdicts[column]
 
     def word(self, code: int) -> str:
         return self.words[code] if code >= 0 else ""
@@ -130,61 +90,154 @@ class ScannedEvents:
         used[column] = True
         return np.flatnonzero(used[:-1]).tolist()
 
-    def times(self, chosen: npt.NDArray[np.intp], *, durations: bool = True) -> tuple[IntColumn, IntColumn]:
-        """Start and duration of these events in nanoseconds; a duration that is not given is 0.
+    def judged(
+        self, column: CodeColumn, judge: Callable[[int], int], *, otherwise: int, dtype: type[Any] = np.int64
+    ) -> npt.NDArray[Any]:
+        """What a function says of each event's text in this column, by its number; each is judged once."""
+        verdicts = np.full(len(self.texts) + 1, otherwise, dtype=dtype)
+        for code in self.used(column):
+            verdicts[code] = judge(code)
+        return verdicts[column]
 
-        Raises DocumentError that names the first event whose times are none.
-        """
-        start = self.start[chosen]
-        duration = self.duration[chosen] if durations else np.zeros(chosen.size, dtype=np.int64)
-        duration[duration == ABSENT] = 0
-        strange = np.flatnonzero((start <= ODD_TIME) | (duration == ODD_TIME))
-        for place in strange.tolist():
-            row = int(chosen[place])
-            try:
-                if duration[place] == ODD_TIME:
-                    text = self.odd[row, "duration"]
-                    duration[place] = nanoseconds(text)
-                    if duration[place] < 0:
-                        raise ValueError(f"its duration {text.decode('ascii', 'replace')} is negative")
-                if start[place] <= ODD_TIME:
-                    start[place] = nanoseconds(self.odd.get((row, "start"), b""))
-            except ValueError as error:
-                self.refuse(row, error)
-        return start, duration
+    def flagged(self, column: CodeColumn, matches: Callable[[str], object]) -> Mask:
+        """Which events have a text in this column whose word matches; each is tried once."""
+        return self.judged(column, lambda code: bool(matches(self.words[code])), otherwise=False, dtype=np.bool_)
 
-    def refuse(self, row: int, error: ValueError | str) -> NoReturn:
-        """Raise DocumentError that names the event of a row."""
-        name = self.words[self.name[row]] if self.name[row] >= 0 else None
-        raise DocumentError(f"{self.path}: event {row} ({name!r}): {error}; {self.advice}")
-
-    def tracks(self, chosen: npt.NDArray[np.intp]) -> tuple[CodeColumn, list[tuple[str, str]]]:
-        """The track of each of these events, and process and thread of each track, in the order of the file."""
-        codes = self.track[chosen]
-        first = np.full(len(self.places), codes.size)
-        first[codes[::-1]] = np.arange(codes.size - 1, -1, -1)
+    def number_tracks(self, *events: ScannedEvents) -> tuple[list[CodeColumn], list[tuple[str, str]]]:
+        """The track of each event, and process and thread of each track, in the order of the file."""
+        last = np.iinfo(np.int64).max
+        first = np.full(len(self.places), last)
+        for rows in events:
+            begins = np.full(len(self.places), last)
+            begins[rows.track[::-1]] = rows.event[::-1]
+            first = np.minimum(first, begins)
         numbers: dict[tuple[str, str], int] = {}
         renumbered = np.zeros(first.size, dtype=np.int32)
-        for code in np.argsort(first, kind="stable")[: np.count_nonzero(first < codes.size)].tolist():
+        for code in np.argsort(first, kind="stable")[: np.count_nonzero(first < last)].tolist():
             process, thread = self.places[code].tolist()
             renumbered[code] = numbers.setdefault((self._plain(process), self._plain(thread)), len(numbers))
-        return renumbered[codes], list(numbers)
+        return [renumbered[rows.track] for rows in events], list(numbers)
 
-    def ignored(self, phases: str) -> tuple[Message, ...]:
-        """A note on events of these phases, which a reader does not read; nothing where there are none."""
-        counts = {phase: int((self.phase == ord(phase)).sum()) for phase in phases}
-        what = ", ".join(f"{count} {_PHASES[phase]} ({phase})" for phase, count in counts.items() if count)
-        return (Message("notes.events-ignored", {"path": str(self.path), "what": what}),) if what else ()
+    def refuse(self, event: int, name: int, error: ValueError | str) -> NoReturn:
+        """Raise DocumentError that names an event."""
+        word = self.words[name] if name >= 0 else None
+        raise DocumentError(f"{self.path}: event {event} ({word!r}): {error}; {self.advice}")
 
     def _plain(self, code: int) -> str:
         return unquoted(self.texts[code]) if code >= 0 else ""
 
 
+@dataclass
+class ScannedEvents:
+    """Some events of a file, in its order: columns of one entry each.
+
+    ``event`` is the number of each in the file, ``phase`` the character of ``ph`` (0 where it is no single one).
+    ``category`` and ``name`` index the texts or are NO_TEXT; names of arrows (``s``, ``t``, ``f``) are not kept. ``track``
+    indexes the places. ``start`` and ``duration`` are nanoseconds, ABSENT or ODD_TIME. ``flows`` are the numbers of arrows,
+    below NO_NUMBER where the id is none; ``arguments`` are those that were asked for, whole numbers or texts.
+    """
+
+    of: ScannedTexts
+    phase: npt.NDArray[np.uint8]
+    event: CodeColumn
+    category: CodeColumn
+    name: CodeColumn
+    track: CodeColumn
+    start: IntColumn
+    duration: IntColumn
+    flows: SparseColumn
+    arguments: dict[str, SparseColumn]
+
+    def __len__(self) -> int:
+        return int(self.phase.size)
+
+    def select(self, chosen: Mask) -> ScannedEvents:
+        place = np.cumsum(chosen, dtype=np.int32) - 1
+        members: dict[str, Any] = {name: getattr(self, name)[chosen] for name in library.MEMBERS}
+        arguments = {key: column.select(chosen, place) for key, column in self.arguments.items()}
+        return replace(self, flows=self.flows.select(chosen, place), arguments=arguments, **members)
+
+    def with_others(self, others: ScannedEvents) -> ScannedEvents:
+        """These and others of the file, in its order."""
+        order = np.argsort(np.concatenate((self.event, others.event)), kind="stable")
+        place = np.empty(order.size, dtype=np.int32)
+        place[order] = np.arange(order.size, dtype=np.int32)
+        members: dict[str, Any] = {
+            name: np.concatenate((getattr(self, name), getattr(others, name)))[order] for name in library.MEMBERS
+        }
+        arguments = {
+            key: column.with_others(others.arguments[key], place, len(self)) for key, column in self.arguments.items()
+        }
+        flows = self.flows.with_others(others.flows, place, len(self))
+        return replace(self, flows=flows, arguments=arguments, **members)
+
+    def process_and_thread(self) -> tuple[CodeColumn, CodeColumn]:
+        """The texts of process and thread of each event."""
+        places = self.of.places[self.track]
+        return places[:, 0], places[:, 1]
+
+    def flow(self) -> IntColumn:
+        """The number of each arrow, NO_NUMBER where it has none."""
+        return self.flows.dense(len(self))
+
+    def argument(self, key: str) -> npt.NDArray[Any]:
+        """What each event says under an argument: whole numbers or NO_NUMBER, texts or NO_TEXT."""
+        return self.arguments[key].dense(len(self))
+
+    def is_phase(self, *phases: str) -> Mask:
+        is_asked = np.zeros(256, dtype=bool)
+        is_asked[[ord(phase) for phase in phases]] = True
+        return is_asked[self.phase]
+
+    def times(self, *, durations: bool = True) -> tuple[IntColumn, IntColumn]:
+        """Start and duration of each event in nanoseconds; a duration that is not given is 0.
+
+        Raises DocumentError that names the first event whose times are none.
+        """
+        start = self.start
+        duration = self.duration if durations else np.zeros(start.size, dtype=np.int64)
+        if (absent := duration == ABSENT).any():
+            duration = np.where(absent, 0, duration)
+        strange = np.flatnonzero((start <= ODD_TIME) | (duration == ODD_TIME))
+        if not strange.size:
+            return start, duration
+        start, duration = start.copy(), duration.copy()
+        for row in strange.tolist():
+            event = int(self.event[row])
+            try:
+                if duration[row] == ODD_TIME:
+                    text = self.of.odd[event, "duration"]
+                    duration[row] = nanoseconds(text)
+                    if duration[row] < 0:
+                        raise ValueError(f"its duration {text.decode('ascii', 'replace')} is negative")
+                if start[row] <= ODD_TIME:
+                    start[row] = nanoseconds(self.of.odd.get((event, "start"), b""))
+            except ValueError as error:
+                self.of.refuse(event, int(self.name[row]), error)
+        return start, duration
+
+    def ignored(self, phases: str) -> tuple[Message, ...]:
+        """A note on events of these phases, which a reader does not read; nothing where there are none."""
+        counts = {phase: int((self.phase == ord(phase)).sum()) for phase in phases}
+        what = ", ".join(f"{count} {_PHASES[phase]} ({phase})" for phase, count in counts.items() if count)
+        return (Message("notes.events-ignored", {"path": str(self.of.path), "what": what}),) if what else ()
+
+
+@dataclass(frozen=True)
+class ScannedFile:
+    """All events of a file: complete ones (phase ``X``) apart from the others; and the file without its events."""
+
+    texts: ScannedTexts
+    complete: ScannedEvents
+    others: ScannedEvents
+    around: bytes
+
+
 class Names:
     """The names of a table, made from the words of scanned texts: two spellings of one word are one name."""
 
-    def __init__(self, scanned: ScannedEvents) -> None:
-        self._scanned = scanned
+    def __init__(self, texts: ScannedTexts) -> None:
+        self._texts = texts
         self._numbers: dict[str, int] = {}
 
     def number(self, name: str) -> int:
@@ -194,14 +247,14 @@ class Names:
         self, codes: CodeColumn, name_of: Callable[[int], str | None] | None = None, *, absent: str | None
     ) -> CodeColumn:
         """The number of each event's name: its word, or what ``name_of`` makes of its text; NO_TEXT where that is None."""
-        words = self._scanned.words
+        words = self._texts.words
 
         def number(code: int) -> int:
             name = words[code] if name_of is None else name_of(code)
             return NO_TEXT if name is None else self.number(name)
 
         otherwise = NO_TEXT if absent is None or not (codes == NO_TEXT).any() else self.number(absent)
-        return self._scanned.judged(codes, number, otherwise=otherwise, dtype=np.int32)
+        return self._texts.judged(codes, number, otherwise=otherwise, dtype=np.int32)
 
     def all(self) -> tuple[str, ...]:
         return tuple(self._numbers)

@@ -19,7 +19,15 @@ from perfgate.trace.chrome_events import (
     TraceText,
     header_and_rest,
 )
-from perfgate.trace.scanned import NO_TEXT, NO_TEXT_AT_ALL, ScannedEvents, SparseColumn, decoded
+from perfgate.trace.scanned import (
+    NO_TEXT,
+    NO_TEXT_AT_ALL,
+    ScannedEvents,
+    ScannedFile,
+    ScannedTexts,
+    SparseColumn,
+    decoded,
+)
 from perfgate.trace.scanner import library
 
 # Read at once; two threads share it.
@@ -32,11 +40,11 @@ class UndecidedError(Exception):
 
 
 class _Part(NamedTuple):
-    """Rows of one scan that follow each other in the file."""
+    """Events of one scan that follow each other in the file: what the scan held before them and behind them."""
 
     scan: int
-    begin: int
-    end: int
+    begin: library.Mark
+    end: library.Mark
 
 
 class _Window:
@@ -75,7 +83,7 @@ class WindowedScan:
         # Whether the next event has no comma before it.
         self._is_first = True
 
-    def events(self) -> ScannedEvents:
+    def file(self) -> ScannedFile:
         """Raises UndecidedError, and DocumentError for what cannot be read."""
         with TraceText(self._path) as text:
             header, rest = header_and_rest(self._path, text.blocks(self._window))
@@ -90,7 +98,7 @@ class WindowedScan:
                     return self._put_together(header + rest)
                 if state not in (library.WANTING, library.STOPPED) or window.size - end > MAX_EVENT_BYTES:
                     raise UndecidedError
-                if sum(part.end - part.begin for part in self._parts) > MAX_EVENTS or not window.move_on(end):
+                if sum(scan.mark().events for scan in self._scans) > MAX_EVENTS or not window.move_on(end):
                     raise UndecidedError
 
     def _take(self, text: bytearray, size: int) -> tuple[int, int]:
@@ -101,26 +109,26 @@ class WindowedScan:
         if border is None:
             return self._take_with(0, address, size, 0)
         cut, second = text.index(b"{", border.start()), self._second()
-        mark, begin = second.mark(), first.rows
+        mark, begin = second.mark(), first.mark()
         with _Thread(lambda: second.take(address, size, cut, size, first=True)) as ahead:
             end = first.take(address, size, 0, cut, first=self._is_first)
         self._note(0, begin)
         if (first.state, end) == (library.STOPPED, cut):
-            self._is_first = second.rows == mark[0]
-            self._note(1, mark[0])
+            self._is_first = second.mark().events == mark.events
+            self._note(1, mark)
             return ahead.result, second.state
         # What looked like the border of two events was none, or the first half ended before it.
         second.forget(mark)
         if first.state != library.STOPPED:
-            self._is_first = self._is_first and first.rows == begin
+            self._is_first = self._is_first and first.mark().events == begin.events
             return end, first.state
         self._is_first = True
         return self._take_with(0, address, size, end)
 
     def _take_with(self, number: int, address: int, size: int, at: int) -> tuple[int, int]:
-        scan, begin = self._scans[number], self._scans[number].rows
+        scan, begin = self._scans[number], self._scans[number].mark()
         end = scan.take(address, size, at, size, first=self._is_first)
-        self._is_first = self._is_first and scan.rows == begin
+        self._is_first = self._is_first and scan.mark().events == begin.events
         self._note(number, begin)
         return end, scan.state
 
@@ -129,37 +137,22 @@ class WindowedScan:
             self._scans.append(library.Scan(self._keys))
         return self._scans[1]
 
-    def _note(self, number: int, begin: int) -> None:
-        end = self._scans[number].rows
-        if end > begin:
+    def _note(self, number: int, begin: library.Mark) -> None:
+        end = self._scans[number].mark()
+        if end.events > begin.events:
             self._parts.append(_Part(number, begin, end))
 
-    def _put_together(self, around: bytes) -> ScannedEvents:
+    def _put_together(self, around: bytes) -> ScannedFile:
         texts, codes = self._texts()
         try:
             words = decoded(texts)
         except NO_TEXT_AT_ALL as error:
             raise UndecidedError from error
         places, tracks = self._places(codes)
-        arguments = {}
-        for key, is_number in self._keys.items():
-            columns = [scan.argument(key) for scan in self._scans]
-            arguments[key] = self._sparse(columns, None if is_number else codes)
-            for scan in self._scans:
-                scan.release_argument(key)
-        events = ScannedEvents(
-            path=self._path,
-            advice=self._advice,
-            texts=texts,
-            places=places,
-            flows=self._sparse([scan.flow() for scan in self._scans], None),
-            arguments=arguments,
-            odd=self._odd(texts, codes),
-            around=around,
-            **{name: self._dense(name, tracks if name == "track" else codes) for name in library.MEMBERS},
-        )
-        events.words = words
-        return events
+        of = ScannedTexts(self._path, self._advice, texts, places, self._odd(texts, codes))
+        of.words = words
+        complete, others = (self._rows(rows, of, codes, tracks) for rows in library.SETS)
+        return ScannedFile(of, complete, others, around)
 
     def _texts(self) -> tuple[list[bytes], list[CodeColumn]]:
         """All texts once, and for each scan their numbers; the last is that of no text."""
@@ -179,44 +172,66 @@ class WindowedScan:
             tracks.append(np.array([numbers.setdefault(pair, len(numbers)) for pair in pairs], dtype=np.int32))
         return np.array(list(numbers), dtype=np.int32).reshape(-1, 2), tracks
 
-    def _dense(self, name: str, codes: list[CodeColumn]) -> Any:
-        """One column of both scans in the order of the file; texts and tracks by the numbers that ``codes`` gives them."""
-        columns, kind = [scan.member(name) for scan in self._scans], library.MEMBERS[name]
-        column = np.empty(sum(map(len, columns)), kind)
-        end = 0
-        for part in self._parts:
-            begin, end = end, end + part.end - part.begin
-            values = columns[part.scan][part.begin : part.end]
-            # The first scan's texts and tracks keep their numbers.
-            column[begin:end] = codes[part.scan][values] if part.scan and kind is np.int32 else values
+    def _rows(self, rows: int, of: ScannedTexts, codes: list[CodeColumn], tracks: list[CodeColumn]) -> ScannedEvents:
+        """The rows of one set, of both scans in the order of the file."""
+        renumbered = {"category": codes, "name": codes, "track": tracks}
+        columns = {name: self._dense(rows, name, renumbered.get(name)) for name in library.MEMBERS}
+        flows = self._sparse(rows, [scan.flow(rows) for scan in self._scans], None)
         for scan in self._scans:
-            scan.release_member(name)
+            scan.release_flow(rows)
+        arguments = {}
+        for key, is_number in self._keys.items():
+            values = [scan.argument(rows, key) for scan in self._scans]
+            arguments[key] = self._sparse(rows, values, None if is_number else codes)
+            for scan in self._scans:
+                scan.release_argument(rows, key)
+        return ScannedEvents(of, flows=flows, arguments=arguments, **columns)
+
+    def _dense(self, rows: int, name: str, renumbered: list[CodeColumn] | None) -> Any:
+        """One column; of texts and tracks ``renumbered`` says which numbers those of each scan get."""
+        columns = [scan.member(rows, name) for scan in self._scans]
+        column = np.empty(sum(map(len, columns)), library.MEMBERS[name])
+        end = events = 0
+        for part in self._parts:
+            first, last = part.begin.rows[rows], part.end.rows[rows]
+            begin, end = end, end + last - first
+            values = columns[part.scan][first:last]
+            if name == "event":
+                column[begin:end] = values + (events - part.begin.events)
+            else:
+                # The first scan's texts and tracks keep their numbers.
+                column[begin:end] = renumbered[part.scan][values] if renumbered and part.scan else values
+            events += part.end.events - part.begin.events
+        for scan in self._scans:
+            scan.release_member(rows, name)
         return column
 
-    def _sparse(self, columns: list[tuple[Any, Any]], codes: list[CodeColumn] | None) -> SparseColumn:
+    def _sparse(self, rows: int, columns: list[tuple[Any, Any]], renumbered: list[CodeColumn] | None) -> SparseColumn:
         """The same of a column that few rows have."""
-        count = sum(len(rows) for rows, _ in columns)
+        count = sum(len(own) for own, _ in columns)
         all_rows, all_values = np.empty(count, np.int32), np.empty(count, columns[0][1].dtype)
         end = first_row = 0
         for part in self._parts:
-            rows, values = columns[part.scan]
-            low, high = np.searchsorted(rows, np.array((part.begin, part.end), dtype=np.int32)).tolist()
+            first, last = part.begin.rows[rows], part.end.rows[rows]
+            own, values = columns[part.scan]
+            low, high = np.searchsorted(own, np.array((first, last), dtype=np.int32)).tolist()
             begin, end = end, end + high - low
-            all_rows[begin:end] = rows[low:high] + (first_row - part.begin)
-            all_values[begin:end] = codes[part.scan][values[low:high]] if part.scan and codes else values[low:high]
-            first_row += part.end - part.begin
+            all_rows[begin:end] = own[low:high] + (first_row - first)
+            values = values[low:high]
+            all_values[begin:end] = renumbered[part.scan][values] if renumbered and part.scan else values
+            first_row += last - first
         return SparseColumn(all_rows, all_values)
 
     def _odd(self, texts: list[bytes], codes: list[CodeColumn]) -> dict[tuple[int, str], bytes]:
-        """The text of each time that is no plain number, by its row in the file and its column."""
-        names, odd, first_row = {library.START: "start", library.DURATION: "duration"}, {}, 0
+        """The text of each time that is no plain number, by its event in the file and its column."""
+        names, odd, events = {library.START: "start", library.DURATION: "duration"}, {}, 0
         times = [deque(scan.odd()) for scan in self._scans]
         for part in self._parts:
             ahead = times[part.scan]
-            while ahead and ahead[0][0] < part.end:
-                row, member, text = ahead.popleft()
-                odd[first_row + row - part.begin, names[member]] = texts[codes[part.scan][text]]
-            first_row += part.end - part.begin
+            while ahead and ahead[0][0] < part.end.events:
+                event, member, text = ahead.popleft()
+                odd[events + event - part.begin.events, names[member]] = texts[codes[part.scan][text]]
+            events += part.end.events - part.begin.events
         return odd
 
 

@@ -24,13 +24,29 @@ static scan *scanned(const uint8_t *text, int64_t size, int64_t stop, int wide)
     return s;
 }
 
+static int rows_differ(const row_set *a, const row_set *b)
+{
+    size_t rows = (size_t)a->count, flows = (size_t)a->flow.count;
+    if (a->count != b->count || a->flow.count != b->flow.count)
+        return 1;
+    for (int which = 0; which < 3; which++) {
+        const sparse_column *one = &a->argument[which], *other = &b->argument[which];
+        size_t count = (size_t)one->count;
+        if (one->count != other->count ||
+            (count && (memcmp(one->row, other->row, count * 4) || memcmp(one->value, other->value, count * (NUMBERS[which] ? 8 : 4)))))
+            return 1;
+    }
+    return (flows && (memcmp(a->flow.row, b->flow.row, flows * 4) || memcmp(a->flow.value, b->flow.value, flows * 8))) ||
+           (rows && (memcmp(a->phase, b->phase, rows) || memcmp(a->event, b->event, rows * 4) ||
+                     memcmp(a->category, b->category, rows * 4) || memcmp(a->name, b->name, rows * 4) ||
+                     memcmp(a->track, b->track, rows * 4) || memcmp(a->start, b->start, rows * 8) ||
+                     memcmp(a->duration, b->duration, rows * 8)));
+}
+
 static int differ(const scan *a, const scan *b)
 {
-    size_t rows = (size_t)a->rows;
-    return a->rows != b->rows || a->state != b->state || a->texts.used != b->texts.used || a->odd_count != b->odd_count ||
-           (rows && (memcmp(a->phase, b->phase, rows) || memcmp(a->start, b->start, rows * 8) ||
-                     memcmp(a->duration, b->duration, rows * 8) || memcmp(a->name, b->name, rows * 4) ||
-                     memcmp(a->argument[0], b->argument[0], rows * 8) || memcmp(a->argument[1], b->argument[1], rows * 4)));
+    return a->events != b->events || a->state != b->state || a->texts.used != b->texts.used || a->odd_count != b->odd_count ||
+           rows_differ(&a->rows[COMPLETE], &b->rows[COMPLETE]) || rows_differ(&a->rows[OTHERS], &b->rows[OTHERS]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -67,100 +67,86 @@ class View:
 def read_view(path: Path) -> View:
     """Raises DocumentError, with what is wrong and where, for what is no such file."""
     keys = (_TASK_TYPE, _INPUTS, _MEGAHERTZ, _NAME, _LABELS, _REQUEST)
-    scanned = scan(path, texts=keys, advice="analyse the profile again")
-    is_arrow = scanned.flagged(scanned.category, _FLOW.__eq__)
-    spans, starts, ends = (
-        np.flatnonzero(chosen)
-        for chosen in (scanned.is_phase("X"), scanned.is_phase("s") & is_arrow, scanned.is_phase("f") & is_arrow)
-    )
+    file = scan(path, texts=keys, advice="analyse the profile again")
+    spans, others = file.complete, file.others
+    is_arrow = file.texts.flagged(others.category, _FLOW.__eq__)
+    starts, ends = (others.select(is_arrow & others.is_phase(phase)) for phase in ("s", "f"))
     # Arrows lie on threads that hold no span, so their tracks count too.
-    rows = np.sort(np.concatenate((spans, starts, ends)))
-    track, tracks = scanned.tracks(rows)
-    track_of = {
-        name: track[np.searchsorted(rows, chosen)] for name, chosen in (("x", spans), ("s", starts), ("f", ends))
-    }
-    events = _events(scanned, spans)
-    detail, details = _details(scanned, spans)
+    (track, of_starts, of_ends), tracks = file.texts.number_tracks(spans, starts, ends)
+    detail, details = _details(spans)
     view = View(
-        events=replace(events, track=track_of["x"], tracks=tuple(tracks)),
+        events=replace(_events(spans), track=track, tracks=tuple(tracks)),
         detail=detail,
         details=details,
         keys=tuple(tracks),
-        starts=Flows(scanned.flow(starts), track_of["s"], scanned.times(starts, durations=False)[0]),
-        ends=Flows(scanned.flow(ends), track_of["f"], scanned.times(ends, durations=False)[0]),
-        frequencies=_frequencies(scanned),
+        starts=Flows(starts.flow(), of_starts, starts.times(durations=False)[0]),
+        ends=Flows(ends.flow(), of_ends, ends.times(durations=False)[0]),
+        frequencies=_frequencies(others),
     )
-    _take_names(scanned, view)
+    _take_names(others, view)
     return view
 
 
-def _events(scanned: ScannedEvents, spans: IntColumn) -> EventTable:
-    start, duration = scanned.times(spans)
-    names = Names(scanned)
-    name = names.column(scanned.name[spans], absent="")
-    request = names.column(scanned.argument(_REQUEST, spans), absent=None)
+def _events(spans: ScannedEvents) -> EventTable:
+    start, duration = spans.times()
+    texts, names = spans.of, Names(spans.of)
+    name = names.column(spans.name, absent="")
+    request = names.column(spans.argument(_REQUEST), absent=None)
     unasked = request == NO_TEXT
-    request[unasked] = names.column(
-        scanned.name[spans][unasked], lambda code: request_of(None, scanned.words[code]), absent=None
-    )
-    inputs = scanned.argument(_INPUTS, spans)
+    request[unasked] = names.column(spans.name[unasked], lambda code: request_of(None, texts.words[code]), absent=None)
     return EventTable(
         start=start,
         duration=duration,
-        track=np.zeros(spans.size, dtype=np.int32),
+        track=np.zeros(len(spans), dtype=np.int32),
         name=name,
-        kind=np.full(spans.size, KIND_CODES["other"], dtype=np.uint8),
-        correlation=np.full(spans.size, NO_CORRELATION, dtype=np.int64),
+        kind=np.full(len(spans), KIND_CODES["other"], dtype=np.uint8),
+        correlation=np.full(len(spans), NO_CORRELATION, dtype=np.int64),
         group=name.copy(),
         request=request,
-        shape=names.column(inputs, lambda code: scanned.words[code].replace(";\r\n", ";"), absent=None),
+        shape=names.column(spans.argument(_INPUTS), lambda code: texts.words[code].replace(";\r\n", ";"), absent=None),
         names=names.all(),
         tracks=(),
     )
 
 
-def _details(scanned: ScannedEvents, spans: IntColumn) -> tuple[Codes, tuple[Detail, ...]]:
+def _details(spans: ScannedEvents) -> tuple[Codes, tuple[Detail, ...]]:
     """The detail of each span, and all details in the order of the file."""
-    category, task_type = scanned.category[spans], scanned.argument(_TASK_TYPE, spans)
-    has_inputs = scanned.argument(_INPUTS, spans) != NO_TEXT
+    category, task_type, word = spans.category, spans.argument(_TASK_TYPE), spans.of.word
+    has_inputs = spans.argument(_INPUTS) != NO_TEXT
     first, row = group_rows(category, task_type, has_inputs.astype(np.int8))
     numbers: dict[Detail, int] = {}
     columns = category[first], task_type[first], has_inputs[first]
     codes = [
-        numbers.setdefault(Detail(scanned.word(text), scanned.word(kind), inputs), len(numbers))
+        numbers.setdefault(Detail(word(text), word(kind), inputs), len(numbers))
         for text, kind, inputs in zip(*(column.tolist() for column in columns))
     ]
     return np.array(codes, dtype=np.int32)[row], tuple(numbers)
 
 
-def _frequencies(scanned: ScannedEvents) -> dict[str, tuple[float, float]]:
+def _frequencies(others: ScannedEvents) -> dict[str, tuple[float, float]]:
     frequencies: dict[str, tuple[float, float]] = {}
-    counters = np.flatnonzero(scanned.is_phase("C") & scanned.flagged(scanned.name, _FREQUENCY.__eq__))
-    megahertz, (processes, _) = scanned.argument(_MEGAHERTZ, counters), scanned.process_and_thread(counters)
-    for row, number, process in zip(counters.tolist(), megahertz.tolist(), processes.tolist()):
-        if number == NO_TEXT:
+    texts = others.of
+    counters = others.select(others.is_phase("C") & texts.flagged(others.name, _FREQUENCY.__eq__))
+    columns = counters.event, counters.name, counters.process_and_thread()[0], counters.argument(_MEGAHERTZ)
+    for event, name, process, megahertz in zip(*(column.tolist() for column in columns)):
+        if megahertz == NO_TEXT:
             continue
         try:
             # A number of MHz with decimals, as the times are.
-            hertz = nanoseconds(scanned.texts[number]) * 1e3
+            hertz = nanoseconds(texts.texts[megahertz]) * 1e3
         except ValueError as error:
-            scanned.refuse(row, error)
-        pid = scanned.word(process)
+            texts.refuse(event, name, error)
+        pid = texts.word(process)
         low, high = frequencies.get(pid, (hertz, hertz))
         frequencies[pid] = (min(low, hertz), max(high, hertz))
     return frequencies
 
 
-def _take_names(scanned: ScannedEvents, view: View) -> None:
-    rows = np.flatnonzero(scanned.is_phase("M"))
-    columns = (
-        scanned.name[rows],
-        *scanned.process_and_thread(rows),
-        scanned.argument(_NAME, rows),
-        scanned.argument(_LABELS, rows),
-    )
+def _take_names(others: ScannedEvents, view: View) -> None:
+    names = others.select(others.is_phase("M"))
+    columns = names.name, *names.process_and_thread(), names.argument(_NAME), names.argument(_LABELS)
     for codes in zip(*(column.tolist() for column in columns)):
-        kind, process, thread, name, labels = map(scanned.word, codes)
+        kind, process, thread, name, labels = map(names.of.word, codes)
         if kind == "process_name":
             view.processes[process] = name
         elif kind == "process_labels":

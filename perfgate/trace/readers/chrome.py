@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,23 +59,16 @@ def recognises(path: Path) -> bool:
 
 def read(path: Path) -> Recording:
     """Raises DocumentError, with what is wrong and what to do."""
-    scanned = scan(path, texts=(_REQUEST, _NAME, _LABELS))
-    spans = _spans(scanned)
-    table, device_of = _table(scanned, spans)
+    file = scan(path, texts=(_REQUEST, _NAME, _LABELS))
+    pairs, unended = _pairs(file.others)
+    start, duration = file.complete.times()
+    spans = replace(file.complete, start=start, duration=duration)
+    table, device_of = _table(spans.with_others(pairs) if len(pairs) else spans, _track_names(file.others))
     timelines = timelines_by_device(path, table, device_of, rank=None)
     absent = dict(absent_device(timelines))
-    if spans.unended:
-        absent["spans"] = Message("notes.unended-spans", {"spans": spans.unended})
-    return Recording(path, "chrome", timelines, absent=absent, notes=scanned.ignored("benCiI"))
-
-
-class _Spans(NamedTuple):
-    """The events that begin spans, and their nanoseconds, in the order in which they end; ``unended`` is how many never do."""
-
-    rows: IntColumn
-    start: IntColumn
-    duration: IntColumn
-    unended: int
+    if unended:
+        absent["spans"] = Message("notes.unended-spans", {"spans": unended})
+    return Recording(path, "chrome", timelines, absent=absent, notes=file.others.ignored("benCiI"))
 
 
 class _Track(NamedTuple):
@@ -84,58 +78,42 @@ class _Track(NamedTuple):
     collectives: bool
 
 
-def _spans(scanned: ScannedEvents) -> _Spans:
-    whole = np.flatnonzero(scanned.is_phase("X"))
-    start, duration = scanned.times(whole)
-    pairs, unended = _pairs(scanned)
-    if not pairs:
-        return _Spans(whole, start, duration, unended)
-    begun, ended, starts, durations = (np.array(column, dtype=np.int64) for column in zip(*pairs))
-    order = np.argsort(np.concatenate((whole, ended)), kind="stable")
-    rows, start, duration = (
-        np.concatenate(both)[order] for both in ((whole, begun), (start, starts), (duration, durations))
-    )
-    return _Spans(rows, start, duration, unended)
-
-
-def _pairs(scanned: ScannedEvents) -> tuple[list[tuple[int, int, int, int]], int]:
-    """The rows where each span of two events begins and ends, its start and duration; and how many never end."""
-    rows = np.flatnonzero(scanned.is_phase("B", "E"))
-    times, _ = scanned.times(rows, durations=False)
-    tracks, _ = scanned.tracks(rows)
-    begins = scanned.phase[rows] == ord("B")
-    open_spans: dict[int, list[tuple[int, int]]] = {}
-    pairs = []
-    for row, track, time, begin in zip(rows.tolist(), tracks.tolist(), times.tolist(), begins.tolist()):
-        if begin:
-            open_spans.setdefault(track, []).append((row, time))
+def _pairs(others: ScannedEvents) -> tuple[ScannedEvents, int]:
+    """The events that begin a span of two, which counts where it ends; and how many never end."""
+    marks = others.select(others.is_phase("B", "E"))
+    times, _ = marks.times(durations=False)
+    (tracks,), _ = marks.of.number_tracks(marks)
+    start, duration, event = times, np.zeros_like(times), marks.event.copy()
+    ended = np.zeros(len(marks), dtype=bool)
+    open_spans: dict[int, list[int]] = {}
+    columns = tracks.tolist(), times.tolist(), (marks.phase == ord("B")).tolist()
+    for row, (track, time, begins) in enumerate(zip(*columns)):
+        if begins:
+            open_spans.setdefault(track, []).append(row)
         # An end closes what the thread began last; one without a beginning was cut off with it.
         elif open_spans.get(track):
-            begun, start = open_spans[track].pop()
-            if time < start:
-                scanned.refuse(row, "it ends before it begins")
-            pairs.append((begun, row, start, time - start))
-    return pairs, sum(map(len, open_spans.values()))
+            begun = open_spans[track].pop()
+            if time < times[begun]:
+                marks.of.refuse(int(marks.event[row]), int(marks.name[row]), "it ends before it begins")
+            ended[begun], duration[begun], event[begun] = True, time - times[begun], marks.event[row]
+    spans = replace(marks, start=start, duration=duration, event=event)
+    return spans.select(ended), sum(map(len, open_spans.values()))
 
 
-def _table(scanned: ScannedEvents, spans: _Spans) -> tuple[EventTable, IntColumn]:
+def _table(spans: ScannedEvents, named: Mapping[_Key, Mapping[str, str]]) -> tuple[EventTable, IntColumn]:
     """The events, and the device of each: its number, HOST or UNNAMED."""
-    rows, names = spans.rows, Names(scanned)
-    track, keys = scanned.tracks(rows)
-    category = scanned.category[rows]
-    name = names.column(scanned.name[rows], absent="")
-    request = names.column(scanned.argument(_REQUEST, rows), absent=None)
+    texts, names = spans.of, Names(spans.of)
+    (track,), keys = texts.number_tracks(spans)
+    name = names.column(spans.name, absent="")
+    request = names.column(spans.argument(_REQUEST), absent=None)
     unasked = request == NO_TEXT
-    request[unasked] = names.column(
-        scanned.name[rows][unasked], lambda code: request_of(None, scanned.words[code]), absent=None
-    )
-    named = _track_names(scanned)
+    request[unasked] = names.column(spans.name[unasked], lambda code: request_of(None, texts.words[code]), absent=None)
     tracks = [_track(named, *key) for key in keys]
     all_names = names.all()
-    first, row = group_rows(track, name, category)
-    columns = track[first], name[first], category[first]
+    first, row = group_rows(track, name, spans.category)
+    columns = track[first], name[first], spans.category[first]
     kinds = [
-        KIND_CODES[_kind(tracks[place], all_names[text], scanned.word(code).lower())]
+        KIND_CODES[_kind(tracks[place], all_names[text], texts.word(code).lower())]
         for place, text, code in zip(*(column.tolist() for column in columns))
     ]
     kind = np.array(kinds, dtype=np.uint8)[row]
@@ -145,10 +123,10 @@ def _table(scanned: ScannedEvents, spans: _Spans) -> tuple[EventTable, IntColumn
         track=track,
         name=name,
         kind=kind,
-        correlation=np.full(rows.size, NO_CORRELATION, dtype=np.int64),
+        correlation=np.full(len(spans), NO_CORRELATION, dtype=np.int64),
         group=name.copy(),
         request=request,
-        shape=np.full(rows.size, NO_TEXT, dtype=np.int64),
+        shape=np.full(len(spans), NO_TEXT, dtype=np.int32),
         names=all_names,
         tracks=tuple(keys),
     )
@@ -156,17 +134,17 @@ def _table(scanned: ScannedEvents, spans: _Spans) -> tuple[EventTable, IntColumn
     return table, np.where(table.is_kind(*DEVICE_KINDS) & (devices == HOST), UNNAMED, devices)
 
 
-def _track_names(scanned: ScannedEvents) -> dict[_Key, dict[str, str]]:
+def _track_names(others: ScannedEvents) -> dict[_Key, dict[str, str]]:
     """What processes and threads are called, by their numbers; a process has no thread's."""
     named: dict[_Key, dict[str, str]] = {}
-    rows = np.flatnonzero(scanned.is_phase("M"))
-    track, keys = scanned.tracks(rows)
-    columns = track, scanned.name[rows], scanned.argument(_NAME, rows), scanned.argument(_LABELS, rows)
+    rows = others.select(others.is_phase("M"))
+    (track,), keys = rows.of.number_tracks(rows)
+    columns = track, rows.name, rows.argument(_NAME), rows.argument(_LABELS)
     for number, kind_code, name, labels in zip(*(column.tolist() for column in columns)):
-        kind, key = scanned.word(kind_code), keys[number]
+        kind, key = rows.of.word(kind_code), keys[number]
         if kind in _NAMES:
             owner = key if kind == "thread_name" else (key[0], "")
-            named.setdefault(owner, {})[kind] = scanned.word(labels if kind == "process_labels" else name)
+            named.setdefault(owner, {})[kind] = rows.of.word(labels if kind == "process_labels" else name)
     return named
 
 

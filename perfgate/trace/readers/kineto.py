@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,7 +36,7 @@ from perfgate.trace.events import (
 )
 from perfgate.trace.recording import Recording
 from perfgate.trace.scan import scan
-from perfgate.trace.scanned import Names, ScannedEvents
+from perfgate.trace.scanned import Names, ScannedEvents, ScannedTexts
 from perfgate.trace.steps import STEP_NAME
 
 READS = "traces of torch.profiler (Kineto), *.json and *.json.gz, or a folder of *.pt.trace.json"
@@ -120,42 +121,41 @@ class _Spans(NamedTuple):
 
 
 def _spans(path: Path) -> _Spans:
-    scanned = scan(path, numbers=(_CORRELATION, *_EXTERNALS), texts=(_DEVICE, _SHAPES, _REQUEST, _TYPE))
-    instants = np.flatnonzero(scanned.is_phase("i"))
-    is_chosen = scanned.is_phase("X")
-    is_chosen[instants[scanned.flagged(scanned.name[instants], _ALLOCATION.__eq__)]] = True
-    chosen = np.flatnonzero(is_chosen)
-    start, duration = scanned.times(chosen)
-    duration[scanned.phase[chosen] == ord("i")] = 0
-    category, name = scanned.category[chosen], scanned.name[chosen]
-    by_category = scanned.judged(
-        category, lambda code: _kind_of_category(scanned.words[code]), otherwise=_OTHER, dtype=np.uint8
+    file = scan(path, numbers=(_CORRELATION, *_EXTERNALS), texts=(_DEVICE, _SHAPES, _REQUEST, _TYPE))
+    texts, others = file.texts, file.others
+    spans = file.complete
+    allocations = others.select(others.is_phase("i") & texts.flagged(others.name, _ALLOCATION.__eq__))
+    if len(allocations):
+        spans = spans.with_others(replace(allocations, duration=np.zeros(len(allocations), dtype=np.int64)))
+    start, duration = spans.times()
+    by_category = texts.judged(
+        spans.category, lambda code: _kind_of_category(texts.words[code]), otherwise=_OTHER, dtype=np.uint8
     )
-    kind = _kinds(scanned, by_category, name)
-    names = Names(scanned)
-    track, tracks = scanned.tracks(chosen)
-    correlation = _limited(scanned.argument(_CORRELATION, chosen))
+    kind = _kinds(texts, by_category, spans.name)
+    names = Names(texts)
+    (track,), tracks = texts.number_tracks(spans)
+    correlation = _limited(spans.argument(_CORRELATION))
     bare = np.flatnonzero(_LAUNCHING[by_category] & (correlation == NO_CORRELATION))
     if bare.size:
-        _join_by_flows(scanned, chosen, start, bare, correlation)
+        _join_by_flows(spans, others, start, bare, correlation)
     events = EventTable(
         start=start,
         duration=duration,
         track=track,
-        name=names.column(name, absent=""),
+        name=names.column(spans.name, absent=""),
         kind=kind,
         correlation=correlation,
-        group=_groups(scanned, names, name, scanned.argument(_TYPE, chosen)),
-        request=_requests(scanned, names, name, kind, scanned.argument(_REQUEST, chosen)),
-        shape=names.column(scanned.argument(_SHAPES, chosen), lambda code: _as_written(scanned, code), absent=None),
+        group=_groups(texts, names, spans.name, spans.argument(_TYPE)),
+        request=_requests(texts, names, spans.name, kind, spans.argument(_REQUEST)),
+        shape=names.column(spans.argument(_SHAPES), lambda code: _as_written(texts, code), absent=None),
         names=names.all(),
         tracks=tuple(tracks),
     )
-    today, former = (_limited(scanned.argument(key, chosen)) for key in _EXTERNALS)
+    today, former = (_limited(spans.argument(key)) for key in _EXTERNALS)
     _give_shapes(events, np.where(today == NO_CORRELATION, former, today))
-    on_device = scanned.flagged(category, lambda word: word.lower() in DEVICE_CATEGORIES)
-    devices = np.where(on_device, _devices(scanned, chosen), HOST)
-    return _Spans(events, devices, scanned.around, scanned.ignored("BEbenC"))
+    on_device = texts.flagged(spans.category, lambda word: word.lower() in DEVICE_CATEGORIES)
+    devices = np.where(on_device, _devices(spans), HOST)
+    return _Spans(events, devices, file.around, others.ignored("BEbenC"))
 
 
 _OTHER = KIND_CODES["other"]
@@ -165,13 +165,13 @@ def _kind_of_category(word: str) -> int:
     return KIND_CODES[KIND_OF_CATEGORY.get(word.lower(), "other")]
 
 
-def _kinds(scanned: ScannedEvents, by_category: Codes, name: CodeColumn) -> Codes:
+def _kinds(texts: ScannedTexts, by_category: Codes, name: CodeColumn) -> Codes:
     """The kind of each span by its category, and by what its name adds to that."""
-    collective = scanned.flagged(name, lambda word: word[:5].lower().startswith(COLLECTIVE_PREFIXES))
+    collective = texts.flagged(name, lambda word: word[:5].lower().startswith(COLLECTIVE_PREFIXES))
     # In 2021 the steps were operators, and allocations had no category.
-    step = scanned.flagged(name, STEP_NAME.fullmatch) & (by_category == KIND_CODES["host_op"])
+    step = texts.flagged(name, STEP_NAME.fullmatch) & (by_category == KIND_CODES["host_op"])
     kind = by_category.copy()
-    kind[scanned.flagged(name, _ALLOCATION.__eq__)] = KIND_CODES["memory"]
+    kind[texts.flagged(name, _ALLOCATION.__eq__)] = KIND_CODES["memory"]
     kind[step] = KIND_CODES["annotation"]
     kind[collective & (by_category == KIND_CODES["compute"])] = KIND_CODES["comm"]
     return kind
@@ -183,76 +183,69 @@ def _limited(numbers: npt.NDArray[np.generic]) -> IntColumn:
     return column
 
 
-def _groups(scanned: ScannedEvents, names: Names, name: CodeColumn, types: CodeColumn) -> CodeColumn:
+def _groups(texts: ScannedTexts, names: Names, name: CodeColumn, types: CodeColumn) -> CodeColumn:
     """What a table counts each span under: of a kernel on an NPU its type, of all else its name."""
     group = names.column(name, absent="")
-    npu = scanned.judged(
-        types, lambda code: scanned.texts[code].startswith(_NPU_KERNEL), otherwise=False, dtype=np.bool_
-    )
+    npu = texts.judged(types, lambda code: texts.texts[code].startswith(_NPU_KERNEL), otherwise=False, dtype=np.bool_)
     if npu.any():
-        group[npu] = names.column(name[npu], lambda code: _operator_type(scanned.words[code]), absent="")
+        group[npu] = names.column(name[npu], lambda code: _operator_type(texts.words[code]), absent="")
     return group
 
 
-def _requests(scanned: ScannedEvents, names: Names, name: CodeColumn, kind: Codes, argument: CodeColumn) -> CodeColumn:
+def _requests(texts: ScannedTexts, names: Names, name: CodeColumn, kind: Codes, argument: CodeColumn) -> CodeColumn:
     """The request that each span served, by its argument, else of an annotation by its name."""
     request = names.column(argument, absent=None)
     named = (argument == NO_TEXT) & (kind == KIND_CODES["annotation"])
     if named.any():
-        request[named] = names.column(name[named], lambda code: request_of(None, scanned.words[code]), absent=None)
+        request[named] = names.column(name[named], lambda code: request_of(None, texts.words[code]), absent=None)
     return request
 
 
 def _join_by_flows(
-    scanned: ScannedEvents,
-    chosen: npt.NDArray[np.intp],
-    start: IntColumn,
-    bare: npt.NDArray[np.intp],
-    correlation: IntColumn,
+    spans: ScannedEvents, others: ScannedEvents, start: IntColumn, bare: npt.NDArray[np.intp], correlation: IntColumn
 ) -> None:
     """Give launches and kernels without a correlation the number of the flow that stands behind them, at their start.
 
     Each flow belongs to the last such span before it that begins when and where it does.
     """
-    of_operators = scanned.flagged(scanned.category, _FLOW_OF_OPERATORS.__eq__)
-    flows = np.flatnonzero(scanned.is_phase("s", "f") & ~of_operators)
-    flows = flows[flows > chosen[bare[0]]]
-    times, _ = scanned.times(flows, durations=False)
-    rows = np.concatenate((chosen[bare], flows))
-    place = scanned.track[rows]
+    of_operators = others.of.flagged(others.category, _FLOW_OF_OPERATORS.__eq__)
+    flows = others.select(others.is_phase("s", "f") & ~of_operators & (others.event > spans.event[bare[0]]))
+    times, _ = flows.times(durations=False)
+    event = np.concatenate((spans.event[bare], flows.event))
+    place = np.concatenate((spans.track[bare], flows.track))
     time = np.concatenate((start[bare], times))
-    order = np.lexsort((rows, time, place))
+    order = np.lexsort((event, time, place))
     is_span = order < bare.size
     begins = np.concatenate(([True], (np.diff(place[order]) != 0) | (np.diff(time[order]) != 0)))
     position = np.arange(order.size)
     last_span = np.maximum.accumulate(np.where(is_span, position, -1))
     joined = ~is_span & (last_span >= np.maximum.accumulate(np.where(begins, position, 0)))
-    flow, span = flows[order[joined] - bare.size], bare[order[last_span[joined]]]
-    number = scanned.flow(flow)
+    flow, span = order[joined] - bare.size, bare[order[last_span[joined]]]
+    number = flows.flow()[flow]
     numbered = np.flatnonzero(number >= 0)
     in_order = numbered[np.argsort(flow[numbered], kind="stable")]
     correlation[span[in_order]] = number[in_order]
 
 
-def _devices(scanned: ScannedEvents, chosen: npt.NDArray[np.intp]) -> IntColumn:
+def _devices(spans: ScannedEvents) -> IntColumn:
     """What the arguments say, else the process, which for a device is its number."""
-    unsaid = -3
+    unsaid, texts = -3, spans.of.texts
 
     def by_argument(code: int) -> int:
-        text = scanned.texts[code]
+        text = texts[code]
         return int(text) if text.isdigit() and len(text) < 19 and int(text) < MAX_NS else unsaid
 
     def by_process(code: int) -> int:
-        number = scanned.texts[code].strip(b'" ')
+        number = texts[code].strip(b'" ') if code >= 0 else b""
         return int(number) if number.isdigit() and len(number) < 10 else UNNAMED
 
-    said = scanned.judged(scanned.argument(_DEVICE, chosen), by_argument, otherwise=unsaid)
-    of_place = np.array([by_process(code) if code >= 0 else UNNAMED for code in scanned.places[:, 0].tolist()])
-    return np.where(said == unsaid, of_place[scanned.track[chosen]] if of_place.size else UNNAMED, said)
+    said = spans.of.judged(spans.argument(_DEVICE), by_argument, otherwise=unsaid)
+    of_place = np.array([by_process(code) for code in spans.of.places[:, 0].tolist()], dtype=np.int64)
+    return np.where(said == unsaid, of_place[spans.track], said)
 
 
-def _as_written(scanned: ScannedEvents, code: int) -> str:
-    return scanned.texts[code].decode("utf-8", "replace")
+def _as_written(texts: ScannedTexts, code: int) -> str:
+    return texts.texts[code].decode("utf-8", "replace")
 
 
 def _operator_type(name: str) -> str:

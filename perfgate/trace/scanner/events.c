@@ -1,5 +1,5 @@
-/* Trace events (Chrome's JSON format, as Kineto and torch_npu write it) into columns: one row an event, times as integer
-   nanoseconds, every text once.
+/* Trace events (Chrome's JSON format, as Kineto and torch_npu write it) into columns: complete events, of which most readers want
+   all, apart from the others; times as integer nanoseconds, every text once.
 
    JSON is checked throughout. What needs a judgement is left to the caller: a time that is no plain number is kept as text,
    and at what is no event the scan stops and says where. It never reads outside of [text, text + size). */
@@ -12,7 +12,7 @@
 #include <arm_neon.h>
 #endif
 
-enum { VERSION = 6 };
+enum { VERSION = 7 };
 
 /* How a scan ended. WANTING: in the middle of an event, which more text may complete. ODD: at what is no event. */
 enum { STOPPED = 0, CLOSED = 1, WANTING = -1, ODD = -2, FULL = -3 };
@@ -25,7 +25,7 @@ typedef struct {
 } span;
 
 typedef struct {
-    int32_t row, member, text;
+    int32_t event, member, text;
 } odd_time;
 
 /* A key as it stands in a file, from behind the value or the brace before it up to its own value: `, "dur": `. A profiler
@@ -54,19 +54,27 @@ typedef struct {
     int64_t count, room;
 } sparse_column;
 
+/* Events as rows: `event` is the number of each in the scan. */
 typedef struct {
-    /* What the caller reads. */
-    int64_t rows;
+    int64_t count;
     uint8_t *phase;
-    int32_t *category, *name, *track;
+    int32_t *event, *category, *name, *track;
     int64_t *start, *duration;
     sparse_column flow, argument[MOST_ARGUMENTS];
+    int64_t room;
+} row_set;
+enum { COMPLETE, OTHERS, SETS };
+
+typedef struct {
+    /* What the caller reads. */
+    int64_t events;
+    row_set rows[SETS];
     text_table texts, tracks; /* a track's text is the numbers of two texts, process and thread */
     odd_time *odd;
     int64_t odd_count;
     int32_t state, arguments;
     /* What the scan needs. */
-    int64_t room, odd_room;
+    int64_t odd_room;
     int32_t is_short_of_memory;
     char *key[MOST_ARGUMENTS];
     int64_t key_size[MOST_ARGUMENTS];
@@ -217,10 +225,12 @@ static int note_form(scan *s, int before, const uint8_t *bytes, int64_t size, in
     return form;
 }
 
-/* Whether the members are of the types that an event has: its phase is a text, its category and name are texts or null. */
+/* Whether the members are of the types that an event has: its phase is a text that needs no decoding, its category and name are
+   texts or null. */
 static int is_event(const uint8_t *text, const span *member)
 {
-    if (member[PH].size && text[member[PH].at] != '"')
+    if (member[PH].size &&
+        (text[member[PH].at] != '"' || (member[PH].size > 3 && memchr(text + member[PH].at, '\\', (size_t)member[PH].size))))
         return 0;
     for (int which = CAT; which <= NAME_; which++)
         if (member[which].size && text[member[which].at] != '"' && text[member[which].at] != 'n')
@@ -249,18 +259,18 @@ static int widen(void **column, int64_t room, size_t each)
     return more != NULL;
 }
 
-static int rows_widen(scan *s)
+static int rows_widen(row_set *rows)
 {
-    int64_t room = s->room * 2 + 4096;
-    int32_t **numbered[] = {&s->category, &s->name, &s->track};
-    int64_t **timed[] = {&s->start, &s->duration};
-    int done = s->rows < MOST_ROWS && widen((void **)&s->phase, room, 1);
-    for (int column = 0; done && column < 3; column++)
+    int64_t room = rows->room * 2 + 4096;
+    int32_t **numbered[] = {&rows->event, &rows->category, &rows->name, &rows->track};
+    int64_t **timed[] = {&rows->start, &rows->duration};
+    int done = widen((void **)&rows->phase, room, 1);
+    for (int column = 0; done && column < 4; column++)
         done = widen((void **)numbered[column], room, sizeof(int32_t));
     for (int column = 0; done && column < 2; column++)
         done = widen((void **)timed[column], room, sizeof(int64_t));
     if (done)
-        s->room = room;
+        rows->room = room;
     return done;
 }
 
@@ -325,7 +335,7 @@ static int64_t time_of(scan *s, const uint8_t *text, span where, int member)
         s->is_short_of_memory = 1;
         return ABSENT;
     }
-    s->odd[s->odd_count++] = (odd_time){(int32_t)s->rows, member, number};
+    s->odd[s->odd_count++] = (odd_time){(int32_t)s->events, member, number};
     return ODD_TIME;
 }
 
@@ -351,14 +361,14 @@ static inline int32_t track_of(scan *s, const uint8_t *text, const span *member)
     return last->number;
 }
 
-static int keep_arguments(scan *s, const uint8_t *text, const span *found)
+static int keep_arguments(scan *s, row_set *rows, const uint8_t *text, const span *found)
 {
     for (int which = 0; which < s->arguments; which++) {
         if (!found[which].size)
             continue;
-        sparse_column *column = &s->argument[which];
+        sparse_column *column = &rows->argument[which];
         if (s->is_number[which]) {
-            if (!put_number(column, s->rows, whole_number(text + found[which].at, found[which].size)))
+            if (!put_number(column, rows->count, whole_number(text + found[which].at, found[which].size)))
                 return 0;
             continue;
         }
@@ -367,7 +377,7 @@ static int keep_arguments(scan *s, const uint8_t *text, const span *found)
             continue;
         if (number == -2 || (column->count == column->room && !sparse_widen(column, sizeof number)))
             return 0;
-        column->row[column->count] = (int32_t)s->rows;
+        column->row[column->count] = (int32_t)rows->count;
         ((int32_t *)column->value)[column->count++] = number;
     }
     return 1;
@@ -375,25 +385,28 @@ static int keep_arguments(scan *s, const uint8_t *text, const span *found)
 
 static int keep_row(scan *s, const uint8_t *text, const span *member, const span *found)
 {
-    if (s->rows == s->room && !rows_widen(s))
-        return 0;
-    int64_t row = s->rows;
     uint8_t phase = member[PH].size == 3 ? text[member[PH].at + 1] : 0;
-    s->phase[row] = phase;
-    s->category[row] = numbered_again(s, text, member[CAT], CAT);
-    s->name[row] = is_named(phase) ? numbered(s, text, member[NAME_]) : -1;
-    s->track[row] = track_of(s, text, member);
-    if (s->category[row] == -2 || s->name[row] == -2 || s->track[row] == -2)
+    row_set *rows = &s->rows[phase == 'X' ? COMPLETE : OTHERS];
+    if (s->events == MOST_ROWS || (rows->count == rows->room && !rows_widen(rows)))
         return 0;
-    s->start[row] = time_of(s, text, member[TS], TS);
-    s->duration[row] = time_of(s, text, member[DUR], DUR);
+    int64_t row = rows->count;
+    rows->phase[row] = phase;
+    rows->event[row] = (int32_t)s->events;
+    rows->category[row] = numbered_again(s, text, member[CAT], CAT);
+    rows->name[row] = is_named(phase) ? numbered(s, text, member[NAME_]) : -1;
+    rows->track[row] = track_of(s, text, member);
+    if (rows->category[row] == -2 || rows->name[row] == -2 || rows->track[row] == -2)
+        return 0;
+    rows->start[row] = time_of(s, text, member[TS], TS);
+    rows->duration[row] = time_of(s, text, member[DUR], DUR);
     if (s->is_short_of_memory)
         return 0;
-    if (member[ID].size && !put_number(&s->flow, row, flow_number(text + member[ID].at, member[ID].size)))
+    if (member[ID].size && !put_number(&rows->flow, row, flow_number(text + member[ID].at, member[ID].size)))
         return 0;
-    if (!keep_arguments(s, text, found))
+    if (!keep_arguments(s, rows, text, found))
         return 0;
-    s->rows++;
+    rows->count++;
+    s->events++;
     return 1;
 }
 
@@ -422,18 +435,27 @@ int scan_version(void)
     return VERSION;
 }
 
+static void rows_free(row_set *rows, int arguments)
+{
+    void *columns[] = {rows->phase, rows->event, rows->category, rows->name, rows->track, rows->start, rows->duration,
+                       rows->flow.row, rows->flow.value};
+    for (size_t column = 0; column < sizeof columns / sizeof *columns; column++)
+        free(columns[column]);
+    for (int column = 0; column < arguments; column++) {
+        free(rows->argument[column].row);
+        free(rows->argument[column].value);
+    }
+}
+
 void scan_free(scan *s)
 {
     if (!s)
         return;
-    void *columns[] = {s->phase, s->category, s->name, s->track, s->start, s->duration, s->flow.row, s->flow.value, s->odd};
-    for (size_t column = 0; column < sizeof columns / sizeof *columns; column++)
-        free(columns[column]);
-    for (int column = 0; column < s->arguments; column++) {
-        free(s->argument[column].row);
-        free(s->argument[column].value);
+    for (int set = 0; set < SETS; set++)
+        rows_free(&s->rows[set], s->arguments);
+    for (int column = 0; column < s->arguments; column++)
         free(s->key[column]);
-    }
+    free(s->odd);
     texts_free(&s->texts);
     texts_free(&s->tracks);
     free(s);
@@ -469,14 +491,17 @@ static void sparse_forget(sparse_column *column, int64_t rows)
         column->count--;
 }
 
-/* Forget the rows from `rows` on, of which `odd` times were odd. */
-void scan_forget(scan *s, int64_t rows, int64_t odd)
+/* Forget the events from `events` on: `rows` are how many of each set there were before, `odd` how many times were odd. */
+void scan_forget(scan *s, int64_t events, const int64_t *rows, int64_t odd)
 {
-    s->rows = rows;
+    s->events = events;
     s->odd_count = odd;
-    sparse_forget(&s->flow, rows);
-    for (int column = 0; column < s->arguments; column++)
-        sparse_forget(&s->argument[column], rows);
+    for (int set = 0; set < SETS; set++) {
+        s->rows[set].count = rows[set];
+        sparse_forget(&s->rows[set].flow, rows[set]);
+        for (int column = 0; column < s->arguments; column++)
+            sparse_forget(&s->rows[set].argument[column], rows[set]);
+    }
 }
 
 static void give_back(void *column)
@@ -485,16 +510,17 @@ static void give_back(void *column)
     *(void **)column = NULL;
 }
 
-/* Free a column that was copied: by its place among those of scan, then flow, then the arguments. */
-void scan_release(scan *s, int32_t which)
+/* Free a column of a set that was copied: by its place among those of row_set, then flow, then the arguments. */
+void scan_release(scan *s, int32_t set, int32_t which)
 {
-    void *dense[] = {&s->phase, &s->category, &s->name, &s->track, &s->start, &s->duration};
+    row_set *rows = &s->rows[set];
+    void *dense[] = {&rows->phase, &rows->event, &rows->category, &rows->name, &rows->track, &rows->start, &rows->duration};
     int32_t count = sizeof dense / sizeof *dense;
     if (which < count) {
         give_back(dense[which]);
         return;
     }
-    sparse_column *column = which == count ? &s->flow : &s->argument[which - count - 1];
+    sparse_column *column = which == count ? &rows->flow : &rows->argument[which - count - 1];
     give_back(&column->row);
     give_back(&column->value);
 }

@@ -5,19 +5,22 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 FILE = Path(__file__).with_name("_scanner.so")
-_VERSION = 6
+_VERSION = 7
 MOST_ARGUMENTS = 16
 STOPPED, CLOSED, WANTING, ODD, FULL = 0, 1, -1, -2, -3
 # Members of an event, as the scanner numbers them, whose times it leaves as text.
 START, DURATION = 5, 6
+# Complete events, and all others: rows of their own.
+COMPLETE, OTHERS = SETS = 0, 1
 MEMBERS: dict[str, Any] = {
     "phase": np.uint8,
+    "event": np.int32,
     "category": np.int32,
     "name": np.int32,
     "track": np.int32,
@@ -62,23 +65,41 @@ class _Sparse(ctypes.Structure):
 
 
 class _Odd(ctypes.Structure):
-    _fields_ = [("row", ctypes.c_int32), ("member", ctypes.c_int32), ("text", ctypes.c_int32)]
+    _fields_ = [("event", ctypes.c_int32), ("member", ctypes.c_int32), ("text", ctypes.c_int32)]
+
+
+class _Rows(ctypes.Structure):
+    """``row_set`` in events.c."""
+
+    _fields_ = [
+        ("count", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in MEMBERS),
+        ("flow", _Sparse),
+        ("argument", _Sparse * MOST_ARGUMENTS),
+        ("room", ctypes.c_int64),
+    ]
 
 
 class _Scan(ctypes.Structure):
     """The beginning of ``scan`` in events.c: what the caller reads."""
 
     _fields_ = [
-        ("rows", ctypes.c_int64),
-        *((name, ctypes.c_void_p) for name in MEMBERS),
-        ("flow", _Sparse),
-        ("argument", _Sparse * MOST_ARGUMENTS),
+        ("events", ctypes.c_int64),
+        ("rows", _Rows * len(SETS)),
         ("texts", Texts),
         ("tracks", Texts),
         ("odd", ctypes.POINTER(_Odd)),
         ("odd_count", ctypes.c_int64),
         ("state", ctypes.c_int32),
     ]
+
+
+class Mark(NamedTuple):
+    """How much a scan holds: events, rows of each set, odd times."""
+
+    events: int
+    rows: tuple[int, int]
+    odd: int
 
 
 class Scan:
@@ -103,10 +124,6 @@ class Scan:
             self._library.scan_free(self._scan)
 
     @property
-    def rows(self) -> int:
-        return int(self._scan.contents.rows)
-
-    @property
     def state(self) -> int:
         """Why the last ``take`` ended."""
         return int(self._scan.contents.state)
@@ -115,12 +132,15 @@ class Scan:
         """Take the events of a text that begin from ``at`` on and before ``stop``; where that ended."""
         return int(self._library.scan_take(self._scan, address, size, at, stop, first, wide))
 
-    def mark(self) -> tuple[int, int]:
-        return self.rows, int(self._scan.contents.odd_count)
+    def mark(self) -> Mark:
+        scan = self._scan.contents
+        return Mark(
+            int(scan.events), (int(scan.rows[COMPLETE].count), int(scan.rows[OTHERS].count)), int(scan.odd_count)
+        )
 
-    def forget(self, mark: tuple[int, int]) -> None:
+    def forget(self, mark: Mark) -> None:
         """Forget all that was taken since a mark."""
-        self._library.scan_forget(self._scan, *mark)
+        self._library.scan_forget(self._scan, mark.events, (ctypes.c_int64 * len(SETS))(*mark.rows), mark.odd)
 
     def texts(self) -> list[bytes]:
         """Every text once, as the file has it."""
@@ -133,31 +153,32 @@ class Scan:
         return np.frombuffer(ctypes.string_at(tracks.bytes, tracks.used), np.int32).reshape(-1, 2)
 
     def odd(self) -> list[tuple[int, int, int]]:
-        """Row, member and text of each time that is no plain number."""
+        """Event, member and text of each time that is no plain number."""
         odd_times = self._scan.contents.odd[: self._scan.contents.odd_count]
-        return [(odd.row, odd.member, odd.text) for odd in odd_times]
+        return [(odd.event, odd.member, odd.text) for odd in odd_times]
 
-    def member(self, name: str) -> npt.NDArray[Any]:
+    def member(self, rows: int, name: str) -> npt.NDArray[Any]:
         """The column of a member of events, as the scan holds it: it is gone once it is released."""
-        return _view(getattr(self._scan.contents, name), self.rows, MEMBERS[name])
+        columns = self._scan.contents.rows[rows]
+        return _view(getattr(columns, name), columns.count, MEMBERS[name])
 
-    def flow(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    def flow(self, rows: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """The rows that are arrows, and the number of each; gone once they are released."""
-        return _views(self._scan.contents.flow, np.int64)
+        return _views(self._scan.contents.rows[rows].flow, np.int64)
 
-    def argument(self, key: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    def argument(self, rows: int, key: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """The rows that have an argument, and the value of each; gone once they are released."""
-        column = self._scan.contents.argument[list(self._keys).index(key)]
+        column = self._scan.contents.rows[rows].argument[list(self._keys).index(key)]
         return _views(column, np.int64 if self._keys[key] else np.int32)
 
-    def release_member(self, name: str) -> None:
-        self._library.scan_release(self._scan, list(MEMBERS).index(name))
+    def release_member(self, rows: int, name: str) -> None:
+        self._library.scan_release(self._scan, rows, list(MEMBERS).index(name))
 
-    def release_flow(self) -> None:
-        self._library.scan_release(self._scan, len(MEMBERS))
+    def release_flow(self, rows: int) -> None:
+        self._library.scan_release(self._scan, rows, len(MEMBERS))
 
-    def release_argument(self, key: str) -> None:
-        self._library.scan_release(self._scan, len(MEMBERS) + 1 + list(self._keys).index(key))
+    def release_argument(self, rows: int, key: str) -> None:
+        self._library.scan_release(self._scan, rows, len(MEMBERS) + 1 + list(self._keys).index(key))
 
 
 def _view(address: int | None, count: int, kind: Any) -> npt.NDArray[Any]:
@@ -199,8 +220,8 @@ def load() -> ctypes.CDLL | None:
         return None
     library.scan_new.restype = ctypes.POINTER(_Scan)
     library.scan_free.argtypes = [ctypes.POINTER(_Scan)]
-    library.scan_forget.argtypes = [ctypes.POINTER(_Scan), ctypes.c_int64, ctypes.c_int64]
-    library.scan_release.argtypes = [ctypes.POINTER(_Scan), ctypes.c_int32]
+    library.scan_forget.argtypes = [ctypes.POINTER(_Scan), ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64]
+    library.scan_release.argtypes = [ctypes.POINTER(_Scan), ctypes.c_int32, ctypes.c_int32]
     library.scan_take.argtypes = [
         ctypes.POINTER(_Scan),
         ctypes.c_void_p,
