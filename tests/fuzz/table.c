@@ -3,6 +3,7 @@
    What the sanitizers say ends it, and so does a difference between the two. The bytes lie at the end of an allocation of their
    own size, so that a read beyond them is seen. */
 
+#define COLUMNS_BY_MALLOC
 #include "../../perfgate/trace/scanner/table.c"
 
 enum { COLUMNS = 4 };

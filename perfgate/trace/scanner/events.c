@@ -253,10 +253,7 @@ static int64_t flow_number(const uint8_t *text, int64_t size)
 
 static int widen(void **column, int64_t room, size_t each)
 {
-    void *more = realloc(*column, (size_t)room * each);
-    if (more)
-        *column = more;
-    return more != NULL;
+    return column_widen(column, (size_t)room * each);
 }
 
 static int rows_widen(row_set *rows)
@@ -440,10 +437,10 @@ static void rows_free(row_set *rows, int arguments)
     void *columns[] = {rows->phase, rows->event, rows->category, rows->name, rows->track, rows->start, rows->duration,
                        rows->flow.row, rows->flow.value};
     for (size_t column = 0; column < sizeof columns / sizeof *columns; column++)
-        free(columns[column]);
+        column_free(columns[column]);
     for (int column = 0; column < arguments; column++) {
-        free(rows->argument[column].row);
-        free(rows->argument[column].value);
+        column_free(rows->argument[column].row);
+        column_free(rows->argument[column].value);
     }
 }
 
@@ -455,7 +452,7 @@ void scan_free(scan *s)
         rows_free(&s->rows[set], s->arguments);
     for (int column = 0; column < s->arguments; column++)
         free(s->key[column]);
-    free(s->odd);
+    column_free(s->odd);
     texts_free(&s->texts);
     texts_free(&s->tracks);
     free(s);
@@ -506,7 +503,7 @@ void scan_forget(scan *s, int64_t events, const int64_t *rows, int64_t odd)
 
 static void give_back(void *column)
 {
-    free(*(void **)column);
+    column_free(*(void **)column);
     *(void **)column = NULL;
 }
 

@@ -30,10 +30,8 @@ void table_free(table *t)
     if (!t)
         return;
     for (int32_t column = 0; column < t->columns; column++)
-        free(t->column[column]);
-    free(t->texts.slots);
-    free(t->texts.bytes);
-    free(t->texts.ends);
+        column_free(t->column[column]);
+    texts_free(&t->texts);
     free(t->unquoted);
     free(t);
 }
@@ -55,7 +53,7 @@ table *table_new(const uint8_t *kind, int32_t columns)
 /* The caller has copied a column. */
 void table_release(table *t, int32_t column)
 {
-    free(t->column[column]);
+    column_free(t->column[column]);
     t->column[column] = NULL;
 }
 
@@ -69,10 +67,8 @@ static int make_room(table *t)
     for (int32_t column = 0; column < t->columns; column++) {
         if (t->kind[column] == SKIPPED)
             continue;
-        void *more = realloc(t->column[column], (size_t)room * (t->kind[column] == TEXT ? sizeof(int32_t) : sizeof(int64_t)));
-        if (!more)
+        if (!column_widen(&t->column[column], (size_t)room * (t->kind[column] == TEXT ? sizeof(int32_t) : sizeof(int64_t))))
             return 0;
-        t->column[column] = more;
     }
     t->room = room;
     return 1;

@@ -1,8 +1,14 @@
-/* Texts and numbers as files have them, for the scanner of events and that of tables. */
+/* Texts, numbers and growing columns, for the scanner of events and that of tables. */
 
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* mremap */
+#endif
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__linux__) && !defined(COLUMNS_BY_MALLOC)
+#include <sys/mman.h>
+#endif
 
 enum { PLAIN_DIGITS = 16, NUMBER_DIGITS = 18, MOST_NUMBER_TEXT = 64 };
 /* Instead of a time: none was given; one that is no plain number. */
@@ -125,6 +131,44 @@ static int32_t number_of(text_table *table, const uint8_t *bytes, int64_t size)
         return -1;
     return table->count - 1;
 }
+
+/* A column that grows. Its pages come from the kernel, which moves them without a copy and has them back at once: of many columns
+   that grow in turns malloc would copy, and leave holes. Under a sanitizer malloc it is, so that a read beyond the end is seen. */
+#if defined(__linux__) && !defined(COLUMNS_BY_MALLOC)
+enum { COLUMN_HEAD = 64 }; /* in front of a column: its size */
+
+static inline int column_widen(void **column, size_t bytes)
+{
+    size_t room = bytes + COLUMN_HEAD;
+    char *head = *column ? (char *)*column - COLUMN_HEAD : NULL;
+    void *more = head ? mremap(head, *(size_t *)head, room, MREMAP_MAYMOVE)
+                      : mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (more == MAP_FAILED)
+        return 0;
+    *(size_t *)more = room;
+    *column = (char *)more + COLUMN_HEAD;
+    return 1;
+}
+
+static inline void column_free(void *column)
+{
+    if (column)
+        munmap((char *)column - COLUMN_HEAD, *(size_t *)((char *)column - COLUMN_HEAD));
+}
+#else
+static inline int column_widen(void **column, size_t bytes)
+{
+    void *more = realloc(*column, bytes);
+    if (more)
+        *column = more;
+    return more != NULL;
+}
+
+static inline void column_free(void *column)
+{
+    free(column);
+}
+#endif
 
 static inline int is_digit(uint8_t byte)
 {
