@@ -103,7 +103,7 @@ class Groups(NamedTuple):
     """Rows that are alike: the first row of each group, and the group of every row. Groups are in the order of their values."""
 
     first: npt.NDArray[np.intp]
-    of: IntColumn
+    of: CodeColumn
 
 
 def group_rows(*columns: Codes) -> Groups:
@@ -116,27 +116,24 @@ def group_rows(*columns: Codes) -> Groups:
         group *= width
         group += column
         group -= low
-        group, size = _renumbered(group, size * width)
-    return Groups(first_rows(group, size if rows else 0), group)
+        size = _renumber(group, size * width)
+    narrow = group.astype(np.int32)
+    first = np.zeros(size if rows else 0, dtype=np.intp)
+    first[narrow[::-1]] = np.arange(rows - 1, -1, -1)
+    return Groups(first, narrow)
 
 
-def first_rows(group: Codes, size: int) -> npt.NDArray[np.intp]:
-    """Where each number below ``size`` stands first; every one of them must be there."""
-    first = np.zeros(size, dtype=np.intp)
-    first[group[::-1]] = np.arange(group.size - 1, -1, -1)
-    return first
-
-
-def _renumbered(keys: IntColumn, bound: int) -> tuple[IntColumn, int]:
-    """Keys below a bound as numbers from 0 on without gaps, in their order; and how many there are."""
+def _renumber(keys: IntColumn, bound: int) -> int:
+    """Turn keys below a bound into numbers from 0 on without gaps, in their order; how many there are."""
     if bound > max(_PLACES_A_ROW * keys.size, _FEWEST_PLACES):
-        distinct, numbers = np.unique(keys, return_inverse=True)
-        return numbers, distinct.size
+        distinct, keys[:] = np.unique(keys, return_inverse=True)
+        return distinct.size
     present = np.zeros(bound, dtype=bool)
     present[keys] = True
     number = np.cumsum(present, dtype=np.int32)
-    size = int(number[-1])
-    return number[keys].astype(np.int64) - 1, size
+    number -= 1
+    keys[:] = number[keys]
+    return int(number[-1]) + 1
 
 
 def totals_by_name(name: Codes, value: IntColumn, names: int) -> IntColumn:

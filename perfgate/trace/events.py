@@ -87,7 +87,10 @@ class EventTable:
 
     def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> EventTable:
         """The events chosen by a mask, or by positions in their order; names and tracks keep their numbers."""
-        return replace(self, **{column: getattr(self, column)[chosen] for column in COLUMN_TYPES})
+        columns = {column: getattr(self, column)[chosen] for column in COLUMN_TYPES if column != "group"}
+        # Where every event stands for itself, the names are the groups, once in memory.
+        columns["group"] = columns["name"] if self.group is self.name else self.group[chosen]
+        return replace(self, **columns)
 
     def is_kind(self, *kinds: EventKind) -> npt.NDArray[np.bool_]:
         is_asked = np.zeros(len(KINDS), dtype=bool)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -19,7 +20,9 @@ MOST_NODES = 100_000
 MOST_REQUESTS = 500
 OTHER_REQUESTS = "other requests"
 
-_FLAME_CODES = [FLAME_KINDS.index(kind) if kind in FLAME_KINDS else FLAME_KINDS.index("other") for kind in KINDS]
+_FLAME_CODES = np.array(
+    [FLAME_KINDS.index(kind) if kind in FLAME_KINDS else FLAME_KINDS.index("other") for kind in KINDS], dtype=np.uint8
+)
 _THREAD, _STREAM = FLAME_KINDS.index("thread"), FLAME_KINDS.index("stream")
 
 
@@ -32,7 +35,8 @@ def flame_tree(stacks: Stacks, label: str, *, most_nodes: int = MOST_NODES) -> F
     rows = _rows(stacks)
     frames = _Frames(stacks.events)
     nodes = _merge(stacks, rows, frames.labels)
-    own = stacks.own[rows.event] * rows.counted
+    own = stacks.own[rows.event]
+    own[~rows.counted] = 0
     costs, requests = _costs(stacks, nodes, own)
     texts: dict[str, int] = {}
     shape, more_shapes = _shapes(stacks.events, rows, nodes, own)
@@ -76,22 +80,22 @@ class _Rows(NamedTuple):
     """What becomes a tree: all events, and once more, without time, the calls above the work of each stream.
 
     ``parent`` is a row or NONE, ``depth`` how many rows lie above, ``root`` the track of thread or stream, ``event`` a position
-    among the events.
+    among the events. There are several times as many rows as events at worst, so they take four bytes a number.
     """
 
-    parent: IntColumn
-    depth: IntColumn
-    root: IntColumn
-    event: IntColumn
+    parent: CodeColumn
+    depth: CodeColumn
+    root: CodeColumn
+    event: CodeColumn
     counted: npt.NDArray[np.bool_]
 
 
 def _rows(stacks: Stacks) -> _Rows:
     device = stacks.on_device
-    hosts, work = np.flatnonzero(~device), np.flatnonzero(device)
-    streams, launches = stacks.track[work].astype(np.int64), stacks.called_by[work]
+    hosts, work = _narrow(np.flatnonzero(~device)), _narrow(np.flatnonzero(device))
+    streams, launches = stacks.track[work], stacks.called_by[work]
     copies = _calls_above(stacks.called_by, streams, launches)
-    row_of_host = np.full(len(stacks.events) + 1, NONE, dtype=np.int64)  # the last place is for nothing around
+    row_of_host = np.full(len(stacks.events) + 1, NONE, dtype=np.int32)  # the last place is for nothing around
     row_of_host[hosts] = np.arange(hosts.size)
     parent = (
         row_of_host[stacks.around[hosts]],
@@ -103,33 +107,38 @@ def _rows(stacks: Stacks) -> _Rows:
     return _Rows(
         parent=np.concatenate(parent),
         depth=np.concatenate((by_thread[hosts], above[copies.event], above[work])),
-        root=np.concatenate((stacks.track[hosts], copies.root, streams)),
+        root=np.concatenate((stacks.track[hosts], copies.root, streams), dtype=np.int32),
         event=np.concatenate((hosts, copies.event, work)),
         counted=np.repeat([True, False, True], [hosts.size, copies.event.size, work.size]),
     )
 
 
+def _narrow(positions: npt.NDArray[np.intp]) -> CodeColumn:
+    return positions.astype(np.int32)
+
+
 class _Copies(NamedTuple):
     """Calls of the host under the streams whose work they launched, sorted by stream and event; ``size`` events there are."""
 
-    root: IntColumn
-    event: IntColumn
+    root: CodeColumn
+    event: CodeColumn
     size: int
 
-    def rows(self, root: IntColumn, event: IntColumn, *, first: int) -> IntColumn:
+    def rows(self, root: Codes, event: IntColumn, *, first: int) -> CodeColumn:
         """The rows of events under streams, where the first of these copies is row ``first``."""
-        rows = np.full(event.size, NONE, dtype=np.int64)
+        rows = np.full(event.size, NONE, dtype=np.int32)
         real = event != NOTHING_AROUND
-        keys = self.root * self.size + self.event
-        rows[real] = first + np.searchsorted(keys, root[real] * self.size + event[real])
+        wanted = root[real].astype(np.int64) * self.size + event[real]
+        rows[real] = first + np.searchsorted(self.root.astype(np.int64) * self.size + self.event, wanted)
         return rows
 
 
-def _calls_above(around: IntColumn, streams: IntColumn, launches: IntColumn) -> _Copies:
+def _calls_above(around: IntColumn, streams: Codes, launches: IntColumn) -> _Copies:
     """Every call above the work of each stream, once a stream."""
     size = max(around.size, 1)
     joined = launches != NOTHING_AROUND
-    roots, events, last = [], [], np.empty(size, dtype=np.int32)
+    nothing = np.zeros(0, dtype=np.int32)
+    roots, events, last = [nothing], [nothing], np.empty(size, dtype=np.int32)
     for stream in np.unique(streams[joined]).tolist():
         above, outer = np.zeros(size, dtype=bool), launches[joined & (streams == stream)]
         while outer.size:
@@ -139,10 +148,9 @@ def _calls_above(around: IntColumn, streams: IntColumn, launches: IntColumn) -> 
             last[outer] = np.arange(outer.size)
             outer = around[outer[last[outer] == np.arange(outer.size)]]
             outer = outer[outer != NOTHING_AROUND]
-        events.append(np.flatnonzero(above))
-        roots.append(np.full(events[-1].size, stream, dtype=np.int64))
-    nothing = np.zeros(0, dtype=np.int64)
-    return _Copies(np.concatenate([nothing, *roots]), np.concatenate([nothing, *events]), size)
+        events.append(_narrow(np.flatnonzero(above)))
+        roots.append(np.full(events[-1].size, stream, dtype=np.int32))
+    return _Copies(np.concatenate(roots), np.concatenate(events), size)
 
 
 class _Nodes(NamedTuple):
@@ -151,49 +159,54 @@ class _Nodes(NamedTuple):
     A row that is not its node's ``own_frame`` lies deeper than the tree is.
     """
 
-    parent: IntColumn
-    kind: IntColumn
-    label: IntColumn
+    parent: Codes
+    kind: Codes
+    label: Codes
     roots: int
-    of_row: IntColumn
+    of_row: CodeColumn
     request: Codes
     own_frame: npt.NDArray[np.bool_]
 
 
 def _merge(stacks: Stacks, rows: _Rows, labels: CodeColumn) -> _Nodes:
     """Make one node of the rows that have the same stack, level by level, in each in the order in which they began."""
-    events = stacks.events
-    first, root = group_rows(rows.root)
-    tracks = rows.root[first]
+    events, tracks = stacks.events, np.unique(rows.root)
     streams = np.isin(tracks, np.unique(events.track[stacks.on_device]))
-    kinds, label = np.array(_FLAME_CODES, dtype=np.uint8)[events.kind[rows.event]], labels[rows.event]
     columns: list[tuple[Codes, Codes, Codes]] = [
         (np.full(tracks.size, NONE), np.where(streams, _STREAM, _THREAD), tracks)
     ]
-    node, request = np.full(rows.event.size, NONE, dtype=np.int64), events.request[rows.event].copy()
-    start = events.start[rows.event]
-    depth, size = rows.depth, tracks.size
-    order = np.argsort(depth, kind="stable")
-    for level in np.split(order, np.flatnonzero(np.diff(depth[order])) + 1) if order.size else ():
-        outermost, outer = rows.parent[level] == NONE, rows.parent[level]
-        above = np.where(outermost, root[level], node[outer])
+    node, request, size = np.full(rows.event.size, NONE, dtype=np.int32), events.request[rows.event], tracks.size
+    for level in _levels(rows.depth):
+        outer, event = rows.parent[level], rows.event[level]
+        outermost = outer == NONE
+        above = node[outer]
+        above[outermost] = np.searchsorted(tracks, rows.root[level[outermost]])
         inherits = (request[level] == NO_TEXT) & ~outermost
         request[level] = np.where(inherits, request[outer], request[level])
-        if depth[level[0]] >= MOST_LEVELS:
+        if rows.depth[level[0]] >= MOST_LEVELS:
             node[level] = above
             continue
-        first, group = group_rows(above, kinds[level], label[level])
+        kind, label = _FLAME_CODES[events.kind[event]], labels[event]
+        first, group = group_rows(above, kind, label)
         began = np.full(first.size, np.iinfo(np.int64).max)
-        np.minimum.at(began, group, start[level])
+        np.minimum.at(began, group, events.start[event])
         by_time = np.argsort(began, kind="stable")
         number = np.empty_like(by_time)
         number[by_time] = np.arange(by_time.size)
         node[level] = size + number[group]
         first = first[by_time]
-        columns.append((above[first], kinds[level][first], label[level][first]))
+        columns.append((above[first], kind[first], label[first]))
         size += first.size
-    parent, kind, name = (np.concatenate(column) for column in zip(*columns))
-    return _Nodes(parent, kind, name, tracks.size, node, request, depth < MOST_LEVELS)
+    parents, kinds, names = (np.concatenate(column) for column in zip(*columns))
+    return _Nodes(parents, kinds, names, tracks.size, node, request, rows.depth < MOST_LEVELS)
+
+
+def _levels(depth: CodeColumn) -> Iterator[CodeColumn]:
+    """The rows of each depth, in their order."""
+    # Numbers of two bytes numpy sorts by their digits.
+    small = depth.astype(np.uint16) if depth.max(initial=0) < 1 << 16 else depth
+    order = _narrow(np.argsort(small, kind="stable"))
+    yield from np.split(order, np.flatnonzero(np.diff(depth[order])) + 1) if order.size else ()
 
 
 def _costs(stacks: Stacks, nodes: _Nodes, own: IntColumn) -> tuple[FlameCosts, list[str]]:
@@ -205,20 +218,20 @@ def _costs(stacks: Stacks, nodes: _Nodes, own: IntColumn) -> tuple[FlameCosts, l
     most = np.argsort(-totals, kind="stable")[:MOST_REQUESTS]
     number = np.full(codes.size, most.size)
     number[np.sort(most)] = np.arange(most.size)
-    request = np.full(nodes.request.size, NONE)
+    request = np.full(nodes.request.size, NONE, dtype=np.int32)
     request[served] = number[at]
     names = [events.names[code] for code in codes[np.sort(most)].tolist()]
     names += [OTHER_REQUESTS] if codes.size > most.size else []
-    counted = nodes.own_frame & (own > 0)
-    first, cell = group_rows(nodes.of_row, request)
-    times, counts = totals_by_name(cell, own, first.size), totals_by_name(cell, counted.astype(np.int64), first.size)
-    spent = (times > 0) | (counts > 0)
+    spent = _narrow(np.flatnonzero(own > 0))
+    node, asked = nodes.of_row[spent], request[spent]
+    first, cell = group_rows(node, asked)
+    counted = nodes.own_frame[spent].astype(np.int64)
     return FlameCosts(
         units=stacks.units,
-        node=nodes.of_row[first[spent]].tolist(),
-        request=request[first[spent]].tolist(),
-        own=times[spent].tolist(),
-        count=counts[spent].tolist(),
+        node=node[first].tolist(),
+        request=asked[first].tolist(),
+        own=totals_by_name(cell, own[spent], first.size).tolist(),
+        count=totals_by_name(cell, counted, first.size).tolist(),
     ), names
 
 

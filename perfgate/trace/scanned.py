@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 import numpy as np
@@ -223,8 +223,7 @@ class ScannedEvents:
         return (Message("notes.events-ignored", {"path": str(self.of.path), "what": what}),) if what else ()
 
 
-@dataclass(frozen=True)
-class ScannedFile:
+class ScannedFile(NamedTuple):
     """All events of a file: complete ones (phase ``X``) apart from the others; and the file without its events."""
 
     texts: ScannedTexts

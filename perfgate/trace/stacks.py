@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.trace.analysis import NOTHING_AROUND, Codes, IntColumn, Intervals, nesting_order, self_times
+from perfgate.trace.analysis import NOTHING_AROUND, CodeColumn, Codes, IntColumn, Intervals, nesting_order, self_times
 from perfgate.trace.events import CALL, DEVICE_KINDS, EventKind, EventTable
 from perfgate.trace.scanner.library import enclosing_calls
 from perfgate.trace.spans import NOT_RECORDED, OUTSIDE, launch_positions, span_of
@@ -142,9 +142,9 @@ def operators_above(stacks: Stacks) -> IntColumn:
     return nearest
 
 
-def levels(around: IntColumn) -> IntColumn:
+def levels(around: IntColumn) -> CodeColumn:
     """For each event how many lie around it, one in another."""
-    depth = np.zeros(around.size, dtype=np.int64)
+    depth = np.zeros(around.size, dtype=np.int32)
     for active, _ in _upwards(around):
         depth[active] += 1
     return depth

@@ -191,12 +191,12 @@ def _with_types(events: EventTable, table: KernelTable) -> EventTable:
     row = np.where(found, row, any_row[code_of[events.name[chosen]]])
     kind = np.where(row >= 0, table.codes["type"][row], NO_TEXT) if len(table) else np.full(row.size, NO_TEXT)
     name = events.name[chosen]
-    first, row = group_rows(kind, name)
+    first, pair = group_rows(kind, name)
     groups = [
         names.setdefault(type_by_name(events.names[number]) if code == NO_TEXT else table.texts[code], len(names))
         for code, number in zip(kind[first].tolist(), name[first].tolist())
     ]
-    group[chosen] = np.array(groups, dtype=np.int32)[row]
+    group[chosen] = np.array(groups, dtype=np.int32)[pair]
     return replace(events, start=start, duration=duration, group=group, names=tuple(names))
 
 

@@ -101,7 +101,7 @@ def _events(spans: ScannedEvents) -> EventTable:
         name=name,
         kind=np.full(len(spans), KIND_CODES["other"], dtype=np.uint8),
         correlation=np.full(len(spans), NO_CORRELATION, dtype=np.int64),
-        group=name.copy(),
+        group=name,
         request=request,
         shape=names.column(spans.argument(_INPUTS), lambda code: texts.words[code].replace(";\r\n", ";"), absent=None),
         names=names.all(),

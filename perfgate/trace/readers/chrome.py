@@ -124,7 +124,7 @@ def _table(spans: ScannedEvents, named: Mapping[_Key, Mapping[str, str]]) -> tup
         name=name,
         kind=kind,
         correlation=np.full(len(spans), NO_CORRELATION, dtype=np.int64),
-        group=name.copy(),
+        group=name,
         request=request,
         shape=np.full(len(spans), NO_TEXT, dtype=np.int32),
         names=all_names,

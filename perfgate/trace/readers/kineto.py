@@ -121,41 +121,40 @@ class _Spans(NamedTuple):
 
 
 def _spans(path: Path) -> _Spans:
-    file = scan(path, numbers=(_CORRELATION, *_EXTERNALS), texts=(_DEVICE, _SHAPES, _REQUEST, _TYPE))
-    texts, others = file.texts, file.others
-    spans = file.complete
+    texts, spans, others, around = scan(
+        path, numbers=(_CORRELATION, *_EXTERNALS), texts=(_DEVICE, _SHAPES, _REQUEST, _TYPE)
+    )
     allocations = others.select(others.is_phase("i") & texts.flagged(others.name, _ALLOCATION.__eq__))
     if len(allocations):
         spans = spans.with_others(replace(allocations, duration=np.zeros(len(allocations), dtype=np.int64)))
-    start, duration = spans.times()
     by_category = texts.judged(
         spans.category, lambda code: _kind_of_category(texts.words[code]), otherwise=_OTHER, dtype=np.uint8
     )
+    correlation = _correlations(spans, others, np.flatnonzero(_LAUNCHING[by_category]))
+    notes = others.ignored("BEbenC")
+    del others, allocations  # a trace may have millions, and memory for them once
+    on_device = texts.flagged(spans.category, lambda word: word.lower() in DEVICE_CATEGORIES)
+    devices = np.where(on_device, _devices(spans), HOST)
+    start, duration = spans.times()
     kind = _kinds(texts, by_category, spans.name)
     names = Names(texts)
+    name = names.column(spans.name, absent="")
     (track,), tracks = texts.number_tracks(spans)
-    correlation = _limited(spans.argument(_CORRELATION))
-    bare = np.flatnonzero(_LAUNCHING[by_category] & (correlation == NO_CORRELATION))
-    if bare.size:
-        _join_by_flows(spans, others, start, bare, correlation)
     events = EventTable(
         start=start,
         duration=duration,
         track=track,
-        name=names.column(spans.name, absent=""),
+        name=name,
         kind=kind,
         correlation=correlation,
-        group=_groups(texts, names, spans.name, spans.argument(_TYPE)),
+        group=_groups(spans, names, name),
         request=_requests(texts, names, spans.name, kind, spans.argument(_REQUEST)),
         shape=names.column(spans.argument(_SHAPES), lambda code: _as_written(texts, code), absent=None),
         names=names.all(),
         tracks=tuple(tracks),
     )
-    today, former = (_limited(spans.argument(key)) for key in _EXTERNALS)
-    _give_shapes(events, np.where(today == NO_CORRELATION, former, today))
-    on_device = texts.flagged(spans.category, lambda word: word.lower() in DEVICE_CATEGORIES)
-    devices = np.where(on_device, _devices(spans), HOST)
-    return _Spans(events, devices, file.around, others.ignored("BEbenC"))
+    _give_shapes(events, spans)
+    return _Spans(events, devices, around, notes)
 
 
 _OTHER = KIND_CODES["other"]
@@ -177,18 +176,22 @@ def _kinds(texts: ScannedTexts, by_category: Codes, name: CodeColumn) -> Codes:
     return kind
 
 
-def _limited(numbers: npt.NDArray[np.generic]) -> IntColumn:
-    column = numbers.astype(np.int64)
+def _limited(column: IntColumn) -> IntColumn:
     column[column >= MAX_NS] = NO_CORRELATION
     return column
 
 
-def _groups(texts: ScannedTexts, names: Names, name: CodeColumn, types: CodeColumn) -> CodeColumn:
+def _groups(spans: ScannedEvents, names: Names, name: CodeColumn) -> CodeColumn:
     """What a table counts each span under: of a kernel on an NPU its type, of all else its name."""
-    group = names.column(name, absent="")
-    npu = texts.judged(types, lambda code: texts.texts[code].startswith(_NPU_KERNEL), otherwise=False, dtype=np.bool_)
-    if npu.any():
-        group[npu] = names.column(name[npu], lambda code: _operator_type(texts.words[code]), absent="")
+    texts, words, types = spans.of.texts, spans.of.words, spans.arguments[_TYPE]
+    on_npu = spans.of.judged(
+        types.values, lambda code: texts[code].startswith(_NPU_KERNEL), otherwise=0, dtype=np.bool_
+    )
+    npu = types.rows[on_npu]
+    if not npu.size:
+        return name
+    group = name.copy()
+    group[npu] = names.column(spans.name[npu], lambda code: _operator_type(words[code]), absent="")
     return group
 
 
@@ -201,8 +204,17 @@ def _requests(texts: ScannedTexts, names: Names, name: CodeColumn, kind: Codes, 
     return request
 
 
+def _correlations(spans: ScannedEvents, others: ScannedEvents, launching: npt.NDArray[np.intp]) -> IntColumn:
+    """The number that joins each launch with its kernels; ``launching`` are the spans that may have one."""
+    correlation = _limited(spans.argument(_CORRELATION))
+    bare = launching[correlation[launching] == NO_CORRELATION]
+    if bare.size:
+        _join_by_flows(spans, others, bare, correlation)
+    return correlation
+
+
 def _join_by_flows(
-    spans: ScannedEvents, others: ScannedEvents, start: IntColumn, bare: npt.NDArray[np.intp], correlation: IntColumn
+    spans: ScannedEvents, others: ScannedEvents, bare: npt.NDArray[np.intp], correlation: IntColumn
 ) -> None:
     """Give launches and kernels without a correlation the number of the flow that stands behind them, at their start.
 
@@ -213,7 +225,7 @@ def _join_by_flows(
     times, _ = flows.times(durations=False)
     event = np.concatenate((spans.event[bare], flows.event))
     place = np.concatenate((spans.track[bare], flows.track))
-    time = np.concatenate((start[bare], times))
+    time = np.concatenate((spans.times()[0][bare], times))
     order = np.lexsort((event, time, place))
     is_span = order < bare.size
     begins = np.concatenate(([True], (np.diff(place[order]) != 0) | (np.diff(time[order]) != 0)))
@@ -253,17 +265,24 @@ def _operator_type(name: str) -> str:
     return name.partition("_")[0] or name
 
 
-def _give_shapes(table: EventTable, externals: IntColumn) -> None:
+def _give_shapes(table: EventTable, spans: ScannedEvents) -> None:
     """Give what an operator launched the operator's shapes; both carry the operator's external id."""
-    operators = np.flatnonzero((table.shape != NO_TEXT) & (externals != NO_CORRELATION))
-    work = table.is_kind(*DEVICE_KINDS)
-    bare = np.flatnonzero(work & (table.shape == NO_TEXT) & (externals != NO_CORRELATION))
+    shaped = table.shape != NO_TEXT
+    bare = np.flatnonzero(table.is_kind(*DEVICE_KINDS) & ~shaped)
+    operators = np.flatnonzero(shaped)
     if not operators.size or not bare.size:
         return
-    numbers, first = np.unique(externals[operators], return_index=True)
-    place = np.minimum(np.searchsorted(numbers, externals[bare]), numbers.size - 1)
-    launched = numbers[place] == externals[bare]
-    table.shape[bare[launched]] = table.shape[operators[first][place[launched]]]
+    today, former = (_limited(spans.argument(key)) for key in _EXTERNALS)
+    external_of_operators, wanted = (
+        np.where(today[rows] == NO_CORRELATION, former[rows], today[rows]) for rows in (operators, bare)
+    )
+    known = external_of_operators != NO_CORRELATION
+    numbers, first = np.unique(external_of_operators[known], return_index=True)
+    if not numbers.size:
+        return
+    place = np.minimum(np.searchsorted(numbers, wanted), numbers.size - 1)
+    launched = (numbers[place] == wanted) & (wanted != NO_CORRELATION)
+    table.shape[bare[launched]] = table.shape[operators[known][first][place[launched]]]
 
 
 # The file's name has it where the header has not (sampled_rank-0.json.gz, rank3_trace.json).
