@@ -6,7 +6,6 @@ looks at a trace wants the rest of it; the gate refuses such a file.
 
 from __future__ import annotations
 
-import tempfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -69,6 +68,8 @@ def salvage(path: Path) -> Recording:
     except DocumentError:
         if not path.is_file() or not path.name.endswith((".json", ".json.gz")):
             raise
+        import tempfile  # whole files need none
+
         with tempfile.TemporaryDirectory(prefix="perfgate-salvage-") as folder:
             # Readers tell formats and ranks by the name too.
             copy = Path(folder, path.name.removesuffix(".gz"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from perfgate.trace.decoding import decode_events
 from perfgate.trace.scanned import ScannedFile
 from perfgate.trace.scanner import library
 from perfgate.trace.windows import UndecidedError, WindowedScan
@@ -29,4 +28,6 @@ def scan(
             return WindowedScan(path, keys, advice).file()
         except UndecidedError:
             pass  # decoding says what it is, and of which event
+    from perfgate.trace.decoding import decode_events
+
     return decode_events(path, keys, advice=advice)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -240,6 +239,8 @@ def _step(step: ProfilerStep, origin: int | None) -> StepRow:
 
 
 def _slowest(timelines: Iterable[Timeline]) -> SlowestRank | None:
+    import statistics  # no other question of a trace needs it
+
     own: dict[int, float] = {}
     for timeline in timelines:
         lengths = [length for step in timeline.steps or () if (length := _own_length(step)) is not None]
