@@ -1,4 +1,5 @@
-/* libFuzzer's door to the scanner of trace events: any bytes, whole and in two halves, by both instruction sets.
+/* libFuzzer's door to the scanner of trace events: any bytes, whole and in two halves, by both instruction sets, with keys compared
+   to those before and without.
 
    What the sanitizers say ends it, and so does a difference between the ways to read the same bytes. The bytes lie at the end
    of an allocation of their own size, so that a read beyond them is seen. */
@@ -10,11 +11,13 @@
 static const char *const KEYS[] = {"correlation", "Input Dims", "name"};
 static const uint8_t NUMBERS[] = {1, 0, 0};
 
-static scan *scanned(const uint8_t *text, int64_t size, int64_t stop, int wide)
+static scan *scanned(const uint8_t *text, int64_t size, int64_t stop, int wide, int guesses)
 {
     scan *s = scan_new(KEYS, NUMBERS, 3);
     if (!s)
         abort();
+    if (!guesses)
+        s->forms = MOST_FORMS; /* so that none is noted */
     int64_t end = scan_take(s, text, size, 0, stop, 1, wide);
     if (end < 0 || end > size)
         abort();
@@ -56,15 +59,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!text)
         return 0;
     memcpy(text, data, size);
-    scan *whole = scanned(text, (int64_t)size, (int64_t)size, 1), *plain = scanned(text, (int64_t)size, (int64_t)size, 0);
-    scan *halves = scanned(text, (int64_t)size, (int64_t)size / 2, 1);
-    if (differ(whole, plain) || differ(whole, halves)) {
+    scan *whole = scanned(text, (int64_t)size, (int64_t)size, 1, 1), *plain = scanned(text, (int64_t)size, (int64_t)size, 0, 1);
+    scan *halves = scanned(text, (int64_t)size, (int64_t)size / 2, 1, 1);
+    scan *unguessed = scanned(text, (int64_t)size, (int64_t)size, 1, 0);
+    if (differ(whole, plain) || differ(whole, halves) || differ(whole, unguessed)) {
         fprintf(stderr, "two ways to read the same bytes differ\n");
         abort();
     }
     scan_free(whole);
     scan_free(plain);
     scan_free(halves);
+    scan_free(unguessed);
     free(text);
     return 0;
 }
