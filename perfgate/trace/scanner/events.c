@@ -225,12 +225,22 @@ static int note_form(scan *s, int before, const uint8_t *bytes, int64_t size, in
     return form;
 }
 
+/* Whether a value is a text of ASCII without escapes. */
+static int is_plain_text(const uint8_t *value, int64_t size)
+{
+    if (value[0] != '"')
+        return 0;
+    for (int64_t at = 1; at < size; at++)
+        if (value[at] >= 0x80 || value[at] == '\\')
+            return 0;
+    return 1;
+}
+
 /* Whether the members are of the types that an event has: its phase is a text that needs no decoding, its category and name are
    texts or null. */
 static int is_event(const uint8_t *text, const span *member)
 {
-    if (member[PH].size &&
-        (text[member[PH].at] != '"' || (member[PH].size > 3 && memchr(text + member[PH].at, '\\', (size_t)member[PH].size))))
+    if (member[PH].size && !is_plain_text(text + member[PH].at, member[PH].size))
         return 0;
     for (int which = CAT; which <= NAME_; which++)
         if (member[which].size && text[member[which].at] != '"' && text[member[which].at] != 'n')

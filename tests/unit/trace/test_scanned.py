@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 from pathlib import Path
@@ -120,7 +121,8 @@ def _has_arguments_twice(path: Path) -> bool:
         repeated.append([key for key, _ in pairs].count("args") > 1)
         return dict(pairs)
 
-    json.loads(path.read_bytes(), object_pairs_hook=note)
+    with contextlib.suppress(ValueError):  # json is stricter than what is asked of arguments
+        json.loads(path.read_bytes().decode("utf-8", "replace"), object_pairs_hook=note)
     return any(repeated)
 
 
