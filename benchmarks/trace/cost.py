@@ -1,6 +1,11 @@
-"""What `perfgate trace` costs beside other ways to answer the same from one file: CPU seconds and memory, in turns.
+"""What reading a trace costs beside other ways to answer the same from one file: CPU seconds and memory, in turns.
 
-Ratios within one run are the result; the seconds depend on the machine. No bound is asserted.
+    python benchmarks/trace/cost.py --events 200000 --tools
+
+``top`` and ``flame`` are the commands of perfgate, ``all`` is all that ``ways.py`` asks for: totals, gaps, tree of calls.
+``--tools`` adds HolisticTraceAnalysis (kernel and temporal breakdown of the one trace) and msprof-analyze (``compare`` of the
+other with itself, beside ``perfgate trace diff``), each installed into build/trace-tools. Ratios within one run are the result;
+the seconds depend on the machine. No bound is asserted.
 """
 
 from __future__ import annotations
@@ -11,6 +16,9 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
+import venv
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,9 +26,22 @@ from generate import write
 from ways import RIVALS
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+PERFGATE = (sys.executable, "-m", "perfgate", "trace")
+HTA = """
+import sys
+from hta.trace_analysis import TraceAnalysis
+analysis = TraceAnalysis(trace_files={0: sys.argv[1]}, trace_dir="")
+analysis.get_gpu_kernel_breakdown(visualize=False)
+analysis.get_temporal_breakdown(visualize=False)
+"""
+
+Command = Sequence[str | Path]
 
 
 class Cost(NamedTuple):
+    """CPU seconds of a process and its children, and the most bytes of memory that are no file's."""
+
     cpu_seconds: float
     memory_bytes: int
     answer: dict[str, Any]
@@ -30,44 +51,107 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Compare ways to read a generated trace.")
     parser.add_argument("--events", type=int, default=300_000)
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--tools", action="store_true", help="also HolisticTraceAnalysis and msprof-analyze")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        for layout, name in (("kineto", "generated.pt.trace.json"), ("trace_view", "trace_view.json")):
-            path = Path(folder) / name
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for layout in ("kineto", "trace_view"):
+            path = folder / ("trace_view.json" if layout == "trace_view" else "generated.pt.trace.json")
             write(path, layout=layout, events=options.events)
-            report(layout, path, options.turns)
+            report(layout, path, commands(path, folder), options.turns)
+            if options.tools:
+                report(f"{layout}, other tools", path, tools(path, folder), 1)
+            path.unlink()
 
 
-def report(layout: str, path: Path, turns: int) -> None:
+def commands(path: Path, folder: Path) -> dict[str, Command]:
+    rivals: dict[str, Command] = {"top": [*PERFGATE, "top", path]}
+    rivals["flame"] = [*PERFGATE, "flame", path, "--out", folder / "flame.html"]
+    for rival in RIVALS:
+        rivals["all" if rival == "perfgate" else rival] = [sys.executable, HERE / "ways.py", rival, path]
+    return rivals
+
+
+def tools(path: Path, folder: Path) -> dict[str, Command]:
+    """What other tools take for a trace of theirs, beside the same of perfgate."""
+    if path.name != "trace_view.json":
+        return {
+            "top": [*PERFGATE, "top", path],
+            "HTA": [installed("HolisticTraceAnalysis") / "python", "-c", HTA, path],
+        }
+    profiles = []
+    for side in ("base", "head"):
+        output = folder / f"{side}_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+        output.mkdir(parents=True)
+        (output.parent / "profiler_info_0.json").write_text(json.dumps({"rank_id": 0}))
+        (output / path.name).symlink_to(path)
+        profiles.append(output.parent)
+    base, head = profiles
+    compare = installed("msprof-analyze") / "msprof-analyze"
+    return {
+        "diff": [*PERFGATE, "diff", base, head],
+        "msprof": [compare, "compare", "-d", head, "-bp", base, "-o", folder / "compared", "--force"],
+    }
+
+
+def installed(package: str) -> Path:
+    """The folder of programs of an environment of a tool's own."""
+    folder = ROOT / "build" / "trace-tools" / package
+    if not (folder / "done").exists():
+        venv.create(folder, with_pip=True)
+        subprocess.run(
+            [folder / "bin/python", "-m", "pip", "install", "--quiet", package], check=True, stderr=subprocess.DEVNULL
+        )
+        (folder / "done").touch()
+    return folder / "bin"
+
+
+def report(title: str, path: Path, rivals: Mapping[str, Command], turns: int) -> None:
     """Measure every way in turns and print the lowest cost of each, which others on the machine disturb least."""
     size = path.stat().st_size
-    costs: dict[str, list[Cost]] = {rival: [] for rival in RIVALS}
+    costs: dict[str, list[Cost]] = {rival: [] for rival in rivals}
     for _ in range(turns):
-        for rival in RIVALS:
-            costs[rival].append(cost(rival, path))
-    ours = min(one.cpu_seconds for one in costs["perfgate"])
-    print(f"{layout}: {size / 1e6:.0f} MB")
-    print(f"  {'':10}{'CPU s':>8}{'CPU s/GB':>10}{'perfgate/it':>13}{'memory/file':>13}   gaps   busy us")
+        for rival, command in rivals.items():
+            costs[rival].append(cost(command))
+    first = min(one.cpu_seconds for one in next(iter(costs.values())))
+    print(f"{title}: {size / 1e6:.0f} MB")
+    print(f"  {'':10}{'CPU s':>8}{'CPU s/GB':>10}{next(iter(costs)) + '/it':>10}{'memory/file':>13}   gaps   busy us")
     for rival, found in costs.items():
         best = min(found, key=lambda one: one.cpu_seconds)
+        answer = f"{best.answer['gaps']:<6} {best.answer['busy_us']:.3f}" if best.answer else ""
         print(
-            f"  {rival:10}{best.cpu_seconds:8.2f}{best.cpu_seconds / size * 1e9:10.1f}{ours / best.cpu_seconds:13.2f}"
-            f"{best.memory_bytes / size:13.1f}   {best.answer['gaps']:<6} {best.answer['busy_us']:.3f}"
+            f"  {rival:10}{best.cpu_seconds:8.2f}{best.cpu_seconds / size * 1e9:10.1f}{first / best.cpu_seconds:10.3f}"
+            f"{best.memory_bytes / size:13.2f}   {answer}"
         )
 
 
-def cost(rival: str, path: Path) -> Cost:
+def cost(command: Command) -> Cost:
     """Run one way in a process of its own."""
-    with subprocess.Popen(
-        [sys.executable, HERE / "ways.py", rival, path], stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        answer = process.stdout.read()
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"{rival} failed on {path}")
-    return Cost(used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, json.loads(answer))
+    peak = 0
+    with tempfile.TemporaryFile("w+") as printed:
+        process = subprocess.Popen([str(part) for part in command], stdout=printed, stderr=subprocess.DEVNULL)
+        while True:
+            peak = max(peak, anonymous_bytes(process.pid))
+            done, status, used = os.wait4(process.pid, os.WNOHANG)
+            if done:
+                process.returncode = os.waitstatus_to_exitcode(status)
+                break
+            time.sleep(0.002)
+        if process.returncode:
+            raise SystemExit(f"{' '.join(map(str, command))} failed")
+        printed.seek(0)
+        text = printed.read()
+    answer = json.loads(text) if text.startswith(('{"nodes"', '{"names"')) else {}
+    return Cost(used.ru_utime + used.ru_stime, peak, answer)
+
+
+def anonymous_bytes(pid: int) -> int:
+    """The memory of a process that no file stands behind; 0 where it has ended (proc(5), RssAnon)."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("RssAnon:")), 0)
 
 
 if __name__ == "__main__":
