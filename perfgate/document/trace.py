@@ -142,7 +142,7 @@ class SlowestRank(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """`perfgate trace steps --json`. ``slowest_rank`` is None where fewer than two ranks can be compared."""
+    """`perfgate trace steps --json`. ``slowest_rank`` is None where all are alike, or fewer than two can be compared."""
 
     format: str
     slowest_rank: SlowestRank | None

@@ -239,7 +239,9 @@ def _step(step: ProfilerStep, origin: int | None) -> StepRow:
 
 
 def _slowest(timelines: Iterable[Timeline]) -> SlowestRank | None:
-    import statistics  # no other question of a trace needs it
+    import statistics  # no other question of a trace needs these
+
+    from perfgate.trace.ranks import FEWEST_RANKS, SLOW_RANK
 
     own: dict[int, float] = {}
     for timeline in timelines:
@@ -247,9 +249,9 @@ def _slowest(timelines: Iterable[Timeline]) -> SlowestRank | None:
         if timeline.rank is not None and lengths:
             # Of several devices of one rank the slowest makes the others wait.
             own[timeline.rank] = max(own.get(timeline.rank, 0.0), statistics.median(lengths))
-    if len(own) < 2:
+    rank = max(own, key=lambda rank_number: (own[rank_number], -rank_number), default=None)
+    if rank is None or len(own) < FEWEST_RANKS or own[rank] <= SLOW_RANK * statistics.median_low(own.values()):
         return None
-    rank = max(own, key=lambda rank_number: (own[rank_number], -rank_number))
     return SlowestRank(rank=rank, own=own[rank] / _NS, behind=(own[rank] - min(own.values())) / _NS)
 
 

@@ -36,9 +36,9 @@ def answer(*arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-def ranks(folder: Path) -> Path:
-    """Write two ranks of one job: both steps last as long, and rank 1 computes for more of it."""
-    for rank, computing in ((0, 40), (1, 70)):
+def ranks(folder: Path, *computing_of: int) -> Path:
+    """Write ranks of one job whose steps last as long; without other times rank 1 computes for more of it than rank 0."""
+    for rank, computing in enumerate(computing_of or (40, 70)):
         span = {"ph": "X", "pid": 0, "tid": 7}
         events = [
             {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#5", "pid": 50, "tid": 50, "ts": 100, "dur": 100},
@@ -119,6 +119,11 @@ def test_steps__two_ranks__the_one_the_others_wait_for(tmp_path: Path) -> None:
     assert found["timelines"][0]["steps"][0]["exposed_communication"] == pytest.approx(60e-6)
     done = trace("steps", str(tmp_path))
     assert "rank 1 is the slowest: 70.0 µs a step on its own, 30.0 µs more than the fastest" in done.stdout
+
+
+def test_steps__ranks_that_are_alike__none_named(tmp_path: Path) -> None:
+    assert answer("steps", str(ranks(tmp_path, 70, 72, 71)))["slowest_rank"] is None
+    assert "slowest" not in trace("steps", str(tmp_path)).stdout
 
 
 def test_steps__one_rank_chosen__it_alone(tmp_path: Path) -> None:
