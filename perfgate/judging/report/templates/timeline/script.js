@@ -262,10 +262,12 @@ function total() {
   }
   if (names.length > LISTED) element("td", word("{count} more names", { count: names.length - LISTED }), element("tr", "", $("rows"))).colSpan = 5;
 }
+// How long the device was busy; null where none is shown, or one of each of many ranks.
 function busyBetween(left, right) {
   if (device === null) {
     device = [];
-    for (let span = 0; span < size; span++) if (ON_DEVICE.includes(kind[span])) device.push(span);
+    const ofRanks = shown.tracks.some(([, side]) => side === "rank");
+    for (let span = 0; span < size && !ofRanks; span++) if (ON_DEVICE.includes(kind[span])) device.push(span);
     device = Int32Array.from(device).sort((a, b) => start[a] - start[b]);
   }
   if (!device.length) return null;
