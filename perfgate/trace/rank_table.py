@@ -43,13 +43,15 @@ class StepParts(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Waiting(msgspec.Struct, frozen=True, array_like=True):
-    """The collectives of a rank in nanoseconds: all of their time, while data moved, spent waiting, and neither."""
+    """The collectives of a rank in nanoseconds: all of their time, while data moved, spent waiting, and neither.
 
-    count: int = 0
+    A part is None where it was not recorded of every collective.
+    """
+
     elapsed: int = 0
-    transit: int = 0
-    wait: int = 0
-    idle: int = 0
+    transit: int | None = None
+    wait: int | None = None
+    idle: int | None = None
 
 
 class LinkTotal(msgspec.Struct, frozen=True, array_like=True):
@@ -164,12 +166,16 @@ def _steps(timeline: Timeline) -> Iterator[StepParts]:
 def _waiting(timeline: Timeline) -> Waiting:
     collectives = [one for one in timeline.collectives or () if one.elapsed_ns is not None]
     return Waiting(
-        count=len(collectives),
         elapsed=sum(one.elapsed_ns or 0 for one in collectives),
-        transit=sum(one.transit_ns or 0 for one in collectives),
-        wait=sum(one.wait_ns or 0 for one in collectives),
-        idle=sum(one.idle_ns or 0 for one in collectives),
+        transit=_sum(one.transit_ns for one in collectives),
+        wait=_sum(one.wait_ns for one in collectives),
+        idle=_sum(one.idle_ns for one in collectives),
     )
+
+
+def _sum(parts: Iterable[int | None]) -> int | None:
+    known = list(parts)
+    return None if None in known else sum(part or 0 for part in known)
 
 
 class _Share(NamedTuple):

@@ -192,7 +192,8 @@ def _arrival(arrived: Arrivals, place: int) -> tuple[float | None, float | None]
 def _row(table: RankTable, late: float | None, last: float | None) -> RankRow:
     waiting = table.waiting
     wait, transit, idle = (
-        part / waiting.elapsed if waiting.elapsed else None for part in (waiting.wait, waiting.transit, waiting.idle)
+        part / waiting.elapsed if waiting.elapsed and part is not None else None
+        for part in (waiting.wait, waiting.transit, waiting.idle)
     )
     return RankRow(
         rank=table.rank,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfgate.trace.events import NO_CORRELATION, EventTableBuilder
-from perfgate.trace.rank_table import MOST_STRETCHES, RankTable, reduce_timeline
+from perfgate.trace.rank_table import MOST_STRETCHES, RankTable, Waiting, reduce_timeline
 from perfgate.trace.ranks import arrivals, ranks_timeline
 from perfgate.trace.recording import Collective, Timeline
 
@@ -22,6 +22,17 @@ def table(rank: int, *shares: tuple[str, str, int, int]) -> RankTable:
         for group, name, start, length in shares
     )
     return reduce_timeline(Timeline(rank, 0, EventTableBuilder().table(), collectives=collectives), "folder")
+
+
+def test_reduce__parts_of_collectives_that_were_not_recorded__none_and_not_zero() -> None:
+    timed = Collective("hcom_allReduce__1_0_1", "collective", None, 1, 0, 100, None, 30, None, None)
+
+    def waiting(*collectives: Collective) -> object:
+        events = EventTableBuilder().table()
+        return reduce_timeline(Timeline(0, 0, events, collectives=collectives), "folder").waiting
+
+    assert waiting(timed, timed) == Waiting(elapsed=200, wait=60)
+    assert waiting(timed, timed._replace(wait_ns=None)) == Waiting(elapsed=200)
 
 
 @given(data=st.data(), ranks=st.integers(2, 5), count=st.integers(1, 8))
