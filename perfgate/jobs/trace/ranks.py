@@ -24,6 +24,8 @@ from perfgate.version import __version__
 
 # Beside what it is made of; where nobody may write, it is made anew each time.
 KEPT = ".perfgate-rank.msgpack"
+# The number rises with every change of what a table holds.
+_KEPT_BY = f"{__version__}, layout 2"
 _KINETO = ("*.pt.trace.json", "*.pt.trace.json.gz")
 _NS = 1e9
 _SKEWS = 100  # so many collectives are listed
@@ -105,11 +107,16 @@ def _kept_at(recording: Path) -> Path:
 def _kept(recording: Path) -> _Reduced | None:
     """What was kept of a recording, where nothing has changed since."""
     if recording.name.endswith(KEPT):
-        return _Reduced(_read_kept(recording).tables, recording, kept=True)
+        kept = _read_kept(recording)
+        if kept.version != _KEPT_BY:
+            raise DocumentError(
+                f"{recording}: was made by perfgate {kept.version}, and this is {_KEPT_BY}; reduce the recording with this one"
+            )
+        return _Reduced(kept.tables, recording, kept=True)
     kept_at = _kept_at(recording)
     with suppress(OSError, DocumentError):
         kept = _read_kept(kept_at)
-        if (kept.version, kept.files) == (__version__, _state(recording)):
+        if (kept.version, kept.files) == (_KEPT_BY, _state(recording)):
             return _Reduced(kept.tables, kept_at, kept=True)
     return None
 
@@ -122,7 +129,7 @@ def _reduce(recording: Path) -> _Reduced:
     )
     tables = [reduce_timeline(timeline, str(recording)) for timeline in timelines]
     try:
-        write_atomically(kept_at, msgspec.msgpack.encode(_Kept(version=__version__, files=files, tables=tables)))
+        write_atomically(kept_at, msgspec.msgpack.encode(_Kept(version=_KEPT_BY, files=files, tables=tables)))
     except PerfgateError:
         return _Reduced(tables, kept_at, kept=False)
     return _Reduced(tables, kept_at, kept=True)

@@ -7,13 +7,14 @@ import random
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from perfgate.cli.main import cli
 from perfgate.errors import DocumentError, UsageError
 from perfgate.jobs.trace.ranks import KEPT
-from tests.samples import recorded
+from tests.samples import unpacked
 
 RANKS = 6
 STEP_COLUMNS = "Step,Computing,Communication(Not Overlapped),Overlapped,Communication,Free,Stage,Bubble,Preparing"
@@ -164,6 +165,11 @@ def test_reduce__tables_alone_copied_elsewhere__the_same_answer(tmp_path: Path) 
         (there / str(number) / file.name).write_bytes(file.read_bytes())
     expected, found = answer(here), answer(there)
     assert {**found, "path": ""} == {**expected, "path": ""}
+    made = msgspec.msgpack.decode((there / "0" / KEPT).read_bytes())
+    (there / "0" / KEPT).write_bytes(msgspec.msgpack.encode({**made, "version": "0.0.9"}))
+    other = CliRunner().invoke(cli, ["trace", "ranks", str(there)])
+    assert isinstance(other.exception, DocumentError)
+    assert "was made by perfgate 0.0.9" in str(other.exception)
     (there / "0" / KEPT).write_text("{half")
     damaged = CliRunner().invoke(cli, ["trace", "ranks", str(there)])
     assert isinstance(damaged.exception, DocumentError)
@@ -171,7 +177,7 @@ def test_reduce__tables_alone_copied_elsewhere__the_same_answer(tmp_path: Path) 
 
 
 def test_ranks__recorded_job_of_two_ranks__read(tmp_path: Path) -> None:
-    found = answer(recorded("msinsight-910B-alexnet-2501", "text", "level1"))
+    found = answer(unpacked(tmp_path / "job", "msinsight-910B-alexnet-2501", "text", "level1"))
     assert [(row["rank"], row["steps"]) for row in found["ranks"]] == [(0, 1), (1, 1)]
     assert found["ranks"][0]["computing"] == pytest.approx(8.8737e-3, rel=1e-4)
     assert found["ranks"][0]["wait_share"] > found["ranks"][1]["wait_share"]
