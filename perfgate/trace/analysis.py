@@ -99,6 +99,22 @@ def overlap_length(first: Intervals, second: Intervals) -> int:
     return union_length(first) + union_length(second) - union_length(joined(first, second))
 
 
+def begun_within_others(intervals: Intervals, track: Codes) -> npt.NDArray[np.bool_]:
+    """Which intervals begin while one of another track lasts."""
+    others = _lasting(intervals, intervals.start)
+    for number in np.unique(track).tolist():
+        own = track == number
+        others[own] -= _lasting(Intervals(intervals.start[own], intervals.end[own]), intervals.start[own])
+    return others > 0
+
+
+def _lasting(intervals: Intervals, moments: IntColumn) -> IntColumn:
+    """How many intervals began before each moment and did not end until then."""
+    began = np.searchsorted(np.sort(intervals.start), moments, side="left")
+    ended = np.searchsorted(np.sort(intervals.end), moments, side="right")
+    return began - ended
+
+
 class Groups(NamedTuple):
     """Rows that are alike: the first row of each group, and the group of every row. Groups are in the order of their values."""
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.trace.analysis import IntColumn
+from perfgate.trace.analysis import IntColumn, counts_by_name, group_rows, totals_by_name
 from perfgate.trace.recording import Kernel, is_collective
 
 # Instead of a whole number or a time that is not known.
@@ -18,7 +19,16 @@ NO_NUMBER = -(1 << 63)
 NO_TEXT = -1
 _NUMBERS = ("start_ns", "duration_ns", "wait_ns", "step", "stream", "task", "model_id", "blocks", "mix_blocks")
 _TEXTS = ("name", "type", "core")
+_LISTS = {"inputs": "input_shapes", "outputs": "output_shapes", "input_types": "input_dtypes"}
 _AT_ONCE = 65536
+
+
+class Alike(NamedTuple):
+    """A kernel, how many there are like it, and the nanoseconds of all of them."""
+
+    kernel: Kernel
+    number: int
+    total_ns: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +36,9 @@ class KernelTable(Sequence[Kernel]):
     """Kernels in the order of the file.
 
     ``numbers`` are columns of int64 by the names that Kernel has for them, NO_NUMBER where one is not known. ``codes`` are
-    columns of positions in ``texts``, NO_TEXT where there is none: name, type and core; and ``inputs``, a number for each list
-    of input shapes, NO_TEXT for none. ``kernels_at`` makes the kernels of some ``rows``.
+    columns of positions in ``texts``, NO_TEXT where there is none: name, type and core; and ``inputs``, ``outputs`` and
+    ``input_types``, a number for each list of shapes or data types, NO_TEXT for none. ``kernels_at`` makes the kernels of some
+    ``rows``.
     """
 
     numbers: Mapping[str, IntColumn]
@@ -43,8 +54,9 @@ class KernelTable(Sequence[Kernel]):
             return kernels
         texts: dict[str, int] = {}
         codes = {name: _column([_number(texts, getattr(kernel, name)) for kernel in kernels]) for name in _TEXTS}
-        shapes: dict[tuple[tuple[int, ...], ...], int] = {(): NO_TEXT}
-        codes["inputs"] = _column([shapes.setdefault(kernel.input_shapes, len(shapes)) for kernel in kernels])
+        for name, field in _LISTS.items():
+            numbers_of: dict[tuple[object, ...], int] = {(): NO_TEXT}
+            codes[name] = _column([numbers_of.setdefault(getattr(one, field), len(numbers_of)) for one in kernels])
         numbers = {
             name: _column([NO_NUMBER if (value := getattr(kernel, name)) is None else value for kernel in kernels])
             for name in _NUMBERS
@@ -99,6 +111,18 @@ class KernelTable(Sequence[Kernel]):
         by_name = np.array([is_collective(text, None) for text in (*self.texts, "")], dtype=bool)
         either: npt.NDArray[np.bool_] = by_core[self.codes["core"]] | by_name[self.codes["name"]]
         return either
+
+    def of_types(self, *patterns: re.Pattern[str]) -> KernelTable:
+        """The kernels whose type, else whose name, one of the patterns describes in full."""
+        codes = [code for code, text in enumerate(self.texts) if any(pattern.fullmatch(text) for pattern in patterns)]
+        return self.select(np.isin(self.group, codes))
+
+    def alike(self) -> Iterator[Alike]:
+        """Those that are equal in type, shapes and data types of inputs, and shapes of outputs: one of each."""
+        first, row = group_rows(self.group, *(self.codes[name] for name in ("inputs", "outputs", "input_types")))
+        totals, counts = totals_by_name(row, self.duration, first.size), counts_by_name(row, first.size)
+        for kernel, count, total in zip(self.select(first), counts.tolist(), totals.tolist()):
+            yield Alike(kernel, count, total)
 
     @property
     def steps(self) -> list[int]:

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from perfgate.document.message import Message
 from perfgate.trace.events import COLLECTIVE_PREFIXES, EventTable
+from perfgate.trace.readings import CORE_CLOCK, Readings
 
 
 class Kernel(NamedTuple):
@@ -107,13 +108,25 @@ class TabledStep(NamedTuple):
     bubble_ns: int | None = None
 
 
+class Packets(NamedTuple):
+    """Packets of one size: bytes of one of them, and the nanoseconds that all took."""
+
+    size_bytes: float
+    number: int
+    time_ns: int
+
+
 class LinkUse(NamedTuple):
-    """What one kind of link (``HCCS``, ``SDMA``, ``RDMA`` …) carried of a collective: bytes, nanoseconds, bytes a second."""
+    """What one kind of link (``HCCS``, ``SDMA``, ``RDMA`` …) carried of a collective: bytes, nanoseconds, bytes a second.
+
+    SDMA repeats what HCCS, PCIE and SIO carried, without its packets.
+    """
 
     link: str
     size_bytes: float
     transit_ns: int
     bandwidth: float | None
+    packets: tuple[Packets, ...] = ()
 
 
 class Collective(NamedTuple):
@@ -189,16 +202,13 @@ class OperatorTime:
 
 @dataclass(frozen=True)
 class AllocationTotal:
-    """Everything one operator allocated on the device, in bytes."""
+    """Everything one operator allocated on the device, in bytes; ``held_bytes`` when all operators together held most."""
 
     name: str
-    count: int = 0
-    total_bytes: float = 0.0
-    largest_bytes: float = 0.0
-
-    def plus(self, size: float) -> AllocationTotal:
-        """With one more allocation."""
-        return AllocationTotal(self.name, self.count + 1, self.total_bytes + size, max(self.largest_bytes, size))
+    count: int
+    total_bytes: float
+    largest_bytes: float
+    held_bytes: float
 
 
 @dataclass(frozen=True)
@@ -207,7 +217,7 @@ class Timeline:
 
     ``events`` holds the host's events and those of this device alone. A table that was not collected is None; ``steps`` are
     made of what there is, ``step_table`` is what the profiler's own table of them says. ``groups`` are the ranks that this one
-    works with, by the framework's name for them (``tp``, ``pp``, ``dp``).
+    works with, by the framework's name for them (``tp``, ``pp``, ``dp``). ``readings`` are the device's counters over time.
     """
 
     rank: int | None
@@ -224,7 +234,13 @@ class Timeline:
     operators: tuple[OperatorTime, ...] | None = None
     allocations: tuple[AllocationTotal, ...] | None = None
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    core_frequency: tuple[float, float] | None = None  # hertz of the AI core, lowest and highest seen
+    readings: Mapping[str, Readings] = field(default_factory=dict)
+
+    @property
+    def core_frequency(self) -> tuple[float, float] | None:
+        """Hertz of the AI core, lowest and highest seen."""
+        clock = self.readings.get(CORE_CLOCK)
+        return None if clock is None else (float(clock.value.min()), float(clock.value.max()))
 
     @property
     def label(self) -> str:

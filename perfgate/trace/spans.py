@@ -24,6 +24,8 @@ KERNEL_METRICS = (KERNELS, FORMAT_CONVERSIONS, DEVICE_COPIES, COLLECTIVES)
 # TransData on Ascend (also as trans_TransData_3 where the profiler knows no types; sample msinsight-910B-alexnet-2501), and
 # cuDNN's nchwToNhwcKernel and nhwcToNchwKernel.
 _FORMAT_CONVERSION = re.compile(r"transdata|nchwtonhwc|nhwctonchw", re.IGNORECASE)
+# Launching one kernel: Node@launch of CANN, cudaLaunchKernel, cuLaunchKernelEx, hipLaunchKernel …
+KERNEL_LAUNCH = re.compile(r"Node@launch|(cuda|hip|cu)\w*LaunchKernel")
 
 
 class WorkItem(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -117,6 +118,12 @@ class DeviceSummary:
         """The rows of the table of kernels that belong to a span; none where there is no such table."""
         rows = self.timeline.kernels or ()
         return [row for row, owner in zip(rows, self.work[0].owners.tolist()) if owner != OUTSIDE] if rows else []
+
+    @cached_property
+    def kernel_table(self) -> KernelTable:
+        """The same rows as columns, those of collectives apart."""
+        rows = KernelTable.of(self.timeline.kernels or ())
+        return rows.select((self.work[0].owners != OUTSIDE) & ~rows.is_collective) if len(rows) else rows
 
 
 class _Spans(NamedTuple):

@@ -6,6 +6,7 @@ sheet of a problem's name with what it was found in. Excel cuts names of sheets 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from perfgate.document.decision import Suggestion
@@ -22,10 +23,13 @@ _MOST_TEXT = 1000
 _OP_COLUMNS = ("op name", "op_name", "Affinity API", "Environment", "Description")
 # In a column of descriptions the operator stands before this.
 _AFTER_OP = " Op shape:"
+# Of a folder of several ranks the rank stands before some problems, which are then in small letters.
+_OF_RANK = re.compile(r"RANK \d+ ")
 # Problems that these rules of ours see too: one advice is enough.
 _OURS: Mapping[str, frozenset[str]] = {
-    "Operator Dispatch Issues": frozenset({"small_ops.launch_bound", "small_ops.time_share"}),
-    "Operator Dynamic Shape Issues": frozenset({"graph.recompiles"}),
+    "AICPU Issues": frozenset({"ops.ai_cpu"}),
+    "Operator Dispatch Issues": frozenset({"small_ops.launch_bound", "small_ops.time_share", "graph.op_compiled"}),
+    "Operator Dynamic Shape Issues": frozenset({"graph.recompiles", "graph.op_compiled", "graph.compiled_again"}),
     "Fusible Operator Analysis": frozenset({"fusion.sequence_share"}),
     "Fusion Issues": frozenset({"fusion.pass_without_effect"}),
     "Block Dim Issues": frozenset({"tiling.occupancy"}),
@@ -33,10 +37,15 @@ _OURS: Mapping[str, frozenset[str]] = {
     "Cube Operator Perf Analysis": frozenset({"tiling.attained", "tiling.occupancy"}),
     "FA Operator Perf Analysis": frozenset({"tiling.attained", "tiling.occupancy"}),
     "Vector Operator Perf Analysis": frozenset({"tiling.attained", "tiling.occupancy"}),
-    "AI Core Frequency Issues": frozenset({"thermal.clock", "thermal.throttled"}),
+    "AI Core Frequency Issues": frozenset(
+        {"thermal.clock", "thermal.throttled", "thermal.kernel_clock", "thermal.idle_clock"}
+    ),
     "Slow Dataloader Issues": frozenset({"preprocess.loading_share"}),
+    "Packet Analysis": frozenset({"communication.small_packets"}),
+    "Communication Retransmission Analysis": frozenset({"communication.retransmission"}),
     "Slow Rank Analysis": frozenset({"communication.slow_rank", "collectives.slowest_rank"}),
 }
+_SEEN = {category.lower(): rules for category, rules in _OURS.items()}
 
 
 def advisories(sheets: Sheets, *, workload: str, source: str) -> list[Advisory]:
@@ -67,7 +76,7 @@ def on_advisories(run: RunDocument) -> Iterator[Suggestion]:
     """Yield what another tool suggests about problems that no step of ours noticed on the same workload."""
     noticed = {(step.workload, finding.rule) for step in run.steps for finding in step.findings}
     for advisory in run.advisories:
-        ours = _OURS.get(advisory.category, frozenset())
+        ours = _SEEN.get(_OF_RANK.sub("", advisory.category).lower(), frozenset())
         if any((advisory.workload, rule) in noticed for rule in ours):
             continue
         yield Suggestion(

@@ -8,7 +8,7 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, together
 from perfgate.document.run import CounterSet, KernelTimes, OperatorRow, StepResult
 from perfgate.measuring.checklist.runner import find_steps, step_result
-from perfgate.measuring.checklist.step import RecordedStep, RecordingContext, StepOutcome, not_applicable
+from perfgate.measuring.checklist.step import RecordedStep, RecordingContext, StepOutcome, not_applicable, unavailable
 from perfgate.trace.kernel_times import kernel_times
 from perfgate.trace.summary import DeviceSummary
 
@@ -61,6 +61,13 @@ def device_times_missing(summary: DeviceSummary) -> Message:
     if all(step.computing_ns is not None for step in summary.steps):
         return Message("times.first-step-unknown")
     return Message("times.device-by-step-unknown")
+
+
+def or_unavailable(outcome: StepOutcome, *reasons: Message) -> StepOutcome:
+    """The outcome; where none of its values has a number it is unavailable for these reasons and theirs."""
+    if any(value.value is not None for value in outcome.values):
+        return outcome
+    return unavailable(together([*reasons, *(one.reason for one in outcome.values if isinstance(one.reason, Message))]))
 
 
 def or_absent(outcome: StepOutcome) -> StepOutcome:

@@ -15,13 +15,14 @@ from perfgate.errors import DocumentError
 from perfgate.trace.ascend.database import Database, open_database
 from perfgate.trace.ascend.files import Device, decode_file
 from perfgate.trace.events import MAX_NS, nanoseconds, nanoseconds_of_milliseconds
-from perfgate.trace.recording import Collective, LinkUse, RankLink, TabledStep
+from perfgate.trace.recording import Collective, LinkUse, Packets, RankLink, TabledStep
 
 Kind = Literal["collective", "p2p"]
 _KINDS: tuple[Kind, ...] = ("collective", "p2p")
 # 2064384 bytes of a task are 2.064384 MB here, unlike the tables of memory.
 _MEGABYTE, _GIGABYTE = 1e6, 1e9
 _MICROSECOND, _MILLISECOND = 1e3, 1e6
+_COUNT_AND_TIME = 2
 _TOTAL = "Total Op Info"
 _STEP = re.compile(r"(?:step)?(\d{1,18})$")
 _PAIR = re.compile(r"(\d{1,9})-(\d{1,9})$")
@@ -44,6 +45,8 @@ class _Link(msgspec.Struct):
     time: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Transit Time(ms)")
     bandwidth: float | None = msgspec.field(default=None, name="Bandwidth(GB/s)")
     transport: str = msgspec.field(default="", name="Transport Type")
+    # The size of a packet, how many there were and their time; what has another form is no count.
+    packets: dict[str, list[float] | float] = msgspec.field(default_factory=dict, name="Size Distribution")
 
 
 class _Operation(msgspec.Struct):
@@ -86,8 +89,9 @@ def read_rank_links(path: Path) -> tuple[RankLink, ...]:
             if (match := _PAIR.match(pair)) is None:
                 continue
             with _named(path, name):
-                use = _link_use(link.transport, link)
-            links.append(RankLink(operation, kind, group or None, step, int(match[1]), int(match[2]), *use))
+                used = _link_use(link.transport, link)
+            amounts = used.link, used.size_bytes, used.transit_ns, used.bandwidth
+            links.append(RankLink(operation, kind, group or None, step, int(match[1]), int(match[2]), *amounts))
     return tuple(links)
 
 
@@ -168,7 +172,18 @@ def _link_use(link: str, use: _Link) -> LinkUse:
         size_bytes=round(use.size * _MEGABYTE, 3),
         transit_ns=_duration(use.time) or 0,
         bandwidth=None if not use.bandwidth else use.bandwidth * _GIGABYTE,
+        packets=tuple(
+            _packets(float(size), *counted)
+            for size, counted in use.packets.items()
+            if isinstance(counted, list) and len(counted) == _COUNT_AND_TIME
+        ),
     )
+
+
+def _packets(megabytes: float, number: float, milliseconds: float) -> Packets:
+    if not (math.isfinite(megabytes) and 0 <= number < MAX_NS and 0 <= milliseconds < MAX_NS / _MILLISECOND):
+        raise ValueError("its sizes of packets are no numbers")
+    return Packets(round(megabytes * _MEGABYTE, 3), round(number), round(milliseconds * _MILLISECOND))
 
 
 def _duration(raw: msgspec.Raw) -> int | None:
@@ -186,16 +201,24 @@ def _named(path: Path, operation: str) -> Iterator[None]:
 def _database_links(database: Database) -> dict[tuple[str, str, str], dict[str, LinkUse]]:
     """The links of each operation; a row for every size of package repeats the sums of its link."""
     links: dict[tuple[str, str, str], dict[str, LinkUse]] = {}
-    columns = ("hccl_op_name", "group_name", "step", "transport_type", "transit_size", "transit_time", "bandwidth")
-    for name, group, step, link, size, time, bandwidth in database.rows("CommAnalyzerBandwidth", columns):
-        megabytes, transit = database.number(size) or 0.0, _time(database, time, _MILLISECOND) or 0
-        speed = database.number(bandwidth)
+    columns = (
+        *("hccl_op_name", "group_name", "step", "transport_type", "transit_size", "transit_time", "bandwidth"),
+        *("package_size", "count", "total_duration"),
+    )
+    number = database.number
+    for name, group, step, link, size, time, bandwidth, *counted in database.rows("CommAnalyzerBandwidth", columns):
+        megabytes, transit = number(size) or 0.0, _time(database, time, _MILLISECOND) or 0
+        speed = number(bandwidth)
         if megabytes or transit:
-            links.setdefault((str(name), str(group), str(step)), {})[str(link)] = LinkUse(
+            of_operation = links.setdefault((str(name), str(group), str(step)), {})
+            package, packets, duration = (number(value) for value in counted)
+            more = () if not packets else (_packets(package or 0.0, packets, duration or 0.0),)
+            of_operation[str(link)] = LinkUse(
                 link=str(link),
                 size_bytes=round(megabytes * _MEGABYTE, 3),
                 transit_ns=transit,
                 bandwidth=speed * _GIGABYTE if speed else None,
+                packets=(*of_operation[str(link)].packets, *more) if str(link) in of_operation else more,
             )
     return links
 

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
+from perfgate.trace.allocations import Allocations
 from perfgate.trace.ascend.about import texts
 from perfgate.trace.ascend.database import Database, open_database
 from perfgate.trace.ascend.files import Device
@@ -27,6 +29,7 @@ from perfgate.trace.events import (
     EventTable,
     EventTableBuilder,
 )
+from perfgate.trace.readings import CORE_CLOCK, MEMORY_READ, MEMORY_WRITE, Readings
 from perfgate.trace.recording import AllocationTotal, Kernel, Timeline
 from perfgate.trace.spans import OUTSIDE, span_of
 from perfgate.trace.steps import Mark, profiler_steps, step_marks, windows_of
@@ -168,7 +171,7 @@ class _Export:
             steps=profiler_steps(events, marks),
             memory=self._peaks(device),
             allocations=self._allocations(device),
-            core_frequency=self._frequency(device),
+            readings=dict(self._readings(device)),
         )
 
     def _events(self, device: Device) -> tuple[EventTable, list[Kernel]]:
@@ -325,20 +328,33 @@ class _Export:
         """What each operator allocated on a device."""
         if not self._database.has("OP_MEMORY"):
             return None
-        totals: dict[str, AllocationTotal] = {}
-        for owner, name, value in self._database.rows("OP_MEMORY", ("deviceId", "name", "size")):
+        listed = Allocations()
+        columns = ("deviceId", "name", "size", "allocationTime", "releaseTime")
+        for owner, name, value, start, end in self._database.rows("OP_MEMORY", columns):
             size = self._database.number(value)
             if size is not None and size >= 0 and self._owns(device, owner):
-                title = self._words.text(name)
-                totals[title] = totals.get(title, AllocationTotal(title)).plus(size)
-        return tuple(totals.values())
+                listed.add(self._words.text(name), size, self._database.whole(start), self._database.whole(end))
+        return listed.totals()
 
-    def _frequency(self, device: Device) -> tuple[float, float] | None:
-        """The hertz of a device's AI core, lowest and highest."""
-        rows = self._database.rows("AICORE_FREQ", ("deviceId", "freq"))
-        megahertz = [self._database.number(value) for owner, value in rows if owner == device]
-        hertz = [value * _MEGAHERTZ for value in megahertz if value is not None]
-        return (min(hertz), max(hertz)) if hertz else None
+    def _readings(self, device: Device) -> Iterator[tuple[str, Readings]]:
+        """The clock of a device's AI core, and what its memories together read and write."""
+        rows, whole, number = self._database.rows, self._database.whole, self._database.number
+        clocks = [
+            (time, megahertz * _MEGAHERTZ)
+            for owner, at, value in rows("AICORE_FREQ", ("deviceId", "timestampNs", "freq"))
+            if owner == device and (time := whole(at)) is not None and (megahertz := number(value)) is not None
+        ]
+        if clocks:
+            yield CORE_CLOCK, Readings.of(*zip(*clocks))
+        traffic: dict[str, list[tuple[int, float, int]]] = {}
+        for owner, at, value, memory, access in rows("HBM", ("deviceId", "timestampNs", "bandwidth", "hbmId", "type")):
+            time, rate, source = whole(at), number(value), whole(memory)
+            if self._owns(device, owner) and time is not None and rate is not None and source is not None:
+                traffic.setdefault(self._words.text(access), []).append((time, rate, source))
+        for access, name in (("read", MEMORY_READ), ("write", MEMORY_WRITE)):
+            if access in traffic:
+                times, rates, sources = (np.array(column) for column in zip(*traffic[access]))
+                yield name, Readings.summed(times, rates.astype(np.float64), sources)
 
 
 def _with_steps(kernels: Sequence[Kernel], events: EventTable, marks: Sequence[Mark]) -> tuple[Kernel, ...]:

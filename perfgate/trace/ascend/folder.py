@@ -105,7 +105,7 @@ def _rank_of_export(about: About, tables: Tables, database: Path) -> Rank:
     export = read_export(database)
     timelines = []
     for own in export.timelines:
-        events = DeviceEvents(own.device, own.events, own.core_frequency)
+        events = DeviceEvents(own.device, own.events, own.readings)
         rank = own.rank if about.rank is None else about.rank
         tabled = tables.timeline(rank, events, alone=len(export.timelines) == 1)
         timelines.append(
@@ -142,7 +142,7 @@ def _devices(views: Sequence[Path], tables: Tables) -> list[DeviceEvents]:
     if not devices:
         present = {*tables.kernels, *tables.tasks} - {None} or numbers or {None}
         return [
-            DeviceEvents(number, events_of_tables(_own(tables.kernels, number), _own(tables.tasks, number)), None)
+            DeviceEvents(number, events_of_tables(_own(tables.kernels, number), _own(tables.tasks, number)))
             for number in sorted(present, key=lambda number: number or 0)
         ]
     if len(devices) == 1 and devices[0].device is None and len(numbers) == 1:

@@ -172,7 +172,9 @@ class _Columns:
         }
         nameless = numbers_of.setdefault("", len(numbers_of))
         codes["name"] = np.where(codes["name"] == NO_TEXT, nameless, codes["name"])
-        codes["inputs"] = self._equal_shapes(self._code("input shapes"))
+        codes["inputs"] = self._equal(self._code("input shapes"), self._shapes)
+        codes["outputs"] = self._equal(self._code("output shapes"), self._shapes)
+        codes["input_types"] = self._equal(self._code("input data types"), self._words)
         numbers = {
             "start_ns": self._number("start time(us)"),
             "duration_ns": self._number("duration(us)"),
@@ -186,11 +188,11 @@ class _Columns:
         }
         return KernelTable(numbers, codes, tuple(numbers_of), np.arange(self._size), self._kernels)
 
-    def _equal_shapes(self, column: IntColumn) -> IntColumn:
-        numbers: dict[Shapes, int] = {(): NO_TEXT}
+    def _equal(self, column: IntColumn, lists: Mapping[int, tuple[object, ...]]) -> IntColumn:
+        numbers: dict[tuple[object, ...], int] = {(): NO_TEXT}
         place = np.full(len(self._texts) + 1, NO_TEXT, dtype=np.int64)
-        for code, shapes in self._shapes.items():
-            place[code] = numbers.setdefault(shapes, len(numbers))
+        for code, members in lists.items():
+            place[code] = numbers.setdefault(members, len(numbers))
         return place[column]
 
     def _kernels(self, rows: npt.NDArray[np.intp]) -> Iterator[Kernel]:

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from perfgate.document.message import Message
 from perfgate.errors import DocumentError
+from perfgate.trace.allocations import Allocations
 from perfgate.trace.ascend.files import MAX_ROWS, Device, Row, by_device, rows_of
 from perfgate.trace.ascend.kernels import read_kernels
 from perfgate.trace.ascend.timeline import DeviceEvents, Task
@@ -108,7 +109,7 @@ class Tables:
             operators=self._operators,
             allocations=_of(self._allocations, device, alone),
             groups=self.groups,
-            core_frequency=own.frequency,
+            readings=own.readings,
         )
 
     def _files(self, stem: str, name: str, reason: Message | None) -> Sequence[Path]:
@@ -270,16 +271,20 @@ def read_operators(path: Path) -> Iterator[tuple[Device, OperatorTime]]:
 
 
 def read_allocations(path: Path) -> Iterator[tuple[Device, AllocationTotal]]:
-    """operator_memory.csv, added up by operator; a negative size is a release."""
-    totals: dict[tuple[Device, str], AllocationTotal] = {}
+    """operator_memory.csv, added up by operator; a negative size is a release.
+
+    What was there before the recording has no time of allocation, and what outlives it none of release.
+    """
+    listed: dict[Device, Allocations] = {}
     for row in rows_of(path):
         name, kilobytes = row.text("name"), row.number("size(kb)")
         if name is None or kilobytes is None or kilobytes < 0:
             continue
-        key = _memory_device(row), name
-        totals[key] = totals.get(key, AllocationTotal(name)).plus(kilobytes * _KIBIBYTE)
-        _refuse_too_many(totals, path)
-    return ((device, total) for (device, _), total in totals.items())
+        allocations = listed.setdefault(_memory_device(row), Allocations())
+        times = row.timestamp("allocation time(us)"), row.timestamp("release time(us)")
+        allocations.add(name, kilobytes * _KIBIBYTE, *times)
+        _refuse_too_many(allocations, path)
+    return ((device, total) for device, allocations in listed.items() for total in allocations.totals())
 
 
 def read_peaks(path: Path) -> Mapping[Device, dict[str, float]]:

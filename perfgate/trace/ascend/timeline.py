@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ from perfgate.trace.events import (
 )
 from perfgate.trace.kernel_events import kernel_events
 from perfgate.trace.kernel_table import NO_NUMBER, NO_TEXT, KernelTable
+from perfgate.trace.readings import Readings
 from perfgate.trace.recording import Kernel
 
 # Newer torch_npu writes the timeline's times through a float, so that they are up to 250 ns off those of the tables.
@@ -44,11 +46,11 @@ _Mask = npt.NDArray[np.bool_]
 
 
 class DeviceEvents(NamedTuple):
-    """The host's events and those of one device, None where the file names none; hertz of its core, lowest and highest."""
+    """The host's events and those of one device, None where the file names none; and its counters over time."""
 
     device: int | None
     events: EventTable
-    frequency: tuple[float, float] | None
+    readings: Mapping[str, Readings] = MappingProxyType({})
 
 
 class Task(NamedTuple):
@@ -70,8 +72,8 @@ def device_events(view: View, kernels: KernelTable) -> list[DeviceEvents]:
     events = replace(view.events, kind=_kinds(view, tracks), correlation=_correlations(view, tracks))
     events = replace(_with_types(events, kernels), tracks=_track_names(view))
     return [
-        DeviceEvents(device, events.select(tracks.of_device(device)[events.track]), tracks.frequencies[device])
-        for device in sorted(tracks.frequencies, key=lambda device: -1 if device is None else device)
+        DeviceEvents(device, events.select(tracks.of_device(device)[events.track]), tracks.readings[device])
+        for device in sorted(tracks.readings, key=lambda device: -1 if device is None else device)
     ]
 
 
@@ -119,13 +121,12 @@ class _Tracks:
         only = next(iter(devices)) if len(devices) == 1 else None
         self._device = [owners.get(pid) if owners.get(pid) is not None else only for pid, _ in view.keys]
         present = {device for device, owned in zip(self._device, self.on_device.tolist()) if owned} or {None}
-        self.frequencies: dict[int | None, tuple[float, float] | None] = dict.fromkeys(present)
-        for pid, (low, high) in view.frequencies.items():
+        self.readings: dict[int | None, dict[str, Readings]] = {device: {} for device in present}
+        for pid, read in view.readings.items():
             device = device_of_label(view.labels.get(pid))
             owner = device if device in present else next(iter(present)) if len(present) == 1 else None
             if owner in present:
-                lowest, highest = self.frequencies[owner] or (low, high)
-                self.frequencies[owner] = (min(low, lowest), max(high, highest))
+                self.readings[owner].update(read)
 
     def of_device(self, device: int | None) -> _Mask:
         """This device's tracks and the host's."""

@@ -1,7 +1,10 @@
-"""trace_view.json and msprof's timeline: spans, flows and the core's frequency, as columns."""
+"""trace_view.json and msprof's timeline: spans, flows and counters, as columns."""
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -10,12 +13,19 @@ import numpy as np
 
 from perfgate.trace.analysis import Codes, IntColumn, group_rows
 from perfgate.trace.chrome_events import request_of
-from perfgate.trace.events import KIND_CODES, NO_CORRELATION, EventTable, nanoseconds
+from perfgate.trace.events import KIND_CODES, NO_CORRELATION, EventTable
+from perfgate.trace.readings import CORE_CLOCK, MEMORY_READ, MEMORY_WRITE, FloatColumn, Readings
 from perfgate.trace.scan import scan
-from perfgate.trace.scanned import NO_TEXT, Names, ScannedEvents
+from perfgate.trace.scanned import NO_TEXT, Mask, Names, ScannedEvents
 
 _FLOW = "HostToDevice"
 _FREQUENCY = "AI Core Freq"
+# HBM 0/Read, HBM 3/Write: one of the memories, every 20 ms (sample msinsight-910B-alexnet-2501). Its MB are MiB: every
+# number is a whole one of bytes over 2 ** 20.
+_MEMORY = re.compile(r"HBM \d+/(Read|Write)$")
+_MEBIBYTE = 1 << 20
+# No counter reads as much; what is more, or no number, is damage.
+_MOST = 1e15
 # All as written: what a word or a number is differs by version, and most events need none of them.
 _TASK_TYPE, _INPUTS, _MEGAHERTZ, _NAME, _LABELS, _REQUEST = (
     "Task Type",
@@ -25,6 +35,7 @@ _TASK_TYPE, _INPUTS, _MEGAHERTZ, _NAME, _LABELS, _REQUEST = (
     "labels",
     "request_id",
 )
+_RATES = {"Read": (MEMORY_READ, "Read(MB/s)"), "Write": (MEMORY_WRITE, "Write(MB/s)")}
 _Key = tuple[str, str]
 
 
@@ -49,7 +60,7 @@ class View:
     """A timeline as the file has it. Every event still has kind ``other``; ``detail`` indexes ``details``.
 
     ``keys`` are process and thread id of each track; ``processes`` and ``threads`` their names, ``labels`` a process's
-    label. ``frequencies`` are the hertz the AI core ran at, lowest and highest, by process id.
+    label. ``readings`` are the counters of the device over time, by process id.
     """
 
     events: EventTable
@@ -61,12 +72,13 @@ class View:
     processes: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     threads: dict[_Key, str] = field(default_factory=dict)
-    frequencies: dict[str, tuple[float, float]] = field(default_factory=dict)
+    readings: dict[str, dict[str, Readings]] = field(default_factory=dict)
 
 
 def read_view(path: Path) -> View:
     """Raises DocumentError, with what is wrong and where, for what is no such file."""
-    keys = (_TASK_TYPE, _INPUTS, _MEGAHERTZ, _NAME, _LABELS, _REQUEST)
+    rates = [argument for _, argument in _RATES.values()]
+    keys = (_TASK_TYPE, _INPUTS, _MEGAHERTZ, _NAME, _LABELS, _REQUEST, *rates)
     file = scan(path, texts=keys, advice="analyse the profile again")
     spans, others = file.complete, file.others
     is_arrow = file.texts.flagged(others.category, _FLOW.__eq__)
@@ -81,7 +93,7 @@ def read_view(path: Path) -> View:
         keys=tuple(tracks),
         starts=Flows(starts.flow(), of_starts, starts.times(durations=False)[0]),
         ends=Flows(ends.flow(), of_ends, ends.times(durations=False)[0]),
-        frequencies=_frequencies(others),
+        readings=_readings(others.select(others.is_phase("C"))),
     )
     _take_names(others, view)
     return view
@@ -123,23 +135,50 @@ def _details(spans: ScannedEvents) -> tuple[Codes, tuple[Detail, ...]]:
     return np.array(codes, dtype=np.int32)[row], tuple(numbers)
 
 
-def _frequencies(others: ScannedEvents) -> dict[str, tuple[float, float]]:
-    frequencies: dict[str, tuple[float, float]] = {}
-    texts = others.of
-    counters = others.select(others.is_phase("C") & texts.flagged(others.name, _FREQUENCY.__eq__))
-    columns = counters.event, counters.name, counters.process_and_thread()[0], counters.argument(_MEGAHERTZ)
-    for event, name, process, megahertz in zip(*(column.tolist() for column in columns)):
-        if megahertz == NO_TEXT:
-            continue
+def _readings(counters: ScannedEvents) -> dict[str, dict[str, Readings]]:
+    """The clock of the core and the traffic of the memory, each by the process id that it is written under."""
+    readings: dict[str, dict[str, Readings]] = {}
+    flagged = counters.of.flagged
+    for pid, clocks in _by_process(counters, flagged(counters.name, _FREQUENCY.__eq__), _MEGAHERTZ):
+        time, _ = clocks.times(durations=False)
+        readings.setdefault(pid, {})[CORE_CLOCK] = Readings.of(time, _numbers(clocks, _MEGAHERTZ) * 1e6)
+    for access, (name, argument) in _RATES.items():
+        chosen = flagged(counters.name, lambda text, access=access: _is_memory(text, access))  # type: ignore[misc]
+        for pid, traffic in _by_process(counters, chosen, argument):
+            time, _ = traffic.times(durations=False)
+            rates = _numbers(traffic, argument) * _MEBIBYTE
+            readings.setdefault(pid, {})[name] = Readings.summed(time, rates, traffic.name.astype(np.int64))
+    return readings
+
+
+def _is_memory(name: str, access: str) -> bool:
+    match = _MEMORY.match(name)
+    return match is not None and match[1] == access
+
+
+def _by_process(counters: ScannedEvents, chosen: Mask, argument: str) -> Iterator[tuple[str, ScannedEvents]]:
+    """The chosen events that have an argument, by process id."""
+    counters = counters.select(chosen & (counters.argument(argument) != NO_TEXT))
+    process, _ = counters.process_and_thread()
+    for code in np.unique(process).tolist():
+        yield counters.of.word(code), counters.select(process == code)
+
+
+def _numbers(counters: ScannedEvents, argument: str) -> FloatColumn:
+    """The numbers of an argument. Raises DocumentError that names the first event whose argument is none."""
+    codes, back = np.unique(counters.argument(argument), return_inverse=True)
+    numbers = np.zeros(codes.size)
+    for place, code in enumerate(codes.tolist()):
+        text = counters.of.texts[code].strip(b'"')
         try:
-            # A number of MHz with decimals, as the times are.
-            hertz = nanoseconds(texts.texts[megahertz]) * 1e3
-        except ValueError as error:
-            texts.refuse(event, name, error)
-        pid = texts.word(process)
-        low, high = frequencies.get(pid, (hertz, hertz))
-        frequencies[pid] = (min(low, hertz), max(high, hertz))
-    return frequencies
+            numbers[place] = float(text)
+        except ValueError:
+            numbers[place] = math.nan
+        if not abs(numbers[place]) < _MOST:
+            first, word = int(np.argmax(back == place)), text[:20].decode("ascii", "replace")
+            error = f"its {argument} {word!r} is no number"
+            counters.of.refuse(int(counters.event[first]), int(counters.name[first]), error)
+    return numbers[back]
 
 
 def _take_names(others: ScannedEvents, view: View) -> None:

@@ -37,7 +37,7 @@ def read(path: Path) -> Recording:
             device=device.device,
             events=device.events,
             steps=profiler_steps(device.events),
-            core_frequency=device.frequency,
+            readings=device.readings,
         )
         for device in device_events(read_view(path), KernelTable.of(()))
     )

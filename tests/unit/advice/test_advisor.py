@@ -82,6 +82,31 @@ def test_suggestions__problem_that_no_step_of_ours_noticed__merged_with_its_sour
     assert merged[0].message == quote("Byte Alignment Analysis: 2 collectives are not aligned. 1. Align them.")
 
 
+@pytest.mark.parametrize(
+    ("category", "rule"),
+    [
+        ("AICPU Issues", "ops.ai_cpu"),
+        ("Packet Analysis", "communication.small_packets"),
+        ("Communication Retransmission Analysis", "communication.retransmission"),
+        ("AI Core Frequency Issues", "thermal.kernel_clock"),
+        ("Operator Dispatch Issues", "graph.op_compiled"),
+        # As msprof-analyze 26.2 names it in a folder of several ranks.
+        ("RANK 0 operator dynamic shape issues", "graph.op_compiled"),
+    ],
+)
+def test_suggestions__problem_that_a_rule_of_a_step_knows__merged_only_without_its_finding(
+    category: str, rule: str
+) -> None:
+    advisory = advisories(
+        {"problems": [HEADER, (category, "described", "suggested")]}, workload="encoder", source=SOURCE
+    )
+    seen = Finding(rule=rule, severity="warning", message=quote(""), evidence={})
+    step = StepResult(number=4, slug="top_ops", workload="encoder", status="attention", findings=[seen])
+
+    assert [one.rule for one in suggestions(make_run(steps=[step], advisories=advisory))] == []
+    assert [one.rule for one in suggestions(make_run(steps=[], advisories=advisory))] == [category]
+
+
 def test_suggestions__problem_that_a_step_of_ours_noticed_too__said_once_by_us() -> None:
     again = Finding(rule="graph.recompiles", severity="warning", message=quote(""), evidence={"reason": "shapes"})
     step = StepResult(number=9, slug="graph", workload="encoder", status="attention", findings=[again])

@@ -11,13 +11,14 @@ from perfgate.measuring.checklist.steps.s15_cache import STEP
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
-from perfgate.trace.events import EventTableBuilder
+from perfgate.trace.events import NO_CORRELATION, EventTableBuilder
+from perfgate.trace.readings import MEMORY_READ, MEMORY_WRITE, Readings
 from perfgate.trace.recording import Kernel, Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
-from tests.unit.trace.ascend import ALEXNET, sample
+from tests.unit.trace.ascend import ALEXNET, QWEN, sample
 from tests.wording import finding_text
 
 MS = 1_000_000
@@ -120,8 +121,8 @@ def test_cache__little_data_and_much_work_on_the_cpu__ok(tmp_path):
     assert (outcome.status, outcome.findings) == ("ok", [])
 
 
-def judged(recording):
-    return STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", {}))
+def judged(recording, limits=None):
+    return STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", limits or {}))
 
 
 def rates(outcome):
@@ -140,11 +141,65 @@ def test_cache__recorded_l2_counters__hits_over_hits_and_misses(tmp_path):
     assert (outcome.status, outcome.findings) == ("ok", [])
 
 
-def test_cache__recorded_without_l2_counters__unavailable_and_how_to_get_them(tmp_path):
-    outcome = judged(trace.read(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path)))
+def test_cache__recorded_without_counters__unavailable_and_how_to_get_them(tmp_path):
+    outcome = judged(trace.read(sample(f"{QWEN}/rank_0_ascend_pt", tmp_path)))
 
     assert (outcome.status, outcome.values) == ("unavailable", [])
     assert "AiCMetrics.L2Cache" in reason_of(outcome)
+
+
+def traffic(outcome):
+    return {
+        (value.labels["access"], value.labels.get("of")): value.value
+        for value in outcome.values
+        if value.metric == "cache.memory_traffic"
+    }
+
+
+def test_cache__recorded_alexnet__bandwidth_of_its_memory_and_no_hit_rates(tmp_path):
+    outcome = judged(trace.read(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path)))
+
+    # Six readings of 20 ms; the highest read is the sum of four counters of 22.3 GiB/s.
+    found = traffic(outcome)
+    assert found["read", "mean"] == pytest.approx(25.297e9, rel=1e-3)
+    assert found["read", "highest"] == pytest.approx(93.6615e9, rel=1e-4)
+    assert found["write", "mean"] == pytest.approx(16.423e9, rel=1e-3)
+    assert {value.count for value in outcome.values if value.metric == "cache.memory_traffic"} == {6}
+    (unknown,) = (value for value in outcome.values if value.metric == "cache.hit_rate")
+    assert "AiCMetrics.L2Cache" in reason_of(unknown)
+    assert (outcome.status, outcome.findings) == ("ok", [])
+
+
+MS_20 = 20 * MS
+
+
+def with_traffic(*rates, kernels=((0, 100 * MS),)):
+    """A device whose memory is read and written at rates in GB/s, 20 ms each (table HBM of sample alexnet)."""
+    builder = EventTableBuilder()
+    for start, length in kernels:
+        builder.add(start, length, track=("NPU", "1"), name="Add", kind="compute", correlation=NO_CORRELATION)
+    readings = Readings.of([MS_20 * number for number in range(len(rates) + 1)], [0.0, *(rate * 1e9 for rate in rates)])
+    return Timeline(None, 0, builder.table(), readings={MEMORY_READ: readings, MEMORY_WRITE: readings})
+
+
+@pytest.mark.parametrize(("peak", "rules"), [(1.2e12, ["cache.memory_share"]), (1.25e12, []), (0.0, [])])
+def test_cache__recorded_traffic_near_the_peak_that_the_project_gives__bandwidth_holds_it_up(peak, rules):
+    recording = Recording(Path("recording"), "ascend-db", (with_traffic(400, 600, 500, 500, 500),))
+    outcome = judged(recording, {"cache.memory_peak": peak})
+
+    assert traffic(outcome)["read", "mean"] == pytest.approx(500e9)
+    shares = [value.value for value in outcome.values if value.metric == "cache.memory_share"]
+    assert shares == ([pytest.approx(1e12 / peak)] if peak else [])
+    assert [finding.rule for finding in outcome.findings] == rules
+
+
+def test_cache__recorded_steps_shorter_than_a_reading__no_bandwidth_and_why():
+    outcome = judged(
+        Recording(Path("recording"), "ascend-db", (with_traffic(400, 600, kernels=((25 * MS, 10 * MS),)),))
+    )
+
+    assert (outcome.status, outcome.values) == ("unavailable", [])
+    assert "read too seldom for these steps" in reason_of(outcome)
 
 
 def kernel(op, duration_ns, **counters):

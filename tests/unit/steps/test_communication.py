@@ -38,12 +38,12 @@ from perfgate.measuring.checklist.steps.s16_communication import (
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.workload import Workload
 from perfgate.trace.events import EventTableBuilder
-from perfgate.trace.recording import Collective, ProfilerStep, Recording, Timeline
+from perfgate.trace.recording import Collective, LinkUse, Packets, ProfilerStep, Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
-from tests.unit.trace.ascend import ALEXNET, sample
+from tests.unit.trace.ascend import ALEXNET, GPT, sample
 from tests.waiting import left_in_the_end
 
 MS = 1_000_000
@@ -307,7 +307,22 @@ def test_communication__recorded_npus__times_links_and_what_nothing_hid(tmp_path
     assert first.severity == "info"
     assert first.evidence["first [s]"] == pytest.approx(0.0790895, abs=1e-7)
     assert first.evidence["HCCS [B/s]"] == pytest.approx(15.7676e9)
-    assert {finding.rule for finding in outcome.findings if finding.severity == "warning"} == {"communication.exposed"}
+    assert {finding.rule for finding in outcome.findings if finding.severity == "warning"} == {
+        "communication.exposed",
+        "communication.small_packets",
+    }
+    # Of the packets of its four all-reduces, 42 of 1.2 to 8.4 MB took 12.11 of 27.32 ms; 14 of 18.9 MB took the rest.
+    assert values(outcome, "communication.small_packets")[shape, "HCCS"] == pytest.approx(
+        12.110058 / 27.315706, rel=1e-5
+    )
+    small = next(
+        one for one in outcome.findings if one.rule == "communication.small_packets" and one.evidence["shape"] == shape
+    )
+    assert (small.evidence["small packets"], small.evidence["packets"]) == (42, 56)
+    assert (small.evidence["small ones [B/s]"], small.evidence["others [B/s]"]) == (
+        pytest.approx(13.489e9, rel=1e-3),
+        pytest.approx(17.378e9, rel=1e-3),
+    )
     assert outcome.status == "attention"
 
 
@@ -386,3 +401,99 @@ def test_environment__ports_of_hccl_and_the_interface__chosen_unless_given() -> 
 
     assert [environment({})[name] for name in names] == ["auto", "lo"]
     assert [environment(given)[name] for name in names] == ["61000-61050", "eth1"]
+
+
+def sent(*links: LinkUse, rank: int = 0, name: str = "hcom_allReduce__483_0_1", elapsed: int = 5 * MS) -> Timeline:
+    """One collective as communication.json has it (samples msinsight-910B-alexnet and msinsight-gpt3-cann7)."""
+    collective = Collective(name, "collective", "group", 1, None, elapsed, elapsed, 0, 0, 0, links)
+    return Timeline(rank=rank, device=rank, events=EventTableBuilder().table(), collectives=(collective,))
+
+
+def link(name: str, *packets: tuple[float, int, int]) -> LinkUse:
+    """Packets of so many bytes, their number and nanoseconds."""
+    rows = tuple(Packets(*packet) for packet in packets)
+    return LinkUse(
+        name, sum(size * number for size, number, _ in packets), sum(time for *_, time in packets), None, rows
+    )
+
+
+@pytest.mark.parametrize(
+    ("link", "share", "rules"),
+    [
+        (link("HCCS", (15.9e6, 2, 21), (20.97152e6, 7, 79)), 0.21, ["communication.small_packets"]),
+        (link("HCCS", (15.9e6, 2, 20), (20.97152e6, 7, 80)), 0.20, []),
+        (link("HCCS", (16e6, 2, 100)), 0.0, []),
+        (link("RDMA", (0.9e6, 50, 60), (65.536e6, 2, 40)), 0.6, ["communication.small_packets"]),
+        (link("RDMA", (15.9e6, 2, 100)), 0.0, []),
+        (LinkUse("SDMA", 1e6, 100, None), None, []),
+    ],
+    ids=["small", "a fifth", "just large enough", "small over RDMA", "large over RDMA", "sizes not recorded"],
+)
+def test_communication__recorded_packets__small_ones_by_their_link_and_share_of_the_time(
+    link: LinkUse, share: float | None, rules: list[str]
+) -> None:
+    outcome = recorded(sent(link))
+
+    assert values(outcome, "communication.small_packets") == (
+        {} if share is None else {("rank 0", link.link): pytest.approx(share)}
+    )
+    assert [finding.rule for finding in outcome.findings] == rules
+
+
+def test_communication__recorded_packets__limits_of_the_project_followed() -> None:
+    outcome = recorded(sent(link("HCCS", (2e6, 5, 100))), limits={"communication.small_packets.sdma": 1e6})
+
+    assert values(outcome, "communication.small_packets") == {("rank 0", "HCCS"): 0.0}
+
+
+def test_communication__recorded_gpt3__few_small_packets_in_time_though_many_in_number(tmp_path: Path) -> None:
+    recording = trace.read(sample(f"{GPT}/test_rank_0_ascend_pt", tmp_path))
+    outcome = STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", {}))
+
+    # 14 of 77 packets over HCCS are of some kilobytes and take 0.03 % of its time, 4 of 7 over RDMA 0.6 %.
+    shares = values(outcome, "communication.small_packets")
+    assert shares["rank 0", "HCCS"] == pytest.approx(0.0224942 / 70.1739948, rel=1e-3)
+    assert shares["rank 0", "RDMA"] == pytest.approx(0.03847 / 6.2744287, rel=1e-3)
+    assert "communication.small_packets" not in [finding.rule for finding in outcome.findings]
+    assert values(outcome, "communication.rdma_time") == {("rank 0",): pytest.approx(5.3721432e-3)}
+
+
+SECOND = 1000 * MS
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "rules"),
+    [
+        ((4.2, 5.0), (0.1, 4.1), ["communication.retransmission"]),
+        ((4.0, 5.0), (0.1, 4.1), []),
+        # One rank was done at once: it came last, and the other waited for it.
+        ((4.2, 5.0), (0.1, 0.3), []),
+    ],
+    ids=["all took so long", "not longer than one retransmission", "one rank was late"],
+)
+def test_communication__recorded_transfer_over_rdma_of_seconds__packets_were_sent_again(
+    first: tuple[float, float], second: tuple[float, float], rules: list[str]
+) -> None:
+    """Seconds over RDMA, and in the whole collective, of two ranks."""
+    timelines = [
+        sent(link("RDMA", (65.536e6, 2, round(transit * SECOND))), rank=rank, elapsed=round(elapsed * SECOND))
+        for rank, (transit, elapsed) in enumerate((first, second))
+    ]
+    outcome = recorded(*timelines)
+
+    found = [finding for finding in outcome.findings if finding.rule == "communication.retransmission"]
+    assert [finding.rule for finding in found] == rules
+    assert values(outcome, "communication.rdma_time")["rank 0",] == pytest.approx(first[0])
+    for finding in found:
+        assert finding.severity == "warning"
+        assert finding.evidence == {
+            "communication.retransmission": pytest.approx(4.2), "limit": 4.0, "shape": "rank 0",
+            "collective": "hcom_allReduce_", "time": pytest.approx(4.2), "size [B]": 131.072e6, "collectives": 1,
+        }  # fmt: skip
+
+
+def test_communication__recorded_seconds_over_hccs__no_retransmission() -> None:
+    outcome = recorded(sent(link("HCCS", (65.536e6, 2, 6 * SECOND)), elapsed=7 * SECOND))
+
+    assert values(outcome, "communication.rdma_time") == {}
+    assert "communication.retransmission" not in [finding.rule for finding in outcome.findings]

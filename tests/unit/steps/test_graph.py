@@ -30,6 +30,7 @@ from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 from tests.unit.trace.ascend import ALEXNET, sample
+from tests.wording import finding_text
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -354,7 +355,55 @@ def test_recorded__eager_training_on_a_910b__every_kernel_is_a_launch_of_its_own
     assert {value.metric: value.value for value in outcome.values} == {
         "graph.launches": 191.0,  # the rows of its table of kernels
         "graph.replayed_share": 0.0,
+        "graph.compiled": 0.0,  # its 19 calls of AscendCL@opCompile found what was compiled, in 47 us at most
     }
+    assert outcome.findings == []
+
+
+def compiling(*spans, steps=2):
+    table = events(("AscendCL@aclopCompileAndExecute", "runtime", 0, 9_000_000), *spans)
+    return Timeline(0, 0, table, steps=tuple(ProfilerStep(number) for number in range(steps)))
+
+
+def test_recorded__operators_compiled_while_steps_run__how_often_how_long_and_what_to_set():
+    # Names and nesting as in sample msinsight-910B-alexnet; compiling takes 8 and 6 ms here, finding 40 us.
+    calls = [
+        ("AscendCL@opCompile", "runtime", at, length) for at, length in ((10, 8_000_000), (20, 6_000_000), (30, 40_000))
+    ]
+    outcome = judged(compiling(*calls))
+
+    assert {value.labels["kind"]: value.value for value in outcome.values if value.metric == "graph.compiled"} == {
+        "operator": 1.0
+    }
+    (found,) = outcome.findings
+    assert (found.rule, found.severity, found.evidence["count"]) == ("graph.op_compiled", "warning", 1.0)
+    assert found.evidence["time"] == pytest.approx(0.007)
+    assert "1 a step, which takes 7.00 ms of it" in finding_text(found)
+
+
+def test_recorded__operators_found_in_the_cache__none_compiled():
+    outcome = judged(compiling(("AscendCL@opCompile", "runtime", 10, 999_999)))
+
+    assert {value.metric: value.value for value in outcome.values} == {"graph.compiled": 0.0}
+    assert outcome.findings == []
+
+
+def test_recorded__functions_that_torch_compiles_for_each_size__as_a_real_trace_has_them(tmp_path):
+    layer = torch.compile(torch.nn.Linear(4, 4).eval(), backend="eager", dynamic=False)
+    with torch.no_grad():
+        layer(torch.ones(2, 4))
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+            for rows in (2, 3, 5):
+                layer(torch.ones(rows, 4))
+        profiler.export_chrome_trace(str(tmp_path / "t.json"))
+    torch._dynamo.reset()
+
+    recording = trace.read(tmp_path / "t.json")
+    outcome = STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", {}))
+
+    # Two sizes are new, and no step is marked.
+    assert {value.labels["kind"]: value.value for value in outcome.values} == {"function": 2.0}
+    assert [(found.rule, found.evidence["count"]) for found in outcome.findings] == [("graph.compiled_again", 2.0)]
 
 
 def test_recorded__level_0_tells_no_numbers_of_graphs__no_share():

@@ -231,7 +231,7 @@ def test_memory__recorded_npu__peaks_by_component_in_bytes(tmp_path: Path) -> No
     peaks = {
         (value.metric, value.labels["component"]): value.value
         for value in outcome.values
-        if value.labels["shape"] == outcome.values[0].labels["shape"]
+        if value.labels["shape"] == outcome.values[0].labels["shape"] and "component" in value.labels
     }
     # 1452.0 and 1187.98 MB of memory_record.csv, which counts in MiB.
     assert peaks["memory.reserved", "PTA"] == 1452 * 2**20
@@ -239,6 +239,31 @@ def test_memory__recorded_npu__peaks_by_component_in_bytes(tmp_path: Path) -> No
     assert peaks["memory.fragmentation", "PTA"] == pytest.approx(1 - 1187.98 / 1452, rel=1e-4)
     assert (peaks["memory.reserved", "APP"] or 0) > 1452 * 2**20
     assert outcome.status == "ok"
+
+
+def test_memory__recorded_npu__what_each_operator_allocated_and_held_at_the_peak(tmp_path: Path) -> None:
+    outcome = recorded(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path)
+
+    by_operator = {
+        (value.metric, value.labels["op"]): (value.value, value.count)
+        for value in outcome.values
+        if "op" in value.labels
+    }
+    # operator_memory.csv: seven rows of aten::mm; those not released until the end are gradients.
+    assert by_operator["memory.operator_total", "aten::mm"] == (258591744, 7)
+    assert by_operator["memory.operator_held", "aten::mm"] == (234489344, 7)
+    assert by_operator["memory.operator_held", "aten::max_pool2d_with_indices"] == (0, 9)
+    assert len(by_operator) == 20
+    (largest,) = outcome.findings
+    assert (largest.rule, largest.evidence["held at the peak [B]"]) == ("memory.largest", 234489344)
+
+
+def test_memory__recorded_without_allocations__peaks_alone() -> None:
+    timeline = Timeline(rank=0, device=0, events=EventTableBuilder().table(), memory={"PTA.allocated": 100.0})
+    recording = Recording(path=Path("recording"), format="ascend-pytorch", timelines=(timeline,))
+    outcome = STEP.judge_recording(RecordingContext(recording, summarize([timeline]), "model", {}))
+
+    assert (numbers(outcome), outcome.findings) == ({"memory.allocated": 100.0}, [])
 
 
 def test_memory__recorded_without_memory__unavailable() -> None:

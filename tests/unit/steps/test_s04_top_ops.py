@@ -4,15 +4,22 @@ from pathlib import Path
 import pytest
 import torch
 
+from perfgate import trace
 from perfgate.measuring.checklist.runner import run_step
-from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.steps.s04_top_ops import STEP
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
+from perfgate.trace.events import EventTableBuilder
+from perfgate.trace.recording import Kernel, Recording, Timeline
+from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
+from tests.samples import recorded as recorded_file
+from tests.unit.trace.ascend import GPT, sample, written
+from tests.wording import finding_text
 
 US = 1000
 MIXED = (
@@ -261,3 +268,80 @@ def test_top_ops__counters_depend_on_the_data__information(tmp_path):
     (finding,) = (finding for finding in result.findings if finding.rule == "counters.unstable")
     assert finding.severity == "info"
     assert "counters.framework_ops" in finding.evidence["metrics"]
+
+
+@pytest.mark.parametrize(("microseconds", "rules"), [(71, ["ops.heaviest"]), (70, [])])
+def test_top_ops__one_kernel_above_seven_tenths__said_first(tmp_path, microseconds, rules):
+    outcome = measure(
+        tmp_path, FakeKernel("aten::gelu", microseconds * US), FakeKernel("aten::sin", (100 - microseconds) * US)
+    )
+
+    (heaviest,) = (value for value in outcome.values if value.metric == "ops.heaviest")
+    assert (heaviest.value, heaviest.labels["op"]) == (pytest.approx(microseconds / 100), "gelu_kernel")
+    assert [finding.rule for finding in outcome.findings] == rules
+    assert outcome.status == "ok"
+
+
+def recorded(*kernels, limits=None):
+    timeline = Timeline(rank=0, device=0, events=EventTableBuilder().table(), kernels=kernels)
+    return judged(Recording(Path("recording"), "ascend-pytorch", (timeline,)), limits)
+
+
+def judged(recording, limits=None):
+    return STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", limits or {}))
+
+
+def numbers(outcome):
+    return {value.metric: value.value for value in outcome.values}
+
+
+def test_top_ops__recorded_gpt3__attention_above_seven_tenths_and_casts_on_the_ai_cpu(tmp_path):
+    # The same rows as the folder's kernel_details.csv, whose other tables speak of a longer recording.
+    outcome = judged(trace.read(sample(f"{GPT}/op_summary_1.csv", tmp_path)))
+
+    found = {finding.rule: finding for finding in outcome.findings}
+    # Three whole rows of FlashAttentionScore: 21112.85 of 27130.59 us; the two Casts take 145.02 us.
+    assert (found["ops.heaviest"].severity, found["ops.heaviest"].evidence["op"]) == ("info", "FlashAttentionScore")
+    assert numbers(outcome)["ops.heaviest"] == pytest.approx(21112.8507 / 27130.59, rel=1e-5)
+    on_cpu = found["ops.ai_cpu"]
+    assert (on_cpu.severity, on_cpu.evidence["op"], on_cpu.evidence["types"]) == ("warning", "Cast", "INT32 -> UINT64")
+    assert (on_cpu.evidence["ops.ai_cpu"], numbers(outcome)["ops.ai_cpu"]) == (pytest.approx(72.8611e-6, abs=1e-9), 2)
+    assert "most of the time Cast (INT32 -> UINT64): 2 a call" in finding_text(on_cpu)
+
+
+def test_top_ops__recorded_training_of_2023__its_seven_casts_on_the_ai_cpu(tmp_path):
+    written(
+        tmp_path,
+        "ASCEND_PROFILER_OUTPUT/kernel_details.csv",
+        recorded_file("mstt-advisor/compute_advice/kernel_details.csv").read_text(),
+    )
+    outcome = judged(trace.read(tmp_path))
+
+    assert numbers(outcome)["ops.ai_cpu"] == 7
+    assert [finding.evidence["calls"] for finding in outcome.findings if finding.rule == "ops.ai_cpu"] == [7]
+
+
+def on_unit(core, duration_ns, op="Cast"):
+    return Kernel(op, op, core, 0, duration_ns, input_dtypes=("INT64",), output_dtypes=("INT32",))
+
+
+@pytest.mark.parametrize(
+    ("kernels", "rules", "count"),
+    [
+        ((on_unit("AI_CPU", 20_001), on_unit("AI_CORE", 10_000)), ["ops.ai_cpu"], 1),
+        ((on_unit("AI_CPU", 20_000), on_unit("AI_CORE", 10_000)), [], 1),
+        ((on_unit("AI_VECTOR_CORE", 90_000), on_unit("AI_CORE", 90_000, "Mul")), [], 0),
+    ],
+    ids=["longer than it may be", "just not", "on the cores"],
+)
+def test_top_ops__recorded_kernels_on_the_ai_cpu__said_from_20_microseconds_on(kernels, rules, count):
+    outcome = recorded(*kernels)
+
+    assert [finding.rule for finding in outcome.findings if finding.rule == "ops.ai_cpu"] == rules
+    assert numbers(outcome)["ops.ai_cpu"] == count
+
+
+def test_top_ops__recorded_at_level_0__nobody_tells_which_unit_and_nothing_is_said():
+    outcome = recorded(on_unit("N/A", 90_000))
+
+    assert "ops.ai_cpu" not in numbers(outcome)

@@ -11,7 +11,8 @@ from perfgate.measuring.checklist.steps.s12_small_ops import STEP
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
-from perfgate.trace.recording import Recording
+from perfgate.trace.events import NO_CORRELATION, EventTableBuilder
+from perfgate.trace.recording import Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
 from tests.fakes.recordings import kineto_recording
@@ -206,3 +207,67 @@ def test_small_ops__recording_without_work__unavailable():
     recording = Recording(path=Path("recording"), format="kineto", timelines=())
 
     assert judged(recording).status == "unavailable"
+
+
+def launching(*threads, name="Node@launch"):
+    """Launches of CANN by thread, start and microseconds each, beside one kernel; tracks as in sample alexnet."""
+    builder = EventTableBuilder()
+    for number, launches in enumerate(threads):
+        for start, length in launches:
+            builder.add(
+                start * US,
+                length * US,
+                track=("CANN", f"Thread {number}"),
+                name=name,
+                kind="runtime",
+                correlation=NO_CORRELATION,
+            )
+    builder.add(5, 10 * US, track=("NPU", "Stream 2"), name="Add", kind="compute", correlation=NO_CORRELATION)
+    return Recording(Path("recording"), "ascend-pytorch", (Timeline(rank=0, device=0, events=builder.table()),))
+
+
+ALONE = [(100 * number, 5) for number in range(40)]
+
+
+def meeting(length, count=30):
+    """Launches that begin while one of ALONE lasts."""
+    return [(100 * number + 2, length) for number in range(count)]
+
+
+def test_small_ops__recorded_threads_whose_launches_wait_for_each_other__said_with_their_number():
+    outcome = judged(launching(ALONE, meeting(20)))
+
+    assert values(outcome)["small_ops.contention"] == 4.0
+    (finding,) = (finding for finding in outcome.findings if finding.rule == "small_ops.contention")
+    assert (finding.severity, finding.evidence["threads"]) == ("warning", 2)
+    assert finding.evidence["share"] == pytest.approx(30 / 70)
+    assert "2 threads launch kernels and wait for each other: 43 % of the launches meet another" in finding_text(
+        finding
+    )
+
+
+@pytest.mark.parametrize(
+    ("threads", "times"),
+    [
+        ((ALONE, meeting(15)), 3.0),
+        ((ALONE, [(100 * number + 50, 40) for number in range(30)]), None),
+        ((ALONE * 1,), None),
+        ((ALONE, meeting(20, count=19)), None),
+        (([(100 * number, 5) for number in range(300)], meeting(20)), 4.0),
+    ],
+    ids=["three times as long", "in turns", "one thread", "hardly any meet", "less than a tenth meet"],
+)
+def test_small_ops__recorded_launches_that_hardly_meet_or_hardly_wait__nothing_said(threads, times):
+    outcome = judged(launching(*threads))
+
+    assert values(outcome).get("small_ops.contention") == times
+    assert "small_ops.contention" not in [finding.rule for finding in outcome.findings]
+
+
+def test_small_ops__recorded_long_launches__met_by_others_but_no_longer_for_it():
+    # Whoever takes long is met by many; that alone is no waiting.
+    outcome = judged(
+        launching([(1000 * number, 500) for number in range(40)], [(1000 * number + 100, 5) for number in range(40)])
+    )
+
+    assert values(outcome)["small_ops.contention"] == pytest.approx(5 / 500)

@@ -36,12 +36,14 @@ from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.devices.sampler import Reading
 from perfgate.sampling import sampling
 from perfgate.trace.events import EventTableBuilder
-from perfgate.trace.recording import Recording, Timeline
+from perfgate.trace.readings import CORE_CLOCK, Readings
+from perfgate.trace.recording import Kernel, Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 from tests.unit.trace.ascend import ALEXNET, sample
+from tests.wording import finding_text
 
 MS, S = 1_000_000, 1_000_000_000
 SMI = Path(__file__).parents[2] / "softnpu" / "bin"
@@ -268,13 +270,16 @@ def test_sampler__its_starter_is_gone__ends_by_itself() -> None:
         process.stdout.close()
 
 
-def recorded(*timelines: Timeline) -> StepOutcome:
-    recording = Recording(path=Path("recording"), format="ascend-db", timelines=timelines)
-    return STEP.judge_recording(RecordingContext(recording, summarize(timelines), "model", {}))
+def recorded(
+    *timelines: Timeline, limits: dict[str, float] | None = None, settings: dict[str, str] | None = None
+) -> StepOutcome:
+    recording = Recording(path=Path("recording"), format="ascend-db", timelines=timelines, settings=settings or {})
+    return STEP.judge_recording(RecordingContext(recording, summarize(timelines), "model", limits or {}))
 
 
 def with_clock(lowest: float, highest: float) -> Timeline:
-    return Timeline(rank=0, device=0, events=EventTableBuilder().table(), core_frequency=(lowest, highest))
+    clock = Readings.of([0, 1000], [highest, lowest])
+    return Timeline(rank=0, device=0, events=EventTableBuilder().table(), readings={CORE_CLOCK: clock})
 
 
 def test_thermal__recorded_clock_that_fell__warning() -> None:
@@ -298,3 +303,72 @@ def test_thermal__recorded_npu__clock_as_its_trace_shows_it(tmp_path: Path) -> N
     # AI Core Freq is 1800 MHz throughout.
     assert {value.value for value in outcome.values} == {1.0}
     assert outcome.status == "ok"
+
+
+US = 1000
+
+
+def at_work(
+    *kernels: tuple[str, int, int], clock: tuple[tuple[int, float], ...] = (), core: str = "AI_CORE"
+) -> Timeline:
+    """Kernels by type, start and length in microseconds, and MHz from a microsecond on (AI Core Freq, sample alexnet)."""
+    rows = tuple(Kernel(op, op, core, start * US, length * US) for op, start, length in kernels)
+    readings = Readings.of([at * US for at, _ in clock], [megahertz * 1e6 for _, megahertz in clock])
+    table = EventTableBuilder().table()
+    return Timeline(rank=0, device=0, events=table, kernels=rows, readings={CORE_CLOCK: readings} if clock else {})
+
+
+def clocks(outcome: StepOutcome) -> dict[str, float | None]:
+    return {value.labels["op"]: value.value for value in outcome.values if value.metric == "thermal.kernel_clock"}
+
+
+def test_thermal__recorded_kernels_below_the_rated_clock__which_at_which_and_how_much_of_the_time() -> None:
+    timeline = at_work(("MatMulV3", 0, 40), ("Add", 40, 20), ("MatMulV3", 60, 40), clock=((0, 1800), (40, 1500)))
+
+    outcome = recorded(timeline)
+
+    assert clocks(outcome) == {
+        "MatMulV3": pytest.approx(1650 / 1800),
+        "Add": pytest.approx(1500 / 1800),
+    }
+    (finding,) = outcome.findings
+    assert (finding.rule, finding.severity, finding.evidence["op"]) == ("thermal.kernel_clock", "warning", "MatMulV3")
+    assert finding.evidence["lost"] == pytest.approx((80 * 150 + 20 * 300) / 1800 / 100)
+    assert "100 % of the time ran below the rated clock, most of it MatMulV3: at 1.65 GHz" in finding_text(finding)
+
+
+def test_thermal__recorded_operators_at_800_megahertz__the_clock_of_an_idle_device() -> None:
+    # msprof-analyze's freq_analysis: 1800 MHz is the usual clock, 800 MHz that of a device that idles.
+    timeline = at_work(("MatMulV3", 0, 60), ("Cast", 100, 20), clock=((0, 1800), (70, 800)))
+
+    (finding,) = recorded(timeline).findings
+
+    assert (finding.rule, finding.severity, finding.evidence["op"]) == ("thermal.idle_clock", "warning", "Cast")
+    assert (finding.evidence["clock"], finding.evidence["share"]) == (8e8, pytest.approx(20 / 80))
+    assert finding_text(finding).startswith("Cast ran at 0.80 GHz, the clock of a device that idles")
+
+
+@pytest.mark.parametrize(
+    "timeline",
+    [
+        at_work(("MatMulV3", 0, 100), clock=((0, 1800), (10, 1710))),
+        at_work(("MatMulV3", 0, 60), ("MatMulV3", 100, 60), clock=((0, 1800), (60, 800), (100, 1800))),
+        at_work(("Cast", 100, 20), clock=((0, 1800), (70, 800)), core="AI_CPU"),
+    ],
+    ids=["5 % lower", "low while nothing runs", "on the AI CPU, which has a clock of its own"],
+)
+def test_thermal__recorded_clock_that_falls_a_little_or_while_nothing_runs__nothing_said(timeline: Timeline) -> None:
+    outcome = recorded(timeline, limits={"thermal.clock.warning": 0.0})
+
+    assert outcome.findings == []
+
+
+def test_thermal__recorded_kernels_and_no_clock__unavailable() -> None:
+    assert recorded(at_work(("MatMulV3", 0, 100))).status == "unavailable"
+
+
+def test_thermal__recorded_rated_clock_of_the_device__instead_of_the_highest_read() -> None:
+    outcome = recorded(at_work(("MatMulV3", 0, 100), clock=((0, 1500),)), settings={"aic_frequency_mhz": "1800"})
+
+    assert clocks(outcome) == {"MatMulV3": pytest.approx(1500 / 1800)}
+    assert [finding.rule for finding in outcome.findings] == ["thermal.kernel_clock"]

@@ -13,7 +13,8 @@ from perfgate.measuring.checklist.steps.s13_tiling.products import Replay, recor
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
-from perfgate.trace.recording import Kernel
+from perfgate.trace.events import EventTableBuilder
+from perfgate.trace.recording import Kernel, Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.recordings import kineto_recording
 from tests.fakes.wording import reason_of
@@ -236,6 +237,21 @@ def test_tiling__recorded_alexnet__cores_from_its_counters_and_an_operator_that_
     (finding,) = outcome.findings
     assert (finding.rule, finding.severity, finding.evidence["op"]) == ("tiling.attained", "warning", "TransData")
     assert outcome.status == "attention"
+    # Nobody tells what a cube core does in float32, and convolutions are in formats of blocks, each below a tenth of the time.
+    (unknown,) = (value for value in outcome.values if value.metric == "tiling.mfu")
+    assert (unknown.labels["op"], unknown.labels["arithmetic"]) == ("MatMulV2", "float32")
+    assert '[limits] "tiling.peak.float32"' in reason_of(unknown)
+
+
+def test_tiling__recorded_alexnet_and_a_peak_of_the_projects__operations_of_its_shapes_over_it(tmp_path):
+    recording = trace.read(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path))
+    limits = {"tiling.peak.float32": 75e12}
+    outcome = STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", limits))
+
+    # Its eight MatMulV2: 32 x 9216 x 4096 twice, 32 x 4096 x 4096 three times, 32 x 4096 x 1000 three times, in 921.498 us.
+    operations = 2 * 32 * 4096 * (2 * 9216 + 3 * 4096 + 3 * 1000)
+    assert of_op(outcome, "tiling.mfu")["MatMulV2"] == pytest.approx(operations / 921.498e-6 / 75e12)
+    assert not any(finding.rule == "tiling.mfu" for finding in outcome.findings)  # it is bound by memory
 
 
 def test_tiling__recorded_qwen__heavy_operators_are_bound_by_memory_and_fill_the_cores(tmp_path):
@@ -251,13 +267,190 @@ def test_tiling__recorded_qwen__heavy_operators_are_bound_by_memory_and_fill_the
     assert (outcome.status, outcome.findings) == ("ok", [])
 
 
+def test_tiling__recorded_qwen__products_by_what_their_cores_can_do_and_attention_not_known(tmp_path):
+    outcome = judged(trace.read(sample(f"{QWEN}/rank_0_ascend_pt", tmp_path)))
+
+    # cube_utilization implies 33.0 GHz of all cube cores together, 8192 operations a cycle each: 270.3 TFLOP/s.
+    # 56 times 2 x 4096 x 4096 x 1024 in 10.022 ms, and 280 of ten shapes.
+    mfu = of_op(outcome, "tiling.mfu")
+    assert mfu["MatMulV2"] == pytest.approx(56 * 2 * 4096 * 4096 * 1024 / 10.02207e-3 / (33.0e9 * 8192), rel=1e-3)
+    assert mfu["MatMulV3"] == pytest.approx(0.6858, abs=1e-4)
+    unknown = {
+        value.labels["op"]: reason_of(value)
+        for value in outcome.values
+        if value.metric == "tiling.mfu" and value.value is None
+    }
+    assert unknown.keys() == {"FlashAttentionScore", "FlashAttentionScoreGrad"}
+    assert "mask" in unknown["FlashAttentionScore"]
+
+
+def product(duration_ns, *, mac=0.6, mte2=0.2, dtype="BF16", **fields):
+    """One MatMulV3 as the table of sample msinsight-910B-qwen3 has it: 32768 x 64 by 64 x 64 are 268 MFLOP."""
+    given = {
+        "input_shapes": ((32768, 64), (64, 64)),
+        "input_dtypes": (dtype, dtype),
+        "input_formats": ("ND", "ND"),
+        "output_shapes": ((32768, 64),),
+        "output_formats": ("ND",),
+        "counters": {"aic_mac_ratio": mac, "aic_mte2_ratio": mte2},
+        **fields,
+    }
+    return Kernel("MatMulV3", "MatMulV3", "AI_CORE", 0, duration_ns, **given)
+
+
+def recorded(*kernels, limits=None, settings=None):
+    timeline = Timeline(rank=0, device=0, events=EventTableBuilder().table(), kernels=kernels)
+    recording = Recording(Path("recording"), "ascend-pytorch", (timeline,), settings=settings or {})
+    return STEP.judge_recording(RecordingContext(recording, summarize([timeline]), "model", limits or {}))
+
+
+CORES = {"aic_cores": "20", "aiv_cores": "40", "aic_frequency_mhz": "1800"}
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "fields", "rules"),
+    [
+        (4, {}, ["tiling.mfu"]),
+        (3, {}, []),  # 0.30 of the peak
+        (4, {"mte2": 0.9}, []),  # bound by memory
+    ],
+    ids=["slow", "just fast enough", "bound by memory"],
+)
+def test_tiling__recorded_product_below_a_third_of_the_peak__said_where_memory_does_not_hold_it_up(
+    microseconds, fields, rules
+):
+    outcome = recorded(product(microseconds * 1000, **fields), settings=CORES)
+
+    # 20 cores at 1.8 GHz with 8192 operations a cycle: 294.9 TFLOP/s.
+    expected = 2 * 32768 * 64 * 64 / (microseconds * 1e-6) / 294.912e12
+    assert of_op(outcome, "tiling.mfu") == {"MatMulV3": pytest.approx(expected)}
+    assert [finding.rule for finding in outcome.findings] == rules
+
+
+def test_tiling__recorded_product_in_eight_bits__twice_the_peak():
+    outcome = recorded(product(4000, dtype="INT8"), settings=CORES)
+
+    assert of_op(outcome, "tiling.mfu") == {"MatMulV3": pytest.approx(2 * 32768 * 64 * 64 / 4e-6 / 589.824e12)}
+
+
+def paged(block, *, op="PagedAttentionMaskNdKernel", duration_ns=500, keys=None, options=None):
+    """A decode step over a paged cache, its inputs as Huawei describes PagedAttentionOperation (ATB, CANN 9.0.0)."""
+    keys = keys or (4000, block, 8, 128)
+    options = options or (((32, 64), "INT32"), ((32,), "INT32"))
+    return Kernel(
+        op, op, "MIX_AIC", 0, duration_ns,
+        input_shapes=((32, 32, 128), keys, keys, *(shape for shape, _ in options)),
+        input_dtypes=("BF16", "BF16", "BF16", *(dtype for _, dtype in options)),
+        input_formats=("ND",) * (3 + len(options)),
+        output_shapes=((32, 32, 128),),
+    )  # fmt: skip
+
+
+OTHER = Kernel("MatMulV3", "MatMulV3", "AI_CORE", 1000, 500)
+
+
+def test_tiling__recorded_paged_attention_in_blocks_of_16__many_small_loads():
+    outcome = recorded(paged(16), OTHER)
+
+    assert of_op(outcome, "tiling.kv_block") == {"PagedAttentionMaskNdKernel": 16}
+    (finding,) = outcome.findings
+    assert (finding.rule, finding.severity) == ("tiling.kv_block", "warning")
+    # Eight heads of 128 values of two bytes; each of 32 requests has a table of 64 blocks.
+    assert (finding.evidence["block [B]"], finding.evidence["blocks"]) == (16 * 8 * 128 * 2, 32 * 64)
+    assert "in blocks of 16 tokens" in finding_text(finding)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "blocks"),
+    [
+        ((paged(128), OTHER), {"PagedAttentionMaskNdKernel": 128}),
+        ((paged(16, duration_ns=50), OTHER), {"PagedAttentionMaskNdKernel": 16}),  # a tenth of the time is not reached
+        ((OTHER,), {}),
+        ((paged(16, op="FlashAttentionScore"), OTHER), {}),
+        # A decode step whose cache is not paged has no block table.
+        ((paged(16, op="FusedInferAttentionScore", options=(((32,), "INT64"),)), OTHER), {}),
+    ],
+    ids=["as recommended", "light", "no attention", "other attention", "not paged"],
+)
+def test_tiling__recorded_attention_without_small_blocks_or_of_little_time__nothing_said(kernels, blocks):
+    outcome = recorded(*kernels)
+
+    assert of_op(outcome, "tiling.kv_block") == blocks
+    assert outcome.findings == []
+
+
+@pytest.mark.parametrize(
+    ("op", "keys"),
+    [
+        ("FusedInferAttentionScore", (4000, 32, 1024)),
+        ("FusedInferAttentionScore", (4000, 8, 32, 128)),
+        ("IncreFlashAttention", (4000, 8, 8, 32, 16)),
+        ("PagedAttentionMaskNdKernel", (4000, 32, 8, 128)),
+    ],
+)
+def test_tiling__recorded_paged_cache_in_each_layout__tokens_of_a_block(op, keys):
+    # (blocknum, blocksize, H), (blocknum, KV_N, blocksize, D) and NZ of npu_fused_infer_attention_score; ATB's.
+    outcome = recorded(paged(0, op=op, keys=keys), OTHER)
+
+    assert of_op(outcome, "tiling.kv_block") == {op: 32}
+
+
+def quantized(scales, *, op="WeightQuantBatchMatmulV2", duration_ns=500, weight=(4096, 11008)):
+    """A product of packed weights, its inputs in the order of npu_weight_quant_batchmatmul (torch_npu's API reference)."""
+    inputs = [((16, 4096), "BF16"), (weight, "INT4"), (scales, "BF16"), (scales, "BF16")]
+    if op.startswith("Grouped"):
+        # Empty ones as in sample msprof-910B-20cores-2608: bias, scale, offset before antiquant_scale, group_list last.
+        inputs = [*inputs[:2], ((), "FLOAT"), ((), "UINT64"), ((), "FLOAT"), *inputs[2:], ((8,), "INT64")]
+    return Kernel(
+        op, op, "MIX_AIC", 0, duration_ns,
+        input_shapes=tuple(shape for shape, _ in inputs),
+        input_dtypes=tuple(dtype for _, dtype in inputs),
+        output_shapes=((16, 11008),),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kernel", "group"),
+    [
+        (quantized((128, 11008)), 32),
+        (quantized((11008, 64), weight=(11008, 4096)), 64),  # transposed
+        (quantized((8, 128, 11008), op="GroupedMatmul"), 32),
+    ],
+    ids=["plain", "transposed", "grouped"],
+)
+def test_tiling__recorded_weights_in_small_groups__said_with_their_size(kernel, group):
+    outcome = recorded(kernel, OTHER)
+
+    assert of_op(outcome, "tiling.quant_group") == {kernel.type: group}
+    (finding,) = outcome.findings
+    assert (finding.rule, finding.severity, finding.evidence["size"]) == ("tiling.quant_group", "info", group)
+    assert outcome.status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "groups"),
+    [
+        (quantized((32, 11008)), {"WeightQuantBatchMatmulV2": 128}),
+        (quantized((1, 11008)), {}),
+        (quantized((11008,)), {}),
+        (quantized((128, 11008), duration_ns=50), {"WeightQuantBatchMatmulV2": 32}),
+        (OTHER, {}),
+    ],
+    ids=["groups of 128", "a scale a column", "the same in one dimension", "light", "not quantized"],
+)
+def test_tiling__recorded_weights_in_large_groups_or_none__nothing_said(kernel, groups):
+    outcome = recorded(kernel, OTHER)
+
+    assert of_op(outcome, "tiling.quant_group") == groups
+    assert outcome.findings == []
+
+
 def test_tiling__recorded_with_other_counters__no_pipes_and_why(tmp_path):
     outcome = judged(trace.read(sample(f"{GPT}/test_rank_0_ascend_pt", tmp_path)))
 
-    missing = {value.metric: reason_of(value) for value in outcome.values if value.value is None}
-    assert list(missing) == ["tiling.occupancy", "tiling.attained"]
-    assert "nobody tells how many cores" in missing["tiling.occupancy"]
-    assert "PipeUtilization" in missing["tiling.attained"]
+    assert (outcome.status, outcome.values) == ("unavailable", [])
+    for words in ("nobody tells how many cores", "PipeUtilization", "does not tell how much there is to compute"):
+        assert words in reason_of(outcome)
 
 
 def test_tiling__recorded_by_torch_on_a_gpu__unavailable(tmp_path):

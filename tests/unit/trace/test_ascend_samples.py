@@ -10,6 +10,7 @@ import pytest
 from perfgate import trace
 from perfgate.errors import DocumentError
 from perfgate.trace.analysis import Intervals, gaps, union_length
+from perfgate.trace.readings import MEMORY_READ, MEMORY_WRITE
 from tests.wording import text_of
 
 from .ascend import ALEXNET, GPT, QWEN, groups, kinds, sample
@@ -85,6 +86,8 @@ def test_alexnet_level1__collectives__times_links_and_pairs_of_ranks(level1):
     assert (first.transit_ns, first.wait_ns, first.idle_ns) == (239_185, 5_646_633, 73_203_703)
     assert (link.size_bytes, link.transit_ns, link.bandwidth) == (28_647_232, 1_816_836, 15_767_600_000)
     assert [use.link for use in first.links] == ["HCCS", "SDMA"]
+    assert link.packets == ((2_064_384, 12, 1_578_892), (1_937_312, 2, 237_945))
+    assert first.links[1].packets == ()
     pair = level1.timelines[0].rank_links[1]
     assert (pair.operation, pair.source, pair.target, pair.link) == ("allreduce-top1", 0, 1, "HCCS")
     assert (pair.size_bytes, pair.transit_ns, pair.bandwidth) == (37_781_504, 2_153_383, 17_545_200_000)
@@ -99,6 +102,8 @@ def test_alexnet_level1__memory_and_totals__peaks_in_bytes(level1):
     assert timeline.core_frequency == (1.8e9, 1.8e9)
     assert sum(total.count for total in timeline.operators) == 859
     assert sum(total.count for total in timeline.allocations) == 184
+    products = next(total for total in timeline.allocations if total.name == "aten::mm")
+    assert (products.count, products.total_bytes, products.held_bytes) == (7, 258591744, 234489344)
     launches = next(total for total in timeline.calls if (total.level, total.name) == ("hccl", "Launch_Ffts"))
     assert (launches.count, launches.total_ns, launches.longest_ns) == (4, 474_410, 138_750)
 
@@ -168,7 +173,22 @@ def test_alexnet_database__agrees_with_its_own_analysis(tmp_path):
     assert timeline.memory["PTA.reserved"] == 1522532352
     assert timeline.memory["APP.reserved"] == 2216402944
     assert timeline.collectives[0].links[0].bandwidth == pytest.approx(15.7239e9)
+    assert timeline.collectives[0].links[0].packets == ((2_064_384, 12, 1_581_392), (1_937_312, 2, 240_505))
     assert timeline.core_frequency == (1.8e9, 1.8e9)
+    # Rows of one moment are of four memories; the second moment is 20 ms after the first.
+    read, write = timeline.readings[MEMORY_READ], timeline.readings[MEMORY_WRITE]
+    assert read.time[:2].tolist() == [1736410576286319200, 1736410576306286200]
+    assert (read.value[:2].tolist(), write.value.size) == ([0.0, 28937346 + 26780187 + 27430860 + 27732158], 13)
+
+
+def test_alexnet_level1__counters_of_the_memory__all_four_together_in_bytes(level1):
+    read = level1.timelines[0].readings[MEMORY_READ]
+
+    # HBM 0/Read to HBM 3/Read, in MiB a second: 25.1546, 24.0356, 24.6269 and 23.7020.
+    assert (read.time[1], read.value.size) == (1736408883594164920, 13)
+    assert read.value[1] == pytest.approx(
+        (25.15459934882248 + 24.035606321732004 + 24.62694410027575 + 23.702031164604758) * 2**20
+    )
 
 
 def test_alexnet_database_and_text__two_runs_of_one_program__same_operators(tmp_path):

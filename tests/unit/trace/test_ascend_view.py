@@ -9,6 +9,7 @@ from perfgate import trace
 from perfgate.errors import DocumentError
 from perfgate.trace.ascend.kinds import task_kind, type_by_name
 from perfgate.trace.events import KINDS
+from perfgate.trace.readings import CORE_CLOCK, MEMORY_READ, MEMORY_WRITE
 
 from .ascend import groups, kinds, written
 
@@ -188,6 +189,44 @@ def test_view__collectives_overlap_and_frequency__whole_ones_alone_are_work(tmp_
 
         assert kinds(timeline.events) == {"compute": 1, "comm": 1, "other": 1}
         assert timeline.core_frequency == (1.2005e9, 1.8e9)
+
+
+def counters(name, argument, pid, *readings):
+    return [{"ph": "C", "name": name, "pid": pid, "ts": str(ts), "args": {argument: value}} for ts, value in readings]
+
+
+def test_view__counters_of_the_memory_of_two_devices__each_with_its_own(tmp_path):
+    first, second = view(
+        tmp_path, hardware(32, "NPU 0", start="2.0"), hardware(33, "NPU 1", start="3.0"),
+        process(40, "HBM", "NPU 0"), process(41, "HBM", "NPU 1"), process(42, "AI Core Freq", "NPU 1"),
+        counters("HBM 0/Read", "Read(MB/s)", 40, (1, 0.5), (2, "1.0")),
+        counters("HBM 1/Read", "Read(MB/s)", 40, (1, 0.25), (2, 2)),
+        counters("HBM 0/Write", "Write(MB/s)", 41, (1, 4.0)), counters("AI Core Freq", "MHz", 42, (5, 1800), (3, 800)),
+        counters("HBM 0/Read", "Read(GB/s)", 40, (1, 7.0)),
+    ).timelines  # fmt: skip
+
+    assert {name: readings.value.tolist() for name, readings in first.readings.items()} == {
+        MEMORY_READ: [0.75 * 2**20, 3 * 2**20]
+    }
+    assert {name: readings.value.tolist() for name, readings in second.readings.items()} == {
+        MEMORY_WRITE: [4 * 2**20],
+        CORE_CLOCK: [8e8, 1.8e9],
+    }
+
+
+@pytest.mark.parametrize("value", ["fast", "1e400", "NaN", True])
+def test_view__counter_that_is_no_number__refused_with_its_place(tmp_path, value):
+    events = [
+        *hardware(1, "NPU", start="2.0"),
+        *process(4, "AI Core Freq"),
+        *counters("AI Core Freq", "MHz", 4, (1, value)),
+    ]
+    written(tmp_path, "trace_view.json", json.dumps(events))
+
+    with pytest.raises(
+        DocumentError, match=r"event \d+ \('AI Core Freq'\): its MHz '.*' is no number; analyse the profile again"
+    ):
+        trace.read(tmp_path / "trace_view.json")
 
 
 def test_view__strings_numbers_and_gzip__one_table(tmp_path):

@@ -11,12 +11,12 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.budget import missing_kernels
 from perfgate.document.message import Message
 from perfgate.document.run import CallRow, CounterSet, Finding, OperatorRow, ShapeKernels, Value
-from perfgate.measuring.checklist.limits import above, below, finding
+from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, finding
 from perfgate.measuring.checklist.operator_cases import measure_cases
 from perfgate.measuring.checklist.recorded import or_absent
 from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome
 from perfgate.measuring.checklist.traces import steady_calls
-from perfgate.measuring.checklist.values import missing
+from perfgate.measuring.checklist.values import missing, several
 from perfgate.measuring.counting.account import AccountOf, account_for, measure_roof
 from perfgate.measuring.counting.collect import CallTrace
 from perfgate.measuring.counting.compiled import with_compilations
@@ -44,6 +44,9 @@ _SINGLE_RUNS: tuple[EventKind, ...] = ("host_op", "compute", "copy")
 # More names than any model runs kernels; a recording may hold anything.
 _MOST_NAMES = 5000
 _NO_OPERATOR = Message("times.no-operator")
+# The column Accelerator Core of a kernel that the device's own CPU ran, and of those that its cores did.
+_AI_CPU = "AI_CPU"
+_CORES = frozenset({_AI_CPU, "AI_CORE", "AI_VECTOR_CORE", "MIX_AIC", "MIX_AIV"})
 
 
 class TopOpsStep:
@@ -100,6 +103,7 @@ class TopOpsStep:
                 continue
             calls = _Calls(context.workload, summary.shape, summary.spans, summary.counted)
             outcome.add(_judge_operators(summary.totals, calls, context.limits))
+            outcome.add(_judge_ai_cpu(summary, context.limits))
             outcome.findings += _judge_unstable(counters)
             runs = _KernelRuns(summary.shape)
             for part in summary.work:
@@ -151,12 +155,49 @@ def _judge_operators(totals: Sequence[OperatorTotal], traced: _Calls, limits: Li
         Value(metric="ops.time", value=row.self_time, labels={**labels, "op": row.op}) for row in rows[:_TOP_OPS]
     ]
     findings = below("ops.coverage", coverage, limits, labels)
+    if (kernel := _heaviest_kernel(totals)) is not None:
+        op, share = kernel
+        values.append(Value(metric="ops.heaviest", value=share, labels={**labels, "op": op}))
+        findings += above("ops.heaviest", share, limits, {**labels, "op": op, "share": share})
     for group in _JUDGED_CLASSES:
         # Totals are sorted, so the first of the class is its heaviest.
         heaviest = next((total.name for total in totals if op_class(total.name) == group), None)
         if heaviest is not None:
             findings += above(f"ops.share.{group}", shares[group], limits, {**labels, "op": heaviest})
     return StepOutcome(values, findings, operators=rows)
+
+
+def _heaviest_kernel(totals: Sequence[OperatorTotal]) -> tuple[str, float] | None:
+    """The type of kernel with most of what the device computes, and its share; of a CPU's operators none."""
+    computed = [total for total in totals if total.kind == "compute"]
+    computed_ns = sum(total.typical_ns for total in computed)
+    return (computed[0].name, computed[0].typical_ns / computed_ns) if computed_ns else None
+
+
+def _judge_ai_cpu(summary: DeviceSummary, limits: Limits) -> StepOutcome:
+    """How much the device's own CPU runs instead of its cores; nothing where the table of kernels names no unit."""
+    table = summary.kernel_table
+    cores = [text.upper() for text in table.texts]
+    if not len(table) or not set(cores) & _CORES:
+        return StepOutcome()
+    on_cpu = table.select(np.isin(table.codes["core"], [code for code, core in enumerate(cores) if core == _AI_CPU]))
+    labels = {"shape": summary.shape}
+    numbers = {
+        "ops.ai_cpu_share": int(on_cpu.duration.sum()) / (int(table.duration.sum()) or 1),
+        "ops.ai_cpu": len(on_cpu) / summary.spans,
+    }
+    outcome = StepOutcome(several(numbers, labels))
+    if len(on_cpu):
+        heaviest = max(on_cpu.alike(), key=lambda alike: alike.total_ns).kernel
+        evidence: MaybeEvidence = {
+            **labels,
+            "op": heaviest.type or heaviest.name,
+            "calls": numbers["ops.ai_cpu"],
+            "share": numbers["ops.ai_cpu_share"],
+            "types": " ".join((*dict.fromkeys(heaviest.input_dtypes), "->", *dict.fromkeys(heaviest.output_dtypes))),
+        }
+        outcome.findings = above("ops.ai_cpu", int(on_cpu.duration.max()) / 1e9, limits, evidence)
+    return outcome
 
 
 def _class_shares(totals: Sequence[OperatorTotal]) -> dict[OpClass, float]:

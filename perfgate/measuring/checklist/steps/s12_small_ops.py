@@ -25,8 +25,9 @@ from perfgate.measuring.counting.tally import SYNCS, CallTally
 from perfgate.measuring.timing.calls import find_steady_state
 from perfgate.stats.summary import quantile
 from perfgate.system.garbage import quiet
-from perfgate.trace.analysis import NOTHING_AROUND, enclosing, gaps, joined, union_length
+from perfgate.trace.analysis import NOTHING_AROUND, begun_within_others, enclosing, gaps, joined, union_length
 from perfgate.trace.events import DEVICE_KINDS, KERNEL_KINDS, EventTable
+from perfgate.trace.spans import KERNEL_LAUNCH
 from perfgate.trace.summary import DeviceSummary
 
 # Six samples are the fewest whose order statistics hold the median with 95 % confidence.
@@ -37,6 +38,8 @@ _MOST_ENQUEUED = 100
 _SMALL_BYTES = 128 << 10
 _SMALL_FLOPS = 1_000_000
 _MOST_LOOPS = 5
+# Of fewer a median says little.
+_FEWEST_LAUNCHES = 20
 _LAUNCH = re.compile(r"launch", re.IGNORECASE)
 _BOUND = "small_ops.launch_bound"
 _HOST_DEVICE = Message("operators.host-is-device")
@@ -65,6 +68,7 @@ class SmallOpsStep:
             if launches is not None:
                 labels = profiled(summary)
                 outcome.add(_judge_launches(launches, summary, labels, context.limits))
+                outcome.add(_judge_contention(summary, labels, context.limits))
                 reason = _HOST_DEVICE if summary.on_host else Message("operators.recorded-launching")
                 outcome.values += missing(_BOUND, reason, labels)
         return outcome if outcome.values else unavailable(_NOTHING)
@@ -261,6 +265,37 @@ def _launch_seconds(summary: DeviceSummary) -> float | None:
     calls = runtime.select(np.isin(runtime.name, codes))
     # One launch is seen at several levels of the runtime, one in another.
     return union_length(calls.intervals) / summary.spans / 1e9 if len(calls) else None
+
+
+def _judge_contention(summary: DeviceSummary, labels: dict[str, str], limits: Limits) -> StepOutcome:
+    """How much longer launches take that begin while another thread launches: they wait at a lock of the runtime.
+
+    How long a launch takes itself does not decide which kind it is. Nothing where one thread launches, or of either kind there
+    are few.
+    """
+    runtime = summary.timeline.events.of_kind("runtime")
+    codes = [code for code, name in enumerate(runtime.names) if KERNEL_LAUNCH.search(name)]
+    launches = runtime.select(np.isin(runtime.name, codes))
+    threads = np.unique(launches.track)
+    if threads.size < 2:
+        return StepOutcome()
+    meets = begun_within_others(launches.intervals, launches.track)
+    meeting, alone = launches.duration[meets], launches.duration[~meets]
+    if min(meeting.size, alone.size) < _FEWEST_LAUNCHES:
+        return StepOutcome()
+    times = float(np.median(meeting)) / max(float(np.median(alone)), 1.0)
+    outcome = StepOutcome(several({"small_ops.contention": times}, labels, count=int(meeting.size)))
+    share = meeting.size / len(launches)
+    if share >= limit("small_ops.contention.share", limits):
+        evidence: MaybeEvidence = {
+            "shape": labels["shape"],
+            "threads": int(threads.size),
+            "times": times,
+            "share": share,
+            "alone [s]": float(np.median(alone)) / 1e9,
+        }
+        outcome.findings = above("small_ops.contention", times, limits, evidence)
+    return outcome
 
 
 class _Site(NamedTuple):

@@ -15,15 +15,17 @@ import numpy as np
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.run import Value
-from perfgate.measuring.checklist.limits import above, below, limit
-from perfgate.measuring.checklist.recorded import profiled
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
+from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, limit
+from perfgate.measuring.checklist.recorded import or_unavailable, profiled
+from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome, unavailable
 from perfgate.measuring.checklist.values import missing
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import find_steady_state, timed_call
 from perfgate.measuring.timing.versus import FEWEST_QUADS, summarize_turns
 from perfgate.system.garbage import quiet
+from perfgate.trace.readings import MEMORY_READ, MEMORY_WRITE
 from perfgate.trace.recording import Kernel
+from perfgate.trace.summary import DeviceSummary
 
 _HOT, _COLD, _ROTATING = "hot", "cold", "rotating"
 _SENSITIVITY = "cache.sensitivity"
@@ -33,6 +35,8 @@ _MOST_ROUNDS = 30
 _MOST_COPIES = 4096
 _TOP_RATES = 10
 _HEAVY = 0.1
+_NO_COUNTERS = Message("system.no-l2-counters")
+_TOO_SHORT = Message("system.traffic-read-seldom")
 # Columns of AiCMetrics.L2Cache: aic_r0_read_cache_hit, aiv_write_cache_miss_allocate (910B, sample msprof-910B-20cores-2608),
 # aic_read_local_l2_hit and _miss (Ascend 950, msprof's documentation). What was thrown out (victim) is neither.
 _COLUMN = re.compile(r"_(?P<access>read|write)_(?:cache|local_l2)_(?P<result>hit|miss)(?:_allocate)?$")
@@ -74,16 +78,19 @@ class CacheStep:
         return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
-        """The hit rates of the heaviest operators of every rank."""
+        """The hit rates of the heaviest operators of every rank, and what its memory carried."""
         outcome = StepOutcome()
         for summary in context.summaries:
-            for hit in _hit_rates(summary.kernels())[:_TOP_RATES]:
+            rates = _hit_rates(summary.kernels())[:_TOP_RATES]
+            for hit in rates:
                 labels = {**profiled(summary), "op": hit.op, "access": hit.access}
                 outcome.values.append(Value(metric="cache.hit_rate", value=hit.rate, labels=labels))
                 if hit.time_share >= _HEAVY and hit.access != "write":
                     evidence = {"shape": summary.shape, "op": hit.op}
                     outcome.findings += below("cache.hit_rate", hit.rate, context.limits, evidence)
-        return outcome if outcome.values else unavailable(Message("system.no-l2-counters"))
+            outcome.values += [] if rates else missing("cache.hit_rate", _NO_COUNTERS, profiled(summary))
+            outcome.add(_judge_traffic(summary, context.limits))
+        return or_unavailable(outcome, _NO_COUNTERS)
 
 
 STEP = CacheStep()
@@ -139,6 +146,38 @@ def _repeated(call: Callable[[], Any], device: Device) -> float:
     """The median of some calls after one that finds the caches as another way left them."""
     timed_call(call, device)
     return float(np.median([timed_call(call, device) for _ in range(_TIMED_CALLS)]))
+
+
+def _judge_traffic(summary: DeviceSummary, limits: Limits) -> StepOutcome:
+    """What the device's memory read and wrote a second from the first to the last task of the steps.
+
+    Where counters were read too seldom for that, the value is missing; where none were, there is none.
+    """
+    outcome, labels = StepOutcome(), profiled(summary)
+    device = [part.inside() for part in summary.work if not summary.on_host]
+    busy = [(int(events.start.min()), int(events.end.max())) for events in device if len(events)]
+    mean_rates = []
+    for access, name in (("read", MEMORY_READ), ("write", MEMORY_WRITE)):
+        readings = summary.timeline.readings.get(name)
+        if readings is None or not busy:
+            continue
+        traffic = readings.mean_within(min(start for start, _ in busy), max(end for _, end in busy))
+        if traffic is None:
+            outcome.values += missing("cache.memory_traffic", _TOO_SHORT, {**labels, "access": access})
+            continue
+        mean_rates.append(traffic.mean)
+        for of, rate in (("mean", traffic.mean), ("highest", traffic.highest)):
+            named = {**labels, "access": access, "of": of}
+            outcome.values.append(
+                Value(metric="cache.memory_traffic", value=rate, count=traffic.readings, labels=named)
+            )
+    peak = limit("cache.memory_peak", limits)
+    if peak > 0 and mean_rates:
+        share = sum(mean_rates) / peak
+        outcome.values.append(Value(metric="cache.memory_share", value=share, labels=labels))
+        evidence: MaybeEvidence = {"shape": summary.shape, "share": share, "traffic [B/s]": sum(mean_rates)}
+        outcome.findings += above("cache.memory_share", share, limits, evidence)
+    return outcome
 
 
 Access = Literal["read", "write", "all"]

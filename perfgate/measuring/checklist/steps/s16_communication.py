@@ -18,6 +18,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import Finding, Value
 from perfgate.document.samples import SampleSet, pack
 from perfgate.measuring.checklist.collectives.job import OPERATIONS, Operation, Plan, RankReport, run_job, sizes_up_to
+from perfgate.measuring.checklist.collectives.packets import judge_packets, judge_retransmissions, rdma_times
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, finding, limit
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import (
@@ -190,10 +191,11 @@ def _judge_recorded(summaries: Sequence[DeviceSummary], limits: Limits) -> StepO
         for kind, ns in sorted(summary.collectives.items()):
             seconds, labels = ns / summary.spans / 1e9, {"shape": summary.shape, "collective": kind}
             outcome.values += several({"communication.time": seconds}, labels, count=summary.spans)
-        outcome.values += [*_waiting(summary), *_links(summary)]
+        outcome.values += [*_waiting(summary), *_links(summary), *rdma_times(summary)]
+        outcome.add(judge_packets(summary, limits))
         outcome.add(_judge_overlap(summary, limits))
         outcome.findings += _judge_first_collectives(summary, limits)
-    outcome.findings += _slowest_ranks(summaries)
+    outcome.findings += [*judge_retransmissions(summaries, limits), *_slowest_ranks(summaries)]
     return outcome
 
 

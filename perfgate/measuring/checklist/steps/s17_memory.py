@@ -27,6 +27,7 @@ from perfgate.trace.summary import DeviceSummary
 
 # Of fewer calls the interval of a slope says nothing.
 _FEWEST_CALLS = 12
+_TOP_OPS = 10
 
 Floats = npt.NDArray[np.float64]
 
@@ -66,6 +67,7 @@ class MemoryStep:
         outcome = StepOutcome()
         for summary in context.summaries:
             outcome.values += _recorded_values(summary)
+            outcome.values += _memory_of_operators(summary)
             outcome.findings += _largest_allocation(summary)
         return outcome if outcome.values else unavailable(Message("system.no-memory-recorded"))
 
@@ -214,6 +216,17 @@ def _recorded_values(summary: DeviceSummary) -> list[Value]:
     return values
 
 
+def _memory_of_operators(summary: DeviceSummary) -> list[Value]:
+    """What the operators that allocated most did in all, and what they held when all together held most."""
+    allocations = sorted(summary.timeline.allocations or (), key=lambda total: (-total.total_bytes, total.name))
+    values = []
+    for total in allocations[:_TOP_OPS]:
+        labels = {"shape": summary.shape, "op": total.name}
+        numbers = {"memory.operator_total": total.total_bytes, "memory.operator_held": total.held_bytes}
+        values += several(numbers, labels, count=total.count)
+    return values
+
+
 def _largest_allocation(summary: DeviceSummary) -> list[Finding]:
     """Say which operator allocated most, where the recording lists allocations."""
     allocations = summary.timeline.allocations
@@ -224,6 +237,7 @@ def _largest_allocation(summary: DeviceSummary) -> list[Finding]:
         "op": most.name,
         "total [B]": most.total_bytes,
         "largest [B]": most.largest_bytes,
+        "held at the peak [B]": most.held_bytes,
         "blocks": most.count,
         "shape": summary.shape,
     }

@@ -16,7 +16,7 @@ from perfgate.document.message import Message, reason_of
 from perfgate.document.run import Finding, Value
 from perfgate.document.telemetry import Reading, Telemetry
 from perfgate.errors import MeasuringError
-from perfgate.measuring.checklist.limits import MaybeEvidence, above, below
+from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, limit
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome, unavailable
 from perfgate.measuring.checklist.values import missing, several, with_interval
@@ -27,10 +27,14 @@ from perfgate.measuring.timing.calls import find_steady_state, measure_throughpu
 from perfgate.sampling import sampling
 from perfgate.stats.robust import shift
 from perfgate.system.garbage import quiet
+from perfgate.trace.kernel_clocks import kernel_clocks
+from perfgate.trace.readings import CORE_CLOCK
+from perfgate.trace.summary import DeviceSummary
 
 # Below this share of the rated clock a device at work is slowed down (facts/measuring.md, step 19).
 _FULL_CLOCK = 0.97
 _FEWEST_READINGS = 2
+_TOP_OPS = 10
 _WARM_UP_SECONDS = 1.0
 # Of these the fastest counts: whatever disturbs a product adds time.
 _CANARIES = 5
@@ -89,16 +93,50 @@ class ThermalStep:
         """Judge the clock of the cores, which some profilers record; nothing else of a recording is sustained load."""
         outcome = StepOutcome()
         for summary in context.summaries:
-            lowest, highest = summary.timeline.core_frequency or (0.0, 0.0)
-            if highest > 0:
-                share = lowest / highest
-                outcome.values += several({"thermal.clock": share}, profiled(summary))
-                evidence: MaybeEvidence = {"shape": summary.shape, "lowest [Hz]": lowest, "highest [Hz]": highest}
-                outcome.findings += below("thermal.clock", share, context.limits, evidence)
+            outcome.add(_judge_recorded_clock(summary, context))
         return outcome if outcome.values else unavailable(Message("system.no-clock-recorded"))
 
 
 STEP = ThermalStep()
+
+
+def _judge_recorded_clock(summary: DeviceSummary, context: RecordingContext) -> StepOutcome:
+    """The clock of the cores over their rated one, which is the highest read where nobody tells it.
+
+    Where it is known when kernels ran, only the clock while they did counts: an idle device lowers it by itself.
+    """
+    clock, labels, limits = summary.timeline.readings.get(CORE_CLOCK), profiled(summary), context.limits
+    if clock is None or not clock.value.max() > 0:
+        return StepOutcome()
+    megahertz = context.recording.settings.get("aic_frequency_mhz", "")
+    rated = float(megahertz) * 1e6 if megahertz.isdecimal() and int(megahertz) else float(clock.value.max())
+    clocks = kernel_clocks(summary.kernel_table, clock)
+    lowest = min((row.lowest for row in clocks), default=float(clock.value.min()))
+    outcome = StepOutcome(several({"thermal.clock": lowest / rated}, labels))
+    if not clocks:
+        evidence: MaybeEvidence = {"shape": summary.shape, "lowest [Hz]": lowest, "rated [Hz]": rated}
+        outcome.findings = below("thermal.clock", lowest / rated, limits, evidence)
+    for row in [row for row in clocks if row.hertz < rated][:_TOP_OPS]:
+        outcome.values += several({"thermal.kernel_clock": row.hertz / rated}, {**labels, "op": row.op})
+    slow = [row for row in clocks if row.hertz / rated < limit("thermal.kernel_clock.warning", limits)]
+    idle = [row for row in clocks if row.hertz < limit("thermal.idle_clock.warning", limits)]
+    if slow or idle:
+        heaviest = (idle or slow)[0]
+        total_ns = sum(row.time_ns for row in clocks)
+        evidence = {
+            "shape": summary.shape,
+            "op": heaviest.op,
+            "clock": heaviest.hertz,
+            "rated": rated,
+            "share": sum(row.time_ns for row in idle or slow) / total_ns,
+            "lost": sum(row.time_ns * max(1 - row.hertz / rated, 0.0) for row in idle or slow) / total_ns,
+            "operators": len(idle or slow),
+        }
+        rule, value = (
+            ("thermal.idle_clock", heaviest.hertz) if idle else ("thermal.kernel_clock", heaviest.hertz / rated)
+        )
+        outcome.findings = below(rule, value, limits, evidence)
+    return outcome
 
 
 @dataclass(frozen=True)

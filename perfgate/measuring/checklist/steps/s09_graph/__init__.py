@@ -15,7 +15,7 @@ import numpy as np
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, together
 from perfgate.document.run import Finding, Value
-from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding
+from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding, limit
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome, unavailable
 from perfgate.measuring.checklist.steps.s09_graph.compilation import (
@@ -43,7 +43,7 @@ from perfgate.measuring.timing.versus import Versus
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis import IntColumn, Intervals
 from perfgate.trace.events import DEVICE_KINDS, EventTable
-from perfgate.trace.spans import launch_starts, launched_or_began
+from perfgate.trace.spans import KERNEL_LAUNCH, launch_starts, launched_or_began
 from perfgate.trace.steps import step_marks, windows_of
 from perfgate.trace.summary import DeviceSummary
 
@@ -52,9 +52,14 @@ _MOST_PLACES = 10
 # One kernel (Node@launch of CANN, cudaLaunchKernel, hipLaunchKernel …) or a whole graph at once.
 _LAUNCHES: Mapping[str, re.Pattern[str]] = {
     "graph": re.compile(r"(cuda|hip)GraphLaunch|aclmdlRIExecute|Model@|ModelExecute"),
-    "kernel": re.compile(r"Node@launch|(cuda|hip|cu)\w*LaunchKernel"),
+    "kernel": KERNEL_LAUNCH,
 }
 _LEVEL_WITHOUT_MODELS = "Level0"
+# What compiles while a recording runs: CANN an operator for new shapes, within aclopCompileAndExecute (sample
+# msinsight-910B-alexnet-2501); torch a function: _compile.compile_inner (dynamo_timed) in the trace of torch 2.13.
+_CANN = re.compile(r"AscendCL@")
+_OPERATOR_COMPILED = re.compile(r"AscendCL@opCompile")
+_FUNCTION_COMPILED = re.compile(r"_compile\.\S*compile_inner \(dynamo_timed\)")
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,7 @@ class GraphStep:
         outcome = StepOutcome()
         for summary in context.summaries:
             outcome.values += _signs_of_graphs(summary, level, spans)
+            outcome.add(_judge_compiling(summary, context.limits))
         return outcome if outcome.values else unavailable(Message("graph.graph-not-in-recording"))
 
 
@@ -257,6 +263,32 @@ def _signs_of_graphs(summary: DeviceSummary, level: str | None, names: Sequence[
     return values + [
         Value(metric="graph.head", value=ns / 1e9, labels={**labels, "part": part}) for part, ns in parts.items()
     ]
+
+
+def _judge_compiling(summary: DeviceSummary, limits: Limits) -> StepOutcome:
+    """How often the host compiled in a step, and how long.
+
+    No operator was compiled where CANN's calls were recorded without such a call; torch marks only what it compiles.
+    """
+    outcome, labels, events = StepOutcome(), profiled(summary), summary.timeline.events
+    shortest_ns = limit("graph.op_compiled.shortest", limits) * 1e9
+    for kind, rule, pattern in (
+        ("operator", "graph.op_compiled", _OPERATOR_COMPILED),
+        ("function", "graph.compiled_again", _FUNCTION_COMPILED),
+    ):
+        marks = events.select(events.is_named(pattern.fullmatch))
+        # Finding what is compiled already is a call of the same name.
+        compiled_ns = marks.duration[marks.duration >= shortest_ns]
+        if compiled_ns.size or (kind == "operator" and events.is_named(_CANN.match).any()):
+            count = compiled_ns.size / summary.spans
+            outcome.values.append(Value(metric="graph.compiled", value=count, labels={**labels, "kind": kind}))
+            evidence: MaybeEvidence = {
+                "shape": summary.shape,
+                "count": count,
+                "time": int(compiled_ns.sum()) / 1e9 / summary.spans,
+            }
+            outcome.findings += above(rule, count, limits, evidence)
+    return outcome
 
 
 class HeadSpans(NamedTuple):

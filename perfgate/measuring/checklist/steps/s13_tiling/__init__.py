@@ -13,7 +13,7 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, together
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, limit
-from perfgate.measuring.checklist.recorded import profiled
+from perfgate.measuring.checklist.recorded import or_unavailable, profiled
 from perfgate.measuring.checklist.shape_space import measure_shape_space
 from perfgate.measuring.checklist.step import (
     Limits,
@@ -21,18 +21,21 @@ from perfgate.measuring.checklist.step import (
     StepContext,
     StepOutcome,
     not_applicable,
-    unavailable,
 )
+from perfgate.measuring.checklist.steps.s13_tiling.blocks import cache_blocks, quantized_groups
+from perfgate.measuring.checklist.steps.s13_tiling.mfu import known_peaks, product_uses
 from perfgate.measuring.checklist.steps.s13_tiling.products import Product, Replay, record_products
 from perfgate.measuring.checklist.traces import steady_summary
 from perfgate.measuring.checklist.values import missing, several
 from perfgate.measuring.timing.calls import find_steady_state, timed_call
 from perfgate.measuring.timing.versus import Versus, compare
 from perfgate.system.garbage import quiet
+from perfgate.trace.flops import Arithmetic
 from perfgate.trace.recording import Kernel
 from perfgate.trace.summary import DeviceSummary
 
 _TOP_OPS = 10
+_MEGAHERTZ = 1e6
 # A gain of less than a hundredth of the call is not worth a word.
 _NOTICEABLE = 0.01
 # Padding with zeros changes nothing but the order of summation; bfloat16 has eight bits of mantissa.
@@ -92,7 +95,7 @@ class TilingStep:
         for summary in context.summaries:
             settings = context.recording.settings
             reasons += _judge_cores(summary, profiled(summary), settings, context.limits, outcome)
-        return outcome if outcome.values else unavailable(together(reasons or [_NO_BLOCKS]))
+        return or_unavailable(outcome, *(reasons or ([] if outcome.values else [_NO_BLOCKS])))
 
 
 STEP = TilingStep()
@@ -136,7 +139,70 @@ def _judge_cores(
     if calls := [call for call in summary.timeline.calls or () if call.name.endswith("_Tiling")]:
         seconds = sum(call.total_ns for call in calls) / summary.spans / 1e9
         outcome.values += several({"tiling.host_time": seconds}, labels)
+    outcome.add(
+        _judge_products(
+            summary, labels, known_peaks(kernels, _cube_clock(cores, settings, highest), limits), uses, limits
+        )
+    )
+    outcome.add(_judge_pieces(summary, labels, limits))
     return reasons
+
+
+def _cube_clock(cores: Cores, settings: Mapping[str, str], highest: float | None) -> float | None:
+    """Cycles of all cube cores in a second, at the rated clock or else the highest seen."""
+    rated = _number(settings, "aic_frequency_mhz")
+    clock = rated * _MEGAHERTZ if rated else highest
+    return cores.cube * clock if cores.cube and clock else None
+
+
+def _judge_products(
+    summary: DeviceSummary,
+    labels: dict[str, str],
+    peaks: Mapping[Arithmetic, float],
+    uses: Sequence[CoreUse],
+    limits: Limits,
+) -> StepOutcome:
+    """What share of the peak the products and convolutions reach; one that is not bound by memory may be too low."""
+    outcome, heavy = StepOutcome(), limit("tiling.heavy", limits)
+    products = product_uses(summary.kernel_table)[:_TOP_OPS]
+    bounds = {use.op: use.bound for use in uses}
+    total_ns = int(summary.kernel_table.duration.sum()) or 1
+    for product in products:
+        value, share = product.value(peaks, labels), product.total_ns / total_ns
+        outcome.values += [value] if value.value is not None or share >= heavy else []
+        if value.value is not None and share >= heavy and bounds.get(product.op) in ("compute", "neither"):
+            evidence: MaybeEvidence = {
+                "op": product.op,
+                "mfu": value.value,
+                "time_share": share,
+                "shape": labels["shape"],
+            }
+            outcome.findings += below("tiling.mfu", value.value, limits, evidence)
+    # Attention, grouped products and others on the cube cores.
+    others = {use.op for use in uses if use.unit == "cube" and use.time_share >= heavy} - {row.op for row in products}
+    for op in sorted(others):
+        outcome.values += missing("tiling.mfu", Message("operators.flops-unknown"), {**labels, "op": op})
+    return outcome
+
+
+def _judge_pieces(summary: DeviceSummary, labels: dict[str, str], limits: Limits) -> StepOutcome:
+    """Whether attention on a paged cache, or products of quantized weights, load in pieces that are too small."""
+    outcome, table = StepOutcome(), summary.kernel_table
+    total_ns = int(table.duration.sum()) or 1
+    for metric, rows in (("tiling.kv_block", cache_blocks(table)), ("tiling.quant_group", quantized_groups(table))):
+        for row in rows[:_TOP_OPS]:
+            share = row.total_ns / total_ns
+            outcome.values += several({metric: row.size}, {**labels, "op": row.op})
+            if share >= limit("tiling.heavy", limits):
+                evidence: MaybeEvidence = {
+                    "op": row.op,
+                    "size": row.size,
+                    "time_share": share,
+                    "shape": labels["shape"],
+                    **({"block [B]": row.block_bytes, "blocks": row.blocks} if metric == "tiling.kv_block" else {}),
+                }
+                outcome.findings += below(metric, row.size, limits, evidence)
+    return outcome
 
 
 def _try_sizes(context: StepContext, shape: str) -> StepOutcome:

@@ -1,0 +1,55 @@
+"""Counters over time: what was in force during an interval, the mean of rates in a window, sums over sources."""
+
+import numpy as np
+import pytest
+
+from perfgate.trace.analysis import Intervals
+from perfgate.trace.readings import Mean, Readings
+
+
+def intervals(*pairs):
+    starts, ends = zip(*pairs)
+    return Intervals(np.array(starts), np.array(ends))
+
+
+def test_lowest_during__readings_hold_until_the_next__the_lowest_in_force():
+    clock = Readings.of([100, 200, 300], [1800.0, 800.0, 1800.0])
+
+    lowest = clock.lowest_during(
+        intervals((0, 50), (110, 190), (150, 250), (200, 210), (250, 400), (300, 400), (90, 500))
+    )
+
+    assert lowest.tolist() == [1800, 1800, 800, 800, 800, 1800, 800]
+
+
+def test_lowest_during__interval_that_ends_with_a_reading__its_own_alone():
+    clock = Readings.of([100, 200], [1800.0, 800.0])
+
+    assert clock.lowest_during(intervals((150, 200))).tolist() == [1800]
+    assert clock.lowest_during(Intervals(np.zeros(0, np.int64), np.zeros(0, np.int64))).tolist() == []
+
+
+def test_mean_within__rates_since_the_reading_before__weighted_by_what_lies_inside():
+    # The first says nothing: of what time it is the mean is not known.
+    rates = Readings.of([0, 20, 40, 60], [9.0, 1.0, 3.0, 5.0])
+
+    assert rates.mean_within(10, 50) == Mean(pytest.approx((10 * 1 + 20 * 3 + 10 * 5) / 40), 5.0, 3)
+    assert rates.mean_within(20, 40) == Mean(3.0, 3.0, 1)
+
+
+@pytest.mark.parametrize("window", [(21, 39), (25, 55), (100, 200), (-10, 10)])
+def test_mean_within__no_reading_whole_inside__none(window):
+    assert Readings.of([0, 20, 40, 60], [9.0, 1.0, 3.0, 5.0]).mean_within(*window) is None
+    assert Readings.of([30], [1.0]).mean_within(0, 100) is None
+
+
+def test_of__readings_in_any_order__by_time():
+    readings = Readings.of([30, 10, 20], [3.0, 1.0, 2.0])
+
+    assert (readings.time.tolist(), readings.value.tolist()) == ([10, 20, 30], [1.0, 2.0, 3.0])
+
+
+def test_summed__a_source_missing_at_one_time__that_time_left_out():
+    readings = Readings.summed(np.array([10, 10, 20, 30, 30]), np.array([1.0, 2, 4, 8, 16]), np.array([0, 1, 0, 1, 0]))
+
+    assert (readings.time.tolist(), readings.value.tolist()) == ([10, 30], [3.0, 24.0])
