@@ -54,40 +54,42 @@ class Arrivals(NamedTuple):
     clock: list[int | None]
 
 
-def slow_ranks(tables: Iterable[RankTable]) -> list[SlowRank]:
-    """The ranks that the others wait for, the slowest first; none where all are alike, or too few can be compared.
+def ranks_by_lag(tables: Iterable[RankTable]) -> list[SlowRank]:
+    """Every rank beside the middle one, who is furthest behind first; none where too few can be compared.
 
     All ranks of a job take equally long, because the early ones wait in collectives: compared is what each takes without that.
     """
-    known = [(table, own) for table in tables if (own := table.own) is not None]
-    if len(known) < FEWEST_RANKS:
-        return []
+    timed = [(table, own) for table in tables if (own := table.own) is not None]
     # Of two the faster one is the measure.
-    middle = statistics.median_low([own for _, own in known])
-    slow = [(table, own / middle) for table, own in known if middle and own > SLOW_RANK * middle]
-    parts = {name: _middle(getattr(table, name) for table, _ in known) for name in ("computing", "free")}
-    return sorted(
-        (
-            SlowRank(table, behind, max(parts, key=lambda name: (getattr(table, name) or 0.0) - parts[name]))
-            for table, behind in slow
-        ),
-        key=lambda slow_rank: -slow_rank.behind,
-    )
+    middle = statistics.median_low([own for _, own in timed]) if len(timed) >= FEWEST_RANKS else 0.0
+    if not middle:
+        return []
+    parts = {name: _middle(getattr(table, name) for table, _ in timed) for name in ("computing", "free")}
+    ranks = [
+        SlowRank(table, own / middle, max(parts, key=lambda name: (getattr(table, name) or 0.0) - parts[name]))
+        for table, own in timed
+    ]
+    return sorted(ranks, key=lambda rank: -rank.behind)
 
 
-def slow_links(tables: Iterable[RankTable]) -> list[SlowLink]:
+def slow_ranks(tables: Iterable[RankTable], *, behind: float = SLOW_RANK) -> list[SlowRank]:
+    """The ranks that the others wait for, the slowest first; none where all are alike, or too few can be compared."""
+    return [rank for rank in ranks_by_lag(tables) if rank.behind > behind]
+
+
+def slow_links(tables: Iterable[RankTable], *, share: float = SLOW_LINK) -> list[SlowLink]:
     """The links that carry far less than others of their kind, the slowest first."""
     kinds: dict[str, list[LinkTotal]] = defaultdict(list)
     for table in tables:
         for link in table.links:
             if link.link != LOCAL and link.source != link.target and link.size > 0 and link.transit > 0:
                 kinds[link.link].append(link)
-    found = []
+    slow = []
     for links in kinds.values():
         if len(links) >= FEWEST_LINKS:
             middle = statistics.median(link.bandwidth for link in links)
-            found += [SlowLink(link, middle) for link in links if link.bandwidth < SLOW_LINK * middle]
-    return sorted(found, key=lambda slow: slow.link.bandwidth / slow.middle)
+            slow += [SlowLink(link, middle) for link in links if link.bandwidth < share * middle]
+    return sorted(slow, key=lambda one: one.link.bandwidth / one.middle)
 
 
 def arrivals(tables: Sequence[RankTable]) -> Arrivals:

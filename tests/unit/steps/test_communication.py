@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from perfgate import trace
+from perfgate.catalogue.lookup import LIMITS
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.collectives import job
 from perfgate.measuring.checklist.collectives.job import (
@@ -38,13 +39,15 @@ from perfgate.measuring.checklist.steps.s16_communication import (
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.workload import Workload
 from perfgate.trace.events import EventTableBuilder
-from perfgate.trace.recording import Collective, LinkUse, Packets, ProfilerStep, Recording, Timeline
+from perfgate.trace.ranks import SLOW_LINK, SLOW_RANK
+from perfgate.trace.recording import Collective, LinkUse, Packets, ProfilerStep, RankLink, Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
 from tests.unit.trace.ascend import ALEXNET, GPT, sample
 from tests.waiting import left_in_the_end
+from tests.wording import finding_text
 
 MS = 1_000_000
 
@@ -308,6 +311,7 @@ def test_communication__recorded_npus__times_links_and_what_nothing_hid(tmp_path
     assert first.evidence["first [s]"] == pytest.approx(0.0790895, abs=1e-7)
     assert first.evidence["HCCS [B/s]"] == pytest.approx(15.7676e9)
     assert {finding.rule for finding in outcome.findings if finding.severity == "warning"} == {
+        "communication.behind",  # rank 1, by 6.6 %
         "communication.exposed",
         "communication.small_packets",
     }
@@ -364,6 +368,62 @@ def test_communication__recorded_and_hidden_behind_computing__green() -> None:
         ("rank 1",): pytest.approx(0.1),
     }
     assert outcome.status == "ok"
+
+
+def linked(number: int, computing: int, *, slow_to: int | None = None) -> Timeline:
+    """A rank that computes so long of a step, waits for the others for the rest, and sends to each of four ranks."""
+    step = ProfilerStep(
+        number=1,
+        computing_ns=computing,
+        communication_ns=100 * MS - computing,
+        exposed_communication_ns=100 * MS - computing,
+        preparing_ns=0,
+        free_ns=0,
+    )
+    links = tuple(
+        RankLink(
+            "allreduce-top1",
+            "collective",
+            "17",
+            1,
+            number,
+            target,
+            "HCCS",
+            4e7,
+            MS * (8 if target == slow_to else 1),
+            None,
+        )
+        for target in range(4)
+        if target != number
+    )
+    events = EventTableBuilder().table()
+    return Timeline(rank=number, device=number, events=events, steps=(step,), collectives=(), rank_links=links)
+
+
+def test_communication__recorded_rank_that_takes_longer_on_its_own__named_as_by_the_command() -> None:
+    outcome = recorded(linked(0, 80 * MS), linked(1, 88 * MS), linked(2, 80 * MS), linked(3, 81 * MS, slow_to=2))
+
+    assert values(outcome, "communication.behind") == {
+        ("rank 0",): pytest.approx(0.0),
+        ("rank 1",): pytest.approx(0.1),
+        ("rank 2",): pytest.approx(0.0),
+        ("rank 3",): pytest.approx(81 / 80 - 1),
+    }
+    behind, link = outcome.findings
+    assert (behind.rule, behind.severity, behind.evidence["rank"]) == ("communication.behind", "warning", "rank 1")
+    assert (link.rule, link.evidence["source"], link.evidence["target"]) == ("communication.slow_link", 3, 2)
+    assert link.evidence["share"] == pytest.approx(1 / 8)
+    assert finding_text(link) == "HCCS from rank 3 to rank 2 carries 12 % of what the middle link of its kind does"
+
+
+def test_communication__recorded_ranks_that_are_alike__none_named() -> None:
+    outcome = recorded(*(linked(number, (80 + number) * MS) for number in range(4)))
+
+    assert outcome.findings == []
+    assert (LIMITS["communication.behind.warning"].default, LIMITS["communication.slow_link.warning"].default) == (
+        pytest.approx(SLOW_RANK - 1),
+        SLOW_LINK,
+    )
 
 
 def test_communication__recorded_without_collectives__not_applicable() -> None:

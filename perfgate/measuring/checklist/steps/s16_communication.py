@@ -19,6 +19,7 @@ from perfgate.document.run import Finding, Value
 from perfgate.document.samples import SampleSet, pack
 from perfgate.measuring.checklist.collectives.job import OPERATIONS, Operation, Plan, RankReport, run_job, sizes_up_to
 from perfgate.measuring.checklist.collectives.packets import judge_packets, judge_retransmissions, rdma_times
+from perfgate.measuring.checklist.collectives.recorded_ranks import judge_ranks
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, finding, limit
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import (
@@ -195,6 +196,7 @@ def _judge_recorded(summaries: Sequence[DeviceSummary], limits: Limits) -> StepO
         outcome.add(judge_packets(summary, limits))
         outcome.add(_judge_overlap(summary, limits))
         outcome.findings += _judge_first_collectives(summary, limits)
+    outcome.add(judge_ranks(summaries, limits))
     outcome.findings += [*judge_retransmissions(summaries, limits), *_slowest_ranks(summaries)]
     return outcome
 
