@@ -107,22 +107,27 @@ def installed(package: str) -> Path:
 
 
 def report(title: str, path: Path, rivals: Mapping[str, Command], turns: int) -> None:
-    """Measure every way in turns and print the lowest cost of each, which others on the machine disturb least."""
+    """Print the lowest cost of every way, which others on the machine disturb least."""
     size = path.stat().st_size
-    costs: dict[str, list[Cost]] = {rival: [] for rival in rivals}
-    for _ in range(turns):
-        for rival, command in rivals.items():
-            costs[rival].append(cost(command))
-    first = min(one.cpu_seconds for one in next(iter(costs.values())))
+    costs = cheapest(rivals, turns)
+    first = next(iter(costs.values())).cpu_seconds
     print(f"{title}: {size / 1e6:.0f} MB")
     print(f"  {'':10}{'CPU s':>8}{'CPU s/GB':>10}{next(iter(costs)) + '/it':>10}{'memory/file':>13}   gaps   busy us")
-    for rival, found in costs.items():
-        best = min(found, key=lambda one: one.cpu_seconds)
+    for rival, best in costs.items():
         answer = f"{best.answer['gaps']:<6} {best.answer['busy_us']:.3f}" if best.answer else ""
         print(
             f"  {rival:10}{best.cpu_seconds:8.2f}{best.cpu_seconds / size * 1e9:10.1f}{first / best.cpu_seconds:10.3f}"
             f"{best.memory_bytes / size:13.2f}   {answer}"
         )
+
+
+def cheapest(ways: Mapping[str, Command], turns: int) -> dict[str, Cost]:
+    """The lowest of the costs of each way, run in turns."""
+    costs: dict[str, list[Cost]] = {way: [] for way in ways}
+    for _ in range(turns):
+        for way, command in ways.items():
+            costs[way].append(cost(command))
+    return {way: min(each, key=lambda one: one.cpu_seconds) for way, each in costs.items()}
 
 
 def cost(command: Command) -> Cost:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import os
 import random
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from cost import PERFGATE, Command, cheapest
 
 HEADER = (
     "Step Id,Model ID,Task ID,Stream ID,Name,Type,Accelerator Core,Start Time(us),Duration(us),Wait Time(us),Block Dim,"
@@ -23,7 +23,6 @@ HEADER = (
     "Context ID,aicore_time(us),aic_total_cycles,aic_mac_time(us),aic_mac_ratio,aiv_time(us),aiv_total_cycles,aiv_vec_time(us)"
 )
 WAYS = {
-    "perfgate": "import sys; from perfgate.cli.main import main; sys.argv[1:1] = ['trace', 'top', '--json']; main()",
     "polars": """
 import sys, polars
 table = polars.read_csv(sys.argv[1], infer_schema_length=1000, null_values=["N/A"], ignore_errors=True)
@@ -51,16 +50,12 @@ def main() -> None:
         path.parent.mkdir()
         write_kernels(path, options.rows)
         ways = [way for way in WAYS if way != "polars" or importlib.util.find_spec("polars")]
-        costs: dict[str, list[tuple[float, int]]] = {way: [] for way in ways}
-        for _ in range(options.turns):
-            for way in ways:
-                costs[way].append(cost(way, path.parent if way == "perfgate" else path))
-        size = path.stat().st_size
-        ours = min(costs["perfgate"])[0]
+        commands: dict[str, Command] = {way: [sys.executable, "-c", WAYS[way], path] for way in ways}
+        costs = cheapest({"perfgate": [*PERFGATE, "top", path.parent], **commands}, options.turns)
+        size, ours = path.stat().st_size, costs["perfgate"].cpu_seconds
         print(f"{options.rows:,} rows, {size / 1e6:.0f} MB\n{'':10}{'CPU s':>8}{'perfgate/it':>13}{'memory/file':>13}")
-        for way, found in costs.items():
-            seconds, memory = min(found)
-            print(f"{way:10}{seconds:8.2f}{ours / seconds:13.2f}{memory / size:13.1f}")
+        for way, (seconds, memory, _) in costs.items():
+            print(f"{way:10}{seconds:8.2f}{ours / seconds:13.2f}{memory / size:13.2f}")
 
 
 def write_kernels(path: Path, rows: int) -> None:
@@ -77,7 +72,6 @@ def write_kernels(path: Path, rows: int) -> None:
         for number in range(rows):
             kind = types[number % len(types)]
             duration = draw.randrange(2_000, 400_000)
-            start += duration + draw.randrange(20, 3_000)
             core = "MIX_AIC" if kind == "FlashAttentionScore" else "AI_CORE"
             stream.write(
                 f"{number // 5000},4294967295,{number % 65536},2,aclnn{kind}_{number % 50},{kind},{core},"
@@ -85,16 +79,7 @@ def write_kernels(path: Path, rows: int) -> None:
                 f"{draw.randrange(9000) / 1000},24,0,NO,{forms[number % 40]},N/A,{duration * 0.0009:.3f},{duration * 2},"
                 f"{duration * 0.0004:.3f},{draw.random():.4f},{duration * 0.0001:.3f},{duration},{duration * 0.00005:.3f}\n"
             )
-
-
-def cost(way: str, path: Path) -> tuple[float, int]:
-    """CPU seconds and resident bytes of one way in a process of its own."""
-    with subprocess.Popen([sys.executable, "-c", WAYS[way], path], stdout=subprocess.DEVNULL) as process:
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"{way} failed on {path}")
-    return used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
+            start += duration + draw.randrange(20, 3_000)
 
 
 if __name__ == "__main__":

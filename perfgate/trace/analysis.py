@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 IntColumn = npt.NDArray[np.int64]
+FloatColumn = npt.NDArray[np.float64]
 CodeColumn = npt.NDArray[np.int32]
 Codes = npt.NDArray[np.integer[Any]]  # whole numbers of any width: positions in a list, or -1 for none
 NOTHING_AROUND = -1
@@ -36,8 +37,8 @@ def union(intervals: Intervals) -> Intervals:
     Sorted by start, a new piece begins where a start lies beyond the largest end so far.
     """
     start, end = _sorted(intervals)
-    if not start.size:
-        return Intervals(start, end)
+    if (start[1:] > end[:-1]).all():
+        return Intervals(start, end)  # as kernels of one stream are
     reach = np.maximum.accumulate(end)
     opens = np.concatenate(([True], start[1:] > reach[:-1]))
     closes = np.concatenate((opens[1:], [True]))
@@ -68,7 +69,9 @@ class Covered:
 
     def __init__(self, intervals: Intervals) -> None:
         self.intervals = union(intervals)
-        self._before = np.concatenate(([0], np.cumsum(self.intervals.end - self.intervals.start)))
+        start, end = self.intervals
+        self._before = np.zeros(start.size + 1, dtype=np.int64)
+        np.cumsum(np.subtract(end, start, out=self._before[1:]), out=self._before[1:])
 
     def within(self, windows: Intervals) -> IntColumn:
         """The nanoseconds covered of each window."""
@@ -139,6 +142,21 @@ def group_rows(*columns: Codes) -> Groups:
     return Groups(first, narrow)
 
 
+def rows_by(column: Codes) -> list[npt.NDArray[np.intp]]:
+    """The rows of each value of a column, the least first."""
+    order = np.argsort(column, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(column[order])) + 1) if order.size else []
+
+
+def last_rows(column: IntColumn, values: IntColumn) -> IntColumn:
+    """Where each of some values stands last in a column, -1 for nowhere."""
+    if not column.size:
+        return np.full(values.size, -1)
+    order = np.argsort(column, kind="stable")
+    row = order[np.searchsorted(column[order], values, side="right") - 1]
+    return np.where(column[row] == values, row, -1)
+
+
 def _renumber(keys: IntColumn, bound: int) -> int:
     """Turn keys below a bound into numbers from 0 on without gaps, in their order; how many there are."""
     if bound > max(_PLACES_A_ROW * keys.size, _FEWEST_PLACES):
@@ -174,7 +192,9 @@ def self_times(start: IntColumn, duration: IntColumn, track: Codes) -> IntColumn
     part inside is taken off, so that no self time is negative.
     """
     own = duration.copy()
-    around = enclosing(start, duration, track)
+    if (order := _nested(start, duration, track)) is None:
+        return own
+    around = _around(start, duration, track, order)
     inner = np.flatnonzero(around != NOTHING_AROUND)
     outer = around[inner]
     inside = np.minimum(start[inner] + duration[inner], start[outer] + duration[outer]) - start[inner]
@@ -188,17 +208,58 @@ def enclosing(start: IntColumn, duration: IntColumn, track: Codes) -> IntColumn:
     Of two that cover the same time the one that comes first in the columns is around the other. A span of no length neither
     contains anything nor lies in anything.
     """
+    order = _nested(start, duration, track)
+    if order is None:
+        return np.full(start.size, NOTHING_AROUND, dtype=np.int64)
+    return _around(start, duration, track, order)
+
+
+def _nested(start: IntColumn, duration: IntColumn, track: Codes) -> npt.NDArray[np.intp] | None:
+    """Spans with a length in the order in which they nest; None where none does, as kernels of a stream do not."""
+    if (duration > 0).all():
+        order = nesting_order(start, duration, track)
+    else:
+        real = np.flatnonzero(duration > 0)
+        order = real[nesting_order(start[real], duration[real], track[real])]
+    end = start[order]
+    end += duration[order]
+    early = start[order[1:]] < end[:-1]
+    early &= track[order[1:]] == track[order[:-1]]
+    return order if early.any() else None
+
+
+def _around(start: IntColumn, duration: IntColumn, track: Codes, order: npt.NDArray[np.intp]) -> IntColumn:
     around = np.full(start.size, NOTHING_AROUND, dtype=np.int64)
-    real = np.flatnonzero(duration > 0)
-    order = real[nesting_order(start[real], duration[real], track[real])]
-    if not order.size:
-        return around
     borders = np.flatnonzero(np.diff(track[order])) + 1
     for group in np.split(order, borders):
         parent = _parents(start[group], start[group] + duration[group])
         inner = np.flatnonzero(parent >= 0)
         around[group[inner]] = group[parent[inner]]
     return around
+
+
+def last_until(end: IntColumn, begun: IntColumn, times: IntColumn) -> IntColumn:
+    """The last of the first ``begun`` spans that ends at a time or later, -1 for none; for many times at once.
+
+    Spans are halved as in a tree that knows the latest end of each branch: upwards until a branch left of where one stands
+    reaches the time, and down again to its last span that does.
+    """
+    latest = [end]
+    while latest[-1].size > 1:
+        latest.append(np.maximum.reduceat(latest[-1], np.arange(0, latest[-1].size, 2)))
+    node, level = np.full(times.size, -1), np.zeros(times.size, dtype=np.int8)
+    right = begun
+    for height, ends in enumerate(latest):
+        open_ = np.flatnonzero((node < 0) & (right & 1 == 1))
+        reached = open_[ends[right[open_] - 1] >= times[open_]]
+        node[reached], level[reached] = right[reached] - 1, height
+        right = right >> 1
+    for height in range(len(latest) - 1, 0, -1):
+        down = np.flatnonzero((node >= 0) & (level >= height))
+        below, second = latest[height - 1], 2 * node[down] + 1
+        reaches = (second < below.size) & (below[second.clip(max=below.size - 1)] >= times[down])
+        node[down] = np.where(reaches, second, second - 1)
+    return node
 
 
 def nesting_order(start: IntColumn, duration: IntColumn, track: Codes) -> npt.NDArray[np.intp]:
@@ -212,7 +273,8 @@ def nesting_order(start: IntColumn, duration: IntColumn, track: Codes) -> npt.ND
     if tracks.size and tracks.min() >= 0 and tracks.max() < 1 << 16:
         tracks = tracks.astype(np.uint16)  # which numpy sorts by its digits
     order = order[np.argsort(tracks, kind="stable")]
-    together = (np.diff(track[order]) == 0) & (np.diff(start[order]) == 0)
+    begin, tracks = start[order], track[order]
+    together = (tracks[1:] == tracks[:-1]) & (begin[1:] == begin[:-1])
     if together.any():
         places = np.flatnonzero(np.concatenate(([False], together)) | np.concatenate((together, [False])))
         few = order[places]
@@ -236,7 +298,12 @@ def _parents(start: IntColumn, end: IntColumn) -> IntColumn:
 
 
 def _sorted(intervals: Intervals) -> Intervals:
-    real = intervals.end > intervals.start
-    start, end = intervals.start[real], intervals.end[real]
+    """Those that cover something, by their start."""
+    start, end = intervals
+    real = end > start
+    if not real.all():
+        start, end = start[real], end[real]
+    if (start[1:] >= start[:-1]).all():
+        return Intervals(start, end)
     order = np.argsort(start, kind="stable")
     return Intervals(start[order], end[order])

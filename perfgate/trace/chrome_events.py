@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -17,6 +15,7 @@ import numpy.typing as npt
 from perfgate.document.message import Message
 from perfgate.errors import DocumentError
 from perfgate.trace.analysis import IntColumn
+from perfgate.trace.compressed import damage, opened
 from perfgate.trace.events import EventKind, EventTable
 from perfgate.trace.recording import Timeline
 from perfgate.trace.steps import profiler_steps
@@ -106,7 +105,7 @@ def event_lists(
 ) -> Iterator[list[_Event]]:
     """Lists that together hold every event of a trace file, decoded, in order, each hardly larger than a block.
 
-    The file is an object with a list ``traceEvents``, or that list itself, gzipped where its name ends in ``.gz``.
+    The file is an object with a list ``traceEvents``, or that list itself, compressed as the end of its name says.
     ``around`` is given the file without its events, ``{"schemaVersion": 1, "traceEvents": []}``, once all are read.
     Raises DocumentError for a file that is cut off, too large, no trace, or holds what is no such event.
     """
@@ -129,7 +128,7 @@ def event_lists(
         buffer = buffer[cut.end :]
         if cut.closed:
             rest = buffer
-            # Reading to the end lets gzip check its sum.
+            # Reading to the end lets the sums of a compressed file be checked.
             for block in read:
                 rest += block if len(rest) < MAX_HEADER_BYTES else b""
             if around is not None:
@@ -152,10 +151,11 @@ def looks_like(path: Path, pattern: re.Pattern[bytes]) -> bool:
 
     A cheap look for readers that must tell their own files from others'; reading says what is wrong with a damaged one.
     """
+    unreadable: tuple[type[Exception], ...] = (DocumentError, OSError, *damage(path))
     try:
-        with _opened(path) as stream:
+        with opened(path) as stream:
             return pattern.search(stream.read(LOOK_BYTES)) is not None
-    except (EOFError, zlib.error, OSError):
+    except unreadable:
         return True
 
 
@@ -207,7 +207,7 @@ class TraceText:
     def __init__(self, path: Path) -> None:
         self._path, self._size = path, 0
         with self._worded():
-            self._stream = _opened(path)
+            self._stream = opened(path)
 
     def __enter__(self) -> TraceText:
         return self
@@ -239,9 +239,9 @@ class TraceText:
     def _worded(self) -> Iterator[None]:
         try:
             yield
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        except damage(self._path) as error:
             raise DocumentError(
-                f"{self._path}: the gzip file is cut off or damaged ({error}); record the trace again"
+                f"{self._path}: the compressed file is cut off or damaged ({error}); record the trace again"
             ) from error
         except OSError as error:
             raise DocumentError(f"{self._path}: cannot be read: {error}; check the path and its permissions") from error
@@ -250,10 +250,6 @@ class TraceText:
 def blocks(path: Path, block_bytes: int) -> Iterator[bytes]:
     with TraceText(path) as text:
         yield from text.blocks(block_bytes)
-
-
-def _opened(path: Path) -> IO[bytes]:
-    return cast(IO[bytes], gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
 
 
 def header_and_rest(path: Path, blocks: Iterator[bytes]) -> tuple[bytes, bytes]:

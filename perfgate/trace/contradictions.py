@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-import numpy as np
-
 from perfgate.document.message import Message
-from perfgate.trace.kernel_table import NO_TEXT, KernelTable
+from perfgate.trace.analysis import counts_by_name
+from perfgate.trace.kernel_table import KernelTable
 from perfgate.trace.recording import Timeline
 
 # What torch_npu writes of steps went through a float: 0.25 us a kernel.
@@ -26,9 +25,9 @@ def _of_types(timeline: Timeline) -> Iterator[Message]:
     if not timeline.types or not timeline.kernels:
         return
     table = KernelTable.of(timeline.kernels)
-    kinds, counts = np.unique(table.codes["type"][~table.is_collective], return_counts=True)
-    counted = Counter(
-        {None if kind == NO_TEXT else table.texts[kind]: count for kind, count in zip(kinds.tolist(), counts.tolist())}
+    numbers = counts_by_name(table.codes["type"][~table.is_collective] + 1, len(table.texts) + 1).tolist()
+    counted: Counter[str | None] = Counter(
+        {kind: number for kind, number in zip((None, *table.texts), numbers) if number}
     )
     totals: Counter[str] = Counter()
     for total in timeline.types:
@@ -42,7 +41,7 @@ def _of_types(timeline: Timeline) -> Iterator[Message]:
 
 def _of_events(timeline: Timeline) -> Iterator[Message]:
     """Compare the kernels on the device's timeline with their table."""
-    events = len(timeline.events.of_kind("compute"))
+    events = int(timeline.events.is_kind("compute").sum())
     tabled = int((~KernelTable.of(timeline.kernels or ()).is_collective).sum())
     if timeline.kernels and events and events != tabled:
         yield Message("notes.timeline-differs", {"seen": events, "tabled": tabled})

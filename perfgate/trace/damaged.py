@@ -6,7 +6,6 @@ looks at a trace wants the rest of it; the gate refuses such a file.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,14 +16,13 @@ import msgspec
 from perfgate.document.message import Message
 from perfgate.errors import DocumentError
 from perfgate.trace.chrome_events import BLOCK_BYTES, BORDER, MAX_EVENT_BYTES, MAX_TRACE_BYTES, blocks, header_and_rest
+from perfgate.trace.compressed import bare_name, is_json, readable
 from perfgate.trace.events import nanoseconds
 from perfgate.trace.reader import read
 from perfgate.trace.recording import Recording
 
 _NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _TIMED = frozenset("XBEsf")
-_GZIP = 31  # zlib's manual, inflateInit2: 15 bits of window, and 16 for gzip
-_PACKED_BYTES = 256 << 10
 
 
 class _Timed(msgspec.Struct, gc=False):
@@ -66,13 +64,13 @@ def salvage(path: Path) -> Recording:
     try:
         return read(path)
     except DocumentError:
-        if not path.is_file() or not path.name.endswith((".json", ".json.gz")):
+        if not path.is_file() or not is_json(path):
             raise
         import tempfile  # whole files need none
 
         with tempfile.TemporaryDirectory(prefix="perfgate-salvage-") as folder:
             # Readers tell formats and ranks by the name too.
-            copy = Path(folder, path.name.removesuffix(".gz"))
+            copy = Path(folder, bare_name(path))
             repair = _copy_whole_events(path, copy)
             if repair.lost == repair.size:
                 raise
@@ -117,25 +115,16 @@ def _events(path: Path) -> tuple[bytes, Iterator[Event]]:
 
 def _readable(path: Path) -> Iterator[bytes]:
     """Blocks of the file as far as it can be read; what is compressed may be cut off at any byte."""
-    if path.suffix != ".gz":
+    if path.suffix == ".json":
         yield from blocks(path, BLOCK_BYTES)
         return
-    with path.open("rb") as stream:
-        member, total = zlib.decompressobj(wbits=_GZIP), 0
-        while packed := stream.read(_PACKED_BYTES):
-            while packed:
-                try:
-                    text = member.decompress(packed)
-                except zlib.error:
-                    return
-                total += len(text)
-                if total > MAX_TRACE_BYTES:
-                    raise DocumentError(f"{path}: more than {MAX_TRACE_BYTES} bytes of JSON; record fewer calls")
-                if text:
-                    yield text
-                packed = member.unused_data
-                if member.eof:
-                    member = zlib.decompressobj(wbits=_GZIP)
+    total = 0
+    for text in readable(path):
+        total += len(text)
+        if total > MAX_TRACE_BYTES:
+            raise DocumentError(f"{path}: more than {MAX_TRACE_BYTES} bytes of JSON; record fewer calls")
+        if text:
+            yield text
 
 
 def _pieces(buffer: bytes, more: Iterator[bytes], offset: int) -> Iterator[Event]:

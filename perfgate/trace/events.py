@@ -87,9 +87,11 @@ class EventTable:
 
     def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> EventTable:
         """The events chosen by a mask, or by positions in their order; names and tracks keep their numbers."""
-        columns = {column: getattr(self, column)[chosen] for column in COLUMN_TYPES if column != "group"}
+        columns: dict[str, Any] = {
+            column: _chosen(getattr(self, column), chosen) for column in COLUMN_TYPES if column != "group"
+        }
         # Where every event stands for itself, the names are the groups, once in memory.
-        columns["group"] = columns["name"] if self.group is self.name else self.group[chosen]
+        columns["group"] = columns["name"] if self.group is self.name else _chosen(self.group, chosen)
         return replace(self, **columns)
 
     def is_kind(self, *kinds: EventKind) -> npt.NDArray[np.bool_]:
@@ -102,10 +104,22 @@ class EventTable:
         return np.array([bool(matches(name)) for name in self.names], dtype=bool)[self.name]
 
     def of_kind(self, *kinds: EventKind) -> EventTable:
-        return self.select(self.is_kind(*kinds))
+        chosen = self.is_kind(*kinds)
+        return self if chosen.all() else self.select(chosen)
 
     def named(self, name: str) -> EventTable:
         return self.select(self.is_named(lambda text: text == name))
+
+
+def constant(column: str, value: int, size: int) -> npt.NDArray[Any]:
+    """A column of one value, which takes no memory and cannot be written to."""
+    return np.broadcast_to(COLUMN_TYPES[column](value), size)
+
+
+def _chosen(column: npt.NDArray[Any], chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> npt.NDArray[Any]:
+    if column.size and column.strides == (0,):
+        return np.broadcast_to(column[0], int(np.count_nonzero(chosen)) if chosen.dtype == bool else chosen.size)
+    return column[chosen]
 
 
 def joined_events(first: EventTable, second: EventTable) -> EventTable:

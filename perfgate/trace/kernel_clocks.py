@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.trace.analysis import Intervals
-from perfgate.trace.kernel_table import NO_NUMBER, KernelTable
+from perfgate.trace.kernel_table import KernelTable
+from perfgate.trace.packed import NO_NUMBER
 from perfgate.trace.readings import Readings
 
 # Units of the column Accelerator Core with a clock of their own: the device's CPU, and what makes random numbers.

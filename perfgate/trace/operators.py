@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from perfgate.trace.analysis import IntColumn, counts_by_name, self_times
+from perfgate.trace.analysis import IntColumn, rows_by, self_times
 from perfgate.trace.events import KINDS, EventTable
 
 OpClass = Literal["conv_matmul", "copy", "reshape", "softmax", "other"]
@@ -54,23 +55,20 @@ def operator_totals(events: EventTable, *, calls: int) -> list[OperatorTotal]:
     (never seen) would count as the kind that comes first in the table.
     """
     own = self_times(events.start, events.duration, events.track)
-    counts = counts_by_name(events.group, len(events.names))
-    present, first = np.unique(events.group, return_index=True)
     rows = [
         OperatorTotal(
-            name=events.names[name],
-            kind=_row_kind(int(events.kind[at])),
-            typical_ns=_typical(events, own, name, calls),
-            count=int(counts[name]),
+            name=events.names[events.group[chosen[0]]],
+            kind=_row_kind(int(events.kind[chosen[0]])),
+            typical_ns=_typical(events, own, chosen, calls),
+            count=chosen.size,
         )
-        for name, at in zip(present.tolist(), first.tolist())
+        for chosen in rows_by(events.group)
     ]
     return sorted(rows, key=lambda row: (-row.typical_ns, row.name))
 
 
-def _typical(events: EventTable, own: IntColumn, name: int, calls: int) -> float:
+def _typical(events: EventTable, own: IntColumn, chosen: npt.NDArray[np.intp], calls: int) -> float:
     """The median over the calls; the mean where the events do not divide into calls of equally many."""
-    chosen = np.nonzero(events.group == name)[0]
     if chosen.size % calls:
         return float(own[chosen].sum()) / calls
     in_order = chosen[np.argsort(events.start[chosen], kind="stable")]

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from perfgate.trace.analysis import IntColumn, Intervals
+from perfgate.trace.analysis import FloatColumn, IntColumn, Intervals
 
-FloatColumn = npt.NDArray[np.float64]
 # Hertz of the AI core; bytes a second that all memories of a device together read and write.
 CORE_CLOCK: Final = "core clock"
 MEMORY_READ: Final = "memory read"

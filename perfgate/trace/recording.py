@@ -15,6 +15,8 @@ from perfgate.document.message import Message
 from perfgate.trace.events import COLLECTIVE_PREFIXES, EventTable
 from perfgate.trace.readings import CORE_CLOCK, Readings
 
+Shapes = tuple[tuple[int, ...], ...]
+
 
 class Kernel(NamedTuple):
     """One run of a kernel as the profiler's table of kernels has it.
@@ -39,10 +41,10 @@ class Kernel(NamedTuple):
     blocks: int | None = None
     mix_blocks: int | None = None
     hf32: bool | None = None
-    input_shapes: tuple[tuple[int, ...], ...] = ()
+    input_shapes: Shapes = ()
     input_dtypes: tuple[str, ...] = ()
     input_formats: tuple[str, ...] = ()
-    output_shapes: tuple[tuple[int, ...], ...] = ()
+    output_shapes: Shapes = ()
     output_dtypes: tuple[str, ...] = ()
     output_formats: tuple[str, ...] = ()
     counters: Mapping[str, float] = {}

@@ -12,6 +12,7 @@ from perfgate.document.alignment import TimedRow
 from perfgate.document.trace import TopKey, TopKind
 from perfgate.errors import UsageError
 from perfgate.trace.analysis import (
+    Codes,
     IntColumn,
     Intervals,
     counts_by_name,
@@ -22,7 +23,8 @@ from perfgate.trace.analysis import (
 )
 from perfgate.trace.events import DEVICE_KINDS, KINDS, NO_TEXT, EventKind, EventTable
 from perfgate.trace.gaps import device_gaps
-from perfgate.trace.kernel_table import NO_NUMBER, KernelTable
+from perfgate.trace.kernel_table import KernelTable
+from perfgate.trace.packed import NO_NUMBER
 from perfgate.trace.recording import Kernel, Timeline
 from perfgate.trace.stacks import Stacks, frame, project_places, stacks_of
 
@@ -182,7 +184,7 @@ def _busy_of_kernels(kernels: Sequence[Kernel]) -> int:
     return union_length(Intervals(table.start, table.start + table.duration))
 
 
-def _added_up(table: KernelTable, name: IntColumn, inputs: IntColumn) -> Iterator[tuple[int, int, int]]:
+def _added_up(table: KernelTable, name: Codes, inputs: Codes) -> Iterator[tuple[int, int, int]]:
     """Of each name, kind and form of inputs the position of the first kernel, how many there are, and their nanoseconds."""
     first, row = group_rows(name, table.is_collective.astype(np.int8), inputs)
     totals, counts = totals_by_name(row, table.duration, first.size), counts_by_name(row, first.size)

@@ -19,7 +19,7 @@ def scan(
 ) -> ScannedFile:
     """Every event of a trace file. ``numbers`` and ``texts`` are the arguments to take.
 
-    The file is an object with a list ``traceEvents``, or that list itself, gzipped where its name ends in ``.gz``. Raises
+    The file is an object with a list ``traceEvents``, or that list itself, compressed as the end of its name says. Raises
     DocumentError for a file that is cut off, too large, no trace, or holds what is no such event.
     """
     keys = {**dict.fromkeys(numbers, True), **dict.fromkeys(texts, False)}

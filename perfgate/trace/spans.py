@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfgate.trace.analysis import IntColumn, Intervals
+from perfgate.trace.analysis import Codes, IntColumn, Intervals, counts_by_name, group_rows
 from perfgate.trace.events import DEVICE_KINDS, KINDS, NO_CORRELATION, EventKind, EventTable
 
 NOT_RECORDED = -1
@@ -45,12 +45,16 @@ def work_by_span(events: EventTable, spans: Intervals) -> list[Work]:
     return count_work(device, owners, spans=spans.start.size)
 
 
-def count_work(events: EventTable, owners: IntColumn, *, spans: int) -> list[Work]:
+def count_work(events: EventTable, owners: Codes, *, spans: int) -> list[Work]:
     """What ran in each of so many spans; ``owners`` are the numbers of their spans, event by event."""
     works = [Work() for _ in range(spans)]
-    for owner, kind, group in zip(owners.tolist(), events.kind.tolist(), events.group.tolist()):
+    first, row = group_rows(owners, events.kind, events.group)
+    order = np.argsort(first)
+    alike = (column[first[order]] for column in (owners, events.kind, events.group))
+    counts = counts_by_name(row, first.size)[order]
+    for owner, kind, group, count in zip(*(column.tolist() for column in (*alike, counts))):
         if owner != OUTSIDE:
-            works[owner][WorkItem(KINDS[kind], events.names[group])] += 1
+            works[owner][WorkItem(KINDS[kind], events.names[group])] += count
     return works
 
 

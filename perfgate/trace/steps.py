@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfgate.trace.analysis import Covered, IntColumn, Intervals, joined, union
+from perfgate.trace.analysis import Codes, Covered, IntColumn, Intervals, joined
 from perfgate.trace.events import DEVICE_KINDS, KERNEL_KINDS, EventKind, EventTable
-from perfgate.trace.kernel_table import NO_NUMBER, KernelTable
+from perfgate.trace.kernel_table import KernelTable
+from perfgate.trace.packed import NO_NUMBER
 from perfgate.trace.recording import Kernel, ProfilerStep, TabledStep
 from perfgate.trace.spans import OUTSIDE, span_of
 
@@ -66,7 +67,7 @@ def windows_of(marks: Iterable[Mark | _Window]) -> Intervals:
 
 
 def device_steps(
-    marks: Sequence[Mark], work: EventTable, owners: IntColumn, *, copies: bool = True
+    marks: Sequence[Mark], work: EventTable, owners: Codes, *, copies: bool = True
 ) -> tuple[ProfilerStep, ...]:
     """What the device did in each step; ``owners`` are the positions of the events' steps among the marks.
 
@@ -75,6 +76,8 @@ def device_steps(
     """
     first, last = np.full(len(marks), _LATEST), np.full(len(marks), -_LATEST)
     inside = owners != OUTSIDE
+    if inside.all():
+        inside = slice(None)  # which copies nothing
     np.minimum.at(first, owners[inside], work.start[inside])
     np.maximum.at(last, owners[inside], work.end[inside])
     windows: list[_Window] = []
@@ -127,23 +130,32 @@ class _Parts(NamedTuple):
 
 
 def _parts(work: EventTable, windows: Intervals, *, copies: bool) -> Iterator[_Parts]:
-    kernels = union(work.of_kind(*KERNEL_KINDS).intervals)
-    computing, communication = (Covered(work.of_kind(kind).intervals) for kind in ("compute", "comm"))
-    copying = Covered(work.of_kind("copy").intervals if copies else kernels)
-    first = _first_inside(kernels, windows)
-    before = copying.within(Intervals(windows.start, first)) if copies else np.zeros_like(first)
-    of_kernels, computed = Covered(kernels).within(windows), computing.within(windows)
-    copied = Covered(joined(kernels, copying.intervals)).within(windows) - of_kernels
+    kernels = _covered(work, *KERNEL_KINDS)
+    first, of_kernels = _first_inside(kernels.intervals, windows), kernels.within(windows)
+    before = copied = np.zeros_like(first)
+    if copies and (copying := _covered(work, "copy").intervals).start.size:
+        before = Covered(copying).within(Intervals(windows.start, first))
+        copied = Covered(joined(kernels.intervals, copying)).within(windows) - of_kernels
+    del kernels
+    communication, computed = _covered(work, "comm").within(windows), of_kernels
+    if communication.any():
+        computed = _covered(work, "compute").within(windows)
     preparing = first - windows.start - before
     columns = (
         computed,
-        communication.within(windows),
+        communication,
         of_kernels - computed,
         copied,
         preparing,
         windows.end - windows.start - of_kernels - copied - preparing,
     )
     return (_Parts(*row) for row in zip(*(column.tolist() for column in columns)))
+
+
+def _covered(work: EventTable, *kinds: EventKind) -> Covered:
+    chosen = work.is_kind(*kinds)
+    start, duration = (work.start, work.duration) if chosen.all() else (work.start[chosen], work.duration[chosen])
+    return Covered(Intervals(start, start + duration))
 
 
 def _first_inside(kernels: Intervals, windows: Intervals) -> IntColumn:
@@ -179,19 +191,19 @@ def steps_of_tables(
     """
     rows = {row.number: row for row in table or ()}
     table_of_kernels = KernelTable.of(kernels or ())
-    number, start = table_of_kernels.numbers["step"], table_of_kernels.start
-    known = (number != NO_NUMBER) & (start != NO_NUMBER)
+    known = (table_of_kernels.numbers["step"] != NO_NUMBER) & (table_of_kernels.start != NO_NUMBER)
     owned = table_of_kernels.select(known)
     if not len(owned):
         return tuple(_as_written(row) for row in rows.values()) or None
-    numbers, step = np.unique(number[known], return_inverse=True)
-    first = np.full(numbers.size, _LATEST)
-    np.minimum.at(first, step.reshape(-1), owned.start)
+    numbers = owned.steps
+    step = np.searchsorted(np.array(numbers), owned.numbers["step"]).astype(np.int32)
+    first = np.full(len(numbers), _LATEST)
+    np.minimum.at(first, step, owned.start)
     marks = []
-    for step_number, begin in zip(numbers.tolist(), first.tolist()):
+    for step_number, begin in zip(numbers, first.tolist()):
         preparing = _preparing(rows.get(step_number))
         marks.append(Mark(step_number, None if preparing is None else begin - preparing))
-    return device_steps(marks, work, _owners(work, owned.start, step.reshape(-1)), copies=copies)
+    return device_steps(marks, work, _owners(work, owned.start, step), copies=copies)
 
 
 def shows_copies(events: EventTable) -> bool:
@@ -209,12 +221,17 @@ def _preparing(row: TabledStep | None) -> int | None:
     return None if row is None or row.preparing_ns is None or row.preparing_ns < 0 else row.preparing_ns
 
 
-def _owners(work: EventTable, starts: IntColumn, steps: IntColumn) -> IntColumn:
+def _owners(work: EventTable, starts: IntColumn, steps: Codes) -> Codes:
     """The position of each event's step: of the kernel that starts when it does, and a copy's of the kernel before it."""
-    # Of several kernels that start at once the last one of the table counts.
-    at, last = np.unique(starts[::-1], return_index=True)
-    place = np.minimum(np.searchsorted(at, work.start), at.size - 1)
-    owners = np.where(at[place] == work.start, steps[::-1][last][place], OUTSIDE)
+    if np.array_equal(starts, work.start) and (starts[1:] > starts[:-1]).all():
+        owners = steps.copy()
+    else:
+        # Of several kernels that start at once the last one of the table counts.
+        at, last = np.unique(starts[::-1], return_index=True)
+        place = np.minimum(np.searchsorted(at, work.start), at.size - 1)
+        owners = np.where(at[place] == work.start, steps[::-1][last][place], OUTSIDE)
+    if not work.is_kind("copy").any():
+        return owners
     order = np.argsort(work.start, kind="stable")
     is_kernel = ~work.is_kind("copy")[order]
     before = np.maximum.accumulate(np.where(is_kernel, np.arange(order.size), -1))

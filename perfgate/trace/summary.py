@@ -7,26 +7,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from perfgate.trace.analysis import IntColumn, Intervals
+from perfgate.trace.analysis import Codes, Intervals, group_rows, totals_by_name
 from perfgate.trace.ascend.kinds import type_by_name
 from perfgate.trace.events import (
     CALL,
     DEVICE_KINDS,
     KERNEL_KINDS,
-    KINDS,
+    KIND_CODES,
+    NO_TEXT,
     EventKind,
     EventTable,
 )
-from perfgate.trace.kernel_events import kernel_events
-from perfgate.trace.kernel_table import NO_NUMBER, NO_TEXT, KernelTable
+from perfgate.trace.kernel_table import KernelTable, kernel_table
 from perfgate.trace.operators import OperatorTotal, operator_totals
-from perfgate.trace.recording import Kernel, ProfilerStep, Timeline
+from perfgate.trace.packed import NO_NUMBER, Packed, distinct_rows
+from perfgate.trace.recording import ProfilerStep, Timeline
 from perfgate.trace.spans import (
     COLLECTIVES,
     DEVICE_COPIES,
@@ -58,11 +58,12 @@ class OwnedEvents(NamedTuple):
     """Events, and the number of the span that each belongs to, OUTSIDE for none."""
 
     events: EventTable
-    owners: IntColumn
+    owners: Codes
 
     def inside(self) -> EventTable:
         """The events that belong to a span."""
-        return self.events.select(self.owners != OUTSIDE)
+        inside = self.owners != OUTSIDE
+        return self.events if inside.all() else self.events.select(inside)
 
     def when(self, span: int, *kinds: EventKind) -> Intervals:
         """When events of these kinds ran for a span."""
@@ -114,16 +115,16 @@ class DeviceSummary:
             free_ns=sum(step.free_ns or 0 for step in self.steps),
         )
 
-    def kernels(self) -> list[Kernel]:
+    def kernels(self) -> KernelTable:
         """The rows of the table of kernels that belong to a span; none where there is no such table."""
-        rows = self.timeline.kernels or ()
-        return [row for row, owner in zip(rows, self.work[0].owners.tolist()) if owner != OUTSIDE] if rows else []
-
-    @cached_property
-    def kernel_table(self) -> KernelTable:
-        """The same rows as columns, those of collectives apart."""
         rows = KernelTable.of(self.timeline.kernels or ())
-        return rows.select((self.work[0].owners != OUTSIDE) & ~rows.is_collective) if len(rows) else rows
+        return rows.select(self.work[0].owners != OUTSIDE) if len(rows) else rows
+
+    @property
+    def kernel_table(self) -> KernelTable:
+        """The same rows without those of collectives."""
+        rows = self.kernels()
+        return rows.select(~rows.is_collective)
 
 
 class _Spans(NamedTuple):
@@ -150,26 +151,22 @@ def summarize(timelines: Sequence[Timeline]) -> list[DeviceSummary]:
     return [_summarize(timeline, shape) for timeline, shape in zip(timelines, shape_names(timelines))]
 
 
-def kernels_of(timeline: Timeline) -> tuple[Kernel, ...]:
+def kernels_of(timeline: Timeline) -> KernelTable:
     """The kernels that ran for the profiler steps or calls of a recording, those of collectives included.
 
     Where it has no table of kernels they are made of the device's events, which know name and duration and nothing else.
     """
     spans = _spans(timeline)
     if timeline.kernels is not None:
-        owners = _by_step(timeline.kernels, spans, timeline).owners.tolist()
-        return tuple(kernel for kernel, owner in zip(timeline.kernels, owners) if owner != OUTSIDE)
+        kernels = KernelTable.of(timeline.kernels)
+        return kernels.select(_owners(kernels, spans, timeline) != OUTSIDE)
     events = _by_time(timeline.events.of_kind(*KERNEL_KINDS), timeline, spans).inside()
-    columns = (column.tolist() for column in (events.name, events.group, events.kind, events.start, events.duration))
-    return tuple(
-        Kernel(
-            name=events.names[name],
-            type=events.names[group],
-            core="COMMUNICATION" if KINDS[kind] == "comm" else None,
-            start_ns=start,
-            duration_ns=duration,
-        )
-        for name, group, kind, start, duration in zip(*columns)
+    texts = {name: number for number, name in enumerate(events.names)}
+    core = np.where(events.kind == KIND_CODES["comm"], texts.setdefault("COMMUNICATION", len(texts)), NO_TEXT)
+    return kernel_table(
+        {"start_ns": Packed.of(events.start), "duration_ns": Packed.of(events.duration)},
+        {"name": Packed.of(events.name), "type": Packed.of(events.group), "core": Packed.of(core)},
+        texts=texts,
     )
 
 
@@ -257,7 +254,7 @@ def _device_work(timeline: Timeline, spans: _Spans) -> list[OwnedEvents]:
         parts = [_by_time(timeline.events.of_kind(*DEVICE_KINDS), timeline, spans)]
     else:
         copies = _by_time(timeline.events.of_kind("copy"), timeline, spans)
-        parts = [_by_step(timeline.kernels, spans, timeline), copies]
+        parts = [_by_step(KernelTable.of(timeline.kernels), spans, timeline), copies]
     return [part for part in parts if len(part.events)]
 
 
@@ -283,24 +280,29 @@ def _by_time(events: EventTable, timeline: Timeline, spans: _Spans) -> OwnedEven
     return OwnedEvents(events, np.full(len(events), owner, dtype=np.int64))
 
 
-def _by_step(kernels: Sequence[Kernel], spans: _Spans, timeline: Timeline) -> OwnedEvents:
-    """Give the rows of a table of kernels to the steps the profiler ascribes them to, by time where it names none at all."""
-    table = KernelTable.of(kernels)
+def _by_step(table: KernelTable, spans: _Spans, timeline: Timeline) -> OwnedEvents:
+    """The rows of a table of kernels as events of the steps that own them."""
     # Rows without a start would nest into each other on one track.
     row = np.where(table.start == NO_NUMBER, np.arange(len(table)), NO_NUMBER)
-    places = np.stack([table.codes["core"], table.numbers["stream"], row], axis=1)
-    distinct, track = np.unique(places, axis=0, return_inverse=True)
+    cores, streams = table.codes.packed["core"], table.numbers.packed["stream"]
+    first, track = distinct_rows([cores, streams, Packed.of(row)])
+    names = (column.select(first).unpacked().tolist() for column in (cores, streams))
     tracks = [
         ("" if core == NO_TEXT else table.texts[core], f"{stream} {number}")
-        for core, stream, number in distinct.tolist()
+        for number, (core, stream) in enumerate(zip(*names))
     ]
-    events = kernel_events(table, track.reshape(-1), tracks)
-    if not table.steps:
-        return _by_time(events, timeline, spans)
+    return OwnedEvents(replace(table.events, track=track, tracks=tuple(tracks)), _owners(table, spans, timeline))
+
+
+def _owners(table: KernelTable, spans: _Spans, timeline: Timeline) -> Codes:
+    """The steps that the profiler ascribes kernels to; those in whose time they are where it names none at all."""
+    steps = table.steps
+    if not steps:
+        return _by_time(table.events, timeline, spans).owners
     positions = {step: position for position, step in enumerate(spans.numbers)}
-    known, step = np.unique(table.numbers["step"], return_inverse=True)
-    owners = np.array([positions.get(number, OUTSIDE) for number in known.tolist()], dtype=np.int64)
-    return OwnedEvents(events, owners[step.reshape(-1)])
+    owners = np.array([*(positions.get(step, OUTSIDE) for step in steps), OUTSIDE], dtype=np.int32)
+    step = table.numbers["step"]
+    return owners[np.where(step == NO_NUMBER, len(steps), np.searchsorted(np.array(steps), step))]
 
 
 def _absent(timeline: Timeline, spans: _Spans, device: Sequence[OwnedEvents], *, on_host: bool) -> frozenset[str]:
@@ -343,6 +345,9 @@ def _collective_times(timeline: Timeline, device: Sequence[OwnedEvents]) -> Coun
         return times
     for part in device:
         events = part.inside().of_kind("comm")
-        for group, duration in zip(events.group.tolist(), events.duration.tolist()):
+        first, row = group_rows(events.group)
+        for group, duration in zip(
+            events.group[first].tolist(), totals_by_name(row, events.duration, first.size).tolist()
+        ):
             times[events.names[group]] += duration
     return times

@@ -92,7 +92,7 @@ class WindowedScan:
                 end, state = self._take(window.buffer, window.size)
                 if state == library.CLOSED:
                     rest = bytes(window.buffer[end : window.size])
-                    # Reading to the end lets gzip check its sum.
+                    # Reading to the end lets the sums of a compressed file be checked.
                     for block in text.blocks(self._window):
                         rest += block if len(rest) < MAX_HEADER_BYTES else b""
                     return self._put_together(header + rest)

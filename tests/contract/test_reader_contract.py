@@ -24,6 +24,7 @@ PATHS = (
     "op_summary_1.csv",
     "worker0.1700000000000.pt.trace.json",
     "trace.json.gz",
+    "trace.json.zst",
     "trace.zip",
     "notes.txt",
 )

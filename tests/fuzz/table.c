@@ -6,8 +6,8 @@
 #define COLUMNS_BY_MALLOC
 #include "../../perfgate/trace/scanner/table.c"
 
-enum { COLUMNS = 4 };
-static const uint8_t KINDS[COLUMNS] = {TEXT, TIME, WHOLE, REAL};
+enum { COLUMNS = 6 };
+static const uint8_t KINDS[COLUMNS] = {TEXT, TIME, WHOLE, REAL, NUMBER, SKIPPED};
 
 /* The end of what was taken; the text from there on goes on with `more` of it. */
 static int64_t taken(table *t, const uint8_t *text, int64_t size)
@@ -40,7 +40,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                      (rows && (memcmp(whole->column[0], halves->column[0], rows * 4) ||
                                memcmp(whole->column[1], halves->column[1], rows * 8) ||
                                memcmp(whole->column[2], halves->column[2], rows * 8) ||
-                               memcmp(whole->column[3], halves->column[3], rows * 8)))))
+                               memcmp(whole->column[3], halves->column[3], rows * 8) ||
+                               memcmp(whole->column[4], halves->column[4], rows * 8)))))
         abort();
     table_free(whole);
     table_free(halves);

@@ -6,16 +6,19 @@ A target must either answer or raise the error it documents; anything else is a 
 from __future__ import annotations
 
 import gzip
+import importlib
 import io
 import json
 import os
 import sqlite3
+import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from perfgate import trace
 from perfgate.document.trace import TopKey
@@ -27,8 +30,10 @@ from perfgate.measuring.devices.monitors.cuda import APP_FIELDS, FIELDS, parse_a
 from perfgate.plugins import load_members
 from perfgate.trace import readers
 from perfgate.trace.gaps import device_gaps
+from perfgate.trace.kernel_table import KernelTable
 from perfgate.trace.rows import top
 
+zstd: Any = importlib.import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
 DATA = Path(__file__).parents[1] / "data"
 _KEYS: tuple[TopKey, ...] = ("type", "name", "shape")
 _OUTPUT = "ASCEND_PROFILER_OUTPUT"
@@ -70,6 +75,11 @@ TABLES: dict[str, str] = {
         "Component,Timestamp(us),Total Allocated(MB),Total Reserved(MB),Total Active(MB),Stream Ptr,Device Type\n"
         "PTA,1736408883704801.156\t,118.5,145.0,118.5,187651,NPU:0\nAPP,1.73640E+15,,3000.5,,,NPU:0\n"
     ),
+    "operator_memory.csv": (
+        "Name,Size(KB),Allocation Time(us),Release Time(us),Duration(us),Device Type\n"
+        "aten::mm,512.0,1736408883704801.156\t,N/A,N/A,NPU:0\naten::mm,-512.0,1736408883704805.156\t,,,NPU:0\n"
+    ),
+    "data_preprocess.csv": "Device_id,SerialID,StreamID,TaskID,Total_time(us),Node,Thread ID\n0,1,2,3,12.5,Range,7\n",
     "l2_cache.csv": "Device_id,Stream Id,Task Id,Hit Rate,Victim Rate,Op Name\n0,2,11,N/A,1.25,MatMulV2\n",
     "communication.json": json.dumps(
         {"step7": {"p2p": {}, "collective": {"hcom_allReduce__586_0_1@1234": {
@@ -166,6 +176,7 @@ def targets() -> dict[str, Target]:
     found = [
         Target("kineto", (*_files("trace/cpu.json", "trace/device.json"), _json(NATIVE_NPU)), _file("t.pt.trace.json")),
         Target("kineto-gz", tuple(gzip.compress(seed) for seed in _files("trace/device.json")), _file("t.json.gz")),
+        Target("kineto-zst", tuple(zstd.compress(seed) for seed in _files("trace/device.json")), _file("t.json.zst")),
         Target("chrome", (_json(CHROME), *_files("trace/old.json")), _file("events.json")),
         Target("trace-view", (_json(TRACE_VIEW),), _file("trace_view.json")),
         Target("folder", tuple(_numbered(name) for name in TABLES), _table),
@@ -197,6 +208,8 @@ def _analyse(path: Path) -> None:
     for timeline in recording.timelines:
         assert timeline.label
         assert bool((timeline.events.duration >= 0).all())
+        positions, counters = KernelTable.of(timeline.kernels or ()).counters.every
+        assert counters.shape == (len(timeline.kernels or ()) if positions else 0, len(positions))
         found = device_gaps(timeline.events, exposed=True)
         idle = [gap for gap in found.gaps if gap.cause not in ("copy", "communication")] if found else []
         assert found is None or found.busy_ns + sum(gap.duration_ns for gap in idle) == found.end_ns - found.start_ns
@@ -366,4 +379,11 @@ CREATE TABLE NPU_INFO (id INTEGER, name TEXT); INSERT INTO NPU_INFO VALUES (0, '
 CREATE TABLE MEMORY_RECORD (component INTEGER, timestamp INTEGER, totalAllocated INTEGER, totalReserved INTEGER,
   totalActive INTEGER, streamPtr INTEGER, deviceId INTEGER);
 INSERT INTO MEMORY_RECORD VALUES (8, 1736408883704801156, 1000, 2000, 1000, 1, 0);
+CREATE TABLE OP_MEMORY (name INTEGER, size INTEGER, allocationTime INTEGER, releaseTime INTEGER, deviceId INTEGER);
+INSERT INTO OP_MEMORY VALUES (8, 512, 1736408883704801156, NULL, 0);
+CREATE TABLE TASK_PMU_INFO (globalTaskId INTEGER, name INTEGER, value NUMERIC); INSERT INTO TASK_PMU_INFO VALUES (1, 3, 0.5);
+CREATE TABLE AICORE_FREQ (deviceId INTEGER, timestampNs NUMERIC, freq INTEGER);
+INSERT INTO AICORE_FREQ VALUES (0, 1736408883704801156, 1800);
+CREATE TABLE HBM (deviceId INTEGER, timestampNs NUMERIC, bandwidth NUMERIC, hbmId INTEGER, type INTEGER);
+INSERT INTO HBM VALUES (0, 1736408883704801156, 1000.5, 0, 8);
 """

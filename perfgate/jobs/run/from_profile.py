@@ -14,7 +14,7 @@ import msgspec
 from perfgate import trace
 from perfgate.config import CONFIG_NAME, load_config
 from perfgate.document.files import write_run
-from perfgate.document.message import Message, together
+from perfgate.document.message import Message, english, together
 from perfgate.document.run import FROM_PROFILE, RunDocument, Source, StepResult, Value, WorkloadRecord
 from perfgate.errors import DocumentError, UsageError
 from perfgate.jobs.run.advisor import advise_profile
@@ -135,14 +135,16 @@ def _refuse_silent(recording: Recording, summaries: Sequence[DeviceSummary]) -> 
     """Raise DocumentError for a recording that holds neither steps nor anything that ran."""
     if any(summary.totals or summary.lengths() or any(summary.works) for summary in summaries):
         return
-    reasons = "".join(f"; {part}: {why}" for part, why in list(recording.absent.items())[:_SHOWN_REASONS])
+    reasons = "".join(f"; {part}: {english(why)}" for part, why in list(recording.absent.items())[:_SHOWN_REASONS])
+    totals = any(timeline.types or timeline.operators for timeline in recording.timelines)
+    only = " but totals by type, which perfgate trace top shows" if totals else ""
     analyse = (
         f", or analyse it with torch_npu.profiler.profiler.analyse('{recording.path}')"
         if recording.format == "ascend-pytorch"
         else ""
     )
     raise DocumentError(
-        f"{recording.path}: the recording holds no step, kernel or operator{reasons}; record it again{analyse}"
+        f"{recording.path}: the recording holds no step, kernel or operator{only}{reasons}; record it again{analyse}"
     )
 
 

@@ -33,6 +33,7 @@ from perfgate.document.trace import (
     TopTimeline,
 )
 from perfgate.errors import UsageError
+from perfgate.trace.contradictions import contradictions
 from perfgate.trace.gaps import CAUSES, Gaps, device_gaps
 from perfgate.trace.recording import ProfilerStep, Recording, Timeline
 from perfgate.trace.rows import UnitWork, top, unit_work
@@ -89,11 +90,17 @@ def trace_steps(path: Path, choice: Choice) -> StepDocument:
     )
 
 
-def notes_of(chosen: Iterable[ChosenTimeline]) -> list[Message]:
+def notes_of(chosen: Sequence[ChosenTimeline]) -> list[Message]:
+    """What the recordings note of themselves, and where their files contradict each other."""
+    recordings = {id(pick.recording): pick.recording for pick in chosen}.values()
+    several = len(chosen) > 1
     return [
-        note
-        for recording in {id(pick.recording): pick.recording for pick in chosen}.values()
-        for note in recording.notes
+        *(note for recording in recordings for note in recording.notes),
+        *(
+            Message("verdict.about", {"place": pick.timeline.label, "what": text}) if several else text
+            for pick in chosen
+            for text in contradictions(pick.timeline)
+        ),
     ]
 
 

@@ -18,6 +18,7 @@ from perfgate.document.trace import RankRow, RanksDocument, SkewRow, SlowLinkRow
 from perfgate.errors import DocumentError, PerfgateError, UsageError
 from perfgate.trace.ascend.folder import read_rank
 from perfgate.trace.ascend.layout import analysed_folders
+from perfgate.trace.compressed import named
 from perfgate.trace.rank_table import RankTable, reduce_timeline
 from perfgate.trace.ranks import Arrivals, arrivals, slow_links, slow_ranks
 from perfgate.version import __version__
@@ -26,7 +27,7 @@ from perfgate.version import __version__
 KEPT = ".perfgate-rank.msgpack"
 # The number rises with every change of what a table holds.
 _KEPT_BY = f"{__version__}, layout 2"
-_KINETO = ("*.pt.trace.json", "*.pt.trace.json.gz")
+_KINETO = named("*.pt.trace.json")
 _NS = 1e9
 _SKEWS = 100  # so many collectives are listed
 

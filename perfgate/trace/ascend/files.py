@@ -17,8 +17,8 @@ import msgspec
 from perfgate.errors import DocumentError
 from perfgate.trace.events import nanoseconds
 
-# torch_npu refuses tables of more than 5 GiB (Ascend/pytorch _file_manager.py); what we keep of a row is larger than the row.
-MAX_TABLE_BYTES = 2 << 30
+# torch_npu refuses larger ones (Ascend/pytorch _file_manager.py).
+MAX_TABLE_BYTES = 5 << 30
 MAX_LINE_BYTES = 1 << 20
 MAX_ROWS = 2_000_000
 MAX_NUMBER_TEXT = 64
@@ -147,7 +147,10 @@ def plain_header(path: Path) -> Header | None:
     with path.open("rb") as stream:
         line = stream.readline(MAX_LINE_BYTES)
     text = line.decode("utf-8-sig", errors="replace")
-    cells = next(csv.reader([text]), []) if line.endswith(b"\n") and not {"\0", '"'} & set(text) else []
+    # A line break that is none of csv's is for the module to refuse.
+    if not line.endswith(b"\n") or {"\0", '"'} & set(text) or "\r" in text[:-2]:
+        return None
+    cells = next(csv.reader([text]), [])
     return Header(_columns(cells), len(cells), len(line)) if cells else None
 
 
@@ -169,6 +172,28 @@ def rows_of(path: Path, *, limit: int | None = None) -> Iterator[Row]:
         raise DocumentError(f"{path}: is no csv table: {error}; analyse the profile again") from error
     except OSError as error:
         raise DocumentError(f"{path}: cannot be read: {error}; check the path and its permissions") from error
+
+
+class Stamp(NamedTuple):
+    """By which a file is known again: bytes, and when it was last written."""
+
+    size: int
+    written_ns: int
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Raises DocumentError where there is no such file."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise DocumentError(f"{path}: cannot be read: {error}; check the path and its permissions") from error
+    return Stamp(status.st_size, status.st_mtime_ns)
+
+
+def refuse_changed(path: Path, stamp: Stamp) -> None:
+    """Raise DocumentError where a file that is read a second time is another by now."""
+    if stamp_of(path) != stamp:
+        raise DocumentError(f"{path}: was written again while it was read; read the recording again")
 
 
 def by_device(pairs: Iterable[tuple[Device, _Item]]) -> dict[Device, tuple[_Item, ...]]:

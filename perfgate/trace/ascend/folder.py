@@ -16,11 +16,12 @@ from perfgate.trace.ascend.communication import (
     read_rank_links,
 )
 from perfgate.trace.ascend.export import read_export
-from perfgate.trace.ascend.layout import OUTPUT
+from perfgate.trace.ascend.layout import OUTPUT, TRACE_VIEWS
 from perfgate.trace.ascend.tables import Tables
 from perfgate.trace.ascend.timeline import DeviceEvents, device_events, events_of_tables
 from perfgate.trace.ascend.view import read_view
-from perfgate.trace.kernel_table import KernelTable
+from perfgate.trace.events import EventTable
+from perfgate.trace.kernel_table import KernelTable, joined_tables
 from perfgate.trace.recording import Recording, Timeline
 
 _Item = TypeVar("_Item")
@@ -60,7 +61,7 @@ def read_rank(output: Path, *, tables_suffice: bool = False) -> Rank:
     databases = sorted(output.glob("ascend_pytorch_profiler*.db"))
     if databases:
         return _rank_of_export(about, tables, databases[0])
-    views = _files(output, "trace_view.json", "trace_view.json.gz")
+    views = _files(output, *TRACE_VIEWS)
     if not views:
         tables.absent["host"] = Message("notes.no-trace-view")
     if tables_suffice and tables.has_kernels_and_steps:
@@ -134,15 +135,13 @@ def _devices(views: Sequence[Path], tables: Tables) -> list[DeviceEvents]:
     """The events of each device, from the timelines where there are some, else from the tables."""
     devices = []
     if views:
-        by_device = list(tables.kernels.values())
-        # What only several devices make necessary takes an object a kernel.
-        kernels = KernelTable.of(by_device[0] if len(by_device) == 1 else [one for rows in by_device for one in rows])
+        kernels = joined_tables(list(tables.kernels.values()) or [KernelTable.of(())])
         devices = [device for path in views for device in device_events(read_view(path), kernels)]
     numbers = tables.devices()
     if not devices:
         present = {*tables.kernels, *tables.tasks} - {None} or numbers or {None}
         return [
-            DeviceEvents(number, events_of_tables(_own(tables.kernels, number), _own(tables.tasks, number)))
+            DeviceEvents(number, _events_of_tables(tables, number))
             for number in sorted(present, key=lambda number: number or 0)
         ]
     if len(devices) == 1 and devices[0].device is None and len(numbers) == 1:
@@ -150,9 +149,10 @@ def _devices(views: Sequence[Path], tables: Tables) -> list[DeviceEvents]:
     return devices
 
 
-def _own(table: Mapping[int | None, Sequence[_Item]], device: int | None) -> Sequence[_Item]:
-    """The rows of a device; a table that names none holds those of the only one."""
-    return table.get(device, table.get(None, ()))
+def _events_of_tables(tables: Tables, device: int | None) -> EventTable:
+    """A table that names no device holds the rows of the only one."""
+    kernels = tables.kernels.get(device) or tables.kernels.get(None) or KernelTable.of(())
+    return events_of_tables(kernels, tables.tasks.get(device, tables.tasks.get(None)))
 
 
 def _merged(ranks: Iterable[Mapping[str, str]]) -> dict[str, str]:

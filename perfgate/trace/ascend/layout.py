@@ -8,12 +8,14 @@ from itertools import islice
 from pathlib import Path
 
 from perfgate.errors import DocumentError
+from perfgate.trace.compressed import named
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 MSPROF_OUTPUT = "mindstudio_profiler_output"
 MAX_FOLDERS = 4096
 # Any of these makes a folder an analysed one.
-_ANALYSED = ("kernel_details.csv", "trace_view.json", "trace_view.json.gz", "step_trace_time.csv", "analysis.db")
+TRACE_VIEWS = named("trace_view.json")
+_ANALYSED = ("kernel_details.csv", *TRACE_VIEWS, "step_trace_time.csv", "analysis.db")
 _STAMP = re.compile(r"_(\d{14,17})_ascend_pt$")
 _DEPTH = 3
 

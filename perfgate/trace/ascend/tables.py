@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
+
 from perfgate.document.message import Message
-from perfgate.errors import DocumentError
-from perfgate.trace.allocations import Allocations
-from perfgate.trace.ascend.files import MAX_ROWS, Device, Row, by_device, rows_of
+from perfgate.trace.allocations import allocation_totals
+from perfgate.trace.analysis import counts_by_name, totals_by_name
+from perfgate.trace.ascend.cache_rates import with_cache_rates
+from perfgate.trace.ascend.columns import NO_TEXT, Kind, TableColumns, columns_of
+from perfgate.trace.ascend.files import MAX_ROWS, Device, by_device, clean_cell, rows_of
 from perfgate.trace.ascend.kernels import read_kernels
-from perfgate.trace.ascend.timeline import DeviceEvents, Task
-from perfgate.trace.events import DEVICE_KINDS, EventTable
+from perfgate.trace.ascend.timeline import DeviceEvents, task_events
+from perfgate.trace.events import DEVICE_KINDS, EventTable, joined_events
+from perfgate.trace.kernel_table import KernelTable, joined_tables
+from perfgate.trace.packed import NO_NUMBER, Packed, alike_rows
 from perfgate.trace.recording import (
     AllocationTotal,
     CallTotal,
@@ -42,6 +49,15 @@ _PARTS = {
     "total reserved(mb)": "reserved",
     "total active(mb)": "active",
 }
+_TASKS: dict[str, Kind] = {
+    **dict.fromkeys(("kernel_name", "kernel_type"), "text"),
+    "task_start(us)": "timestamp",
+    "task_time(us)": "duration",
+    "stream_id": "whole",
+    "device_id": "whole",
+}
+_OWNER: dict[str, Kind] = {"device type": "text", "device": "text", "device_id": "whole"}
+_HELD = ("allocation time(us)", "release time(us)")
 _OPERATOR_TIMES = (
     "host self duration(us)",
     "host total duration(us)",
@@ -59,7 +75,8 @@ class Tables:
         self.absent: dict[str, Message] = {}
         self.groups: Mapping[str, tuple[int, ...]] = {}
         self.kernels = self._read_kernels(kernels)
-        self.tasks = self._read("task_time", _read_tasks)
+        tasks = self._read("task_time", read_tasks)
+        self.tasks = {device: reduce(joined_events, own) for device, own in tasks.items()}
         self._steps = self._read("step_trace_time", read_steps, "steps", _NO_DEVICE)
         self._types = self._read("op_statistic", read_types, "types", _LEVEL1)
         self._nodes = self._read("data_preprocess", read_cpu_nodes)
@@ -123,32 +140,18 @@ class Tables:
     ) -> _ByDevice[_Item]:
         return by_device(pair for path in self._files(stem, name, reason) for pair in reader(path))
 
-    def _read_kernels(self, stem: str) -> dict[Device, Sequence[Kernel]]:
+    def _read_kernels(self, stem: str) -> dict[Device, KernelTable]:
         parts = [read_kernels(path) for path in self._files(stem, "kernels", _NO_DEVICE)]
         if incomplete := sum(part.incomplete for part in parts):
             self.absent["kernels, some"] = Message("notes.rows-incomplete", {"rows": incomplete, "table": stem})
-        complete: dict[Device, Sequence[Kernel]] = {}
+        tables: dict[Device, list[KernelTable]] = {}
         for device, kernels in (pair for part in parts for pair in part.by_device.items()):
-            complete[device] = (*complete[device], *kernels) if device in complete else kernels
-        return {device: self._with_cache_rates(kernels) for device, kernels in complete.items()}
-
-    def _with_cache_rates(self, kernels: Sequence[Kernel]) -> Sequence[Kernel]:
-        """Add the rates of l2_cache.csv to the counters of kernels where stream and task name a single kernel."""
-        rates: dict[tuple[object, ...], dict[str, float]] = {}
-        for path in self._find("l2_cache"):
-            for row in rows_of(path):
-                key = (row.whole("stream id"), row.whole("task id"), row.text("name"))
-                values = {"l2_hit_rate": row.number("hit rate"), "l2_victim_rate": row.number("victim rate")}
-                # A number of a task comes again after 65536 others: then nobody knows whose rate it is.
-                rates[key] = {} if key in rates else {name: rate for name, rate in values.items() if rate is not None}
-        if not rates:
-            return kernels
-        return tuple(
-            kernel._replace(counters={**kernel.counters, **extra})
-            if (extra := rates.get((kernel.stream, kernel.task, kernel.name)))
-            else kernel
-            for kernel in kernels
-        )
+            tables.setdefault(device, []).append(kernels)
+        rates = self._find("l2_cache")
+        return {
+            device: with_cache_rates(joined_tables(own), rates) if rates else joined_tables(own)
+            for device, own in tables.items()
+        }
 
     def _read_peaks(self) -> dict[Device, dict[str, float]]:
         devices: dict[Device, dict[str, float]] = {}
@@ -160,14 +163,18 @@ class Tables:
         return devices
 
 
-def _read_tasks(path: Path) -> Iterator[tuple[Device, Task]]:
-    """task_time.csv, which holds copies, events and place holders too. Rows without times are left out."""
-    for row in rows_of(path, limit=MAX_ROWS):
-        start, duration = row.timestamp("task_start(us)"), row.duration("task_time(us)")
-        if start is not None and duration is not None:
-            kind = row.text("kernel_type") or ""
-            name = row.text("kernel_name") or kind
-            yield row.whole("device_id"), Task(name, kind, row.whole("stream_id"), start, duration)
+def read_tasks(path: Path) -> Iterator[tuple[Device, EventTable]]:
+    """The events of task_time.csv, which holds copies, events and place holders too. Rows without times are left out."""
+    columns = columns_of(path, _TASKS)
+    names: dict[str, int] = {"": 0}
+    name, kind = (columns.coded(column, clean_cell, names).unpacked() for column in ("kernel_name", "kernel_type"))
+    start, duration, device = (columns.wholes(column) for column in ("task_start(us)", "task_time(us)", "device_id"))
+    timed = (start != NO_NUMBER) & (duration != NO_NUMBER)
+    kind = np.where(kind == NO_TEXT, 0, kind)
+    name = np.where(name == NO_TEXT, kind, name)
+    events = task_events(start, duration, columns.number("stream_id"), name, kind, tuple(names))
+    for number in np.unique(device[timed]).tolist():
+        yield _device(number), events.select(timed & (device == number))
 
 
 def _of(table: Mapping[Device, _Item], device: Device, alone: bool) -> _Item | None:
@@ -235,39 +242,31 @@ def read_calls(path: Path) -> Iterator[tuple[Device, CallTotal]]:
 
 def read_cpu_nodes(path: Path) -> Iterator[tuple[Device, CallTotal]]:
     """data_preprocess.csv, added up by node and by device: what the device's own CPU ran."""
-    totals: dict[tuple[Device, str], CallTotal] = {}
-    for row in rows_of(path):
-        name, time = row.text("node"), row.duration("total_time(us)")
-        if name is None or time is None:
-            continue
-        key = row.whole("device_id"), name
-        total = totals.get(key)
-        totals[key] = CallTotal(
-            level="aicpu",
-            name=name,
-            count=total.count + 1 if total else 1,
-            total_ns=total.total_ns + time if total else time,
-            shortest_ns=min(total.shortest_ns or 0, time) if total else time,
-            longest_ns=max(total.longest_ns or 0, time) if total else time,
+    columns = columns_of(path, {"node": "text", "total_time(us)": "duration", "device_id": "whole"})
+    names: dict[str, int] = {}
+    node, device = columns.coded("node", clean_cell, names), columns.number("device_id")
+    name, owner, time = node.unpacked(), device.unpacked(), columns.wholes("total_time(us)")
+    for rows in alike_rows((name != NO_TEXT) & (time != NO_NUMBER), device, node):
+        own = time[rows]
+        total, shortest, longest = int(own.sum()), int(own.min()), int(own.max())
+        yield (
+            _device(owner[rows[0]]),
+            CallTotal("aicpu", list(names)[name[rows[0]]], rows.size, total, shortest, longest),
         )
-        _refuse_too_many(totals, path)
-    return ((device, total) for (device, _), total in totals.items())
 
 
 def read_operators(path: Path) -> Iterator[tuple[Device, OperatorTime]]:
     """operator_details.csv, added up by operator; it has a row a call, and call stacks over many lines."""
-    totals: dict[str, list[int]] = {}
-    for row in rows_of(path):
-        name = row.text("name")
-        if name is None:
-            continue
-        sums = totals.setdefault(name, [0, 0, 0, 0, 0])
-        sums[0] += 1
-        for position, column in enumerate(_OPERATOR_TIMES, start=1):
-            # Times of nested operators are differences, so that older builds write a self time a little below zero.
-            sums[position] += row.time(column) or 0
-        _refuse_too_many(totals, path)
-    return ((None, OperatorTime(name, *sums)) for name, sums in totals.items())
+    columns = columns_of(path, {"name": "text", **dict.fromkeys(_OPERATOR_TIMES, "time")})
+    names: dict[str, int] = {}
+    name = columns.coded("name", clean_cell, names).unpacked()
+    named = name != NO_TEXT
+    sums = [counts_by_name(name[named], len(names))]
+    for column in _OPERATOR_TIMES:
+        # Times of nested operators are differences, so that older builds write a self time a little below zero.
+        time = columns.wholes(column)
+        sums.append(totals_by_name(name[named], np.where(time == NO_NUMBER, 0, time)[named], len(names)))
+    return ((None, OperatorTime(*row)) for row in zip(names, *(column.tolist() for column in sums)))
 
 
 def read_allocations(path: Path) -> Iterator[tuple[Device, AllocationTotal]]:
@@ -275,16 +274,14 @@ def read_allocations(path: Path) -> Iterator[tuple[Device, AllocationTotal]]:
 
     What was there before the recording has no time of allocation, and what outlives it none of release.
     """
-    listed: dict[Device, Allocations] = {}
-    for row in rows_of(path):
-        name, kilobytes = row.text("name"), row.number("size(kb)")
-        if name is None or kilobytes is None or kilobytes < 0:
-            continue
-        allocations = listed.setdefault(_memory_device(row), Allocations())
-        times = row.timestamp("allocation time(us)"), row.timestamp("release time(us)")
-        allocations.add(name, kilobytes * _KIBIBYTE, *times)
-        _refuse_too_many(allocations, path)
-    return ((device, total) for device, allocations in listed.items() for total in allocations.totals())
+    columns = columns_of(path, {"name": "text", "size(kb)": "number", **_OWNER, **dict.fromkeys(_HELD, "timestamp")})
+    names: dict[str, int] = {}
+    name, size = columns.coded("name", clean_cell, names).unpacked(), columns.real("size(kb)") * _KIBIBYTE
+    start, end = (columns.wholes(column) for column in _HELD)
+    for rows in alike_rows((name != NO_TEXT) & (size >= 0), owner := _owners(columns)):
+        device = _device(owner.unpacked()[rows[0]])
+        for total in allocation_totals(list(names), name[rows], size[rows], start[rows], end[rows]):
+            yield device, total
 
 
 def read_peaks(path: Path) -> Mapping[Device, dict[str, float]]:
@@ -292,18 +289,18 @@ def read_peaks(path: Path) -> Mapping[Device, dict[str, float]]:
 
     The times of the rows are not used, so that a table a spreadsheet has rounded them in still tells its peaks.
     """
+    columns = columns_of(path, {"component": "text", **dict.fromkeys(_PARTS, "number"), **_OWNER})
+    names: dict[str, int] = {}
+    component, owner = columns.coded("component", clean_cell, names), _owners(columns)
+    codes, owners = component.unpacked(), owner.unpacked()
+    sizes = {part: columns.real(column) for column, part in _PARTS.items()}
     devices: dict[Device, dict[str, float]] = {}
-    for row in rows_of(path):
-        component = row.text("component")
-        if component is None:
-            continue
-        peaks = devices.setdefault(_memory_device(row), {})
-        for column, part in _PARTS.items():
-            megabytes = row.number(column)
-            if megabytes is not None:
-                name = f"{component}.{part}"
-                peaks[name] = max(peaks.get(name, 0.0), megabytes * _MEBIBYTE)
-        _refuse_too_many(peaks, path)
+    for rows in alike_rows(codes != NO_TEXT, owner, component):
+        peaks = devices.setdefault(_device(owners[rows[0]]), {})
+        for part, size in sizes.items():
+            told = size[rows][~np.isnan(size[rows])]
+            if told.size:
+                peaks[f"{list(names)[codes[rows[0]]]}.{part}"] = float(told.max(initial=0.0)) * _MEBIBYTE
     return devices
 
 
@@ -318,13 +315,20 @@ def read_module_peaks(path: Path) -> Mapping[Device, dict[str, float]]:
     }
 
 
-def _memory_device(row: Row) -> Device:
-    """The device of ``NPU:3``, which the columns Device Type and Device hold."""
-    word = row.text("device type") or row.text("device") or ""
-    number = word.rpartition(":")[2]
-    return int(number) if number.isdecimal() and len(number) < 7 else row.whole("device_id")
+def _owners(columns: TableColumns) -> Packed:
+    """The device of each row: that of ``NPU:3``, which the columns Device Type and Device hold, else of Device_id."""
+    numbers: dict[int, int] = {}
+    owner = columns.wholes("device_id")
+    for column in ("device", "device type"):
+        code = columns.coded(column, _number_behind_colon, numbers).unpacked()
+        owner = np.where(code == NO_TEXT, owner, np.array([*numbers, NO_NUMBER])[code])
+    return Packed.of(owner)
 
 
-def _refuse_too_many(names: Sized, path: Path) -> None:
-    if len(names) > MAX_ROWS:
-        raise DocumentError(f"{path}: more than {MAX_ROWS} names; profile fewer steps, or the table is damaged")
+def _number_behind_colon(cell: str) -> int | None:
+    number = (clean_cell(cell) or "").rpartition(":")[2]
+    return int(number) if number.isdecimal() and len(number) < 7 else None
+
+
+def _device(number: int) -> Device:
+    return None if number == NO_NUMBER else int(number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.trace.analysis import Codes, IntColumn, group_rows
+from perfgate.trace.analysis import Codes, IntColumn, group_rows, last_rows, last_until
 from perfgate.trace.ascend.kinds import (
     COLLECTIVES,
     HARDWARE,
@@ -27,15 +27,15 @@ from perfgate.trace.events import (
     KERNEL_KINDS,
     KIND_CODES,
     NO_CORRELATION,
+    NO_TEXT,
     EventKind,
     EventTable,
-    EventTableBuilder,
+    constant,
     joined_events,
 )
-from perfgate.trace.kernel_events import kernel_events
-from perfgate.trace.kernel_table import NO_NUMBER, NO_TEXT, KernelTable
+from perfgate.trace.kernel_table import KernelTable
+from perfgate.trace.packed import NO_NUMBER, Packed
 from perfgate.trace.readings import Readings
-from perfgate.trace.recording import Kernel
 
 # Newer torch_npu writes the timeline's times through a float, so that they are up to 250 ns off those of the tables.
 _FLOAT_NS = 500
@@ -53,16 +53,6 @@ class DeviceEvents(NamedTuple):
     readings: Mapping[str, Readings] = MappingProxyType({})
 
 
-class Task(NamedTuple):
-    """One task of a stream, as task_time.csv has it; nanoseconds."""
-
-    name: str
-    type: str
-    stream: int | None
-    start_ns: int
-    duration_ns: int
-
-
 def device_events(view: View, kernels: KernelTable) -> list[DeviceEvents]:
     """The events of every device of a timeline; of the host alone where there is no device.
 
@@ -77,32 +67,49 @@ def device_events(view: View, kernels: KernelTable) -> list[DeviceEvents]:
     ]
 
 
-def events_of_tables(kernels: Sequence[Kernel], tasks: Iterable[Task]) -> EventTable:
+def events_of_tables(kernels: KernelTable, tasks: EventTable | None) -> EventTable:
     """What ran on a device where no timeline was exported: its kernels, and the tasks that are none of them."""
-    table = KernelTable.of(kernels)
-    table = table.select(table.start != NO_NUMBER)
-    streams, track = np.unique(table.numbers["stream"], return_inverse=True)
-    names = [_stream(None if number == NO_NUMBER else number) for number in streams.tolist()]
-    events = kernel_events(table, track.reshape(-1), [(HARDWARE, name) for name in names])
-    starts = set(table.start.tolist())
-    builder = EventTableBuilder()
-    for task in tasks:
-        if task.start_ns not in starts:
-            binary = _BINARY.match(task.name)
-            builder.add(
-                task.start_ns,
-                task.duration_ns,
-                track=(HARDWARE, _stream(task.stream)),
-                name=task.name,
-                kind=task_kind(task.type, task.name),
-                correlation=NO_CORRELATION,
-                group=binary[1] if binary else type_by_name(task.name),
-            )
-    return joined_events(events, builder.table()) if len(builder) else events
+    table = kernels.select(kernels.start != NO_NUMBER)
+    track, tracks = _streams(table.numbers.packed["stream"])
+    events = replace(table.events, track=track, tracks=tracks)
+    if tasks is None:
+        return events
+    return joined_events(events, tasks.select(~np.isin(tasks.start, events.start)))
 
 
-def _stream(number: int | None) -> str:
-    return "Communication" if number is None else f"Stream {number}"
+def task_events(
+    start: IntColumn, duration: IntColumn, stream: Packed, name: IntColumn, kind: IntColumn, texts: Sequence[str]
+) -> EventTable:
+    """Tasks of streams as events; ``name`` and ``kind``, the type of each task, index ``texts``."""
+    first, back = group_rows(name, kind)
+    names = {text: number for number, text in enumerate(texts)}
+    kinds, groups = [], []
+    for title, task_type in zip(*([texts[code] for code in column[first].tolist()] for column in (name, kind))):
+        binary = _BINARY.match(title)
+        kinds.append(KIND_CODES[task_kind(task_type, title)])
+        groups.append(names.setdefault(binary[1] if binary else type_by_name(title), len(names)))
+    track, tracks = _streams(stream)
+    return EventTable(
+        start=start,
+        duration=duration,
+        track=track,
+        name=name,
+        kind=np.array(kinds, dtype=np.int64)[back],
+        correlation=constant("correlation", NO_CORRELATION, start.size),
+        group=np.array(groups, dtype=np.int64)[back],
+        request=constant("request", NO_TEXT, start.size),
+        shape=constant("shape", NO_TEXT, start.size),
+        names=tuple(names),
+        tracks=tracks,
+    )
+
+
+def _streams(column: Packed) -> tuple[Codes, tuple[tuple[str, str], ...]]:
+    """The track of each row by its stream, and all tracks; what has no stream is a collective."""
+    first, track = group_rows(column.ranks())
+    numbers = column.select(first).unpacked().tolist()
+    names = ("Communication" if number == NO_NUMBER else f"Stream {number}" for number in numbers)
+    return track, tuple((HARDWARE, name) for name in names)
 
 
 class _Tracks:
@@ -237,16 +244,17 @@ def _correlations(view: View, tracks: _Tracks) -> IntColumn:
     One call may start several arrows and one arrow several tasks, so it is the call that gives the number: its position
     among the events.
     """
-    events = view.events
+    events, starts, ends = view.events, view.starts, view.ends
     numbers = np.full(len(events), NO_CORRELATION, dtype=np.int64)
-    calls = dict(zip(view.starts.flow.tolist(), _calls_of_arrows(view, tracks.host).tolist()))
-    ends = {
-        (track, time): calls.get(flow, NO_CORRELATION)
-        for flow, track, time in zip(*(column.tolist() for column in view.ends))
-    }
-    tasks = np.flatnonzero(tracks.on_device[events.track]) if ends else np.zeros(0, dtype=np.int64)
-    for task, track, start in zip(tasks.tolist(), events.track[tasks].tolist(), events.start[tasks].tolist()):
-        numbers[task] = ends.get((track, start), NO_CORRELATION)
+    tasks = np.flatnonzero(tracks.on_device[events.track])
+    calls = np.append(_calls_of_arrows(view, tracks.host), NO_CORRELATION)
+    of_ends = np.append(calls[last_rows(starts.flow, ends.flow)], NO_CORRELATION)
+    # A time as one of the few at which arrows end, so that a track and a time are one number.
+    times, place = np.unique(ends.time, return_inverse=True)
+    at = np.searchsorted(times, events.start[tasks])
+    at[np.append(times, NO_NUMBER)[at] != events.start[tasks]] = times.size
+    width = np.int64(times.size + 1)
+    numbers[tasks] = of_ends[last_rows(ends.track * width + place, events.track[tasks] * width + at)]
     callers = np.unique(numbers[numbers >= 0])
     numbers[callers] = callers
     return numbers
@@ -271,20 +279,8 @@ def _calls_of_arrows(view: View, on_host: _Mask) -> IntColumn:
 def _innermost(events: EventTable, spans: IntColumn, times: IntColumn) -> IntColumn:
     """The innermost of some nested spans around each time, -1 where there is none."""
     spans = spans[np.lexsort((-events.duration[spans], events.start[spans]))]
-    start, end, numbers = events.start[spans].tolist(), events.end[spans].tolist(), spans.tolist()
-    innermost = np.full(times.size, -1, dtype=np.int64)
-    around: list[int] = []
-    following = 0
-    for query in np.argsort(times, kind="stable").tolist():
-        time = times[query]
-        while following < len(numbers) and start[following] <= time:
-            around.append(following)
-            following += 1
-        while around and end[around[-1]] < time:
-            around.pop()
-        if around:
-            innermost[query] = numbers[around[-1]]
-    return innermost
+    begun = np.searchsorted(events.start[spans], times, side="right")
+    return np.append(spans, -1)[last_until(events.end[spans], begun, times)]
 
 
 def _track_names(view: View) -> tuple[tuple[str, str], ...]:

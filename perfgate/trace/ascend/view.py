@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfgate.trace.analysis import Codes, IntColumn, group_rows
+from perfgate.trace.analysis import Codes, FloatColumn, IntColumn, group_rows
 from perfgate.trace.chrome_events import request_of
 from perfgate.trace.events import KIND_CODES, NO_CORRELATION, EventTable
-from perfgate.trace.readings import CORE_CLOCK, MEMORY_READ, MEMORY_WRITE, FloatColumn, Readings
+from perfgate.trace.readings import CORE_CLOCK, MEMORY_READ, MEMORY_WRITE, Readings
 from perfgate.trace.scan import scan
 from perfgate.trace.scanned import NO_TEXT, Mask, Names, ScannedEvents
 

@@ -24,9 +24,16 @@ def read(path: Path) -> Recording:
     if path.is_dir():
         return _read_folder(path)
     from perfgate.trace.ascend.archive import unpacked
+    from perfgate.trace.kernel_table import KernelTable
 
     with unpacked(path) as folder:
-        return replace(_read_folder(folder), path=path)
+        recording = _read_folder(folder)
+        # The files of the counters are gone afterwards.
+        timelines = tuple(
+            replace(own, kernels=None if own.kernels is None else KernelTable.of(own.kernels).kept())
+            for own in recording.timelines
+        )
+    return replace(recording, path=path, timelines=timelines)
 
 
 def _read_folder(path: Path) -> Recording:

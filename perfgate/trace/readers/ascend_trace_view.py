@@ -7,12 +7,13 @@ from pathlib import Path
 
 from perfgate.document.message import Message
 from perfgate.trace.chrome_events import looks_like
+from perfgate.trace.compressed import bare_name, is_json
 from perfgate.trace.recording import Recording, Timeline
 from perfgate.trace.steps import profiler_steps
 
 READS = "trace_view.json of torch_npu.profiler, and msprof_*.json"
 PRIORITY = 20
-_NAMES = re.compile(r"(trace_view|msprof_[\w-]+).*\.json(\.gz)?$")
+_NAMES = re.compile(r"(trace_view|msprof_[\w-]+).*\.json$")
 # A bare list, unlike Kineto's object, with what only Ascend's profilers write.
 _LIST = re.compile(rb"\A\s*\[")
 _OWN = re.compile(rb'"Ascend Hardware"|"enqueue_to_dequeue"|"async_npu"|"Overlap Analysis"|"name": ?"CANN"')
@@ -20,9 +21,9 @@ _OWN = re.compile(rb'"Ascend Hardware"|"enqueue_to_dequeue"|"async_npu"|"Overlap
 
 def recognises(path: Path) -> bool:
     """Whether a file is such a timeline, by its name or its first bytes."""
-    if not path.is_file() or not path.name.endswith((".json", ".json.gz")):
+    if not path.is_file() or not is_json(path):
         return False
-    return bool(_NAMES.match(path.name)) or (looks_like(path, _LIST) and looks_like(path, _OWN))
+    return bool(_NAMES.match(bare_name(path))) or (looks_like(path, _LIST) and looks_like(path, _OWN))
 
 
 def read(path: Path) -> Recording:

@@ -24,6 +24,7 @@ from perfgate.trace.chrome_events import (
     request_of,
     timelines_by_device,
 )
+from perfgate.trace.compressed import is_json
 from perfgate.trace.events import (
     COLLECTIVE_PREFIXES,
     DEVICE_KINDS,
@@ -37,7 +38,7 @@ from perfgate.trace.scan import scan
 from perfgate.trace.scanned import NO_TEXT, Names, ScannedEvents
 from perfgate.trace.steps import STEP_NAME
 
-READS = "Chrome trace events, *.json and *.json.gz"
+READS = "Chrome trace events, *.json, *.json.gz and *.json.zst"
 # Every other format of JSON is asked first.
 PRIORITY = -10
 
@@ -54,7 +55,7 @@ _NAMES = ("process_name", "thread_name", "process_labels")
 
 
 def recognises(path: Path) -> bool:
-    return path.is_file() and path.name.endswith((".json", ".json.gz"))
+    return path.is_file() and is_json(path)
 
 
 def read(path: Path) -> Recording:

@@ -24,6 +24,7 @@ from perfgate.trace.chrome_events import (
     request_of,
     timelines_by_device,
 )
+from perfgate.trace.compressed import is_json, named
 from perfgate.trace.events import (
     COLLECTIVE_PREFIXES,
     DEVICE_KINDS,
@@ -39,7 +40,7 @@ from perfgate.trace.scan import scan
 from perfgate.trace.scanned import Names, ScannedEvents, ScannedTexts
 from perfgate.trace.steps import STEP_NAME
 
-READS = "traces of torch.profiler (Kineto), *.json and *.json.gz, or a folder of *.pt.trace.json"
+READS = "traces of torch.profiler (Kineto), *.json, *.json.gz and *.json.zst, or a folder of *.pt.trace.json"
 PRIORITY = 0
 
 # What args.type of a kernel on an NPU begins with (KERNEL_AICORE, KERNEL_MIX_AIV; sample torch-native-privateuse1).
@@ -53,7 +54,7 @@ _LOOKS = re.compile(
     rb'|"cat"\s*:\s*"(?:cpu_op|operator|kernel|user_annotation|cuda_runtime|cpu_instant_event|python_function)"',
     re.IGNORECASE,
 )
-_TRACE_FILES = ("*.pt.trace.json", "*.pt.trace.json.gz")
+_TRACE_FILES = named("*.pt.trace.json")
 
 _Scalar = int | float | str | None
 
@@ -66,7 +67,7 @@ _LAUNCHING = np.isin(KINDS, ("runtime", *DEVICE_KINDS))  # by the code of a kind
 def recognises(path: Path) -> bool:
     if path.is_dir():
         return bool(_trace_files(path))
-    return path.is_file() and path.name.endswith((".json", ".json.gz")) and looks_like(path, _LOOKS)
+    return path.is_file() and is_json(path) and looks_like(path, _LOOKS)
 
 
 def read(path: Path) -> Recording:

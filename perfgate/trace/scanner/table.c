@@ -8,9 +8,11 @@
 
 #include <math.h>
 
-enum { SKIPPED = 0, TEXT = 1, WHOLE = 2, TIME = 3, REAL = 4 };
+/* A real number may be a word instead, which is none; what is wanted as a number may not. */
+enum { SKIPPED = 0, TEXT = 1, WHOLE = 2, TIME = 3, REAL = 4, NUMBER = 5 };
 enum { TABLE_ODD = -2, TABLE_FULL = -3 };
 enum { MOST_COLUMNS = 512, MOST_TABLE_ROWS = 50000000, MOST_LINE = 1 << 20, EXACT_DIGITS = 15 };
+static const double MOST_NUMBER = 1e30;
 
 typedef struct {
     /* What the caller reads. */
@@ -24,6 +26,11 @@ typedef struct {
     uint8_t *unquoted;
     int64_t unquoted_room;
 } table;
+
+int32_t table_version(void)
+{
+    return 2;
+}
 
 void table_free(table *t)
 {
@@ -151,9 +158,9 @@ static int take_cell(table *t, int32_t column, const uint8_t *cell, int64_t size
     while (size && cell[size - 1] == '"')
         size--;
     int absent = is_absent(cell, size);
-    if (kind == REAL) {
+    if (kind == REAL || kind == NUMBER) {
         double *value = (double *)t->column[column] + row;
-        return real_number(cell, absent ? 0 : size, value);
+        return real_number(cell, absent ? 0 : size, value) && (kind == REAL || absent || fabs(*value) <= MOST_NUMBER);
     }
     int64_t *value = (int64_t *)t->column[column] + row;
     *value = ABSENT;
@@ -182,7 +189,7 @@ static int64_t take_quoted(table *t, int32_t column, const uint8_t *text, int64_
             return -1;
         int64_t end = quote - text;
         int doubled = text[end + 1] == '"';
-        if (doubled || used) {
+        if ((doubled || used) && t->kind[column] != SKIPPED) {
             int64_t more = end - begin + doubled;
             if (used + more > t->unquoted_room) {
                 uint8_t *wider = realloc(t->unquoted, (size_t)(used + more) * 2);
@@ -198,6 +205,8 @@ static int64_t take_quoted(table *t, int32_t column, const uint8_t *text, int64_
             begin = at = end + 2;
             continue;
         }
+        if (t->kind[column] == SKIPPED)
+            return end + 1;
         const uint8_t *cell = used ? t->unquoted : text + begin;
         int64_t length = used ? used : end - begin;
         if (memchr(cell, '\n', (size_t)length) || memchr(cell, '\r', (size_t)length) || memchr(cell, 0, (size_t)length))

@@ -9,15 +9,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from perfgate.trace.packed import Packed, PackedReals, joined_columns
 from perfgate.trace.scanner.library import Texts, load
 
-CellKind = Literal["skipped", "text", "whole", "time", "real"]
-_CODES: dict[CellKind, int] = {"skipped": 0, "text": 1, "whole": 2, "time": 3, "real": 4}
-_DTYPES: dict[CellKind, type[Any]] = {"text": np.int32, "whole": np.int64, "time": np.int64, "real": np.float64}
-# Instead of a whole number or a time: the cell is empty or says that there is none.
-NO_NUMBER = -(1 << 63)
+# A number must be one, a real number is NaN where it is none.
+CellKind = Literal["skipped", "text", "whole", "time", "real", "number"]
+_CODES: dict[CellKind, int] = {"skipped": 0, "text": 1, "whole": 2, "time": 3, "real": 4, "number": 5}
+_DTYPES: dict[CellKind, Any] = {
+    **dict.fromkeys(("whole", "time"), np.int64),
+    **dict.fromkeys(("real", "number"), np.float64),
+    "text": np.int32,
+}
+_VERSION = 2
 _MOST_COLUMNS = 512
 _WINDOW = 4 << 20
 
@@ -31,25 +35,22 @@ class _Table(ctypes.Structure):
 class ScannedTable:
     """The columns of a table, and every text once, as written but for the quotes around a cell.
 
-    A cell of text is its position in ``texts``; one without a whole number or time is NO_NUMBER, one without a real number NaN.
+    ``numbers`` are whole numbers and times, NO_NUMBER where a cell has none; and of text its position in ``texts``. ``reals``
+    are NaN where a cell is no number.
     """
 
-    def __init__(self, columns: dict[int, npt.NDArray[Any]], texts: list[str]) -> None:
-        self._columns = columns
-        self.texts = texts
-
-    def __getitem__(self, position: int) -> npt.NDArray[Any]:
-        return self._columns[position]
+    def __init__(self, rows: int, numbers: dict[int, Packed], reals: dict[int, PackedReals], texts: list[str]) -> None:
+        self.rows, self.numbers, self.reals, self.texts = rows, numbers, reals, texts
 
 
-def scan_table(path: Path, kinds: Sequence[CellKind], *, skip: int) -> ScannedTable | None:
+def scan_table(path: Path, kinds: Sequence[CellKind], *, skip: int, most_rows: int) -> ScannedTable | None:
     """The rows of a file behind its first ``skip`` bytes; what is wanted of each column is in the order of the header.
 
     Times are microseconds as written and nanoseconds here. None where the library is not there, or where the table is not
-    plain: the csv module then says what it holds. Raises OSError where the file cannot be read.
+    plain, or has more rows: the csv module then says what it holds. Raises OSError where the file cannot be read.
     """
     library = load()
-    if library is None or not 0 < len(kinds) <= _MOST_COLUMNS:
+    if library is None or not 0 < len(kinds) <= _MOST_COLUMNS or _version(library) != _VERSION:
         return None
     new, take, free = library.table_new, library.table_take, library.table_free
     new.restype, take.restype = ctypes.POINTER(_Table), ctypes.c_int64
@@ -57,6 +58,7 @@ def scan_table(path: Path, kinds: Sequence[CellKind], *, skip: int) -> ScannedTa
     table = new((ctypes.c_uint8 * len(kinds))(*(_CODES[kind] for kind in kinds)), len(kinds))
     if not table:
         raise MemoryError("no memory for a table")
+    columns = _Columns(kinds)
     try:
         with path.open("rb") as stream:
             stream.seek(skip, os.SEEK_SET)
@@ -69,24 +71,43 @@ def scan_table(path: Path, kinds: Sequence[CellKind], *, skip: int) -> ScannedTa
                 if behind < 0:
                     return None
                 rest = rest[behind:]
-        return None if rest else _columns(library, table, kinds)
+                columns.take(table.contents)
+                if columns.rows > most_rows:
+                    return None
+        return None if rest else columns.all(table.contents.texts)
     finally:
         free(table)
 
 
-def _columns(library: ctypes.CDLL, table: Any, kinds: Sequence[CellKind]) -> ScannedTable:
-    columns = {}
-    for position, kind in enumerate(kinds):
-        if kind != "skipped":
-            columns[position] = _copied(table.contents, position, _DTYPES[kind])
-            library.table_release(table, position)
-    texts = [text.decode("utf-8", "replace") for text in table.contents.texts.all()]
-    return ScannedTable(columns, texts)
+def _version(library: ctypes.CDLL) -> int:
+    return int(library.table_version()) if hasattr(library, "table_version") else 0
 
 
-def _copied(table: _Table, position: int, kind: type[Any]) -> npt.NDArray[Any]:
-    if not table.rows:
-        return np.empty(0, kind)
-    raw = (ctypes.c_uint8 * (table.rows * np.dtype(kind).itemsize)).from_address(table.column[position])
-    column: npt.NDArray[Any] = np.frombuffer(raw, kind).copy()
-    return column
+class _Columns:
+    """Takes the rows of each window out of the library's columns, which the next window overwrites."""
+
+    def __init__(self, kinds: Sequence[CellKind]) -> None:
+        wanted = {position: kind for position, kind in enumerate(kinds) if kind != "skipped"}
+        self._dtypes = {position: np.dtype(_DTYPES[kind]) for position, kind in wanted.items()}
+        self._numbers: dict[int, list[Packed]] = {at: [] for at, dtype in self._dtypes.items() if dtype != np.float64}
+        self._reals = {at: PackedReals() for at in wanted if at not in self._numbers}
+        self.rows = 0
+
+    def take(self, table: Any) -> None:
+        rows = int(table.rows)
+        for position, dtype in self._dtypes.items() if rows else ():
+            raw = (ctypes.c_uint8 * (rows * dtype.itemsize)).from_address(table.column[position])
+            column = np.frombuffer(raw, dtype)
+            if position in self._numbers:
+                self._numbers[position].append(Packed.of(column))
+            else:
+                self._reals[position].append(column)
+        self.rows += rows
+        table.rows = 0
+
+    def all(self, texts: Texts) -> ScannedTable:
+        numbers = {}
+        for position in list(self._numbers):
+            # The windows of a column go as soon as they are one.
+            numbers[position] = joined_columns(self._numbers.pop(position) or [Packed.of(np.empty(0, np.int64))])
+        return ScannedTable(self.rows, numbers, self._reals, [text.decode("utf-8", "replace") for text in texts.all()])

@@ -1,10 +1,14 @@
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from perfgate.trace.analysis import (
     Intervals,
     counts_by_name,
     gaps,
+    last_rows,
+    last_until,
     overlap_length,
     self_times,
     totals_by_name,
@@ -131,3 +135,22 @@ def test_self_times__random_nesting__adds_up_to_the_union():
 
 def test_self_times__nothing__nothing():
     assert self_times(column(), column(), column()).tolist() == []
+
+
+@settings(max_examples=300)
+@given(end=st.lists(st.integers(0, 9), max_size=40), asked=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 10))))
+def test_last_until__any_spans__the_last_of_the_first_that_lasts_so_long(end, asked):
+    begun, times = ([row[part] for row in asked] for part in (0, 1))
+    begun = [min(number, len(end)) for number in begun]
+    expected = [
+        max((place for place in range(number) if end[place] >= time), default=-1) for number, time in zip(begun, times)
+    ]
+
+    assert last_until(column(*end), column(*begun), column(*times)).tolist() == expected
+
+
+@given(st.lists(st.integers(-3, 3)), st.lists(st.integers(-4, 4)))
+def test_last_rows__any_values__where_each_stands_last(values, asked):
+    expected = [max((place for place, value in enumerate(values) if value == one), default=-1) for one in asked]
+
+    assert last_rows(column(*values), column(*asked)).tolist() == expected

@@ -79,6 +79,7 @@ def read(path):
             recording = trace.read(path)
             for timeline in recording.timelines:
                 assert timeline.events.duration.min(initial=0) >= 0
+                assert all(isinstance(dict(kernel.counters), dict) for kernel in timeline.kernels or ())
     finally:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()

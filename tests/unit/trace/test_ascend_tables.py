@@ -214,6 +214,15 @@ def test_archive__zipped_folder__read_and_nothing_left(tmp_path, monkeypatch):
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
+def test_archive__counters_asked_for_afterwards__still_there(tmp_path):
+    text = "Name,Duration(us),aic_mac_ratio,aiv_vec_ratio\nA,1,0.5,N/A\nB,2,0.25,1\n"
+    path = zipped(tmp_path / "trace.zip", [(f"{OUTPUT}/kernel_details.csv", text)])
+    kernels = only(path).kernels
+
+    assert kernels.counters.columns("aic_mac_ratio")["aic_mac_ratio"].tolist() == [0.5, 0.25]
+    assert [dict(kernel.counters) for kernel in kernels[1:]] == [{"aic_mac_ratio": 0.25, "aiv_vec_ratio": 1.0}]
+
+
 def link(name):
     member = zipfile.ZipInfo(name)
     member.external_attr = (stat.S_IFLNK | 0o777) << 16

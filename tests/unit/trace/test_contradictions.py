@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from perfgate import trace
+from perfgate.document.trace import GapDocument, StepDocument, TopDocument
+from perfgate.errors import DocumentError
 from perfgate.jobs.run.from_profile import ProfileOptions, run_from_profile
+from perfgate.jobs.trace.job import Choice, trace_gaps, trace_steps, trace_top
 from perfgate.trace.contradictions import contradictions
 from tests.wording import text_of, worded
 
-from .ascend import ALEXNET, GPT, QWEN, sample
+from .ascend import ALEXNET, GPT, QWEN, sample, written
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 
@@ -78,3 +82,56 @@ def test_from_profile__table_of_kernels_cut_off_in_whole_lines__said_and_nothing
     assert all((text_of(step.reason)).startswith(said) for step in times.values() if step.status == "invalid")
     (warning,) = (text for text in worded(run.warnings) if text.endswith(": nothing is counted; record it again"))
     assert warning.startswith(said)
+
+
+@pytest.fixture
+def contradictory(tmp_path: Path) -> Path:
+    """A recording whose table of kernels lacks one of the three that op_statistic.csv counts."""
+    folder = tmp_path / "host_1_20250109150000123_ascend_pt"
+    written(folder, f"{OUTPUT}/kernel_details.csv", KERNELS)
+    written(folder, f"{OUTPUT}/op_statistic.csv", TYPES)
+    return folder
+
+
+KERNELS = (
+    "Step Id,Name,Type,Accelerator Core,Start Time(us),Duration(us)\n"
+    "1,mm1,MatMul,AI_CORE,10.000,2\n1,add1,Add,AI_VECTOR_CORE,20.000,2\n"
+)
+TYPES = "Device_id,OP Type,Core Type,Count,Total Time(us)\n0,MatMul,AI_CORE,2,4\n0,Add,AI_VECTOR_CORE,1,2\n"
+SAID = "op_statistic counts 3 kernels, the table of kernels has 2 (MatMul 2 and 1)"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda path: trace_top(path, Choice(), by="type", host=False),
+        lambda path: trace_gaps(path, Choice(), exposed=False, shortest=0.0),
+        lambda path: trace_steps(path, Choice()),
+    ],
+)
+def test_trace__files_that_contradict_each_other__noted(
+    ask: Callable[[Path], TopDocument | GapDocument | StepDocument], contradictory: Path
+) -> None:
+    (note,) = worded(ask(contradictory).notes)
+
+    assert note.startswith(SAID)
+
+
+def test_trace__several_ranks_of_which_one_contradicts_itself__named(contradictory: Path) -> None:
+    (contradictory / "profiler_info_0.json").write_text('{"rank_id": 0}')
+    other = contradictory.parent / "host_2_20250109150000123_ascend_pt"
+    written(other, f"{OUTPUT}/kernel_details.csv", KERNELS)
+    (other / "profiler_info_1.json").write_text('{"rank_id": 1}')
+    (note,) = worded(trace_top(contradictory.parent, Choice(), by="type", host=False).notes)
+
+    assert note.startswith(f"rank 0, device 0: {SAID}")
+
+
+def test_from_profile__totals_by_type_alone__says_where_they_are(tmp_path: Path) -> None:
+    folder = tmp_path / "host_1_20250109150000123_ascend_pt"
+    written(folder, f"{OUTPUT}/op_statistic.csv", TYPES)
+
+    with pytest.raises(DocumentError, match="no step, kernel or operator but totals by type, which perfgate trace top"):
+        run_from_profile(tmp_path, ProfileOptions(profile=folder, out=tmp_path / "out"), lambda text: None)
+    (timeline,) = trace_top(folder, Choice(), by="type", host=False).timelines
+    assert [(row.name, row.count) for row in timeline.rows] == [("MatMul", 2), ("Add", 1)]

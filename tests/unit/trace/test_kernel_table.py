@@ -11,10 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfgate.errors import DocumentError
-from perfgate.trace.ascend.kernels import KernelRows, read_rows, scan_kernels
-from perfgate.trace.kernel_table import NO_TEXT, KernelTable
+from perfgate.trace.ascend.columns import Kind, TableColumns, read_columns, scan_columns
+from perfgate.trace.ascend.kernels import KINDS, kernel_rows, read_kernels
+from perfgate.trace.counters import CounterColumns
+from perfgate.trace.events import NO_TEXT
+from perfgate.trace.kernel_table import KernelTable, joined_tables
 from perfgate.trace.recording import Kernel
 from perfgate.trace.scanner import library
+from perfgate.trace.scanner import table as scanned_table
 from tests.samples import recorded
 
 needs_library = pytest.mark.skipif(library.load() is None, reason="the scanner is not built (python hatch_build.py)")
@@ -79,13 +83,15 @@ _plain_rows = st.lists(_plain_row.map(",".join) | st.just(""), max_size=6)
 _rows = st.lists(_row.map(",".join) | st.sampled_from(["", "1,short", "\0", ",".join("x" * 20)]), max_size=4)
 
 
-def described(rows: KernelRows) -> object:
-    """All that is known of the kernels of each device, NaN nowhere."""
-    kernels = {
-        device: [kernel._replace(counters=dict(kernel.counters)) for kernel in kernels]
-        for device, kernels in rows.by_device.items()
-    }
-    return kernels, list(kernels), rows.incomplete
+COUNTERS: dict[str, Kind] = {"aic_mac_time(us)": "counter", "cube_utilization(%)": "counter"}
+
+
+def described(columns: TableColumns) -> object:
+    """All that is known of the kernels of each device, and of the hardware's counters."""
+    rows = kernel_rows(columns, CounterColumns())
+    kernels = {device: tuple(kernels) for device, kernels in rows.by_device.items()}
+    counters = [[None if math.isnan(cell) else cell for cell in columns.real(name).tolist()] for name in COUNTERS]
+    return kernels, list(kernels), rows.incomplete, counters
 
 
 def table(folder: Path, text: bytes) -> Path:
@@ -97,70 +103,116 @@ def table(folder: Path, text: bytes) -> Path:
 @needs_library
 @settings(max_examples=400, deadline=None)
 @given(rows=_rows | _plain_rows, end=st.sampled_from(["\n", "\r\n"]), last=st.booleans())
-def test_scan_kernels__any_rows__as_the_csv_module_reads_them(
+def test_scan_columns__any_rows__as_the_csv_module_reads_them(
     tmp_path_factory: pytest.TempPathFactory, rows: list[str], end: str, last: bool
 ) -> None:
     text = end.join([HEADER, *rows]) + (end if last else "")
     path = table(tmp_path_factory.mktemp("table"), text.encode())
-    scanned = scan_kernels(path)
+    scanned = scan_columns(path, {**KINDS, **COUNTERS})
     try:
-        expected = described(read_rows(path))
+        read = read_columns(path, {**KINDS, **COUNTERS})
     except DocumentError:
         assert scanned is None
     else:
-        assert scanned is None or described(scanned) == expected
+        assert scanned is None or described(scanned) == described(read)
 
 
 @needs_library
 @settings(max_examples=200, deadline=None)
 @given(rows=_plain_rows)
-def test_scan_kernels__plain_rows__scanned(tmp_path_factory: pytest.TempPathFactory, rows: list[str]) -> None:
+def test_scan_columns__plain_rows__scanned(tmp_path_factory: pytest.TempPathFactory, rows: list[str]) -> None:
     path = table(tmp_path_factory.mktemp("table"), "".join(f"{line}\n" for line in [HEADER, *rows]).encode())
-    scanned = scan_kernels(path)
+    scanned = scan_columns(path, {**KINDS, **COUNTERS})
     assert scanned is not None
-    assert described(scanned) == described(read_rows(path))
+    assert described(scanned) == described(read_columns(path, {**KINDS, **COUNTERS}))
 
 
 @needs_library
-@pytest.mark.parametrize(
-    "sample",
-    [
-        "msinsight-910B-alexnet-2501/text/level0/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT/kernel_details.csv",
-        "msinsight-910B-alexnet-2501/text/level1/rank1_ascend_pt/ASCEND_PROFILER_OUTPUT/kernel_details.csv",
-        "msprof-910B-20cores-2608/PROF_PipeUtilization/mindstudio_profiler_output/op_summary.csv",
-        "mstt-advisor/compute_advice/kernel_details.csv",
-    ],
+@settings(max_examples=200, deadline=None)
+@given(
+    rows=st.lists(
+        st.tuples(_numbers, _numbers, st.sampled_from(['"a,\n""b"";"', '"', "x", '"\0"']), _words), max_size=4
+    ),
+    end=st.sampled_from(["\n", "\r\n"]),
 )
-def test_scan_kernels__recorded_table__scanned_and_the_same(sample: str) -> None:
-    path = recorded(sample)
-    scanned = scan_kernels(path)
-    assert scanned is not None
-    assert described(scanned) == described(read_rows(path))
+def test_scan_columns__skipped_cell_over_several_lines_and_numbers__as_the_csv_module_reads_them(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, ...]], end: str
+) -> None:
+    wanted: dict[str, Kind] = {"size(kb)": "number", "host self duration(us)": "time", "name": "text"}
+    lines = ["Size(KB),Host Self Duration(us),Call Stack,Name", *map(",".join, rows)]
+    path = table(tmp_path_factory.mktemp("table"), "".join(line + end for line in lines).encode())
+    scanned = scan_columns(path, wanted)
+    try:
+        read = read_columns(path, wanted)
+    except DocumentError:
+        assert scanned is None
+        return
+    if scanned is not None:
+        assert np.array_equal(scanned.real("size(kb)"), read.real("size(kb)"), equal_nan=True)
+        times, names = "host self duration(us)", [{}, {}]
+        assert scanned.number(times).unpacked().tolist() == read.number(times).unpacked().tolist()
+        codes = [own.coded("name", str.strip, numbers) for own, numbers in zip((scanned, read), names)]
+        assert codes[0].unpacked().tolist() == codes[1].unpacked().tolist()
+        assert list(names[0]) == list(names[1])
+
+
+RECORDED = [
+    "msinsight-910B-alexnet-2501/text/level0/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT/kernel_details.csv",
+    "msinsight-910B-alexnet-2501/text/level1/rank1_ascend_pt/ASCEND_PROFILER_OUTPUT/kernel_details.csv",
+    "msprof-910B-20cores-2608/PROF_PipeUtilization/mindstudio_profiler_output/op_summary.csv",
+    "mstt-advisor/compute_advice/kernel_details.csv",
+]
 
 
 @needs_library
-def test_scan_kernels__longer_than_a_window__every_row(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sample", RECORDED)
+def test_read_kernels__recorded_table__the_same_with_and_without_the_library(
+    sample: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = recorded(sample)
+    assert scan_columns(path, KINDS) is not None
+    scanned = read_kernels(path)
+    found = {
+        device: [kernel._replace(counters=dict(kernel.counters)) for kernel in own]
+        for device, own in scanned.by_device.items()
+    }
+    monkeypatch.setattr(scanned_table, "load", lambda: None)
+    assert scan_columns(path, KINDS) is None
+    read = read_kernels(path)
+    assert {device: list(own) for device, own in read.by_device.items()} == found
+    assert read.incomplete == scanned.incomplete
+
+
+@needs_library
+def test_read_kernels__longer_than_a_window__every_row(tmp_path: Path) -> None:
     row = '1,MatMulV2,MatMul,AI_CORE,1736408883704801.250,1.5,0,8,NO,2,"""8,4""",FLOAT,0,0.5,99\n'
-    rows = KernelRows({}, 0)
-    path = table(tmp_path, (HEADER + "\n" + row * 60_000).encode())
+    last = '2,Add,Add,AI_VECTOR_CORE,1736408883704902.250,2.5,N/A,40,NO,N/A,"""8""",FLOAT,0,N/A,1\n'
+    path = table(tmp_path, (HEADER + "\n" + row * 60_000 + last).encode())
     assert path.stat().st_size > 4 << 20
-    rows = scan_kernels(path) or rows
-    assert [len(kernels) for kernels in rows.by_device.values()] == [60_000]
-    (kernels,) = rows.by_device.values()
+    (kernels,) = read_kernels(path).by_device.values()
+    assert len(kernels) == 60_001
     assert kernels[59_999] == kernels[0] == next(iter(kernels))
-    assert kernels[0].duration_ns == 1500
-    assert kernels[-1].counters["aic_mac_time(us)"] == 0.5
+    assert (kernels[0].duration_ns, kernels[0].counters["aic_mac_time(us)"]) == (1500, 0.5)
+    assert (kernels[-1].name, kernels[-1].stream, kernels[-1].wait_ns, kernels[-1].step) == ("Add", None, None, 2)
+    assert dict(kernels[-1].counters) == {"cube_utilization(%)": 1.0}
 
 
 @needs_library
 @pytest.mark.parametrize("text", ["0.1", "123456789.123456", "2.2250738585072014e-308", "1e400", "0.30000000000000004"])
-def test_scan_kernels__counter__the_nearest_number(tmp_path: Path, text: str) -> None:
+def test_read_kernels__counter__the_nearest_number(tmp_path: Path, text: str) -> None:
     path = table(tmp_path, f"Name,Duration(us),some_counter\nAdd,1,{text}\n".encode())
-    scanned = scan_kernels(path)
-    assert scanned is not None
-    (kernel,) = scanned.by_device[None]
+    (kernel,) = read_kernels(path).by_device[None]
     number = float(text)
     assert kernel.counters.get("some_counter") == (number if math.isfinite(number) else None)
+
+
+def test_read_kernels__table_written_again_before_its_counters_are_asked_for__refused(tmp_path: Path) -> None:
+    path = table(tmp_path, b"Name,Duration(us),some_counter\nAdd,1,2\nMul,2,3\n")
+    kernels = read_kernels(path).by_device[None]
+    table(tmp_path, b"Name,Duration(us),some_counter\nAdd,1,2\n")
+    assert [kernel.duration_ns for kernel in kernels] == [1000, 2000]
+    with pytest.raises(DocumentError, match="was written again while it was read"):
+        kernels.counters.columns("some_counter")
 
 
 def test_kernel_table__of_kernels__columns_and_the_same_kernels() -> None:
@@ -175,8 +227,35 @@ def test_kernel_table__of_kernels__columns_and_the_same_kernels() -> None:
     assert list(columns[1:]) == list(kernels[1:])
     assert [columns.texts[code] for code in columns.group] == ["Add", "hcom_send_1", "Add"]
     assert columns.is_collective.tolist() == [False, True, False]
-    assert columns.codes["inputs"].tolist() == [1, NO_TEXT, 1]
+    assert columns.codes["inputs"].tolist() == [0, NO_TEXT, 0]
     assert columns.steps == [3, 4]
     chosen = columns.select(np.array([2, 0]))
     assert list(chosen) == [kernels[2], kernels[0]]
     assert KernelTable.of(chosen) is chosen
+
+
+def test_kernel_table__joined_and_selected__as_the_kernels_themselves() -> None:
+    first = [
+        Kernel(
+            "a", "Add", "AI_CORE", 1, 10, hf32=True, input_shapes=((2,),), input_dtypes=("FLOAT",), counters={"x": 1.5}
+        ),
+        Kernel("b", None, None, None, 20, output_formats=("ND", "NCHW")),
+    ]
+    second = [
+        Kernel("b", "Add", "MIX_AIC", 1 << 60, 30, hf32=False, output_shapes=((2,), ()), counters={"y": 2.0}),
+        Kernel(
+            "a", "Add", "AI_CORE", 1, 40, hf32=True, input_shapes=((2,),), input_dtypes=("FLOAT",), counters={"x": 0.5}
+        ),
+    ]
+    kernels = joined_tables([KernelTable.of(first), KernelTable.of(second)])
+    assert list(kernels) == [*first, *second]
+    chosen = kernels.select(np.array([3, 2])).select(np.array([True, False]))
+    assert list(chosen) == [second[1]]
+    assert {name: column.tolist() for name, column in chosen.counters.columns("x", "y").items() if name == "x"} == {
+        "x": [0.5]
+    }
+    assert [(alike.kernel.name, alike.number, alike.total_ns) for alike in kernels.alike()] == [
+        ("a", 2, 50),
+        ("b", 1, 20),
+        ("b", 1, 30),
+    ]

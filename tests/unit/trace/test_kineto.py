@@ -171,12 +171,12 @@ def test_read_kineto__file_cut_off__says_so_and_what_to_do(tmp_path, cut):
 def test_read_kineto__gzip_cut_off__says_so(tmp_path):
     path = written(tmp_path, gzip.compress((DATA / "cpu.json").read_bytes())[:-20], "trace.json.gz")
 
-    with pytest.raises(DocumentError, match="gzip file is cut off or damaged"):
+    with pytest.raises(DocumentError, match="compressed file is cut off or damaged"):
         read_kineto(path)
 
 
 def test_read_kineto__plain_text_named_gz__says_so(tmp_path):
-    with pytest.raises(DocumentError, match="gzip file is cut off or damaged"):
+    with pytest.raises(DocumentError, match="compressed file is cut off or damaged"):
         read_kineto(written(tmp_path, "[]", "trace.json.gz"))
 
 

@@ -9,6 +9,7 @@ import pytest
 from perfgate import trace
 from perfgate.trace.ascend.timeline import events_of_tables
 from perfgate.trace.events import NO_CORRELATION, EventTable, EventTableBuilder
+from perfgate.trace.kernel_table import KernelTable
 from perfgate.trace.recording import Kernel, ProfilerStep, TabledStep
 from perfgate.trace.steps import profiler_steps, steps_of_tables
 
@@ -100,7 +101,7 @@ def test_steps_of_tables__two_steps__the_second_begins_where_the_first_ended() -
     kernels = (kernel(1, 10, 20), kernel(2, 60, 20), kernel(2, 75, 10, core="HCCL"))
     rows = (TabledStep(1, preparing_ns=10), TabledStep(2, preparing_ns=10))
 
-    found = steps_of_tables(kernels, events_of_tables(kernels, ()), rows, copies=False)
+    found = steps_of_tables(kernels, events_of_tables(KernelTable.of(kernels), None), rows, copies=False)
 
     # The same as a timeline tells, above.
     assert [(one.start_ns, one.end_ns) for one in found or ()] == [(0, 30), (30, 85)]
@@ -111,7 +112,7 @@ def test_steps_of_tables__two_steps__the_second_begins_where_the_first_ended() -
 def test_steps_of_tables__nothing_says_when_the_host_began__no_length(rows: tuple[TabledStep, ...] | None) -> None:
     kernels = (kernel(1, 10, 20), kernel(1, 40, 20))
 
-    (found,) = steps_of_tables(kernels, events_of_tables(kernels, ()), rows, copies=False) or ()
+    (found,) = steps_of_tables(kernels, events_of_tables(KernelTable.of(kernels), None), rows, copies=False) or ()
 
     assert (found.start_ns, found.length_ns, parts(found)) == (None, None, (40, 0, None, None, 10))
 

@@ -29,7 +29,7 @@ from perfgate.measuring.counting.counters import (
     with_steady,
 )
 from perfgate.measuring.counting.python_work import with_python_work
-from perfgate.trace.analysis import IntColumn, self_times
+from perfgate.trace.analysis import IntColumn, rows_by, self_times
 from perfgate.trace.events import KIND_CODES, EventKind, EventTable
 from perfgate.trace.operators import OpClass, OperatorTotal, class_totals, op_class, operator_totals
 from perfgate.trace.spans import KERNEL_METRICS, work_by_span
@@ -188,7 +188,7 @@ def _judge_ai_cpu(summary: DeviceSummary, limits: Limits) -> StepOutcome:
     }
     outcome = StepOutcome(several(numbers, labels))
     if len(on_cpu):
-        heaviest = max(on_cpu.alike(), key=lambda alike: alike.total_ns).kernel
+        heaviest = max(on_cpu.alike(named=False), key=lambda alike: alike.total_ns).kernel
         evidence: MaybeEvidence = {
             **labels,
             "op": heaviest.type or heaviest.name,
@@ -263,8 +263,8 @@ class _KernelRuns:
         self.names |= {events.names[code] for code in np.unique(np.concatenate((events.name, events.group))).tolist()}
         runs = np.isin(events.kind, [KIND_CODES[kind] for kind in _SINGLE_RUNS])
         own, work = self_times(events.start, events.duration, events.track)[runs], events.select(runs)
-        for group in np.unique(work.group).tolist():
-            op, rows = work.names[group], np.flatnonzero(work.group == group)
+        for rows in rows_by(work.group):
+            op = work.names[work.group[rows[0]]]
             order = rows[np.argsort(work.start[rows], kind="stable")]
             self.longest[op] = max(_longest(own[order], calls) / 1e9, self.longest.get(op, 0.0))
 

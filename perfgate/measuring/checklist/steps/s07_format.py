@@ -6,7 +6,7 @@ import itertools
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from perfgate.measuring.checklist.step import Limits, RecordingContext, StepCont
 from perfgate.measuring.checklist.traces import steady_summary
 from perfgate.measuring.checklist.values import missing, several
 from perfgate.measuring.devices.batches import tensors
+from perfgate.trace.kernel_table import KernelTable
 from perfgate.trace.recording import Kernel
 from perfgate.trace.spans import is_format_conversion
 from perfgate.trace.summary import kernels_of
@@ -37,13 +38,18 @@ _NO_KERNELS = Message("operators.no-formats-recorded")
 
 
 class _Conversion(NamedTuple):
-    """One conversion: ``pair`` is e.g. ``NCHW -> NC1HWC0``, ``name`` a kernel or operator, ``inputs`` its shapes."""
+    """So many conversions that are alike, and the nanoseconds of all and of the longest.
+
+    ``pair`` is e.g. ``NCHW -> NC1HWC0``, ``name`` a kernel or operator, ``inputs`` its shapes.
+    """
 
     pair: str
     name: str
     ns: int
+    longest_ns: int
     inputs: str
     line: str | None = None
+    number: int = 1
 
 
 class _Conversions(NamedTuple):
@@ -74,31 +80,32 @@ class FormatStep:
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the kernels of every device; unavailable where the recording has none."""
-        outcome = StepOutcome()
+        outcome, any_kernel = StepOutcome(), False
         for summary in context.summaries:
             if kernels := kernels_of(summary.timeline):
+                any_kernel = True
                 conversions = _of_kernels(kernels, calls=summary.spans)
                 outcome.add(_judge(conversions, summary.shape, context.limits))
             else:
                 outcome.values += missing("format.share", _NO_KERNELS, {"shape": summary.shape})
-        any_kernel = any(kernels_of(summary.timeline) for summary in context.summaries)
         return outcome if any_kernel else unavailable(_NO_KERNELS)
 
 
 STEP = FormatStep()
 
 
-def _of_kernels(kernels: Iterable[Kernel], *, calls: int) -> _Conversions:
+def _of_kernels(kernels: KernelTable, *, calls: int) -> _Conversions:
     """The conversions among the kernels of so many calls; collectives are no part of what the device computes."""
     conversions, busy_ns = [], 0
-    for kernel in kernels:
+    for (kernel, number, total_ns), longest_ns in zip(kernels.alike(), kernels.longest_alike()):
         if kernel.is_collective:
             continue
-        busy_ns += kernel.duration_ns
+        busy_ns += total_ns
         name = kernel.type or kernel.name
         if is_format_conversion(name) or kernel.name.startswith(_INSERTED):
-            shapes = "; ".join(",".join(map(str, shape)) for shape in kernel.input_shapes)
-            conversions.append(_Conversion(_pair_of(kernel), name, kernel.duration_ns, shapes[:_MOST_SHAPES]))
+            shapes = "; ".join(",".join(map(str, shape)) for shape in kernel.input_shapes)[:_MOST_SHAPES]
+            pair = _pair_of(kernel)
+            conversions.append(_Conversion(pair, name, total_ns, longest_ns, shapes, number=number))
     return _Conversions(conversions, busy_ns, calls)
 
 
@@ -128,7 +135,8 @@ def _of_operators(audit: Sequence[AuditedOp]) -> _Conversions:
     for op in audit:
         pairs = [copy.pair for copy in op.copies if copy.cause == "layout"]
         pairs += [op.reorder] if op.reorder else []
-        conversions += [_Conversion(pair, op.name, op.host_ns // len(pairs), op.inputs, op.line) for pair in pairs]
+        each_ns = op.host_ns // len(pairs) if pairs else 0
+        conversions += [_Conversion(pair, op.name, each_ns, each_ns, op.inputs, op.line) for pair in pairs]
     return _Conversions(conversions, sum(op.host_ns for op in audit), calls=1)
 
 
@@ -142,8 +150,8 @@ def _judge(measured: _Conversions, shape: str, limits: Limits) -> StepOutcome:
     counts: Counter[str] = Counter()
     for conversion in conversions:
         times[conversion.pair] += conversion.ns
-        counts[conversion.pair] += 1
-    share, per_call = sum(times.values()) / busy_ns, len(conversions) / calls
+        counts[conversion.pair] += conversion.number
+    share, per_call = sum(times.values()) / busy_ns, sum(counts.values()) / calls
     outcome = StepOutcome(
         [
             Value(metric="format.share", value=share, labels=labels),
@@ -156,7 +164,8 @@ def _judge(measured: _Conversions, shape: str, limits: Limits) -> StepOutcome:
     if conversions:
         ((pair, _),) = times.most_common(1)
         longest = max(
-            (conversion for conversion in conversions if conversion.pair == pair), key=lambda conversion: conversion.ns
+            (conversion for conversion in conversions if conversion.pair == pair),
+            key=lambda conversion: conversion.longest_ns,
         )
         evidence: MaybeEvidence = {
             "shape": shape,

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,9 +24,10 @@ from perfgate.measuring.counting.tally import SYNCS, CallTally
 from perfgate.measuring.timing.calls import find_steady_state
 from perfgate.stats.summary import quantile
 from perfgate.system.garbage import quiet
-from perfgate.trace.analysis import NOTHING_AROUND, begun_within_others, enclosing, gaps, joined, union_length
-from perfgate.trace.events import DEVICE_KINDS, KERNEL_KINDS, EventTable
-from perfgate.trace.spans import KERNEL_LAUNCH
+from perfgate.trace.analysis import NOTHING_AROUND, Intervals, begun_within_others, enclosing, union_length
+from perfgate.trace.events import KERNEL_KINDS, EventTable
+from perfgate.trace.packed import NO_NUMBER
+from perfgate.trace.spans import KERNEL_LAUNCH, OUTSIDE
 from perfgate.trace.summary import DeviceSummary
 
 # Six samples are the fewest whose order statistics hold the median with 95 % confidence.
@@ -41,6 +41,7 @@ _MOST_LOOPS = 5
 # Of fewer a median says little.
 _FEWEST_LAUNCHES = 20
 _LAUNCH = re.compile(r"launch", re.IGNORECASE)
+_LATEST = int(np.iinfo(np.int64).max)
 _BOUND = "small_ops.launch_bound"
 _HOST_DEVICE = Message("operators.host-is-device")
 _NOTHING = Message("operators.trace-empty")
@@ -179,6 +180,7 @@ def _launches_of(summary: DeviceSummary, limits: Limits, *, dispatched: Collecti
     """
     if not summary.work:
         return None
+    gap_ns = None if summary.on_host else _mean_gap(summary)
     work = summary.work[0].inside()
     if not summary.on_host:
         work = work.of_kind("compute")
@@ -200,7 +202,7 @@ def _launches_of(summary: DeviceSummary, limits: Limits, *, dispatched: Collecti
         short_share=short_share,
         time_share=float(durations[durations < shorter_ns].sum()) / total if total else 0.0,
         shortest=short.names[int(groups[counts.argmax()])] if len(short) else None,
-        gap_ns=None if summary.on_host else _mean_gap(summary),
+        gap_ns=gap_ns,
     )
 
 
@@ -215,16 +217,21 @@ def _typical_durations(work: EventTable, spans: int) -> npt.NDArray[np.float64]:
 
 def _mean_gap(summary: DeviceSummary) -> float | None:
     """The nanoseconds in which nothing ran from the first to the last event of a span, over the pauses there can be."""
-    if any(kernel.start_ns is None for kernel in summary.kernels()):
+    if (summary.kernels().start == NO_NUMBER).any():
         return None
-    idle, pauses = 0, 0
-    for span in range(summary.spans):
-        intervals = reduce(joined, (part.when(span, *DEVICE_KINDS) for part in summary.work))
-        if intervals.start.size > 1:
-            window = int(intervals.start.min()), int(intervals.end.max())
-            idle += gaps(intervals, window).length
-            pauses += intervals.start.size - 1
-    return idle / pauses if pauses else None
+    works = [(part.inside(), part.owners[part.owners != OUTSIDE]) for part in summary.work]
+    columns = zip(*((events.start, events.duration, owners) for events, owners in works))
+    start, duration, owner = (parts[0] if len(parts) == 1 else np.concatenate(parts) for parts in columns)
+    counts = np.bincount(owner, minlength=summary.spans)
+    first, last = np.full(summary.spans, _LATEST), np.full(summary.spans, -_LATEST)
+    np.minimum.at(first, owner, start)
+    np.maximum.at(last, owner, start + duration)
+    first[counts == 0] = last[counts == 0] = 0
+    # The spans are laid one behind another, so that what all of them cover is told at once.
+    moved = start + (np.cumsum(last - first) - last)[owner]
+    covered_ns = union_length(Intervals(moved, moved + duration))
+    pauses = int(np.maximum(counts - 1, 0).sum())
+    return (int((last - first).sum()) - covered_ns) / pauses if pauses else None
 
 
 def _judge_launches(

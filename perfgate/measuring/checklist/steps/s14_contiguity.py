@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from perfgate.catalogue.lookup import card
@@ -19,6 +19,7 @@ from perfgate.measuring.checklist.values import missing
 from perfgate.measuring.devices.batches import each_tensor
 from perfgate.measuring.timing.versus import compare
 from perfgate.system.garbage import quiet
+from perfgate.trace.kernel_table import KernelTable
 from perfgate.trace.recording import Kernel
 from perfgate.trace.spans import is_format_conversion
 from perfgate.trace.summary import kernels_of
@@ -110,18 +111,18 @@ def _judge_copies(audit: Sequence[AuditedOp], shape: str, limits: Limits) -> Ste
     return outcome
 
 
-def _judge_kernels(kernels: Iterable[Kernel], shape: str, limits: Limits) -> StepOutcome:
+def _judge_kernels(kernels: KernelTable, shape: str, limits: Limits) -> StepOutcome:
     """The share of kernels that only copy or rearrange; nothing where no kernel ran."""
-    computed = [kernel for kernel in kernels if not kernel.is_collective]
-    busy_ns = sum(kernel.duration_ns for kernel in computed)
+    computed = [alike for alike in kernels.alike() if not alike.kernel.is_collective]
+    busy_ns = sum(alike.total_ns for alike in computed)
     if not busy_ns:
         return StepOutcome()
     times: Counter[str] = Counter()
-    for kernel in computed:
+    for kernel, _, total_ns in computed:
         if _moves(kernel):
-            times[kernel.type or kernel.name] += kernel.duration_ns
-    share = sum(times.values()) / busy_ns
-    value = Value(metric="contiguity.kernel_share", value=share, count=len(computed), labels={"shape": shape})
+            times[kernel.type or kernel.name] += total_ns
+    share, count = sum(times.values()) / busy_ns, sum(alike.number for alike in computed)
+    value = Value(metric="contiguity.kernel_share", value=share, count=count, labels={"shape": shape})
     outcome = StepOutcome([value])
     for op, _ in times.most_common(1):
         outcome.findings = above("contiguity.kernel_share", share, limits, {"shape": shape, "op": op})

@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import random
 import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable
 from itertools import cycle
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
@@ -23,8 +24,10 @@ from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import find_steady_state, timed_call
 from perfgate.measuring.timing.versus import FEWEST_QUADS, summarize_turns
 from perfgate.system.garbage import quiet
+from perfgate.trace.analysis import FloatColumn, IntColumn
+from perfgate.trace.counters import CounterColumns
+from perfgate.trace.kernel_table import KernelTable
 from perfgate.trace.readings import MEMORY_READ, MEMORY_WRITE
-from perfgate.trace.recording import Kernel
 from perfgate.trace.summary import DeviceSummary
 
 _HOT, _COLD, _ROTATING = "hot", "cold", "rotating"
@@ -193,34 +196,47 @@ class _HitRate(NamedTuple):
     time_share: float
 
 
-def _hit_rates(kernels: Iterable[Kernel]) -> list[_HitRate]:
+def _hit_rates(kernels: KernelTable) -> list[_HitRate]:
     """The rates by type of kernel, those that take most time first; none where no cache counter was collected."""
-    by_type: dict[str, list[Kernel]] = defaultdict(list)
-    for kernel in kernels:
-        if not kernel.is_collective:
-            by_type[kernel.type or kernel.name].append(kernel)
-    times = {op: sum(kernel.duration_ns for kernel in rows) for op, rows in by_type.items()}
+    times: Counter[str] = Counter()
+    types: dict[str, int] = {}
+    # Of those that are alike, the number of their type; -1 for collectives.
+    type_of = []
+    for kernel, _, total_ns in kernels.alike():
+        op = kernel.type or kernel.name
+        type_of.append(-1 if kernel.is_collective else types.setdefault(op, len(types)))
+        times[op] += 0 if kernel.is_collective else total_ns
     total = sum(times.values()) or 1
+    rates = _rates(kernels.counters, np.array(type_of, dtype=np.int64)[kernels.alike_number], len(types))
     return [
         _HitRate(op, access, rate, times[op] / total)
-        for op, rows in sorted(by_type.items(), key=lambda item: (-times[item[0]], item[0]))
-        for access, rate in _rates(rows).items()
+        for op in sorted(types, key=lambda op: (-times[op], op))
+        for access, rate in rates[types[op]].items()
     ]
 
 
-def _rates(rows: list[Kernel]) -> dict[Access, float]:
-    accesses: Counter[tuple[str, str]] = Counter()
-    of_kernels = []
-    for row in rows:
-        for name, count in row.counters.items():
-            if column := _COLUMN.search(name):
-                # Counts are whole numbers that are written with decimals.
-                accesses[column["access"], column["result"]] += round(count)
-        if 0 <= (rate := row.counters.get(_RATE, -1.0)) <= 1:
-            of_kernels.append(rate)
-    rates: dict[Access, float] = {}
+def _rates(counters: CounterColumns, row: IntColumn, types: int) -> list[dict[Access, float]]:
+    """The rates of each type, whose kernels have its number in ``row``."""
+
+    def added_up(known: npt.NDArray[np.bool_], numbers: FloatColumn | None = None) -> FloatColumn:
+        chosen = known & (row >= 0)
+        weights = None if numbers is None else numbers[chosen]
+        return np.bincount(row[chosen], weights, minlength=types).astype(np.float64)
+
+    names = {name: column for name in counters.names if (column := _COLUMN.search(name))}
+    accesses = {(str(access), result): np.zeros(types) for access in _ACCESSES for result in ("hit", "miss")}
+    for name, counts in counters.columns(*names).items():
+        # Counts are whole numbers that are written with decimals.
+        accesses[names[name]["access"], names[name]["result"]] += added_up(~np.isnan(counts), np.rint(counts))
+    rates: list[dict[Access, float]] = [{} for _ in range(types)]
     for access in _ACCESSES:
         hits, misses = accesses[access, "hit"], accesses[access, "miss"]
-        if hits + misses:
-            rates[access] = hits / (hits + misses)
-    return rates or ({"all": sum(of_kernels) / len(of_kernels)} if of_kernels else {})
+        for number in np.flatnonzero(hits + misses).tolist():
+            rates[number][access] = float(hits[number] / (hits[number] + misses[number]))
+    for rate in counters.columns(_RATE).values():
+        known = (rate >= 0) & (rate <= 1)
+        sums, numbers = added_up(known, rate), added_up(known)
+        for number in np.flatnonzero(numbers).tolist():
+            if not rates[number]:
+                rates[number]["all"] = float(sums[number] / numbers[number])
+    return rates

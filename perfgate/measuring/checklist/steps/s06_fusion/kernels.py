@@ -16,9 +16,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from perfgate.measuring.checklist.steps.s06_fusion.patterns import FEWEST_IN_CHAIN
-from perfgate.trace.recording import Timeline
+from perfgate.trace.analysis import Codes, IntColumn, group_rows
+from perfgate.trace.events import NO_TEXT, constant
+from perfgate.trace.kernel_table import KernelTable
+from perfgate.trace.recording import Shapes, Timeline
 from perfgate.trace.summary import DeviceSummary
 
 # Kernels that do the work of several operators: of CANN (FlashAttentionScore, FusedInferAttentionScore, AddRmsNorm, SwiGlu:
@@ -42,17 +46,6 @@ _NO_COMPUTING = re.compile(r"FillFunctor|copy", re.IGNORECASE)
 FUSION_RESULT = "fusion_result.json"
 # The file is small: a few lines a pass. What is larger is something else.
 _MOST_BYTES = 16 << 20
-
-
-class _Run(NamedTuple):
-    """One kernel that ran, on its stream."""
-
-    name: str
-    stream: object
-    start: int
-    duration: int
-    inputs: tuple[tuple[int, ...], ...]
-    outputs: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -83,55 +76,76 @@ def is_elementwise(name: str) -> bool:
 
 def kernel_fusion(summary: DeviceSummary) -> KernelFusion | None:
     """What the kernels of a device tell, None where none were recorded."""
-    runs = sorted(_runs(summary.timeline), key=lambda run: (str(run.stream), run.start))
-    if not runs:
+    runs = _runs(summary.timeline)
+    if not runs.order.size:
         return None
-    sequences = list(_sequences(runs))
-    lengths = [sum(run.duration for run in sequence) for sequence in sequences]
-    heaviest = sequences[int(np.argmax(lengths))] if sequences else []
+    fused, elementwise = (
+        np.array([judge(name) for name in runs.names], dtype=bool)[runs.name] for judge in (is_fused, is_elementwise)
+    )
+    begin, end = _sequences(runs, elementwise[runs.order])
+    until = np.concatenate(([0], np.cumsum(runs.duration[runs.order])))
+    lengths = until[end] - until[begin]
+    longest = int(np.argmax(lengths)) if lengths.size else None
+    heaviest = [] if longest is None else runs.name[runs.order[begin[longest] : end[longest]]].tolist()
     return KernelFusion(
-        fused=sum(is_fused(run.name) for run in runs),
-        sequences=len(sequences),
-        sequences_ns=sum(lengths),
-        total_ns=sum(run.duration for run in runs),
-        heaviest=tuple(run.name for run in heaviest),
+        fused=int(fused[runs.order].sum()),
+        sequences=int(lengths.size),
+        sequences_ns=int(lengths.sum()),
+        total_ns=int(until[-1]),
+        heaviest=tuple(runs.names[code] for code in heaviest),
     )
 
 
-def _runs(timeline: Timeline) -> Iterator[_Run]:
-    """Yield the kernels of the profiler's table, else those of the timeline; collectives are none."""
-    if timeline.kernels is not None:
-        for kernel in timeline.kernels:
-            if not kernel.is_collective:
-                name, start = kernel.type or kernel.name, kernel.start_ns or 0
-                shapes = kernel.input_shapes, kernel.output_shapes
-                yield _Run(name, kernel.stream, start, kernel.duration_ns, *shapes)
-        return
-    events = timeline.events.of_kind("compute")
-    columns = (events.group, events.track, events.start, events.duration)
-    for group, track, start, duration in zip(*(column.tolist() for column in columns)):
-        yield _Run(events.names[group], track, start, duration, (), ())
+class _Runs(NamedTuple):
+    """Kernels: columns of one entry each, and the ``order`` of those that compute by their stream, then by their start.
+
+    ``name`` indexes ``names``; ``inputs`` and ``outputs`` index ``shapes`` or are NO_TEXT.
+    """
+
+    order: npt.NDArray[np.intp]
+    names: Sequence[str]
+    shapes: Sequence[Shapes]
+    name: Codes
+    stream: Codes
+    duration: IntColumn
+    inputs: Codes
+    outputs: Codes
 
 
-def _sequences(runs: Sequence[_Run]) -> Iterator[list[_Run]]:
-    """Yield the runs of elementwise kernels on one stream that may hand on their results, at least three long."""
-    current: list[_Run] = []
-    for run in runs:
-        if current and not (is_elementwise(run.name) and _may_follow(current[-1], run)):
-            if len(current) >= FEWEST_IN_CHAIN:
-                yield current
-            current = []
-        if is_elementwise(run.name):
-            current.append(run)
-    if len(current) >= FEWEST_IN_CHAIN:
-        yield current
+def _runs(timeline: Timeline) -> _Runs:
+    """The kernels of the profiler's table, else those of the timeline; collectives are none."""
+    if timeline.kernels is None:
+        events = timeline.events
+        rows, start, stream = np.flatnonzero(events.is_kind("compute")), events.start, events.track
+        shape, shapes = constant("shape", NO_TEXT, len(events)), tuple[Shapes]()
+        columns = events.group, stream, events.duration, shape, shape
+        names = events.names
+    else:
+        kernels = KernelTable.of(timeline.kernels)
+        rows, start = np.flatnonzero(~kernels.is_collective), kernels.start
+        stream, names, shapes = kernels.numbers.packed["stream"].values, kernels.texts, kernels.shapes
+        columns = kernels.group, stream, kernels.duration, kernels.codes["inputs"], kernels.codes["outputs"]
+    order = rows[np.argsort(start[rows], kind="stable")]
+    return _Runs(order[np.argsort(stream[order], kind="stable")], names, shapes, *columns)
 
 
-def _may_follow(first: _Run, second: _Run) -> bool:
-    """Whether a kernel may take another's result: on its stream, and of its shape where shapes are known."""
-    if first.stream != second.stream:
-        return False
-    return not first.outputs or not second.inputs or bool(set(first.outputs) & set(second.inputs))
+def _sequences(runs: _Runs, elementwise: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Where elementwise kernels of one stream that may hand on their results begin and end in the order, three or more."""
+    stream = runs.stream[runs.order]
+    follows = elementwise[1:] & elementwise[:-1] & (stream[1:] == stream[:-1])
+    pairs = np.flatnonzero(follows)
+    outputs, inputs = runs.outputs[runs.order[pairs]], runs.inputs[runs.order[pairs + 1]]
+    first, row = group_rows(outputs, inputs)
+    may = [_may_hand_on(runs.shapes, *codes) for codes in zip(outputs[first].tolist(), inputs[first].tolist())]
+    follows[pairs] = np.array(may, dtype=bool)[row]
+    borders = np.concatenate(([0], np.flatnonzero(~follows) + 1, [elementwise.size]))
+    long = np.diff(borders) >= FEWEST_IN_CHAIN
+    return borders[:-1][long], borders[1:][long]
+
+
+def _may_hand_on(shapes: Sequence[Shapes], outputs: int, inputs: int) -> bool:
+    """Whether one kernel may take the other's result: it is of its shape where shapes are known."""
+    return NO_TEXT in (outputs, inputs) or bool(set(shapes[outputs]) & set(shapes[inputs]))
 
 
 class PassCounts(NamedTuple):

@@ -29,6 +29,7 @@ from perfgate.measuring.checklist.steps.s08_precision.trial import (
 )
 from perfgate.measuring.checklist.traces import steady_summary
 from perfgate.measuring.checklist.values import missing
+from perfgate.trace.kernel_table import Alike, KernelTable
 from perfgate.trace.operators import op_class
 from perfgate.trace.recording import Kernel
 from perfgate.trace.summary import kernels_of
@@ -138,27 +139,29 @@ def _judge_casts(audit: Sequence[AuditedOp], shape: str, limits: Limits, *, time
 
 
 def _judge_kernels(
-    kernels: Sequence[Kernel], calls: int, shape: str, limits: Limits, audit: Sequence[AuditedOp] = ()
+    table: KernelTable, calls: int, shape: str, limits: Limits, audit: Sequence[AuditedOp] = ()
 ) -> StepOutcome:
     """Shares of the kernels' time: of products by precision, and of casts.
 
     Of calls that were audited too the arithmetic is judged, and the time stands beside it; the audit knows lines.
     """
+    kernels = table.alike()
     outcome = _judge_product_times(kernels, shape, limits, judge=not audit)
-    busy_ns = sum(kernel.duration_ns for kernel in kernels if not kernel.is_collective)
-    if not busy_ns or not any(kernel.input_dtypes for kernel in kernels):
+    busy_ns = sum(alike.total_ns for alike in kernels if not alike.kernel.is_collective)
+    if not busy_ns or not any(alike.kernel.input_dtypes for alike in kernels):
         return outcome
     labels = {"shape": shape}
-    casts = [kernel for kernel in kernels if is_cast(kernel)]
-    share = sum(kernel.duration_ns for kernel in casts) / busy_ns
+    casts = [alike for alike in kernels if is_cast(alike.kernel)]
+    share = sum(alike.total_ns for alike in casts) / busy_ns
+    number = sum(alike.number for alike in casts)
     outcome.values += [
-        Value(metric="precision.casts", value=len(casts) / calls, count=calls, labels=labels),
+        Value(metric="precision.casts", value=number / calls, count=calls, labels=labels),
         Value(metric="precision.cast_share", value=share, labels=labels),
     ]
     changes: Counter[str] = Counter()
-    for kernel in casts:
+    for kernel, _, total_ns in casts:
         if kernel.input_dtypes and kernel.output_dtypes:
-            changes[f"{kernel.input_dtypes[0]} -> {kernel.output_dtypes[0]}"] += kernel.duration_ns
+            changes[f"{kernel.input_dtypes[0]} -> {kernel.output_dtypes[0]}"] += total_ns
     lines = Counter(op.line for op in audit for copy in op.copies if copy.cause == "dtype" and op.line is not None)
     for change, _ in changes.most_common(1):
         # The line is the one from which most casts come.
@@ -168,20 +171,20 @@ def _judge_kernels(
     return outcome
 
 
-def _judge_product_times(kernels: Iterable[Kernel], shape: str, limits: Limits, *, judge: bool) -> StepOutcome:
+def _judge_product_times(kernels: Iterable[Alike], shape: str, limits: Limits, *, judge: bool) -> StepOutcome:
     """What matrix products, convolutions and attention take in low precision, and in float32 with rounded inputs."""
     low_ns = rounded_ns = 0
     in_full: Counter[str] = Counter()
-    for kernel in kernels:
+    for kernel, _, total_ns in kernels:
         name, low = kernel.type or kernel.name, _is_low(kernel)
         if kernel.is_collective or op_class(name) != "conv_matmul" or low is None:
             continue
         if low:
-            low_ns += kernel.duration_ns
+            low_ns += total_ns
             continue
-        in_full[name] += kernel.duration_ns
+        in_full[name] += total_ns
         if kernel.hf32 or "tf32" in kernel.name.lower():
-            rounded_ns += kernel.duration_ns
+            rounded_ns += total_ns
     full_ns = sum(in_full.values())
     if not low_ns + full_ns:
         return StepOutcome()

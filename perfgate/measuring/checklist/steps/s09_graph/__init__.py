@@ -41,8 +41,9 @@ from perfgate.measuring.counting.counters import WARM_UP_CALLS
 from perfgate.measuring.counting.tally import Site
 from perfgate.measuring.timing.versus import Versus
 from perfgate.system.garbage import quiet
-from perfgate.trace.analysis import IntColumn, Intervals
+from perfgate.trace.analysis import IntColumn, Intervals, counts_by_name
 from perfgate.trace.events import DEVICE_KINDS, EventTable
+from perfgate.trace.kernel_table import KernelTable
 from perfgate.trace.spans import KERNEL_LAUNCH, launch_starts, launched_or_began
 from perfgate.trace.steps import step_marks, windows_of
 from perfgate.trace.summary import DeviceSummary
@@ -249,15 +250,20 @@ def _signs_of_graphs(summary: DeviceSummary, level: str | None, names: Sequence[
     labels = profiled(summary)
     events = summary.timeline.events.of_kind("runtime")
     kinds = [next((kind for kind, calls in _LAUNCHES.items() if calls.search(name)), None) for name in events.names]
-    launches = Counter(kind for code in events.name.tolist() if (kind := kinds[code]) is not None)
+    launches: Counter[str] = Counter()
+    for kind, count in zip(kinds, counts_by_name(events.name, len(kinds)).tolist()):
+        if kind is not None and count:
+            launches[kind] += count
     values = [
         Value(metric="graph.launches", value=count / summary.spans, labels={**labels, "kind": kind})
         for kind, count in sorted(launches.items())
     ]
     # Kernels that a graph ran carry its number, where the profiler's table has one.
-    kernels = [kernel for kernel in summary.timeline.kernels or () if not kernel.is_collective]
-    if kernels and level != _LEVEL_WITHOUT_MODELS:
-        share = sum(kernel.model_id is not None for kernel in kernels) / len(kernels)
+    kernels = KernelTable.of(summary.timeline.kernels or ()).alike()
+    computed = [alike for alike in kernels if not alike.kernel.is_collective]
+    if computed and level != _LEVEL_WITHOUT_MODELS:
+        replayed = sum(number for kernel, number, _ in computed if kernel.model_id is not None)
+        share = replayed / sum(alike.number for alike in computed)
         values.append(Value(metric="graph.replayed_share", value=share, labels=labels))
     parts = head_of_steps(summary.timeline.events, names)
     return values + [

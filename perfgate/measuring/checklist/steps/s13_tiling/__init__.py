@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import statistics
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+import numpy as np
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, together
@@ -30,7 +30,9 @@ from perfgate.measuring.checklist.values import missing, several
 from perfgate.measuring.timing.calls import find_steady_state, timed_call
 from perfgate.measuring.timing.versus import Versus, compare
 from perfgate.system.garbage import quiet
+from perfgate.trace.analysis import FloatColumn
 from perfgate.trace.flops import Arithmetic
+from perfgate.trace.kernel_table import Alike, KernelTable
 from perfgate.trace.recording import Kernel
 from perfgate.trace.summary import DeviceSummary
 
@@ -52,6 +54,7 @@ _UNITS: Mapping[str, Unit] = {"AI_CORE": "cube", "MIX_AIC": "cube", "AI_VECTOR_C
 _PREFIXES = ("aic_", "aiv_", "")
 _COMPUTING = ("mac_ratio", "vec_ratio")
 _MOVING = ("mte2_ratio", "mte3_ratio", "fixpipe_ratio")
+_UTILIZATION, _CYCLES = "cube_utilization(%)", "aic_total_cycles"
 
 # 20 and 40, 24 and 48 on the chips whose tables have a column cube_utilization (samples, 910B).
 _VECTOR_CORES_A_CUBE_CORE = 2
@@ -129,7 +132,7 @@ def _judge_cores(
             outcome.findings += below("tiling.occupancy", use.occupancy, limits, evidence) if heavy else []
         if use.tail is not None:
             outcome.values += several({"tiling.tail": use.tail}, of_op)
-    if cores == Cores(None, None) and any(kernel.blocks for kernel in kernels):
+    if cores == Cores(None, None) and (kernels.numbers["blocks"] > 0).any():
         outcome.values += missing("tiling.occupancy", Message("operators.core-count-unknown"), labels)
     elif all(use.occupancy is None for use in uses):
         reasons.append(_NO_BLOCKS)
@@ -164,9 +167,10 @@ def _judge_products(
 ) -> StepOutcome:
     """What share of the peak the products and convolutions reach; one that is not bound by memory may be too low."""
     outcome, heavy = StepOutcome(), limit("tiling.heavy", limits)
-    products = product_uses(summary.kernel_table)[:_TOP_OPS]
+    table = summary.kernel_table
+    products = product_uses(table)[:_TOP_OPS]
     bounds = {use.op: use.bound for use in uses}
-    total_ns = int(summary.kernel_table.duration.sum()) or 1
+    total_ns = int(table.duration.sum()) or 1
     for product in products:
         value, share = product.value(peaks, labels), product.total_ns / total_ns
         outcome.values += [value] if value.value is not None or share >= heavy else []
@@ -317,40 +321,73 @@ def known_cores(settings: Mapping[str, str], kernels: Sequence[Kernel], frequenc
     return Cores(None, None)
 
 
-def _implied_cube_cores(kernels: Iterable[Kernel], frequency: float) -> int | None:
+def _implied_cube_cores(kernels: Sequence[Kernel], frequency: float) -> int | None:
     """How many cube cores there must be: msprof's cube_utilization is cycles / (frequency * cores * duration).
 
     On the recorded samples of 910B, every kernel's numbers give the same 20 or 24.
     """
-    implied = [
-        cycles / (frequency * utilization / 100 * kernel.duration_ns / 1e9)
-        for kernel in kernels
-        if (utilization := kernel.counters.get("cube_utilization(%)", 0.0)) > 0
-        and (cycles := kernel.counters.get("aic_total_cycles", 0.0)) > 0
-        and kernel.duration_ns
-    ]
-    return round(statistics.median(implied)) or None if implied else None
+    table = KernelTable.of(kernels)
+    counters = table.counters.columns(_UTILIZATION, _CYCLES)
+    if len(counters) < len((_UTILIZATION, _CYCLES)):
+        return None
+    utilization, cycles = counters[_UTILIZATION], counters[_CYCLES]
+    known = (utilization > 0) & (cycles > 0) & (table.duration > 0)
+    implied = cycles[known] / (frequency * utilization[known] / 100 * table.duration[known] / 1e9)
+    return round(float(np.median(implied))) or None if implied.size else None
 
 
 def core_uses(kernels: Sequence[Kernel], cores: Cores, *, attainable: float) -> list[CoreUse]:
     """The types of kernels that run on cores, most time first; ``attainable`` is when a pipe counts as busy."""
-    total = sum(kernel.duration_ns for kernel in kernels if not kernel.is_collective) or 1
-    by_type: dict[tuple[str, Unit], list[Kernel]] = defaultdict(list)
-    for kernel in kernels:
+    table = KernelTable.of(kernels)
+    alike = table.alike()
+    total = sum(total_ns for kernel, _, total_ns in alike if not kernel.is_collective) or 1
+    by_type: dict[tuple[str, Unit], list[int]] = {}
+    for number, (kernel, _, _) in enumerate(alike):
         if (unit := _UNITS.get((kernel.core or "").upper())) is not None:
-            by_type[kernel.type or kernel.name, unit].append(kernel)
-    uses = [_use(op, unit, rows, cores.of(unit), total, attainable) for (op, unit), rows in by_type.items()]
+            by_type.setdefault((kernel.type or kernel.name, unit), []).append(number)
+    columns = table.counters.columns(*(prefix + pipe for prefix in _PREFIXES for pipe in (*_COMPUTING, *_MOVING)))
+    pipes = {name: _times_and_busy(table, columns[name], len(alike)) for name in columns}
+    uses = [
+        _use(op, unit, [alike[number] for number in rows], _shares(pipes, rows), cores.of(unit), total, attainable)
+        for (op, unit), rows in by_type.items()
+    ]
     return sorted(uses, key=lambda use: (-use.time_share, use.op))
 
 
-def _use(op: str, unit: Unit, rows: list[Kernel], cores: int | None, total: int, attainable: float) -> CoreUse:
+def _times_and_busy(table: KernelTable, share: FloatColumn, alike: int) -> FloatColumn:
+    """Of those that are alike the nanoseconds of all whose share is known, and in how many of them the pipe was busy."""
+    known = ~np.isnan(share)
+    busy = table.duration * np.where(known, share, 0.0)
+    return np.stack(
+        [np.bincount(table.alike_number, times, minlength=alike) for times in (table.duration * known, busy)]
+    )
+
+
+def _shares(pipes: Mapping[str, FloatColumn], rows: Sequence[int]) -> dict[str, float]:
+    """The mean share of each pipe over some of those that are alike, by the time of their kernels."""
+    sums = {name: times[:, rows].sum(axis=1).tolist() for name, times in pipes.items()}
+    return {name: busy / time for name, (time, busy) in sums.items() if time}
+
+
+def _use(
+    op: str,
+    unit: Unit,
+    rows: Sequence[Alike],
+    shares: Mapping[str, float],
+    cores: int | None,
+    total: int,
+    attainable: float,
+) -> CoreUse:
     occupancy = tail = None
     if cores:
-        blocks = [(row, row.blocks) for row in rows if row.blocks]
-        occupancy = _weighted([(row, min(count, cores) / cores) for row, count in blocks])
+        blocks = [(total_ns, kernel.blocks) for kernel, _, total_ns in rows if kernel.blocks]
+        occupancy = _weighted([(time, min(count, cores) / cores) for time, count in blocks])
         # Of the turns that the cores take for the blocks, the part that is used.
-        tail = _weighted([(row, count / (math.ceil(count / cores) * cores)) for row, count in blocks])
-    computing, moving = _busiest(rows, _COMPUTING), _busiest(rows, _MOVING)
+        tail = _weighted([(time, count / (math.ceil(count / cores) * cores)) for time, count in blocks])
+    computing, moving = (
+        max((share for name, share in shares.items() if name.endswith(pipes)), default=None)
+        for pipes in (_COMPUTING, _MOVING)
+    )
     attained = max((share for share in (computing, moving) if share is not None), default=None)
     bound: Bound | None = None
     if attained is not None:
@@ -358,7 +395,7 @@ def _use(op: str, unit: Unit, rows: list[Kernel], cores: int | None, total: int,
     return CoreUse(
         op=op,
         unit=unit,
-        time_share=sum(row.duration_ns for row in rows) / total,
+        time_share=sum(row.total_ns for row in rows) / total,
         occupancy=occupancy,
         tail=tail,
         attained=attained,
@@ -366,16 +403,10 @@ def _use(op: str, unit: Unit, rows: list[Kernel], cores: int | None, total: int,
     )
 
 
-def _busiest(rows: list[Kernel], pipes: tuple[str, ...]) -> float | None:
-    columns = [prefix + pipe for prefix in _PREFIXES for pipe in pipes]
-    shares = [_weighted([(row, row.counters[name]) for row in rows if name in row.counters]) for name in columns]
-    return max((share for share in shares if share is not None), default=None)
-
-
-def _weighted(pairs: list[tuple[Kernel, float]]) -> float | None:
+def _weighted(pairs: Sequence[tuple[int, float]]) -> float | None:
     """The mean of the shares, by the time of their kernels."""
-    time = sum(row.duration_ns for row, _ in pairs)
-    return sum(row.duration_ns * share for row, share in pairs) / time if time else None
+    time = sum(time for time, _ in pairs)
+    return sum(time * share for time, share in pairs) / time if time else None
 
 
 def _number(settings: Mapping[str, str], *names: str) -> int | None:

@@ -63,7 +63,7 @@ def _by_operator(
     table: KernelTable, size_of: Callable[[Kernel], int | None], *patterns: re.Pattern[str]
 ) -> list[Pieces]:
     rows: dict[str, list[tuple[int, Alike]]] = {}
-    for alike in table.of_types(*patterns).alike():
+    for alike in table.of_types(*patterns).alike(named=False):
         if (size := size_of(alike.kernel)) is not None:
             rows.setdefault(alike.kernel.type or alike.kernel.name, []).append((size, alike))
     pieces = []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+import numpy as np
 
 from perfgate.document.message import Message
 from perfgate.document.run import Value
@@ -13,12 +14,11 @@ from perfgate.measuring.checklist.step import Limits
 from perfgate.measuring.checklist.values import missing
 from perfgate.trace.flops import ARITHMETICS, CONVOLUTION, PRODUCT, Arithmetic, arithmetic, flops
 from perfgate.trace.kernel_table import KernelTable
-from perfgate.trace.recording import Kernel
 
 # Operations of one cube core in a cycle: a block of 16 x 16 x 16 is multiplied and added, in eight bits one of
 # 16 x 32 x 16 (msprof-analyze 26.2, operator_mfu/chip_peak_flops.py). It names none for 32 bits.
 _A_CYCLE: Mapping[Arithmetic, int] = {"float16": 2 * 16 * 16 * 16, "int8": 2 * 16 * 32 * 16}
-_ENOUGH_KERNELS = 1000
+_UTILIZATION = ("cube_utilization(%)", "aic_total_cycles")
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def product_uses(table: KernelTable) -> list[ProductUse]:
     return sorted(uses.values(), key=lambda use: (-use.total_ns, use.op))
 
 
-def known_peaks(kernels: Sequence[Kernel], cube_clock: float | None, limits: Limits) -> dict[Arithmetic, float]:
+def known_peaks(kernels: KernelTable, cube_clock: float | None, limits: Limits) -> dict[Arithmetic, float]:
     """FLOP/s of the device: the project's own, else what all its cube cores do, where it is known how fast they are.
 
     ``cube_clock`` is how many cycles all of them make in a second together; without it the counters imply it.
@@ -80,13 +80,12 @@ def known_peaks(kernels: Sequence[Kernel], cube_clock: float | None, limits: Lim
     return peaks
 
 
-def _implied_cube_clock(kernels: Sequence[Kernel]) -> float | None:
+def _implied_cube_clock(kernels: KernelTable) -> float | None:
     """Cycles of all cube cores in a second: msprof's cube_utilization is cycles / (frequency * cores * duration)."""
-    implied = [
-        cycles / (utilization / 100 * kernel.duration_ns / 1e9)
-        for kernel in kernels[:_ENOUGH_KERNELS]
-        if (utilization := kernel.counters.get("cube_utilization(%)", 0.0)) > 0
-        and (cycles := kernel.counters.get("aic_total_cycles", 0.0)) > 0
-        and kernel.duration_ns
-    ]
-    return statistics.median(implied) if implied else None
+    counters = kernels.counters.columns(*_UTILIZATION)
+    if len(counters) < len(_UTILIZATION):
+        return None
+    percent, cycles = (counters[name] for name in _UTILIZATION)
+    told = (percent > 0) & (cycles > 0) & (kernels.duration > 0)
+    implied = cycles[told] / (percent[told] / 100 * kernels.duration[told] / 1e9)
+    return float(np.median(implied)) if implied.size else None
