@@ -22,6 +22,8 @@ TTFT, TPOT, E2E, SERVING_CPU = "serving.ttft", "serving.tpot", "serving.e2e", "s
 GOODPUT = "serving.goodput"
 
 LATENCY, WALL_TIME, P50, P99 = "latency.low", "latency.wall", "latency.p50", "latency.p99"
+# What step 1 measures only where perfgate.toml asks for a long steady state.
+STEADY_NUMBERS = frozenset({"latency.drift", "latency.steady_share", "soak.memory_begin", "soak.memory_end"})
 PREPROCESSING, PREPROCESSING_STAGES = "preprocess.low", "preprocess.time"
 GAP, TURNAROUND, INSTRUCTIONS = "throughput.gap", "throughput.turnaround", "hardware.instructions"
 FRAMEWORK_OPS, LOW_PRECISION_OPS = "counters.framework_ops", "counters.low_precision_ops"

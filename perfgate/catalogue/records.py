@@ -30,6 +30,8 @@ class Metric(Entry, frozen=True):
     source: str
     # A part of a whole, unit 1, which reads as a percentage.
     share: bool = False
+    # A relative change itself, 0 where there is none: two of them are compared as 1 + value.
+    change: bool = False
     # One of the exact counters, which step 4 counts whatever step explains them.
     counted: bool = False
     # The operator, module or function that a metric of a part is about: ``{part}`` in title and explanation.

@@ -77,14 +77,14 @@ def run_checklist(
     quick: bool,
     folder: Path,
     deadline: float = math.inf,
-    repeated: bool = False,
+    steady: float | None = None,
     earlier: Mapping[int, float] | None = None,
 ) -> Findings:
     """Run the steps and the correctness check on one workload; files go into ``folder``.
 
     No step begins after ``deadline`` (of the monotonic clock); the check does, for nothing passes without it. The steps
-    ``informing`` come last and have seconds altogether. What is ``repeated`` takes its usual time, however long a steady state
-    the project asked for. ``earlier`` are the seconds that the steps took on the other side, or another time.
+    ``informing`` come last and have seconds altogether. Step 1 times calls for ``steady`` seconds a shape, where that is None
+    for as long as perfgate.toml asks for. ``earlier`` are the seconds that the steps took on the other side, or another time.
 
     What fails is recorded as an error with its traceback; everything else is still measured. Where an error of the device
     spoils the process, each step has one of its own.
@@ -93,7 +93,7 @@ def run_checklist(
     findings = Findings(_record(checkout, reference, asked))
     # The steps come first, so that the first call that step 1 times is the first there is.
     remaining: list[int | None] = [*steps, _CHECK, *informing]
-    steady = 0.0 if repeated else bench.config.measure.steady
+    steady = bench.config.measure.steady if steady is None else steady
     spent = 0.0
     while remaining:
         try:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from perfgate.catalogue.lookup import CARDS, measuring_step
+from perfgate.catalogue.names import STEADY_NUMBERS
 from perfgate.conductor.sides.checklist import Findings, run_checklist
 from perfgate.conductor.sides.harness import read_harnesses, unknown_harnesses
 from perfgate.conductor.sides.kinds import record_of
@@ -277,7 +278,7 @@ def _confirm_bounds(
             # In a folder of its own, because steps look at the traces that earlier ones left in theirs.
             with tempfile.TemporaryDirectory(dir=job.out / side, prefix=".again-") as folder:
                 again = run_checklist(
-                    bench, checkout, reference, steps=steps, quick=True, folder=Path(folder), repeated=True
+                    bench, checkout, reference, steps=steps, quick=True, folder=Path(folder), steady=0.0
                 )
             findings.add_again(again.steps, "attempt", attempt)
 
@@ -294,7 +295,9 @@ def _repeat_named(
 
     The side that begins changes from turn to turn.
     """
-    steps = tuple(sorted({measuring_step(name) for name in repeated_metrics(job.policy)}))
+    named = repeated_metrics(job.policy)
+    steps = tuple(sorted({measuring_step(name) for name in named}))
+    steady = bench.config.measure.steady if STEADY_NUMBERS & set(named) else 0.0
     ends = min(job.deadline, time.monotonic() + bench.config.gate.budget)
     sides = list(zip(("base", "head"), checkouts, (measured.base[-1], measured.head[-1])))
     looks = job.policy.looks
@@ -309,7 +312,7 @@ def _repeat_named(
         for side, checkout, findings in sides if turn % 2 else reversed(sides):
             with tempfile.TemporaryDirectory(dir=job.out / side, prefix=".again-") as folder:
                 again = run_checklist(
-                    bench, checkout, reference, steps=steps, quick=True, folder=Path(folder), repeated=True
+                    bench, checkout, reference, steps=steps, quick=True, folder=Path(folder), steady=steady
                 )
             findings.add_again(again.steps, REPEAT, turn)
 

@@ -11,7 +11,7 @@ import msgspec
 from perfgate.catalogue.lookup import LIMITS, METRICS, judged_by
 from perfgate.document.decision import Comparison, Policy, StepComparison
 from perfgate.document.run import REPEAT, RunDocument, Value
-from perfgate.judging.gate.comparison import relative_change, rounded
+from perfgate.judging.gate.comparison import relative_change, rounded, zero_of
 from perfgate.stats.summary import ratio_interval
 
 # The labels of a value that was measured again, of a call rate, or of a stretch of the calls: none is the step's own number.
@@ -73,11 +73,12 @@ def _compare(number: Number, before: Value | None, after: Value | None) -> StepC
         unit=METRICS[number.metric].unit,
         base=None if base is None else rounded(base),
         head=None if head is None else rounded(head),
-        delta=relative_change(base, head),
     )
-    if before is None or after is None or not base or not head or row.delta is None:
+    if before is None or after is None or base is None or head is None:
         return row
-    ends = ratio_interval((base, before.interval), (head, after.interval))
+    zero = zero_of(number.metric)
+    row = msgspec.structs.replace(row, delta=relative_change(zero + base, zero + head))
+    ends = ratio_interval((zero + base, _ends(before, zero)), (zero + head, _ends(after, zero)))
     if ends is None:
         return row
     levels = [value.confidence for value in (before, after) if value.confidence is not None]
@@ -86,6 +87,13 @@ def _compare(number: Number, before: Value | None, after: Value | None) -> StepC
         interval=(rounded(math.expm1(ends[0])), rounded(math.expm1(ends[1]))),
         confidence=min(levels, default=None),
     )
+
+
+def _ends(value: Value, zero: float) -> tuple[float | None, float | None] | None:
+    if value.interval is None:
+        return None
+    low, high = value.interval
+    return None if low is None else zero + low, None if high is None else zero + high
 
 
 def _from_pairs(row: StepComparison, pairs: Comparison) -> StepComparison:

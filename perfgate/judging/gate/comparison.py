@@ -40,6 +40,11 @@ def relative_change(base: float | None, head: float | None) -> float | None:
     return rounded(head / base - 1) if base and head is not None else None
 
 
+def zero_of(name: str) -> float:
+    """What is added to a number before its ratio is taken: of a relative change, 0 is as good as any other value."""
+    return 1.0 if name in METRICS and METRICS[name].change else 0.0
+
+
 def comparison(  # noqa: PLR0913 - the fields of a record
     place: Place,
     name: str,

@@ -24,6 +24,7 @@ from perfgate.judging.gate.comparison import (
     margins_for_unchanged,
     relative_change,
     rounded,
+    zero_of,
 )
 from perfgate.judging.gate.rule import Differences, Errors, Limits, alarm_looks, answer, interval, p_slower
 from perfgate.judging.gate.time import undecided_because
@@ -62,7 +63,8 @@ class _Cell(NamedTuple):
     @property
     def differences(self) -> Differences:
         """The logarithms of head over base, of base over head where a higher number is the better one."""
-        ratios = [0.0 if base == head else math.log(head / base) for base, head in self.turns]
+        zero = zero_of(self.metric)
+        ratios = [0.0 if base == head else math.log((zero + head) / (zero + base)) for base, head in self.turns]
         return Differences.of([-ratio for ratio in ratios] if metric(self.metric).better == "higher" else ratios)
 
 
@@ -120,7 +122,7 @@ def _turns(
     if not before.keys() == after.keys() == set(numbers):
         return Message("gate.repetitions-differ", {"base": len(before), "head": len(after)})
     turns = [(before[turn] or 0.0, after[turn] or 0.0) for turn in numbers]
-    if any(first != second and min(first, second) <= 0 for first, second in turns):
+    if any(first != second and zero_of(name) + min(first, second) <= 0 for first, second in turns):
         return Message("gate.no-ratio")
     return turns
 
@@ -138,8 +140,9 @@ def _judge(cell: _Cell, policy: Policy, p_adjusted: float) -> Comparison:
         float(np.median([first for first, _ in cell.turns])),
         -1 if metric(cell.metric).better == "higher" else 1,
     )
+    zero = zero_of(cell.metric)
     effect = sign * differences.estimate
-    head = base * math.exp(effect)
+    head = (zero + base) * math.exp(effect) - zero
     row = comparison(
         cell.place,
         cell.metric,
@@ -148,7 +151,7 @@ def _judge(cell: _Cell, policy: Policy, p_adjusted: float) -> Comparison:
         gating=True,
         base=rounded(base),
         head=rounded(head),
-        delta=relative_change(base, head) if base else 0.0,
+        delta=relative_change(zero + base, zero + head) if zero + base else 0.0,
         tolerance=cell.tolerance,
     )
     bounds = interval(differences, errors)

@@ -104,3 +104,24 @@ def test_repeated_metrics__what_pairs_or_counts_compare__none_of_it() -> None:
         "memory.*": 0.1,
     }
     assert repeated_metrics(Policy(tolerances=names)) == ("batch.knee", "latency.p90")
+
+
+def drifts(level: float) -> list[float | None]:
+    return [level + 0.001 * ((turn * 7) % 5 - 2) for turn in range(16)]
+
+
+@pytest.mark.parametrize(
+    ("after", "outcome", "delta"), [(0.06, "regressed", 0.06), (0.0, "unchanged", 0.0), (-0.06, "improved", -0.06)]
+)
+def test_compare_repeated__drift_around_nothing__compared_by_what_calls_become(
+    after: float, outcome: str, delta: float
+) -> None:
+    base, head = (
+        msgspec.structs.replace(run, steps=steps(numbers, "latency.drift"))
+        for run, numbers in zip(documents([], []), (drifts(0.0), drifts(after)))
+    )
+    comparison = repeated(decide(base, head, policy=Policy(tolerances={"latency.drift": 0.02}), history=History()))
+    assert comparison.outcome == outcome
+    assert comparison.delta == pytest.approx(delta, abs=0.002)
+    assert comparison.base == pytest.approx(0.0, abs=0.001)
+    assert comparison.head == pytest.approx(after, abs=0.002)
