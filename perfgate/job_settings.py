@@ -112,6 +112,14 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         _doc("What it is asked by: OpenAI's completions or chat API, streamed, or plain HTTP requests."),
     ] = "completions"
     model: Annotated[str, _doc("The model's name in requests. Empty: the first that `/v1/models` lists.")] = ""
+    client: Annotated[
+        str,
+        _doc(
+            "A Python function that sends a request, in place of `api`: `perf/client.py:NAME`. It is called as "
+            "`NAME(url, request)` in the checkout of each side, `request` with `prompt`, `output_tokens` and `id`, and returns "
+            "the text of the answer."
+        ),
+    ] = ""
     path: Annotated[str, _doc("The path of plain HTTP requests.")] = "/"
     body: Annotated[str, _doc("The body of plain HTTP requests, with `$prompt` in it. Empty: a GET.")] = ""
     extra: Annotated[dict[str, Any], _doc("What else every request of the OpenAI API says.")] = {}
@@ -123,6 +131,15 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     same_output: Annotated[
         bool, _doc("Whether base and head must write the same tokens, or compute the same losses.")
     ] = True
+
+    check: Annotated[
+        str,
+        _doc(
+            "A program that looks at what a server answered in the first turn of each start. `$PERFGATE_ANSWERS` names a file "
+            'with a line `{"id": …, "prompt": …, "answer": …}` for each request. The last line that it prints must be the same '
+            "for base and head, in place of the tokens."
+        ),
+    ] = ""
 
     metrics: Annotated[
         str, _doc("The path of the server's own counters, in Prometheus text. Empty: it is not asked.")
@@ -165,6 +182,11 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return "command" if self.command else "server" if self.serve else "ranks"
 
     @property
+    def streams_tokens(self) -> bool:
+        """Whether a server is asked by the OpenAI API, which tells when its tokens come and how many there are."""
+        return self.api != "http" and not self.client
+
+    @property
     def searches_rate(self) -> bool:
         """Whether the server is loaded with what the base was found to hold."""
         return self.load is not None and self.load.rate == "highest"
@@ -185,6 +207,7 @@ _SERVER = (
     "ready_timeout",
     "api",
     "model",
+    "client",
     "path",
     "body",
     "extra",
@@ -192,6 +215,7 @@ _SERVER = (
     "load",
     "sla",
     "same_output",
+    "check",
     "metrics",
     "fits",
     "halves",
@@ -247,7 +271,7 @@ class JobReference:
         if self.kind == "server" and settings.searches_rate:
             return GOODPUT, SERVING_CPU
         if self.kind == "server":
-            return (E2E, SERVING_CPU) if settings.api == "http" else (TTFT, TPOT, SERVING_CPU)
+            return (TTFT, TPOT, SERVING_CPU) if settings.streams_tokens else (E2E, SERVING_CPU)
         names = settings.numbers or [name for name in settings.gates if NAME.fullmatch(name)]
         return tuple(f"{NUMBER}{name}" for name in names if is_gating(name, settings.gates))
 
@@ -277,23 +301,36 @@ def mistakes(name: str, settings: JobSettings) -> Iterator[str]:
         for key in keys:
             if key not in _OWN[settings.kind] and getattr(settings, key) not in (defaults[key], [], {}):
                 yield f"[workloads.{name}] {key} is a setting of {_A[kind]}, and this is {_A[settings.kind]}; remove it"
-    if settings.searches_rate and (settings.sla is None or settings.api == "http"):
-        yield (
-            f'[workloads.{name}] rate = "highest" is the highest at which base holds an SLA; write e.g. '
-            "sla = { first_token = 0.5, per_token = 0.1 }, of the OpenAI API"
-        )
-    if settings.fits == "sleep" and not settings.serve:
-        yield f'[workloads.{name}] fits = "sleep" is for servers; write fits = "swap" or "alternate"'
-    if (settings.fits == "swap") != (len(settings.halves) == 2) or len(settings.halves) > 2:
-        yield (
-            f'[workloads.{name}] fits = "swap" and two halves of the devices belong together; write '
-            'fits = "swap" and halves = ["0,1", "2,3"]'
-        )
+    yield from _request_mistakes(f"[workloads.{name}]", settings)
+    yield from _fit_mistakes(f"[workloads.{name}]", settings)
     if settings.script and not settings.ranks:
         key = "torchrun" if settings.torchrun else "workload"
         yield f"[workloads.{name}] {key} needs the number of ranks; write e.g. ranks = 2"
     for number, entry in settings.numbers.items():
         yield from _number_mistakes(f"[workloads.{name}.numbers] {number}", number, entry, settings)
+
+
+def _request_mistakes(place: str, settings: JobSettings) -> Iterator[str]:
+    if settings.searches_rate and (settings.sla is None or not settings.streams_tokens):
+        yield (
+            f'{place} rate = "highest" is the highest at which base holds an SLA; write e.g. '
+            "sla = { first_token = 0.5, per_token = 0.1 }, of the OpenAI API"
+        )
+    if settings.client and (":" not in settings.client or settings.api != "completions"):
+        yield (
+            f"{place} client = {settings.client!r} is a function in place of `api`; write "
+            'client = "perf/client.py:NAME" and no `api`'
+        )
+
+
+def _fit_mistakes(place: str, settings: JobSettings) -> Iterator[str]:
+    if settings.fits == "sleep" and not settings.serve:
+        yield f'{place} fits = "sleep" is for servers; write fits = "swap" or "alternate"'
+    if (settings.fits == "swap") != (len(settings.halves) == 2) or len(settings.halves) > 2:
+        yield (
+            f'{place} fits = "swap" and two halves of the devices belong together; write '
+            'fits = "swap" and halves = ["0,1", "2,3"]'
+        )
 
 
 def _number_mistakes(place: str, name: str, number: NumberSettings, settings: JobSettings) -> Iterator[str]:

@@ -160,7 +160,75 @@ def test_server__equal_code__both_are_loaded_and_nothing_is_left(perfgate: Perfg
     metrics = {one["metric"] for one in found["comparisons"]}
     assert {"serving.tpot", "serving.ttft", "serving.cpu", "serving.throughput", "serving.e2e"} <= metrics
     assert "job.work" not in metrics
+    # Loading takes all CPUs that there are, also that of the requests.
+    logs = [path.read_text() for path in (clone.root / "perfgate-out").rglob("chat-*.log")]
+    assert len(logs) == 2
+    assert all(f"starts on {sorted(os.sched_getaffinity(0))}" in log for log in logs)
     assert left_in_the_end(perfgate.processes) == []
+
+
+CLIENT = """
+import json, urllib.request
+def ask(url, request):
+    body = json.dumps({"model": "fake", "prompt": request.prompt, "max_tokens": request.output_tokens}).encode()
+    question = urllib.request.Request(url + "/v1/completions", data=body, headers={"X-Request-Id": request.id})
+    with urllib.request.urlopen(question) as answer:
+        return answer.read().decode()
+"""
+
+
+def test_server__asked_by_a_function_of_the_project__whole_requests_are_compared(
+    perfgate: Perfgate, clone: Clone
+) -> None:
+    settings = SERVER.replace('model = "fake"', 'client = "client.py:ask"').replace("budget = 60", "budget = 20")
+    project(clone, settings, client__py=CLIENT)
+    shutil.copy(DATA / "fake_server.py", clone.root)
+    change(clone, "fault.txt", "none 0.004\n")
+    clone.git("branch", "-f", "main")
+    change(clone, "notes.py", "NOTES = 1\n")
+    done = check(perfgate, clone)
+    assert done.returncode in (0, 3), done.stdout + done.stderr
+    gating = {one["metric"] for one in decision(clone)["comparisons"] if one["gating"]}
+    assert gating == {"serving.e2e", "serving.cpu"}
+    change(clone, "client.py", CLIENT.replace("def ask", "def asks"))
+    broken = check(perfgate, clone)
+    assert broken.returncode == 4, broken.stdout + broken.stderr
+    said = " ".join(broken.stdout.split())
+    assert "head: the function `client.py:ask` cannot be called: its process ended with exit code 1" in said
+    assert "client.py has no function 'ask'; define ask(url, request)" in said
+    assert left_in_the_end(perfgate.processes) == []
+
+
+CHECK = """
+import json, os, sys
+answers = [json.loads(line)["answer"] for line in open(os.environ["PERFGATE_ANSWERS"])]
+if not answers or "broken" in answers[0]:
+    sys.exit(7)
+print("correct" if all("wrong" not in answer for answer in answers) else "wrong")
+"""
+
+
+@pytest.mark.parametrize(
+    ("word", "codes", "words"),
+    [
+        pytest.param("other", (0, 3), "", marks=pytest.mark.slow),
+        ("wrong", (1,), "FAIL – chat gives another output on the head"),
+        ("broken", (4,), "head: the check `python check.py` ended with exit code 7, and did not print"),
+    ],
+)
+def test_server__answers_are_checked_by_a_program__what_it_prints_decides(
+    perfgate: Perfgate, clone: Clone, word: str, codes: tuple[int, ...], words: str
+) -> None:
+    project(clone, SERVER.replace("budget = 60", 'budget = 15\ncheck = "python check.py"'), check__py=CHECK)
+    shutil.copy(DATA / "fake_server.py", clone.root)
+    change(clone, "fault.txt", "none\n")
+    clone.git("branch", "-f", "main")
+    text = (clone.root / "fake_server.py").read_text()
+    rewrite = f"import tests.fakes.openai_server as fake\nfake.WORD = {word!r}\nfrom tests.fakes"
+    change(clone, "fake_server.py", text.replace("from tests.fakes", rewrite, 1))
+    done = check(perfgate, clone)
+    assert done.returncode in codes, done.stdout + done.stderr
+    assert words in " ".join(done.stdout.split())
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,10 @@ class FakeOpenAI:
             await response.write(f"data: {events[0]}\n\n".encode())
 
 
+# What answers are made of.
+WORD = "w"
+
+
 def chunks(body: dict[str, Any], *, chat: bool, fault: Fault = "none") -> Iterator[dict[str, Any]]:
     """One chunk a token, the last with the reason why it ended, then the usage; words stand for tokens."""
     tokens = body["max_tokens"]
@@ -115,7 +119,7 @@ def chunks(body: dict[str, Any], *, chat: bool, fault: Fault = "none") -> Iterat
         "object": "chat.completion.chunk" if chat else "text_completion",
     }
     for number in range(tokens):
-        text = "" if fault == "silent" else f"w{number} "
+        text = "" if fault == "silent" else f"{WORD}{number} "
         content: dict[str, Any] = {"delta": {"content": text}} if chat else {"text": text}
         if chat and number == 0:
             content["delta"]["role"] = "assistant"

@@ -1,71 +1,90 @@
-"""A Python function as the target of a load."""
+"""A Python function of the project as what requests are sent by; it runs in a process of its own."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from inspect import iscoroutinefunction
-from typing import Any, cast
+
+import msgspec
 
 from perfgate.conductor.load.clock import Clock
-from perfgate.conductor.load.connection import explain
+from perfgate.conductor.load.connection import LONGEST_BODY, explain
 from perfgate.conductor.load.plan import Request
 from perfgate.conductor.load.record import Exchange, Recording
 from perfgate.conductor.load.target import Send
 
+_ENDED = "the process of the function has ended"
+
+
+class _Call(msgspec.Struct, frozen=True):
+    url: str
+    id: str
+    prompt: str
+    output_tokens: int
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    id: str
+    text: str
+    error: str
+
 
 @dataclass(frozen=True)
 class FunctionTarget:
-    """Calls ``function(request)`` for each request: a coroutine function in the event loop, any other in a thread of its own.
+    """Has a server at ``url`` asked by the function behind the Unix socket ``address`` (``measuring/request_client.py``).
 
-    The text of what it returns is the exchange's; its first token is its end. A call fails after ``timeout`` seconds; Python
-    cannot end a thread, so it goes on until it returns.
+    The text of what the function returns is the exchange's; its first token is its end. A request fails after ``timeout``
+    seconds; Python cannot end a thread, so its call goes on until it returns.
     """
 
-    function: Callable[[Request], Any]
+    address: str
+    url: str
     timeout: float = 120.0
 
     @asynccontextmanager
     async def connect(self, clock: Clock) -> AsyncIterator[Send]:
+        reader, writer = await asyncio.open_unix_connection(self.address, limit=LONGEST_BODY)
+        answers: dict[str, asyncio.Future[_Answer]] = {}
+        reading = asyncio.create_task(_read(reader, answers))
+
         async def send(request: Request) -> Exchange:
             recording = Recording(request, clock)
+            if reading.done():
+                return recording.failed(_ENDED)
+            answers[request.id] = asyncio.get_running_loop().create_future()
+            call = _Call(self.url, request.id, request.prompt, request.output_tokens)
+            writer.write(msgspec.json.encode(call) + b"\n")
             try:
-                value = await asyncio.wait_for(self._call(request), self.timeout)
-            except Exception as error:  # noqa: BLE001 - the function is the user's, and one failure must not end the turn
+                answer = await asyncio.wait_for(answers[request.id], self.timeout)
+            except (OSError, asyncio.TimeoutError) as error:
                 return recording.failed(explain(error, self.timeout))
+            if answer.error:
+                return recording.failed(answer.error)
             recording.first = recording.last = clock.now()
-            recording.texts.append("" if value is None else str(value))
+            recording.texts.append(answer.text)
             return recording.done()
 
-        yield send
-
-    def _call(self, request: Request) -> Awaitable[Any]:
-        if iscoroutinefunction(self.function):
-            return cast("Awaitable[Any]", self.function(request))
-        loop = asyncio.get_running_loop()
-        result: asyncio.Future[Any] = loop.create_future()
-
-        def work() -> None:
-            value, error = None, None
-            try:
-                value = self.function(request)
-            except Exception as failure:  # noqa: BLE001 - raised again where the result is waited for
-                error = failure
-            with suppress(RuntimeError):  # the turn is over and its loop closed: nobody waits for the result
-                loop.call_soon_threadsafe(_settle, result, value, error)
-
-        # A daemon, unlike the threads of an executor, does not keep the process alive when the function never returns.
-        threading.Thread(target=work, daemon=True, name=request.id).start()
-        return result
+        try:
+            yield send
+        finally:
+            reading.cancel()
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
 
 
-def _settle(result: asyncio.Future[Any], value: Any, error: Exception | None) -> None:
-    if result.done():  # it has timed out
-        return
-    if error is None:
-        result.set_result(value)
-    else:
-        result.set_exception(error)
+async def _read(reader: asyncio.StreamReader, answers: dict[str, asyncio.Future[_Answer]]) -> None:
+    """Give every answer to whoever waits for it; once none can come any more, fail all that are waited for."""
+    try:
+        while line := await reader.readline():
+            answer = msgspec.json.decode(line, type=_Answer)
+            if (future := answers.get(answer.id)) is not None and not future.done():
+                future.set_result(answer)
+        error = ConnectionError(_ENDED)
+    except (OSError, ValueError) as failure:  # a line that is none, or too long
+        error = ConnectionError(f"the process of the function answered something else: {failure}")
+    for future in answers.values():
+        if not future.done():
+            future.set_exception(error)

@@ -23,6 +23,9 @@ from perfgate.conductor.load.plan import plan_load
 from perfgate.conductor.load.record import Load
 from perfgate.conductor.load.target import Target
 from perfgate.conductor.load.timeline import write_timeline
+from perfgate.conductor.machine.cpus import granted_cpus
+from perfgate.conductor.sides.answers import check_answers
+from perfgate.conductor.sides.client import RequestClient
 from perfgate.conductor.sides.hccl import next_group, port_settings
 from perfgate.conductor.sides.program import Program
 from perfgate.conductor.sides.side import SidePlace, SidePlan, TurnResult
@@ -61,7 +64,11 @@ class ServerSide:
         self._probes = 0
         self._group = next_group()
         self._place = place
+        # As long as it starts it may have those of the load generator too, to which this process is bound later.
+        self._starts_on = granted_cpus()
         self._program: Program | None = None
+        self._client: RequestClient | None = None
+        self._is_checked = False
         self._url = ""
         self._target: Target | None = None
         self.numbers: tuple[JobNumber, ...] = ()
@@ -80,19 +87,25 @@ class ServerSide:
                 "PORT": str(port),
             },
             log=self._place.log,
+            cpus=self._starts_on,
         )
+        if self._settings.client:
+            self._client = RequestClient(self._settings.client, self._place)
+        self._is_checked = False
 
     def warm_up(self) -> None:
         program = self._program
         assert program is not None, "a side is started before it is warmed up"
         self._wait_ready(program, self._url)
-        # While it starts it may use the CPUs that are the generator's later.
         program.bind(self._place.cpus)
         self._target = self._target_at(self._url)
         self._settle(program)
         self._sleep(program)
 
     def stop(self) -> None:
+        if self._client is not None:
+            self._client.stop()
+            self._client = None
         if self._program is not None:
             self._program.stop()
             self._program = None
@@ -124,6 +137,8 @@ class ServerSide:
 
     def _target_at(self, url: str) -> Target:
         settings = self._settings
+        if self._client is not None:
+            return self._client.target(url, ready_timeout=settings.ready_timeout, timeout=settings.timeout)
         if settings.api == "http":
             method = "POST" if settings.body else "GET"
             return HttpTarget(url=url, method=method, path=settings.path, body=settings.body, timeout=settings.timeout)
@@ -169,7 +184,7 @@ class ServerSide:
             if not _arrived_at_once(load):
                 break
         counters = {name: count - counted.get(name, 0) for name, count in self._counters().items()}
-        result = self._result(program, load, cpu)
+        result = self._result(program, load, cpu)._replace(output=self._output(number, load))
         self._sleep(program)
         program.end_turn()
         write_timeline(self._place.log.with_suffix(".requests.json"), load.exchanges)
@@ -178,7 +193,7 @@ class ServerSide:
     def _counters(self) -> dict[str, int]:
         """What the server has counted so far. It counts what a repeated load did as well."""
         settings = self._settings
-        if not settings.metrics or settings.api == "http":
+        if not settings.metrics or not settings.streams_tokens:
             return {}
         return read_counters(self._url + settings.metrics, _PROBE_SECONDS)
 
@@ -257,7 +272,7 @@ class ServerSide:
         }
         if (sla := self._settings.sla) is not None:
             values[GOODPUT] = goodput(load.exchanges, first_token=sla.first_token, per_token=sla.per_token)
-        if self._settings.api != "http" and not measures.latency.size:
+        if self._settings.streams_tokens and not measures.latency.size:
             raise program.failed("protocol", Message("job.no-text", {"count": len(load.exchanges)}))
         known = {
             name: value for name, value in values.items() if value is not None and math.isfinite(value) and value > 0
@@ -265,7 +280,6 @@ class ServerSide:
         if not known:
             raise program.failed("protocol", Message("job.nothing-measured"))
         self.numbers = self.numbers or tuple(self._listed(known))
-        answers = "\0".join(exchange.text for exchange in load.exchanges)
         samples = [
             (E2E, measures.latency),
             (TTFT, measures.time_to_first_token),
@@ -279,13 +293,25 @@ class ServerSide:
                 "output_tokens": sum(exchange.output_tokens or 0 for exchange in load.exchanges),
                 "without_text": len(measures.silent),
             },
-            output=sha256(answers.encode()).hexdigest() if self._settings.same_output else "",
             samples=tuple(
                 SampleSet(metric=name, samples=pack(np.maximum(np.round(column * 1e9), 0).astype(np.int64)))
                 for name, column in samples
                 if column.size
             ),
         )
+
+    def _output(self, number: int, load: Load) -> str:
+        """The hash of what must be the same on both sides; empty where nothing must."""
+        settings = self._settings
+        if settings.check:
+            if self._is_checked:
+                return ""
+            self._is_checked = True
+            requests = plan_load(self._load_settings, seed=number, root=self._place.root).requests
+            verdict = check_answers(settings.check, requests, load.exchanges, self._place, timeout=settings.timeout)
+            return sha256(verdict.encode()).hexdigest()
+        answers = "\0".join(exchange.text for exchange in load.exchanges)
+        return sha256(answers.encode()).hexdigest() if settings.same_output else ""
 
     def _listed(self, known: dict[str, float]) -> list[JobNumber]:
         """What gates: tokens where there are some, else whole requests; and what the server computed for them.

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from perfgate.conductor.load.clock import WallClock
-from perfgate.conductor.load.function import FunctionTarget
 from perfgate.conductor.load.generator import run_load, send_load
+from perfgate.conductor.load.http import HttpTarget
 from perfgate.conductor.load.plan import LoadPlan, Request
 from perfgate.conductor.load.record import Exchange, Recording
 from perfgate.stats.arrivals import draw
@@ -142,6 +142,6 @@ def test_wall_clock__moment_ahead__not_before_it() -> None:
 
 
 def test_run_load__no_requests__empty_turn() -> None:
-    load = run_load(LoadPlan((), None), FunctionTarget(str))
+    load = run_load(LoadPlan((), None), HttpTarget("http://127.0.0.1:1"))
     assert load.exchanges == []
     assert load.seconds == 0.0

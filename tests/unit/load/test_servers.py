@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +24,7 @@ from perfgate.conductor.load.plan import LoadPlan, Request
 from perfgate.conductor.load.record import Exchange
 from perfgate.errors import ConfigError, MeasuringError
 from tests.fakes.openai_server import FakeOpenAI, Fault, serving
+from tests.waiting import wait_until
 
 REQUEST = Request(at=0.0, prompt='say "hi"\nto all', output_tokens=4, id="perfgate-1-00000")
 PLAN = LoadPlan((REQUEST,), 1)
@@ -231,26 +236,66 @@ def test_http__template_that_cannot_be_filled_in__says_what_it_may_hold(body: st
         HttpTarget("http://127.0.0.1", body=body)
 
 
-async def _shout(request: Request) -> str:
+FUNCTIONS = """
+import asyncio, threading
+def shout(url, request):
+    return f"{url} {request.id} {request.output_tokens} {request.prompt.upper()}"
+async def whisper(url, request):
     await asyncio.sleep(0)
-    return request.prompt.upper()
+    return request.prompt.lower()
+def fail(url, request):
+    raise ValueError("no weights")
+def hang(url, request):
+    threading.Event().wait()
+def leave(url, request):
+    import os
+    os._exit(3)
+"""
 
 
-@pytest.mark.parametrize("function", [_shout, lambda request: request.prompt.upper()])
-def test_function__returns__its_text_and_end(function: object) -> None:
-    exchange = run_load(PLAN, FunctionTarget(function)).exchanges[0]  # type: ignore[arg-type]
-    assert exchange.text == 'SAY "HI"\nTO ALL'
-    assert exchange.first == exchange.last > exchange.sent
+@pytest.fixture
+def function(tmp_path: Path) -> Iterator[Callable[..., FunctionTarget]]:
+    """Start the process of a function, as a side does, and return what requests are sent to."""
+    (tmp_path / "client.py").write_text(FUNCTIONS)
+    clients: list[subprocess.Popen[bytes]] = []
+
+    def start(name: str, **options: float) -> FunctionTarget:
+        address = tmp_path / name
+        command = [sys.executable, "-m", "perfgate.measuring.request_client", f"client.py:{name}", str(address)]
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+        clients.append(subprocess.Popen(command, cwd=tmp_path, env=environment))
+        wait_until(lambda: address.exists() or clients[-1].poll() is not None)
+        return FunctionTarget(str(address), "http://there", **options)
+
+    yield start
+    for client in clients:
+        client.kill()
+        client.wait()
 
 
-def test_function__raises_or_takes_too_long__an_error() -> None:
-    def fail(request: Request) -> str:
-        raise ValueError("no weights")
+@pytest.mark.parametrize(
+    ("name", "text"), [("shout", 'http://there perfgate-1-00000 4 SAY "HI"\nTO ALL'), ("whisper", 'say "hi"\nto all')]
+)
+def test_function__returns__its_text_and_end(function: Callable[..., FunctionTarget], name: str, text: str) -> None:
+    target = function(name)
+    for _ in range(2):  # turn after turn
+        exchange = run_load(PLAN, target).exchanges[0]
+        assert (exchange.text, exchange.error) == (text, "")
+        assert exchange.first == exchange.last > exchange.sent
 
-    assert run_load(PLAN, FunctionTarget(fail)).exchanges[0].error == "ValueError: no weights"
-    hanging = FunctionTarget(lambda request: time.sleep(0.3), timeout=0.02)
-    assert run_load(PLAN, hanging).exchanges[0].error == "no complete answer within 0.02 s"
-    time.sleep(0.4)  # its thread finds the loop closed, and must not complain
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("fail", "ValueError: no weights"),
+        ("hang", "no complete answer within 0.2 s"),
+        ("leave", "ConnectionError: the process of the function has ended"),
+    ],
+)
+def test_function__fails__an_error_that_says_how(
+    function: Callable[..., FunctionTarget], name: str, error: str
+) -> None:
+    assert run_load(PLAN, function(name, timeout=0.2 if name == "hang" else 60.0)).exchanges[0].error == error
 
 
 def test_openai__aiohttp_missing__says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,46 @@
+"""A project's own check of what a server answered, which decides what must be the same on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from perfgate.conductor.load.plan import Request
+from perfgate.conductor.load.record import Exchange
+from perfgate.conductor.sides.program import Program
+from perfgate.conductor.sides.side import SidePlace
+from perfgate.document.message import Message
+
+ANSWERS_VARIABLE = "PERFGATE_ANSWERS"
+
+
+def check_answers(
+    line: str, requests: Iterable[Request], exchanges: Iterable[Exchange], place: SidePlace, *, timeout: float
+) -> str:
+    """The last line that the program ``line`` prints of the answers.
+
+    Raises SideError where it fails or prints nothing: that would be the same for any two servers.
+    """
+    file = place.log.with_suffix(".answers.jsonl")
+    answers = [
+        {"id": request.id, "prompt": request.prompt, "answer": exchange.text}
+        for request, exchange in zip(requests, exchanges)
+    ]
+    file.write_bytes(b"".join(msgspec.json.encode(answer) + b"\n" for answer in answers))
+    program = Program(
+        line,
+        folder=place.root,
+        environment={**place.environment, ANSWERS_VARIABLE: str(file)},
+        log=place.log.with_suffix(".check.log"),
+        cpus=place.cpus,
+    )
+    try:
+        code = program.wait(timeout).code
+        printed = program.output().split("\n")
+        verdict = next((text.strip() for text in reversed(printed) if text.strip()), "")
+        if code or not verdict:
+            raise program.failed("exit", Message("job.check-failed", {"line": line, "code": code}))
+    finally:
+        program.stop()
+    return verdict

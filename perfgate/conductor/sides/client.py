@@ -1,0 +1,56 @@
+"""The process that runs a project's own function of sending a request, beside the server of its side."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from shlex import quote
+
+from perfgate.conductor.load.function import FunctionTarget
+from perfgate.conductor.sides.program import Program
+from perfgate.conductor.sides.side import SidePlace
+from perfgate.document.message import Message
+from perfgate.system.interrupts import safe_point
+
+_POLL_SECONDS = 0.02
+
+
+class RequestClient:
+    """Runs ``FILE:NAME`` of the checkout on the CPUs of the load generator."""
+
+    def __init__(self, reference: str, place: SidePlace) -> None:
+        self._reference = reference
+        # Not in the side's own folder: the path of a Unix socket has at most 107 bytes (unix(7)).
+        self._folder = Path(tempfile.mkdtemp(prefix="perfgate-client-"))
+        self._program = Program(
+            f"exec python -m perfgate.measuring.request_client {quote(reference)} {quote(str(self._address))}",
+            folder=place.root,
+            environment=place.environment,
+            log=place.log.with_suffix(".client.log"),
+            cpus=sorted(os.sched_getaffinity(0)),
+        )
+
+    @property
+    def _address(self) -> Path:
+        return self._folder / "requests"
+
+    def target(self, url: str, *, ready_timeout: float, timeout: float) -> FunctionTarget:
+        """What requests to ``url`` are sent to. Raises SideError where the function cannot be loaded in time."""
+        deadline = time.monotonic() + ready_timeout
+        while not self._address.exists():
+            safe_point()
+            if end := self._program.ended():
+                ended = Message("job.client-ended", {"client": self._reference, "code": end.code})
+                raise self._program.failed("exit", ended)
+            if time.monotonic() > deadline:
+                late = Message("job.client-not-ready", {"client": self._reference, "seconds": ready_timeout})
+                raise self._program.failed("timeout", late)
+            time.sleep(_POLL_SECONDS)
+        return FunctionTarget(str(self._address), url, timeout)
+
+    def stop(self) -> None:
+        self._program.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
