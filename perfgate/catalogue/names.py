@@ -11,6 +11,7 @@ SUBROUTINE_TIMES = (OPERATOR_TIME, *PYTHON_TIMES)
 NUMBER = "number."
 # What ranks that take turns give.
 RANKS_STEP, RANKS_STEP_P99, RANKS_CPU = "ranks.step", "ranks.step_p99", "ranks.cpu"
+RANKS_THROUGHPUT = "ranks.throughput"
 RANKS_IMBALANCE, RANKS_MEMORY, RANKS_LOSS = "ranks.imbalance", "ranks.memory", "ranks.loss"
 RANKS_COLLECTIVES, RANKS_ELEMENTS = "ranks.collectives", "ranks.elements"
 RANKS_OPERATORS, RANKS_SYNCS = "ranks.operators", "ranks.syncs"

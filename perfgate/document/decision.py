@@ -196,6 +196,16 @@ class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
     tolerance: float | None = None
 
 
+class QuantileComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """P50, P90 and P99 in seconds of all requests or steps of a job, over its turns. It informs and judges nothing."""
+
+    workload: str
+    metric: str
+    base: list[float]
+    head: list[float]
+    counts: tuple[int, int]
+
+
 class StoredComparison(msgspec.Struct, frozen=True, kw_only=True):
     """The head's own value of a metric beside those of main's stored runs on the same testbed. It informs and judges nothing.
 
@@ -399,6 +409,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     procedure: Procedure
     comparisons: list[Comparison] = []
     checklist: list[StepComparison] = []
+    quantiles: list[QuantileComparison] = []
     stored: list[StoredComparison] = []
     noise_floors: list[NoiseFloor] = []
     testbed_differences: list[TestbedDifference] = []

@@ -7,10 +7,16 @@ from statistics import median
 from typing import Literal
 
 import msgspec
+import numpy as np
 
-from perfgate.document.samples import SampleSet
+from perfgate.catalogue.names import RANKS_CPU, RANKS_MEMORY
+from perfgate.document.samples import SampleSet, unpack
 
 JobKind = Literal["command", "ranks", "server"]
+# The quantiles of all requests, steps or samples of a job that are reported.
+QUANTILES = (0.5, 0.9, 0.99)
+# These have one sample a turn.
+_OF_A_TURN = {RANKS_CPU, RANKS_MEMORY}
 # How the two sides of a job share the devices.
 Fits = Literal["resident", "sleep", "swap", "alternate"]
 
@@ -101,3 +107,26 @@ def typical_values(job: JobRecord, turns: Iterable[Turn]) -> dict[str, float]:
     own = [turn for turn in turns if turn.workload == job.name]
     values = {one.metric: [turn.values[one.metric] for turn in own if one.metric in turn.values] for one in job.numbers}
     return {metric: median(listed) for metric, listed in values.items() if listed}
+
+
+class SampleQuantiles(msgspec.Struct, frozen=True, kw_only=True):
+    """``seconds`` are the QUANTILES of ``count`` samples of one metric, from all turns of a job."""
+
+    metric: str
+    count: int
+    seconds: list[float]
+
+
+def sample_quantiles(job: str, turns: Iterable[Turn]) -> list[SampleQuantiles]:
+    """Of every metric that has several samples a turn, in the order in which the turns have them."""
+    samples: dict[str, list[np.ndarray]] = {}
+    for turn in turns:
+        for entry in turn.samples if turn.workload == job else ():
+            if entry.metric not in _OF_A_TURN:
+                samples.setdefault(entry.metric, []).append(unpack(entry.samples))
+    pooled = {metric: np.concatenate(arrays) for metric, arrays in samples.items()}
+    return [
+        SampleQuantiles(metric=metric, count=int(array.size), seconds=(np.quantile(array, QUANTILES) / 1e9).tolist())
+        for metric, array in pooled.items()
+        if array.size
+    ]

@@ -6,14 +6,16 @@ import math
 import signal
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
+from typing import Literal
 
 import msgspec
 import numpy as np
 
+from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import (
     RANKS_CPU,
     RANKS_IMBALANCE,
@@ -21,6 +23,7 @@ from perfgate.catalogue.names import (
     RANKS_MEMORY,
     RANKS_STEP,
     RANKS_STEP_P99,
+    RANKS_THROUGHPUT,
 )
 from perfgate.conductor.sides.hccl import next_group, port_settings, rank_table_of_group
 from perfgate.conductor.sides.program import Program, SideError
@@ -248,12 +251,15 @@ class RanksSide:
             RANKS_IMBALANCE: float(of_ranks.max() / np.median(of_ranks)),
             RANKS_MEMORY: float(max(report.memory for report in reports)),
         }
+        samples = sum(report.samples for report in reports)
+        if samples and (seconds := sum(slowest.steps)) > 0:
+            values[RANKS_THROUGHPUT] = samples / seconds
+        self.numbers = self.numbers or tuple(_listed(values, on_device=all(report.on_device for report in reports)))
         if self._settings.loss_tolerance:
             values[RANKS_LOSS] = _mean_loss(reports)
-        self.numbers = self.numbers or tuple(_listed(on_device=all(report.on_device for report in reports)))
         return TurnResult(
             values=values,
-            work={"steps": steps, "ranks": len(reports), "samples": sum(report.samples for report in reports)},
+            work={"steps": steps, "ranks": len(reports), "samples": samples},
             output=self._output(reports),
             samples=tuple(_samples(reports)),
         )
@@ -286,11 +292,13 @@ def _samples(reports: list[Report]) -> Iterator[SampleSet]:
         yield SampleSet(metric=RANKS_MEMORY, samples=pack([report.memory]), labels=labels)
 
 
-def _listed(*, on_device: bool) -> list[JobNumber]:
-    """The numbers of a turn. What an allocator of a device held is the same every time; the memory of a process is not."""
+def _listed(names: Iterable[str], *, on_device: bool) -> Iterator[JobNumber]:
+    """Yield the numbers of a turn. What a device's allocator held is the same every time; the memory of a process is not."""
     gates = {RANKS_STEP, RANKS_CPU, *([RANKS_MEMORY] if on_device else [])}
-    units = {RANKS_STEP: "s", RANKS_STEP_P99: "s", RANKS_CPU: "s", RANKS_IMBALANCE: "1", RANKS_MEMORY: "B"}
-    return [JobNumber(metric=name, unit=unit, better="lower", gating=name in gates) for name, unit in units.items()]
+    for name in names:
+        entry = METRICS[name]
+        better: Literal["lower", "higher"] = "higher" if entry.better == "higher" else "lower"
+        yield JobNumber(metric=name, unit=entry.unit, better=better, gating=name in gates)
 
 
 def _free_port() -> int:

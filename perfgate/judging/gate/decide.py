@@ -49,7 +49,7 @@ from perfgate.judging.gate.required import Required, missing_evidence
 from perfgate.judging.gate.rules import compare_rules, deciding_steps
 from perfgate.judging.gate.stored import compare_stored
 from perfgate.judging.gate.time import compare_time, noise_floors, unmoved
-from perfgate.judging.gate.turns import compare_turns, invalid_turns, missing_turns
+from perfgate.judging.gate.turns import compare_quantiles, compare_turns, invalid_turns, missing_turns
 from perfgate.judging.gate.validity import invalid_times, waited_share
 from perfgate.judging.gate.verdict import verdict_of, verdict_rules
 from perfgate.version import __version__
@@ -134,6 +134,7 @@ def decide(
         base=side_of(base.source, chosen_because, sha256=content_sha256(base)),
         procedure=Procedure(name=PROCEDURE, version=PROCEDURE_VERSION, seed=head.session.seed, quantiles=[QUANTILE]),
         checklist=compare_checklist(base, head, comparisons, policy),
+        quantiles=compare_quantiles(base, head),
         stored=compare_stored(head, history),
         noise_floors=floors,
         testbed_differences=differences,

@@ -16,8 +16,18 @@ import numpy as np
 
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import JOB_HALVES, JOB_OUTPUT, JOB_WORK, RANKS_CPU, RANKS_LOSS, RANKS_MEMORY, RANKS_STEP
-from perfgate.document.decision import Comparison, Invalid, InvalidKind, Missing, MissingSide, Outcome, Part, Policy
-from perfgate.document.job import Fits, JobKind, JobNumber, JobRecord, Turn
+from perfgate.document.decision import (
+    Comparison,
+    Invalid,
+    InvalidKind,
+    Missing,
+    MissingSide,
+    Outcome,
+    Part,
+    Policy,
+    QuantileComparison,
+)
+from perfgate.document.job import Fits, JobKind, JobNumber, JobRecord, Turn, sample_quantiles
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.comparison import Place, comparison, configured_tolerance, rounded
@@ -275,6 +285,27 @@ def _judge(cell: _Cell, policy: Policy, p_adjusted: float | None, *, tests: int)
         reason=undecided_because(bounds, cell.margin, pairs=differences.size) if outcome == "inconclusive" else None,
         parts=cell.parts,
     )
+
+
+def compare_quantiles(base: RunDocument, head: RunDocument) -> list[QuantileComparison]:
+    """The quantiles of what both sides have samples of, each over all turns of its side."""
+    rows = []
+    for job in head.jobs:
+        before, after = (
+            {entry.metric: entry for entry in sample_quantiles(job.name, run.turns)} for run in (base, head)
+        )
+        rows += [
+            QuantileComparison(
+                workload=job.name,
+                metric=name,
+                base=[rounded(value) for value in before[name].seconds],
+                head=[rounded(value) for value in after[name].seconds],
+                counts=(before[name].count, after[name].count),
+            )
+            for name in before
+            if name in after
+        ]
+    return rows
 
 
 def foreseen(

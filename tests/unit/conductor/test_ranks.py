@@ -98,7 +98,12 @@ def test_turn__two_ranks__numbers_work_and_samples_by_rank(make: MakeSide) -> No
     side = begin(make("spin(0.004 * rank)"))
     turn = side.turn(0)
     assert turn.work == {"steps": 3, "ranks": 2, "samples": 12}
-    assert set(turn.values) == {"ranks.step", "ranks.step_p99", "ranks.cpu", "ranks.imbalance", "ranks.memory"}
+    assert [number.metric for number in side.numbers] == list(turn.values)
+    assert set(turn.values) == {
+        *("ranks.step", "ranks.step_p99", "ranks.cpu", "ranks.imbalance", "ranks.memory", "ranks.throughput")
+    }
+    _, slowest = [unpack(entry.samples).sum() for entry in turn.samples if entry.metric == "ranks.step"]
+    assert turn.values["ranks.throughput"] == pytest.approx(12 / (slowest / 1e9), rel=1e-6)
     assert turn.values["ranks.step"] > 0.0045
     assert turn.values["ranks.cpu"] > 0.005
     assert turn.values["ranks.imbalance"] > 1.3

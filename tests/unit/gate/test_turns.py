@@ -17,6 +17,8 @@ from perfgate.document.samples import SampleSet, pack
 from perfgate.judging.gate.decide import Look, decide
 from perfgate.judging.gate.required import Required
 from perfgate.judging.gate.turns import LOOKS, foreseen
+from perfgate.judging.report.render.comment import CommentContext, render_comment
+from perfgate.judging.report.render.csv_table import csv_of_check
 from tests.fakes.documents import make_run
 
 NAME = "chat"
@@ -298,6 +300,31 @@ def test_server__its_own_counters__inform_as_ratios_of_all_turns() -> None:
     decision = judged(*sides)
     (row,) = [c for c in decision.comparisons if c.metric == "serving.prefix_hits"]
     assert (decision.verdict, row.base, row.head, row.gating) == ("PASS", 0.9, 0.3, False)
+
+
+def test_server__requests_of_all_turns__their_quantiles_stand_beside_each_other() -> None:
+    base, head = runs(quads=16)
+    sides = []
+    for run, factor in ((base, 1), (head, 2)):
+        turns = [
+            msgspec.structs.replace(
+                turn, samples=[SampleSet(metric=TPOT, samples=pack([factor * 1_000_000 * (index % 2 + 1)] * 50))]
+            )
+            for index, turn in enumerate(run.turns)
+        ]
+        sides.append(msgspec.structs.replace(run, turns=turns))
+    decision = judged(*sides)
+    (row,) = decision.quantiles
+    assert (row.metric, row.base, row.head, row.counts) == (
+        TPOT,
+        [0.0015, 0.002, 0.002],
+        [0.003, 0.004, 0.004],
+        (1600, 1600),
+    )
+    comment = render_comment(decision, CommentContext(marker="<!-- perfgate -->"))
+    numbers = "1.50 ms | 2.00 ms | 2.00 ms | 3.00 ms | 4.00 ms | 4.00 ms"
+    assert f"| time per output token · `chat` | {numbers} | 1,600 / 1,600 |" in comment
+    assert f"20,{TPOT},chat,,quantile=P99,head,0.004,s,,,,1600" in csv_of_check(decision, *sides)
 
 
 def test_ranks__equal_counts__pass() -> None:

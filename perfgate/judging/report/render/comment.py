@@ -33,6 +33,7 @@ SECTIONS = (
     changes.OPERATORS,
     changes.SUGGESTIONS,
     details.CHECKLIST,
+    details.QUANTILES,
     details.UNCHANGED,
     details.RECORDED,
     details.UNDECIDED,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from perfgate.catalogue.lookup import METRICS, metric
 from perfgate.document.decision import Comparison, DecisionDocument
+from perfgate.document.job import QUANTILES, sample_quantiles
 from perfgate.document.run import RunDocument
 from perfgate.judging.report.text.escape import clean
 
@@ -82,6 +83,11 @@ def _of_side(run: RunDocument, side: str) -> Iterator[CsvRow]:
                 confidence=value.confidence,
                 n=value.count,
             )
+    for job in run.jobs:
+        for entry in sample_quantiles(job.name, run.turns):
+            for quantile, seconds in zip(QUANTILES, entry.seconds):
+                labels = {"quantile": f"P{quantile:.0%}".rstrip("%")}
+                yield CsvRow(_GATE, entry.metric, job.name, "", labels, side, seconds, "s", n=entry.count)
     for counters in run.counters:
         counts = {**counters.values, **{f"ops.count:{op.op}": op.count for op in counters.ops}}
         for name, count in counts.items():

@@ -14,7 +14,7 @@ from perfgate.judging.report.text.templates import environment, template_source
 from perfgate.judging.report.text.words import Words, translated
 from perfgate.judging.report.view.blocks import blocks
 from perfgate.judging.report.view.causes import Cause, across_places, causes
-from perfgate.judging.report.view.checklist import step_numbers, worded_step
+from perfgate.judging.report.view.checklist import quantile_rows, step_numbers, worded_step
 from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, worded_failure
 from perfgate.judging.report.view.headline import headline, named_missing
 from perfgate.judging.report.view.page_tables import (
@@ -140,6 +140,7 @@ def _end(summary: Summary, base: RunDocument | None, head: RunDocument) -> PageE
     return PageEnd(
         steps=steps,
         numbers=step_numbers(summary)[:_MAX_ROWS],
+        quantiles=quantile_rows(summary)[:_MAX_ROWS],
         absent_steps=[
             AbsentStep(number, translated(step.title))
             for number, step in CARDS.items()

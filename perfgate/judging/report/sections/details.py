@@ -11,9 +11,9 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.words import Words
-from perfgate.judging.report.view.checklist import step_numbers, tally, worded_step
+from perfgate.judging.report.view.checklist import quantile_rows, step_numbers, tally, worded_step
 from perfgate.judging.report.view.headline import first_line, metric_name
-from perfgate.judging.report.view.records import FileView, RecordedView, Row, StepNumber, StepView
+from perfgate.judging.report.view.records import FileView, QuantileRow, RecordedView, Row, StepNumber, StepView
 from perfgate.judging.report.view.rows import common_confidence, grouped, recorded_row, row
 from perfgate.judging.report.view.summary import CommentContext, Summary, place
 
@@ -75,6 +75,17 @@ def _checklist(summary: Summary) -> _Checklist | None:
         steps=listed,
         more=len(steps) - len(listed),
     )
+
+
+@dataclass(frozen=True)
+class _Quantiles:
+    rows: list[QuantileRow]
+
+
+def _quantiles(summary: Summary) -> _Quantiles | None:
+    """P50, P90 and P99 of the requests and steps of jobs."""
+    rows = quantile_rows(summary)[: summary.detail]
+    return _Quantiles(rows) if rows else None
 
 
 @dataclass(frozen=True)
@@ -216,6 +227,7 @@ def _environment(summary: Summary) -> _Environment | None:
 
 TRACE = Section("trace", "trace", _trace)
 CHECKLIST = Section("checklist", "checklist", _checklist, drop=70)
+QUANTILES = Section("quantiles", "quantiles", _quantiles, drop=75)
 UNCHANGED = Section("unchanged", "unchanged metrics", _unchanged, drop=60)
 RECORDED = Section("recorded", "recorded times", _recorded, drop=70)
 UNDECIDED = Section("undecided", "undecided metrics", _undecided, drop=80)

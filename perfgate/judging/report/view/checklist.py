@@ -9,6 +9,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from perfgate.catalogue.lookup import CARDS, METRICS
+from perfgate.catalogue.names import RANKS_STEP
 from perfgate.document.decision import StepComparison, StepSummary, StoredComparison
 from perfgate.document.job import typical_values
 from perfgate.document.run import FROM_PROFILE, CounterSet, RunDocument, StepResult, Value
@@ -19,7 +20,7 @@ from perfgate.judging.report.text.messages import word, word_finding
 from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import Words, phrase, say, translated
 from perfgate.judging.report.view.headline import first_line, metric_name
-from perfgate.judging.report.view.records import StepNumber, StepView
+from perfgate.judging.report.view.records import QuantileRow, StepNumber, StepView
 from perfgate.judging.report.view.summary import Summary, place
 
 # The good ones first, and what they are called.
@@ -172,6 +173,18 @@ def step_numbers(summary: Summary) -> list[StepNumber]:
         _worded_number(row, stored.get((row.workload, row.shape, row.metric, *sorted(row.labels.items()))))
         for row in listed
     ]
+
+
+def quantile_rows(summary: Summary) -> list[QuantileRow]:
+    """The quantiles of requests and steps, all of a row in one unit."""
+    rows = []
+    for row in summary.decision.quantiles:
+        words = formats.quantities([*row.base, *row.head], "s", metric=row.metric)
+        counts = Words(" / ".join(f"{count:,}" for count in row.counts))
+        half = len(row.base)
+        name = say("step time of all ranks") if row.metric == RANKS_STEP else metric_name(row.metric)
+        rows.append(QuantileRow(name, place(row.workload, ""), words[:half], words[half:], counts))
+    return rows
 
 
 def _worded_number(row: StepComparison, main: StoredComparison | None) -> StepNumber:

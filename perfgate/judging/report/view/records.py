@@ -266,6 +266,17 @@ class StepNumber:
 
 
 @dataclass(frozen=True)
+class QuantileRow:
+    """P50, P90 and P99 of all requests or steps of a job, on both sides."""
+
+    name: str
+    place: str
+    base: list[Words]
+    head: list[Words]
+    counts: Words
+
+
+@dataclass(frozen=True)
 class FileView:
     """A kept file; ``opens`` is its address where a click may open it."""
 
@@ -554,6 +565,7 @@ class PageEnd:
 
     steps: list[StepView]
     numbers: list[StepNumber]
+    quantiles: list[QuantileRow]
     absent_steps: list[AbsentStep]
     testbed: list[TestbedLine]
     observed: list[tuple[str, str]]
