@@ -74,7 +74,10 @@ def test_command__its_number_by_name(perfgate: Perfgate, clone: Clone, seconds: 
     change(clone, "step.py", f"SECONDS = {seconds}\n")
     done = check(perfgate, clone)
     assert (done.returncode, decision(clone)["verdict"]) == (code, verdict), done.stdout + done.stderr
-    assert "bench: 10 to 64 runs of each side" in done.stderr
+    assert "bench: 10 to 64 runs of each side, at most 6.0 min; a slowdown of 5.0% is tolerated" in done.stderr
+    assert re.search(
+        r"bench: at most \d+ runs of each side in [\d.]+ min; a slowdown of [\d.]+% would show", done.stderr
+    )
     if verdict == "FAIL":
         assert "step of bench" in done.stdout
         comment = (clone.root / "perfgate-out" / "comment.md").read_text()

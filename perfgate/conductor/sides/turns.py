@@ -26,6 +26,14 @@ FIRST_QUADS = 4
 FEWEST_STARTS = 2
 
 
+class Reach(NamedTuple):
+    """How many quads a job will have in the end, of how many starts, and how many seconds it will take."""
+
+    quads: int
+    starts: int
+    seconds: float
+
+
 class TurnsBefore(NamedTuple):
     """What an earlier check took of a job: its quads and starts have the first numbers."""
 
@@ -93,17 +101,20 @@ class TurnTaker:
     def quads(self) -> int:
         return self._quad
 
-    def reach(self) -> tuple[int, int]:
-        """How many quads there will be when the time is spent, and of how many starts, by what the first took."""
-        left = self.ends - self._began
-        quad = max(self._quad_seconds / self._taken, 1e-9)
+    def reach(self) -> Reach:
+        """What there will be when the time is spent or the last look is reached, by what the first quads took."""
+        time_left = self.ends - self._began
+        quad_seconds = max(self._quad_seconds / self._taken, 1e-9)
         before = self.measured.before
+        quads_left = self.looks[-1] - before.quads
         if not self.plan.most:
-            reached = min(before.quads + int(left / quad), self.looks[-1])
-            return reached, reached
-        each = min(self.plan.most, max(self.plan.fewest, int(self._start_seconds / quad)))
-        starts = left / (len(self.layouts) * (self._start_seconds + each * quad))
-        return min(before.quads + int(starts * each), self.looks[-1]), before.starts + max(1, int(starts))
+            quads = min(int(time_left / quad_seconds), quads_left)
+            return Reach(before.quads + quads, before.quads + quads, quads * quad_seconds)
+        quads_each = min(self.plan.most, max(self.plan.fewest, int(self._start_seconds / quad_seconds)))
+        seconds_each = len(self.layouts) * (self._start_seconds + quads_each * quad_seconds)
+        quads = min(int(time_left / seconds_each * quads_each), quads_left)
+        starts = max(1, quads // quads_each)
+        return Reach(before.quads + quads, before.starts + starts, quads / quads_each * seconds_each)
 
     def take(self) -> None:
         """Take turns to the end. What fails ends the job and is in ``measured.failed``."""

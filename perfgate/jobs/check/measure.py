@@ -46,7 +46,7 @@ from perfgate.judging.gate.decide import Look
 from perfgate.judging.gate.repeated import repeated_metrics
 from perfgate.judging.gate.rule import looks_left
 from perfgate.judging.gate.rules import DECIDING_STEPS, broken_metrics, deciding_steps
-from perfgate.judging.gate.turns import foreseen
+from perfgate.judging.gate.turns import foreseen, smallest_tolerance
 from perfgate.measuring.counting.collect import read_calls, trace_name
 from perfgate.trace.flame import flame_tree
 from perfgate.trace.stacks import stacks_of
@@ -215,6 +215,7 @@ def _measure_jobs(
             measured.jobs[-1],
             is_decided=is_decided,
             foresee=foresee,
+            tolerated=smallest_tolerance(job.policy, reference.name, reference.must_gate),
             deadline=job.deadline,
             note=progress.note,
         ).measure()

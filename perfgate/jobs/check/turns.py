@@ -21,13 +21,12 @@ from perfgate.conductor.sides.kinds import (
 )
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import SidePlan
-from perfgate.conductor.sides.turns import FEWEST_STARTS, MeasuredJob, SideName, TurnTaker, of_side
+from perfgate.conductor.sides.turns import FEWEST_STARTS, MeasuredJob, Reach, SideName, TurnTaker, of_side
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.document.job import Fits
 from perfgate.document.run import FailedPair
 from perfgate.job_settings import JobReference
 from perfgate.judging.gate.turns import looks_of
-from perfgate.judging.report.text import format as formats
 
 MINUTE = 60.0
 
@@ -36,8 +35,8 @@ MINUTE = 60.0
 class JobMeasurement:
     """A job of a check, whose turns go into ``measured``.
 
-    ``foresee`` gives the smallest slowdown that so many quads of so many starts would show; ``note`` is told the plan before
-    the first quad and after the first few. After ``deadline`` (of the monotonic clock) no quad begins.
+    ``foresee`` gives the smallest slowdown that so many quads of so many starts would show, and ``tolerated`` the one that no
+    number of quads will. ``note`` is told the plan before the first quad and after the first few. After ``deadline`` (of the monotonic clock) no quad begins.
     """
 
     bench: Bench
@@ -46,6 +45,7 @@ class JobMeasurement:
     measured: MeasuredJob
     is_decided: Callable[[], bool]
     foresee: Callable[[int, int], float | None]
+    tolerated: float | None
     deadline: float
     note: Callable[[str], None]
 
@@ -96,8 +96,9 @@ class JobMeasurement:
 
         def tell() -> None:
             measured.record = with_numbers(measured.record, layouts[0]["base"])
-            quads, starts = taker.reach()
-            self.note(_told(reference, looks, taker, budget, self.foresee(quads, starts) if quads else None))
+            reach = taker.reach()
+            visible = self.foresee(reach.quads, reach.starts) if reach.quads else None
+            self.note(_outlook(reference.name, reach, visible, fewest=looks[0], budget=budget))
 
         def is_decided() -> bool:
             measured.record = with_numbers(measured.record, layouts[0]["base"])
@@ -114,7 +115,7 @@ class JobMeasurement:
             ends=began + budget,
             seed=self.bench.config.measure.seed,
         )
-        self.note(_plan(reference, plan, looks, budget, fits))
+        self.note(_plan(reference, plan, looks, budget, fits, self.tolerated))
         with beside(cpus):
             taker.take()
         measured.record = with_numbers(measured.record, layouts[0]["base"])
@@ -142,7 +143,14 @@ class JobMeasurement:
         return True
 
 
-def _plan(reference: JobReference, plan: SidePlan, looks: tuple[int, ...], budget: float, fits: Fits) -> str:
+def _plan(
+    reference: JobReference,
+    plan: SidePlan,
+    looks: tuple[int, ...],
+    budget: float,
+    fits: Fits,
+    tolerated: float | None,
+) -> str:
     unit = "quads of turns" if plan.most else "runs of each side"
     starts = f", {FEWEST_STARTS} starts of both sides at least" if plan.most else ""
     shared = {
@@ -152,22 +160,24 @@ def _plan(reference: JobReference, plan: SidePlan, looks: tuple[int, ...], budge
         "alternate": "; each run starts the side, and it has the devices alone" if reference.kind != "command" else "",
     }
     return (
-        f"{reference.name}: {looks[0]} to {looks[-1]} {unit}{starts}, at most {formats.quantity(budget, 's')}{shared[fits]}; "
-        "after the first four it is known what they will show"
+        f"{reference.name}: {looks[0]} to {looks[-1]} {unit}{starts}, at most {_minutes(budget)}{shared[fits]}"
+        + ("" if tolerated is None else f"; a slowdown of {tolerated:.1%} is tolerated")
+        + "; what else would show is known after the first four"
     )
 
 
-def _told(
-    reference: JobReference, looks: tuple[int, ...], taker: TurnTaker, budget: float, visible: float | None
-) -> str:
+def _outlook(job: str, reach: Reach, visible: float | None, *, fewest: int, budget: float) -> str:
     """What the first quads promise: how many there will be in the time, and what they will show."""
-    quads, starts = taker.reach()
-    minutes = f"{budget / MINUTE:.1f} min"
-    if quads < looks[0]:
+    if reach.quads < fewest:
         return (
-            f"{reference.name}: {minutes} are enough for {quads} quads, and {looks[0]} are the fewest that decide: set "
+            f"{job}: {_minutes(budget)} are enough for {reach.quads} quads, and {fewest} are the fewest that decide: set "
             "`budget` of the workload"
         )
-    sees = "" if visible is None else f"; a slowdown of {visible:.1%} would show"
-    much = f"{quads} runs of each side" if starts == quads else f"{quads} quads of {starts} starts"
-    return f"{reference.name}: {much} in {minutes}{sees}"
+    is_of_runs = reach.starts == reach.quads
+    quads = f"{reach.quads} runs of each side" if is_of_runs else f"{reach.quads} quads of {reach.starts} starts"
+    shows = "" if visible is None else f"; a slowdown of {visible:.1%} would show"
+    return f"{job}: at most {quads} in {_minutes(reach.seconds)}{shows}"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / MINUTE:.1f} min"

@@ -139,16 +139,14 @@ def _cells(job: JobRecord, number: JobNumber, measured: Mapping[int, Quad], poli
     sign = -1.0 if number.better == "higher" else 1.0
     starts = None if job.kind == "command" or job.fits == "alternate" else [quad.start for quad in quads_of_job]
     place = Place(job.name, "")
-    entry = metric(number.metric)
-    configured = configured_tolerance(policy, number.metric, *place)
-    allowed = (entry.tolerance or 0.0) if configured is None else configured
+    allowed = _allowed(policy, number.metric, place)
     yield _Cell(
         place,
         number,
         Differences.of(sign * (table[:, 1] - table[:, 0]), starts),
         level=math.exp(float(np.median(table[:, 0]))),
         tolerance=allowed,
-        margin=max(allowed, _margin(policy, entry.ok_margin_scale)),
+        margin=max(allowed, _margin(policy, metric(number.metric).ok_margin_scale)),
         looks=looks_of(job.kind, job.fits),
         parts=_parts(number.metric, quads_of_job),
     )
@@ -306,6 +304,16 @@ def compare_quantiles(base: RunDocument, head: RunDocument) -> list[QuantileComp
             if name in after
         ]
     return rows
+
+
+def _allowed(policy: Policy, name: str, place: Place) -> float:
+    configured = configured_tolerance(policy, name, *place)
+    return (metric(name).tolerance or 0.0) if configured is None else configured
+
+
+def smallest_tolerance(policy: Policy, job: str, metrics: Iterable[str]) -> float | None:
+    """The slowdown of one of these numbers that no verdict of the job can be about; None where there are none."""
+    return min((_allowed(policy, name, Place(job, "")) for name in metrics), default=None)
 
 
 def foreseen(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from perfgate.conductor.sides.alternating import FEWEST_TURNS, AlternatingSide, Visit
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import SidePlan, TurnResult
-from perfgate.conductor.sides.turns import MeasuredJob, TurnsBefore, TurnTaker
+from perfgate.conductor.sides.turns import MeasuredJob, Reach, TurnsBefore, TurnTaker
 from perfgate.document.job import JobNumber, JobRecord
 from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail
@@ -108,7 +108,7 @@ def test_swap__sides_change_their_halves__every_quad_has_turns_on_both() -> None
     clock, measured = Clock(), MeasuredJob(RECORD)
     calls: list[tuple[str, str, int]] = []
     layouts = [{name: Worker(f"{name}{half}", clock, calls) for name in ("base", "head")} for half in (0, 1)]
-    told: list[tuple[int, int]] = []
+    told: list[Reach] = []
     taker = TurnTaker(
         [{"base": layout["base"], "head": layout["head"]} for layout in layouts],
         SidePlan(turns=4, fewest=2, most=6),
@@ -128,7 +128,8 @@ def test_swap__sides_change_their_halves__every_quad_has_turns_on_both() -> None
     assert sorted(of_third) == list(range(8))
     assert {name for name, what, _ in calls if what == "turn"} == {"base0", "head0", "base1", "head1"}
     assert not any(side.running for layout in layouts for side in layout.values())
-    assert told == [(16, 12)]
+    # A start takes 20 s and then five quads of 4 s, on either half.
+    assert told == [Reach(quads=16, starts=3, seconds=16 / 5 * 80)]
 
 
 def test_one_by_one__a_side_is_warm_before_the_other_starts() -> None:
