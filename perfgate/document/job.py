@@ -102,10 +102,20 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     late: float | None = None
 
 
+def turns_by_quad(turns: Iterable[Turn], job: str) -> dict[int, list[Turn]]:
+    """The turns of a job by their quad, in the order of measuring."""
+    quads: dict[int, list[Turn]] = {}
+    for turn in turns:
+        if turn.workload == job:
+            quads.setdefault(turn.quad, []).append(turn)
+    return quads
+
+
 def typical_values(job: JobRecord, turns: Iterable[Turn]) -> dict[str, float]:
     """The median over the turns of a job of each of its numbers, in the order in which the record lists them."""
     own = [turn for turn in turns if turn.workload == job.name]
-    values = {one.metric: [turn.values[one.metric] for turn in own if one.metric in turn.values] for one in job.numbers}
+    names = [number.metric for number in job.numbers]
+    values = {name: [turn.values[name] for turn in own if name in turn.values] for name in names}
     return {metric: median(listed) for metric, listed in values.items() if listed}
 
 

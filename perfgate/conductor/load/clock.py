@@ -1,4 +1,4 @@
-"""The clock of a load: the wall's, or in tests one that is simulated."""
+"""The clock of a load: wall time, or a simulated one in tests."""
 
 from __future__ import annotations
 

@@ -14,11 +14,11 @@ from perfgate.errors import MeasuringError
 if TYPE_CHECKING:
     import aiohttp
 
-# Of the body of a failure so many bytes are read.
+# The bytes of the body of a failed answer that are read.
 _LONGEST_FAILURE = 4096
 # Servers close connections that are idle for a while (uvicorn's --timeout-keep-alive: 5 s); no request may meet that.
 _IDLE_SECONDS = 2.0
-# An answer of more bytes than this is no answer to a request of a load.
+# A longer answer is an error: no request of a load asks for so much.
 LONGEST_BODY = 256 * 2**20
 
 
@@ -52,7 +52,7 @@ async def open_session(timeout: float) -> AsyncIterator[aiohttp.ClientSession]:
 
 
 async def failure_text(response: aiohttp.ClientResponse) -> str:
-    """The status and the beginning of the body of an answer that is none."""
+    """The status and the beginning of the body of a failed answer."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
@@ -64,7 +64,7 @@ async def failure_text(response: aiohttp.ClientResponse) -> str:
 
 
 def request_errors() -> tuple[type[Exception], ...]:
-    """What the client library raises where a server is not there, answers nonsense, or takes too long."""
+    """What the client library raises if a server is unreachable, breaks the protocol or takes too long."""
     return require_aiohttp().ClientError, OSError, ValueError, asyncio.TimeoutError
 
 

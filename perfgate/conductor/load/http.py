@@ -20,7 +20,7 @@ from perfgate.errors import ConfigError
 if TYPE_CHECKING:
     import aiohttp
 
-# Of an answer so many bytes are kept, so that base and head can be compared.
+# The bytes of an answer that are kept to compare base and head.
 _LONGEST_TEXT = 2**20
 
 

@@ -17,7 +17,7 @@ def write_timeline(path: Path, exchanges: Iterable[Exchange]) -> None:
     """Write a track for as many requests as were under way at once; each request has its wait and its tokens inside."""
     ends: list[float] = []
     events: list[dict[str, Any]] = []
-    for exchange in sorted(exchanges, key=lambda one: one.at):
+    for exchange in sorted(exchanges, key=lambda exchange: exchange.at):
         track = next((index for index, end in enumerate(ends) if end <= exchange.at), len(ends))
         ends[track : track + 1] = [exchange.last]
         events += _events(exchange, track)

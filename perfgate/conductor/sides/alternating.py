@@ -1,4 +1,4 @@
-"""Sides that do not fit on the devices together: the processes of one run while it has its turn, and the other has none."""
+"""Sides that do not fit on the devices together: a side has processes only while it has its turn."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from perfgate.conductor.sides.side import Side, SidePlan, TurnResult
 from perfgate.document.job import JobNumber
 
 PLAN = SidePlan(turns=2)
-# A visit is worth its start: its turns take about as long, but are no fewer and no more than these.
+# A visit has as many turns as take about as long as its start, within these bounds.
 FEWEST_TURNS, MOST_TURNS = 8, 64
 
 
 @dataclass
 class Visit:
-    """How many turns a visit has, the same for both sides; the first one finds it out."""
+    """How many turns a visit has, the same for both sides. The first visit decides it, from what its start took."""
 
     turns: int | None = None
 
     def settle(self, start_seconds: float, turn_seconds: float) -> int:
-        """Return the number of turns, once for all, by what starting and one turn took."""
+        """The number of turns of every visit, by what the first one's start and first turn took."""
         if self.turns is None:
             worth = math.ceil(start_seconds / max(turn_seconds, 1e-9))
             self.turns = min(MOST_TURNS, max(FEWEST_TURNS, worth))

@@ -1,4 +1,4 @@
-"""A command as a side: every turn is a run of the program from start to end, and the numbers that it tells."""
+"""A command as a side: every turn is a run of the program from start to end, and the numbers that it reports."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ class CommandSide:
 
     def _turn(self, end: ProgramEnd, results: Results) -> TurnResult:
         values = {CPU: end.cpu, DURATION: end.seconds, MEMORY: end.memory}
-        values.update({f"{NUMBER}{found.name}": found.value for found in results.numbers})
+        values.update({f"{NUMBER}{number.name}": number.value for number in results.numbers})
         self.numbers = self.numbers or tuple(self._listed(results))
         samples = tuple(
             SampleSet(
-                metric=f"{NUMBER}{found.name}", samples=pack(np.round(np.array(found.samples) * 1e9).astype(np.int64))
+                metric=f"{NUMBER}{number.name}", samples=pack(np.round(np.array(number.samples) * 1e9).astype(np.int64))
             )
-            for found in results.numbers
-            if found.samples and found.unit == "s" and max(found.samples) < math.inf
+            for number in results.numbers
+            if number.samples and number.unit == "s" and max(number.samples) < math.inf
         )
         return TurnResult(values, work=results.work, samples=samples)
 
@@ -85,12 +85,12 @@ class CommandSide:
         """The numbers of a run. Its CPU time gates where the program names no number of its own."""
         named = [
             JobNumber(
-                metric=f"{NUMBER}{found.name}",
-                unit=found.unit,
-                better=found.better,
-                gating=is_gating(found.name, self._settings.gates),
+                metric=f"{NUMBER}{number.name}",
+                unit=number.unit,
+                better=number.better,
+                gating=is_gating(number.name, self._settings.gates),
             )
-            for found in results.numbers
+            for number in results.numbers
         ]
         return [
             *named,
@@ -100,7 +100,7 @@ class CommandSide:
         ]
 
     def _results(self, output: str, metrics: Path, *, not_before: float) -> Results:
-        """What the run told: the numbers that perfgate.toml names, else those of the file's format, else of the contract."""
+        """The numbers of a run: those that perfgate.toml names, else those of the file's format, else of our own contract."""
         settings = self._settings
         file = written_file(self._place.root, settings.file, not_before) if settings.file else None
         if settings.numbers:
@@ -113,9 +113,9 @@ class CommandSide:
 
     def _named(self, output: str, file: Path | None) -> Results:
         """The numbers that perfgate.toml names."""
-        numbers = self._settings.numbers
-        found = [find_number(name, number, output=output, file=file) for name, number in numbers.items()]
-        return Results(found, {}, "named")
+        named = self._settings.numbers.items()
+        numbers = [find_number(name, settings, output=output, file=file) for name, settings in named]
+        return Results(numbers, {}, "named")
 
 
 def _how_it_ended(line: str, end: ProgramEnd) -> Message:

@@ -1,4 +1,4 @@
-"""The highest rate at which the base of a server holds its SLA, found before base and head are loaded with a share of it."""
+"""The highest rate at which base holds its SLA, searched before base and head are loaded with a share of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from perfgate.conductor.load.search import Shares, find_highest_rate
-from perfgate.conductor.sides.kinds import beside, cpus_of, place_of, place_on_half
+from perfgate.conductor.sides.kinds import cpus_of, keep_off, place_of, place_on_half
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.server import RATE_SHARE, ServerSide
 from perfgate.conductor.workers.bench import Bench, Checkout
@@ -14,10 +14,10 @@ from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail
 from perfgate.job_settings import JobReference
 
-# A rate at which so many times as many requests miss as may does not hold.
+# A rate does not hold where so many times as many requests miss the SLA as may.
 _BAD = 3
 _LOWEST = 4
-# Rates that are closer than this are one.
+# The search ends when the rates that hold and fail are this close.
 PRECISION = 0.1
 
 
@@ -36,29 +36,29 @@ def at_highest_rate(
     side = ServerSide(reference, place)
     may_miss = 1 - sla.share
     try:
-        with beside(cpus):
+        with keep_off(cpus):
             bench.say(f"{reference.name}: searching the highest rate at which {name} holds the SLA")
             side.start()
             side.warm_up()
             begin = side.closed_rate() / 2
-            # What cannot hold a fraction of that holds nothing, and slow rates take long.
+            # Slow rates take long to try; a server that does not hold a quarter of that is said to hold none.
             least = begin / _LOWEST
-            found = find_highest_rate(
+            search = find_highest_rate(
                 side.misses,
                 start=begin,
                 least=least,
                 precision=PRECISION,
                 shares=Shares(may_miss, min(0.9, _BAD * may_miss)),
             )
-        if found.holds is None:
+        if search.holds is None:
             raise SideError(
-                ErrorDetail(kind="protocol", message=Message("job.no-rate", {"rate": found.answers[-1].rate}))
+                ErrorDetail(kind="protocol", message=Message("job.no-rate", {"rate": search.answers[-1].rate}))
             )
     finally:
         side.stop()
-    requests = sum(answer.requests for answer in found.answers)
+    requests = sum(answer.requests for answer in search.answers)
     note(
-        f"{reference.name}: {name} holds the SLA up to {found.holds:.3g} requests/s, by {requests} requests at "
-        f"{len(found.answers)} rates; both sides are loaded with {RATE_SHARE * found.holds:.3g}"
+        f"{reference.name}: {name} holds the SLA up to {search.holds:.3g} requests/s, by {requests} requests at "
+        f"{len(search.answers)} rates; both sides are loaded with {RATE_SHARE * search.holds:.3g}"
     )
-    return replace(reference, rate=found.holds)
+    return replace(reference, rate=search.holds)

@@ -26,9 +26,9 @@ from perfgate.document.job import Fits, JobKind, JobRecord
 from perfgate.errors import ConfigError
 from perfgate.job_settings import JobReference
 
-# What tells a program of ours what the workload is measured on.
+# The device that the job is measured on, for perfgate's own program in ranks.
 DEVICE_VARIABLE = "PERFGATE_DEVICE"
-# What tells a process which devices are there.
+# The devices that a process may use.
 VISIBLE_DEVICES = {"npu": "ASCEND_RT_VISIBLE_DEVICES", "cuda": "CUDA_VISIBLE_DEVICES"}
 
 
@@ -57,8 +57,8 @@ def cpus_of(kind: JobKind, bench: Bench) -> list[int]:
 
 
 @contextmanager
-def beside(cpus: list[int]) -> Iterator[None]:
-    """Keep this process off the CPUs of the sides, where there are others."""
+def keep_off(cpus: list[int]) -> Iterator[None]:
+    """Keep this process off these CPUs, those of the sides, where there are others."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, before - set(cpus) or before)
     try:

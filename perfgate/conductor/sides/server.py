@@ -10,14 +10,12 @@ import urllib.request
 from hashlib import sha256
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
-from perfgate.catalogue.names import E2E, GOODPUT, SERVING_CPU, TPOT, TTFT
+from perfgate.catalogue.names import E2E
 from perfgate.conductor.load.counters import read_counters
 from perfgate.conductor.load.generator import run_load
 from perfgate.conductor.load.http import HttpTarget
-from perfgate.conductor.load.measures import goodput, measure_load, misses
+from perfgate.conductor.load.measures import misses
 from perfgate.conductor.load.openai import OpenAITarget
 from perfgate.conductor.load.plan import plan_load
 from perfgate.conductor.load.record import Load
@@ -28,11 +26,11 @@ from perfgate.conductor.sides.answers import check_answers
 from perfgate.conductor.sides.client import RequestClient
 from perfgate.conductor.sides.hccl import next_group, port_settings
 from perfgate.conductor.sides.program import Program
+from perfgate.conductor.sides.server_numbers import numbers_of, turn_of_load
 from perfgate.conductor.sides.side import SidePlace, SidePlan, TurnResult
 from perfgate.conductor.workers.proc_stats import cpu_ns
 from perfgate.document.job import JobNumber
 from perfgate.document.message import Message, MessageValue
-from perfgate.document.samples import SampleSet, pack
 from perfgate.job_settings import JobReference
 from perfgate.load_settings import LoadSettings
 from perfgate.system.interrupts import safe_point
@@ -43,10 +41,6 @@ SETTLED = 0.1
 MOST_WARM_UPS = 12
 # A generator that had no CPU finds whole answers waiting for it: nothing says when their tokens came. It then asks again.
 MOST_TRIES = 5
-TTFT_P99, ITL, ITL_P99 = "serving.ttft_p99", "serving.itl", "serving.itl_p99"
-# A turn of long answers has thousands of gaps between chunks; so many of them have the same quantiles.
-_MOST_GAPS = 512
-THROUGHPUT = "serving.throughput"
 _POLL_SECONDS = 0.1
 _PROBE_SECONDS = 5.0
 _WARM_UP_SEED, _PROBE_SEED = 1_000_000, 2_000_000
@@ -66,7 +60,7 @@ class ServerSide:
         self._probes = 0
         self._group = next_group()
         self._place = place
-        # As long as it starts it may have those of the load generator too, to which this process is bound later.
+        # While it starts it may use all CPUs. Once turns begin, this process is bound to those of the load generator.
         self._starts_on = granted_cpus()
         self._program: Program | None = None
         self._client: RequestClient | None = None
@@ -178,22 +172,22 @@ class ServerSide:
         assert program is not None, "a side is started before its turn"
         out_of_turn = program.begin_turn()
         self._wake_up(program)
-        counted = self._counters()
         for _ in range(MOST_TRIES):
+            counted_before = self._counters()
             cpu_before = cpu_ns(program.pid)
             load = self._load(program, number, self._load_settings)
-            cpu = (cpu_ns(program.pid) - cpu_before) / 1e9
+            cpu_seconds = (cpu_ns(program.pid) - cpu_before) / 1e9
             if not _arrived_at_once(load):
                 break
-        counters = {name: count - counted.get(name, 0) for name, count in self._counters().items()}
-        result = self._result(program, load, cpu)._replace(output=self._output(number, load))
+        counters = {name: count - counted_before.get(name, 0) for name, count in self._counters().items()}
+        result = self._result(program, load, cpu_seconds)._replace(output=self._output(number, load))
         self._sleep(program)
         program.end_turn()
         write_timeline(self._place.log.with_suffix(".requests.json"), load.exchanges)
-        return result._replace(out_of_turn=out_of_turn, late=_late_share(load), counters=counters)
+        return result._replace(out_of_turn=out_of_turn, counters=counters)
 
     def _counters(self) -> dict[str, int]:
-        """What the server has counted so far. It counts what a repeated load did as well."""
+        """What the server has counted of itself so far; nothing where it is not asked."""
         settings = self._settings
         if not settings.metrics or not settings.streams_tokens:
             return {}
@@ -204,7 +198,7 @@ class ServerSide:
             self._post(program, self._settings.sleep)
 
     def _wake_up(self, program: Program) -> None:
-        """Wake the server, and let it answer once: graphs and caches that it dropped are none of the turn."""
+        """Wake the server and let it answer once, so that rebuilding what it dropped is no part of the turn."""
         if self._settings.fits == "sleep":
             self._post(program, self._settings.wake_up)
             self._load(program, _WARM_UP_SEED, self._closed)
@@ -220,13 +214,14 @@ class ServerSide:
 
     @property
     def _closed(self) -> LoadSettings:
-        """The requests of a turn in a closed loop: what takes how long says nothing of when they are due."""
+        """The requests of a turn as fast as the server answers them, for loads whose duration is to say something."""
         return self._load_settings if self._load_settings.rate is None else closed_loop(self._load_settings)
 
     def closed_rate(self) -> float:
         """Requests a second of a closed loop, for a search to begin with."""
         assert self._program is not None
-        return len((load := self._load(self._program, _WARM_UP_SEED, self._closed)).exchanges) / load.seconds
+        load = self._load(self._program, _WARM_UP_SEED, self._closed)
+        return len(load.exchanges) / load.seconds
 
     def misses(self, rate: float, requests: int) -> int:
         """How many of so many requests at a rate miss the SLA. As many before them, while a queue grows, do not count."""
@@ -260,48 +255,19 @@ class ServerSide:
             raise program.failed("protocol", Message("job.requests-failed", values))
         return load
 
-    def _result(self, program: Program, load: Load, cpu: float) -> TurnResult:
-        measures = measure_load(load)
-        tokens = measures.output_tokens
-        values: dict[str, float | None] = {
-            E2E: _median(measures.latency),
-            TTFT: _median(measures.time_to_first_token),
-            TTFT_P99: _quantile(measures.time_to_first_token, 0.99),
-            TPOT: measures.mean_time_per_output_token,
-            ITL_P99: _quantile(measures.inter_token, 0.99),
-            THROUGHPUT: measures.output_tokens_per_second,
-            SERVING_CPU: cpu / tokens if tokens else cpu / max(1, measures.latency.size),
-        }
-        if (sla := self._settings.sla) is not None:
-            values[GOODPUT] = goodput(load.exchanges, first_token=sla.first_token, per_token=sla.per_token)
-        if self._settings.streams_tokens and not measures.latency.size:
+    def _result(self, program: Program, load: Load, cpu_seconds: float) -> TurnResult:
+        """What the load gave. Raises SideError where that is nothing."""
+        result = turn_of_load(load, cpu_seconds, self._settings.sla)
+        if self._settings.streams_tokens and E2E not in result.values:
             raise program.failed("protocol", Message("job.no-text", {"count": len(load.exchanges)}))
-        known = {
-            name: value for name, value in values.items() if value is not None and math.isfinite(value) and value > 0
-        }
-        if not known:
+        if not result.values:
             raise program.failed("protocol", Message("job.nothing-measured"))
-        self.numbers = self.numbers or tuple(self._listed(known))
-        samples = [
-            (E2E, measures.latency),
-            (TTFT, measures.time_to_first_token),
-            (TPOT, measures.time_per_output_token),
-            (ITL, _thinned(measures.inter_token)),
-        ]
-        return TurnResult(
-            values=known,
-            work={
-                "requests": len(load.exchanges),
-                "input_tokens": sum(exchange.input_tokens or 0 for exchange in load.exchanges),
-                "output_tokens": sum(exchange.output_tokens or 0 for exchange in load.exchanges),
-                "without_text": len(measures.silent),
-            },
-            samples=tuple(
-                SampleSet(metric=name, samples=pack(np.maximum(np.round(column * 1e9), 0).astype(np.int64)))
-                for name, column in samples
-                if column.size
-            ),
+        self.numbers = self.numbers or numbers_of(
+            result.values,
+            is_closed_loop=self._load_settings.concurrency is not None,
+            is_highest_rate=self._rate is not None,
         )
+        return result
 
     def _output(self, number: int, load: Load) -> str:
         """The hash of what must be the same on both sides; empty where nothing must."""
@@ -316,30 +282,9 @@ class ServerSide:
         answers = "\0".join(exchange.text for exchange in load.exchanges)
         return sha256(answers.encode()).hexdigest() if settings.same_output else ""
 
-    def _listed(self, known: dict[str, float]) -> list[JobNumber]:
-        """What gates: tokens where there are some, else whole requests; and what the server computed for them.
-
-        Near the highest rate a wait grows several times as much as the work does: what gates there is whether the SLA holds.
-        """
-        is_closed = self._load_settings.concurrency is not None
-        gates = {TTFT, TPOT, SERVING_CPU} if TPOT in known else {E2E, SERVING_CPU}
-        if self._rate:
-            gates = {GOODPUT, SERVING_CPU}
-        if is_closed and TPOT in known:
-            gates.add(THROUGHPUT)
-        return [
-            JobNumber(
-                metric=name,
-                unit="tokens/s" if name == THROUGHPUT else "1" if name == GOODPUT else "s",
-                better="higher" if name in (THROUGHPUT, GOODPUT) else "lower",
-                gating=name in gates,
-            )
-            for name in known
-        ]
-
 
 def _load_of(reference: JobReference) -> LoadSettings:
-    """The load of a turn: what is asked for, or at nine tenths of the rate that was found, or what finds it."""
+    """The load of a turn. ``highest`` is nine tenths of the rate that was searched, and before that a closed loop."""
     load = reference.settings.load or LoadSettings(concurrency=_WARM_UP_CONCURRENCY)
     if load.rate != "highest":
         return load
@@ -350,11 +295,6 @@ def _load_of(reference: JobReference) -> LoadSettings:
 
 def closed_loop(load: LoadSettings) -> LoadSettings:
     return msgspec.structs.replace(load, rate=None, burstiness=1.0, concurrency=_WARM_UP_CONCURRENCY)
-
-
-def _late_share(load: Load) -> float:
-    """How late its requests were sent, as a share of how long they took, each at its median; 0 in a closed loop."""
-    return _median(load.lateness) / max(1e-9, _median([exchange.last - exchange.at for exchange in load.exchanges]))
 
 
 def _arrived_at_once(load: Load) -> bool:
@@ -370,19 +310,3 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _median(values: npt.ArrayLike) -> float:
-    array = np.asarray(values, dtype=np.float64)
-    return float(np.median(array)) if array.size else math.nan
-
-
-def _thinned(gaps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The gaps, or as many quantiles of theirs as are kept."""
-    if gaps.size <= _MOST_GAPS:
-        return gaps
-    return np.quantile(gaps, (np.arange(_MOST_GAPS) + 0.5) / _MOST_GAPS)
-
-
-def _quantile(values: npt.NDArray[np.float64], share: float) -> float | None:
-    return float(np.quantile(values, share)) if values.size else None

@@ -45,7 +45,7 @@ class TurnResult(NamedTuple):
 
 
 class Side(Protocol):
-    """Base or head of a job. It works only in its turn, and is told of no other side.
+    """Base or head of a job. It works only in its turn and knows nothing of the other side.
 
     ``numbers`` are those that its turns have, known after the first. Every method raises SideError, with what went wrong
     and the end of the log.

@@ -20,9 +20,9 @@ from perfgate.system.interrupts import safe_point
 SideName = Literal["base", "head"]
 NAMES: tuple[SideName, SideName] = ("base", "head")
 Sides = Mapping[SideName, Side]
-# After so many quads the plan is told again, with what it will see.
+# After so many quads it is announced how many there will be, and what they will show.
 FIRST_QUADS = 4
-# What one start shows is luck, however many its quads.
+# Two starts of equal code differ too: a FAIL needs at least so many.
 FEWEST_STARTS = 2
 
 
@@ -65,10 +65,10 @@ def of_side(name: SideName, error: SideError) -> ErrorDetail:
 class TurnTaker:
     """Lets two sides take turns into ``measured``.
 
-    ``layouts`` are the sides, once for each half of the devices that they have: with two of them every quad is taken in both,
-    so that what the halves differ by adds up to nothing. ``looks`` are the numbers of quads after which ``is_decided`` is
-    asked; after ``ends`` (of the monotonic clock) no quad begins. ``tell`` is told the plan, before the first quad and after
-    the first few.
+    ``layouts`` holds the sides once, or once for each half of the devices that they swap: then every quad has turns in both
+    layouts, and the difference between the halves cancels out. ``looks`` are the numbers of quads after which ``is_decided``
+    is asked. After ``ends`` (of the monotonic clock) no quad begins. ``announce`` is called after the first few quads, when
+    it is known how long one takes.
     """
 
     layouts: Sequence[Sides]
@@ -77,7 +77,7 @@ class TurnTaker:
     looks: Sequence[int]
     is_decided: Callable[[], bool]
     say: Callable[[str], None]
-    tell: Callable[[], None]
+    announce: Callable[[], None]
     ends: float
     seed: int
     clock: Callable[[], float] = time.monotonic
@@ -130,7 +130,7 @@ class TurnTaker:
             self._fail(ErrorDetail(kind="timeout", message=TIME_SPENT))
 
     def _take_start(self) -> bool:
-        """Start both sides and take the quads of this start; tell whether the job is decided."""
+        """Start both sides and take the quads of this start. Return whether the job is decided."""
         self._start += 1
         started = self._start_sides()
         quads_before = self._quad
@@ -147,9 +147,9 @@ class TurnTaker:
         return False
 
     def _take_swap(self) -> bool:
-        """Start both sides on one half of the devices each, and after some quads on the other; tell whether all is decided.
+        """Start both sides on a half of the devices each, then on the other half. Return whether the job is decided.
 
-        Quads that lack their second half count for nothing, so that it is taken even where the time is spent.
+        A quad counts only with its turns on both halves, so the second half is measured even when the time is spent.
         """
         self._start += 1
         most = min(self.plan.most, next(look for look in self.looks if look > self._quad) - self._quad)
@@ -224,7 +224,7 @@ class TurnTaker:
         self.measured.head += turns["head"]
         self._quad += 1
         if self._quad == self.measured.before.quads + FIRST_QUADS:
-            self.tell()
+            self.announce()
 
     def _side(self, name: SideName) -> Side:
         """The side that acts now, which is the one to blame."""
@@ -232,7 +232,7 @@ class TurnTaker:
         return self._sides[name]
 
     def _order(self, quad: int) -> tuple[SideName, ...]:
-        """A B B A by lot, as one quad or as two that follow each other: what drifts evenly adds up to nothing."""
+        """A B B A or B A A B by lot, as one quad or as two that follow each other, so that an even drift cancels out."""
         if self.plan.turns == 4:
             first, second = self._in_lots_order()
             return first, second, second, first

@@ -10,9 +10,9 @@ import msgspec
 
 from perfgate.conductor.sides.highest_rate import at_highest_rate
 from perfgate.conductor.sides.kinds import (
-    beside,
     cpus_of,
     cpus_of_half,
+    keep_off,
     make_layouts,
     make_side,
     plan_of,
@@ -35,8 +35,9 @@ MINUTE = 60.0
 class JobMeasurement:
     """A job of a check, whose turns go into ``measured``.
 
-    ``foresee`` gives the smallest slowdown that so many quads of so many starts would show, and ``tolerated`` the one that no
-    number of quads will. ``note`` is told the plan before the first quad and after the first few. After ``deadline`` (of the monotonic clock) no quad begins.
+    ``foresee`` gives the smallest slowdown that so many quads of so many starts would show; a slowdown of ``tolerated`` is no
+    regression. ``note`` gets the plan before the first quad and after the first few. After ``deadline`` (of the monotonic
+    clock) no quad begins.
     """
 
     bench: Bench
@@ -94,7 +95,7 @@ class JobMeasurement:
         began = time.monotonic()
         budget = min(reference.settings.budget, self.deadline - began)
 
-        def tell() -> None:
+        def announce() -> None:
             measured.record = with_numbers(measured.record, layouts[0]["base"])
             reach = taker.reach()
             visible = self.foresee(reach.quads, reach.starts) if reach.quads else None
@@ -111,12 +112,12 @@ class JobMeasurement:
             looks,
             is_decided=is_decided,
             say=self.bench.say,
-            tell=tell,
+            announce=announce,
             ends=began + budget,
             seed=self.bench.config.measure.seed,
         )
         self.note(_plan(reference, plan, looks, budget, fits, self.tolerated))
-        with beside(cpus):
+        with keep_off(cpus):
             taker.take()
         measured.record = with_numbers(measured.record, layouts[0]["base"])
         return None if measured.base else taker.unstarted
@@ -133,7 +134,7 @@ class JobMeasurement:
         cpus = self._cpus("resident")
         side = make_side(self.bench, self.reference, self.checkouts[name], name, cpus)
         try:
-            with beside(cpus):
+            with keep_off(cpus):
                 side.start()
                 side.warm_up()
         except SideError:

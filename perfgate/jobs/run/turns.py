@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from perfgate.conductor.sides.highest_rate import at_highest_rate
-from perfgate.conductor.sides.kinds import KINDS, beside, cpus_of, make_side, record_of, with_numbers
+from perfgate.conductor.sides.kinds import KINDS, cpus_of, keep_off, make_side, record_of, with_numbers
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import Side
 from perfgate.conductor.sides.turns import MeasuredJob
@@ -30,7 +30,7 @@ def measure_alone(bench: Bench, reference: JobReference, checkout: Checkout) -> 
         reference = at_highest_rate(bench, reference, checkout, "head", bench.say)
         measured.record = record_of(reference)
         side = make_side(bench, reference, checkout, "head", cpus)
-        with beside(cpus):
+        with keep_off(cpus):
             for start in range(RUNS if has_own_process else STARTS):
                 bench.say(f"{reference.name}: start {start + 1}")
                 side.start()

@@ -49,7 +49,8 @@ from perfgate.judging.gate.required import Required, missing_evidence
 from perfgate.judging.gate.rules import compare_rules, deciding_steps
 from perfgate.judging.gate.stored import compare_stored
 from perfgate.judging.gate.time import compare_time, noise_floors, unmoved
-from perfgate.judging.gate.turns import compare_quantiles, compare_turns, invalid_turns, missing_turns
+from perfgate.judging.gate.turn_evidence import invalid_turns, missing_turns
+from perfgate.judging.gate.turns import compare_quantiles, compare_turns
 from perfgate.judging.gate.validity import invalid_times, waited_share
 from perfgate.judging.gate.verdict import verdict_of, verdict_rules
 from perfgate.version import __version__

@@ -125,16 +125,16 @@ def _skew(starts: Iterable[list[RankCounts]]) -> float:
 
 def _of_collectives(value: Callable[[CollectiveCount], int]) -> Callable[[RankCounts], Iterator[tuple[str, float]]]:
     def count(rank: RankCounts) -> Iterator[tuple[str, float]]:
-        for one in rank.collectives:
-            yield f"{one.name} of rank {rank.rank}", value(one) / rank.steps
+        for collective in rank.collectives:
+            yield f"{collective.name} of rank {rank.rank}", value(collective) / rank.steps
 
     return count
 
 
 # Per step, by what is counted and the rank.
 _COUNTS: dict[str, Callable[[RankCounts], Iterable[tuple[str, float]]]] = {
-    RANKS_COLLECTIVES: _of_collectives(lambda one: one.count),
-    RANKS_ELEMENTS: _of_collectives(lambda one: one.elements),
+    RANKS_COLLECTIVES: _of_collectives(lambda collective: collective.count),
+    RANKS_ELEMENTS: _of_collectives(lambda collective: collective.elements),
     RANKS_OPERATORS: lambda rank: [(f"operators of rank {rank.rank}", rank.operators / rank.steps)],
     RANKS_SYNCS: lambda rank: [(f"copies to the host of rank {rank.rank}", rank.syncs / rank.steps)],
 }

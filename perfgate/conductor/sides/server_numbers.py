@@ -1,0 +1,99 @@
+"""What the requests of a turn give: numbers, the work that both sides must have alike, and samples of each request."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.catalogue.names import E2E, GOODPUT, SERVING_CPU, TPOT, TTFT
+from perfgate.conductor.load.measures import goodput, measure_load
+from perfgate.conductor.load.record import Load
+from perfgate.conductor.sides.side import TurnResult
+from perfgate.document.job import JobNumber
+from perfgate.document.samples import SampleSet, pack
+from perfgate.job_settings import SlaSettings
+
+TTFT_P99, ITL, ITL_P99 = "serving.ttft_p99", "serving.itl", "serving.itl_p99"
+THROUGHPUT = "serving.throughput"
+# A turn of long answers has thousands of gaps between chunks; so many of them have the same quantiles.
+_MOST_GAPS = 512
+
+Floats = npt.NDArray[np.float64]
+
+
+def turn_of_load(load: Load, cpu_seconds: float, sla: SlaSettings | None) -> TurnResult:
+    """What a load gave, without the numbers that none of its requests has; ``cpu_seconds`` are the server's."""
+    measures = measure_load(load)
+    values: dict[str, float | None] = {
+        E2E: _quantile(measures.latency, 0.5),
+        TTFT: _quantile(measures.time_to_first_token, 0.5),
+        TTFT_P99: _quantile(measures.time_to_first_token, 0.99),
+        TPOT: measures.mean_time_per_output_token,
+        ITL_P99: _quantile(measures.inter_token, 0.99),
+        THROUGHPUT: measures.output_tokens_per_second,
+        SERVING_CPU: cpu_seconds / (measures.output_tokens or max(1, measures.latency.size)),
+    }
+    if sla is not None:
+        values[GOODPUT] = goodput(load.exchanges, first_token=sla.first_token, per_token=sla.per_token)
+    samples = {
+        E2E: measures.latency,
+        TTFT: measures.time_to_first_token,
+        TPOT: measures.time_per_output_token,
+        ITL: _thinned(measures.inter_token),
+    }
+    return TurnResult(
+        values={name: value for name, value in values.items() if value is not None and 0 < value < math.inf},
+        work={
+            "requests": len(load.exchanges),
+            "input_tokens": sum(exchange.input_tokens or 0 for exchange in load.exchanges),
+            "output_tokens": sum(exchange.output_tokens or 0 for exchange in load.exchanges),
+            "without_text": len(measures.silent),
+        },
+        samples=tuple(
+            SampleSet(metric=name, samples=pack(np.maximum(np.round(column * 1e9), 0).astype(np.int64)))
+            for name, column in samples.items()
+            if column.size
+        ),
+        late=_late_share(load),
+    )
+
+
+def numbers_of(names: Collection[str], *, is_closed_loop: bool, is_highest_rate: bool) -> tuple[JobNumber, ...]:
+    """The numbers and which of them gate: those of tokens where there are some, else those of whole requests.
+
+    Near the highest rate waits grow several times as much as the work does, so there the share that holds the SLA gates.
+    """
+    gates = {TTFT, TPOT, SERVING_CPU} if TPOT in names else {E2E, SERVING_CPU}
+    if is_highest_rate:
+        gates = {GOODPUT, SERVING_CPU}
+    if is_closed_loop and TPOT in names:
+        gates.add(THROUGHPUT)
+    return tuple(
+        JobNumber(
+            metric=name,
+            unit="tokens/s" if name == THROUGHPUT else "1" if name == GOODPUT else "s",
+            better="higher" if name in (THROUGHPUT, GOODPUT) else "lower",
+            gating=name in gates,
+        )
+        for name in names
+    )
+
+
+def _late_share(load: Load) -> float:
+    """The median lateness of the requests as a share of the median time that they took; 0 in a closed loop."""
+    durations = [exchange.last - exchange.at for exchange in load.exchanges]
+    return float(np.median(load.lateness)) / max(1e-9, float(np.median(durations)))
+
+
+def _quantile(values: Floats, share: float) -> float | None:
+    return float(np.quantile(values, share)) if values.size else None
+
+
+def _thinned(gaps: Floats) -> Floats:
+    """The gaps, or as many quantiles of them as are kept."""
+    if gaps.size <= _MOST_GAPS:
+        return gaps
+    return np.quantile(gaps, (np.arange(_MOST_GAPS) + 0.5) / _MOST_GAPS)
