@@ -79,7 +79,7 @@ class SlaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job. One of `command`, `serve`, `torchrun` and `workload` says what is started in the checkout of each side."""
 
-    command: Annotated[str, _doc("A program that runs to its end and tells numbers.")] = ""
+    command: Annotated[str, _doc("A program that runs to its end and reports numbers.")] = ""
     serve: Annotated[str, _doc("A server; it listens on `$PORT`.")] = ""
     torchrun: Annotated[str, _doc("A script that torchrun starts in every rank; its loop calls `perfgate.turn()`.")] = (
         ""
