@@ -291,12 +291,16 @@ class CallAccount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailedPair(msgspec.Struct, frozen=True, kw_only=True):
-    """A pair that gave no samples, and why. It is counted, never compared."""
+    """A pair that gave no samples, and why. It is counted, never compared.
+
+    ``side`` is set of a job: its turns ended where that side failed.
+    """
 
     pair: int
     arm: Arm
     workload: str
     error: ErrorDetail
+    side: Literal["base", "head"] | None = None
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):

@@ -200,7 +200,7 @@ def test_server__asked_by_a_function_of_the_project__whole_requests_are_compared
     broken = check(perfgate, clone)
     assert broken.returncode == 4, broken.stdout + broken.stderr
     said = " ".join(broken.stdout.split())
-    assert "head: the function `client.py:ask` cannot be called: its process ended with exit code 1" in said
+    assert "the function `client.py:ask` cannot be called: its process ended with exit code 1" in said
     assert "client.py has no function 'ask'; define ask(url, request)" in said
     assert left_in_the_end(perfgate.processes) == []
 
@@ -219,7 +219,7 @@ print("correct" if all("wrong" not in answer for answer in answers) else "wrong"
     [
         pytest.param("other", (0, 3), "", marks=pytest.mark.slow),
         ("wrong", (1,), "FAIL – chat gives another output on the head"),
-        ("broken", (4,), "head: the check `python check.py` ended with exit code 7, and did not print"),
+        ("broken", (4,), "the check `python check.py` ended with exit code 7, and did not print"),
     ],
 )
 def test_server__answers_are_checked_by_a_program__what_it_prints_decides(
@@ -366,7 +366,8 @@ def test_server__no_rate_holds_the_sla__is_said(perfgate: Perfgate, clone: Clone
     change(clone, "notes.py", "NOTES = 1\n")
     done = check(perfgate, clone)
     assert (done.returncode, decision(clone)["verdict"]) == (4, "INCONCLUSIVE"), done.stdout + done.stderr
-    assert "base: it does not hold the SLA at" in " ".join(done.stdout.split())
+    assert "error in the base: turns of chat" in done.stdout
+    assert "it does not hold the SLA at" in " ".join(done.stdout.split())
 
 
 def test_command__append__turns_are_added_and_gate_repeats_the_decision(perfgate: Perfgate, clone: Clone) -> None:

@@ -280,7 +280,7 @@ def test_check__other_losses__fails_as_other_output(check: Check) -> None:
 
 
 def test_check__rank_is_killed__says_which(check: Check) -> None:
-    check(DATA_PARALLEL, KILLED, codes=(FAILED,), expected="head: rank 1 was killed by SIGKILL after 36 steps")
+    check(DATA_PARALLEL, KILLED, codes=(FAILED,), expected="rank 1 was killed by SIGKILL after 36 steps")
 
 
 def test_check__a_rank_too_few__says_how_many(check: Check) -> None:
@@ -289,7 +289,7 @@ def test_check__a_rank_too_few__says_how_many(check: Check) -> None:
         MISSING,
         codes=(FAILED,),
         more="ready_timeout = 20\n",
-        expected="head: 1 of 2 ranks called perfgate.turn() within 20 s, rank 1 did not",
+        expected="1 of 2 ranks called perfgate.turn() within 20 s, rank 1 did not",
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import time
 from pathlib import Path
 from shlex import quote
@@ -14,8 +13,10 @@ from perfgate.conductor.sides.program import Program
 from perfgate.conductor.sides.side import SidePlace
 from perfgate.document.message import Message
 from perfgate.system.interrupts import safe_point
+from perfgate.system.socket_folder import make_socket_folder
 
 _POLL_SECONDS = 0.02
+_SOCKET = "requests"
 
 
 class RequestClient:
@@ -23,8 +24,7 @@ class RequestClient:
 
     def __init__(self, reference: str, place: SidePlace) -> None:
         self._reference = reference
-        # Not in the side's own folder: the path of a Unix socket has at most 107 bytes (unix(7)).
-        self._folder = Path(tempfile.mkdtemp(prefix="perfgate-client-"))
+        self._folder = make_socket_folder("perfgate-client-", f"{_SOCKET}.new")
         self._program = Program(
             f"exec python -m perfgate.measuring.request_client {quote(reference)} {quote(str(self._address))}",
             folder=place.root,
@@ -35,7 +35,7 @@ class RequestClient:
 
     @property
     def _address(self) -> Path:
-        return self._folder / "requests"
+        return self._folder / _SOCKET
 
     def target(self, url: str, *, ready_timeout: float, timeout: float) -> FunctionTarget:
         """What requests to ``url`` are sent to. Raises SideError where the function cannot be loaded in time."""

@@ -6,7 +6,6 @@ import os
 import select
 import shutil
 import socket
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,10 +13,9 @@ from pathlib import Path
 
 import msgspec
 
+from perfgate.system.socket_folder import make_socket_folder
 from perfgate.system.turns import MAX_LINE
 
-# sun_path of unix(7), with its closing zero.
-_LONGEST_ADDRESS = 107
 _EXIT_SECONDS = 0.5
 # A parent may collect it at any moment, and then nobody says how it ended.
 _POLL_SECONDS = 0.0001
@@ -79,12 +77,8 @@ class Rendezvous:
     """The socket of one side, in a folder of its own below ``folder``; whoever connects is a peer."""
 
     def __init__(self, folder: str) -> None:
-        self._folder = tempfile.mkdtemp(prefix="ranks-", dir=folder)
-        if len(os.fsencode(self._folder)) + len("/turn") >= _LONGEST_ADDRESS:
-            shutil.rmtree(self._folder)
-            self._folder = tempfile.mkdtemp(prefix="perfgate-ranks-")
-        self.folder = Path(self._folder)
-        self.address = f"{self._folder}/turn"
+        self.folder = make_socket_folder("perfgate-ranks-", "turn", inside=folder)
+        self.address = str(self.folder / "turn")
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(self.address)
         self._listener.listen(socket.SOMAXCONN)
@@ -110,4 +104,4 @@ class Rendezvous:
         for peer in self._peers:
             peer.close()
         self._listener.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)

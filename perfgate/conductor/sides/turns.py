@@ -8,12 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-import msgspec
-
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import Side, SidePlan
 from perfgate.document.job import JobRecord, Turn
-from perfgate.document.message import Message, as_message
 from perfgate.document.run import TIME_SPENT, ErrorDetail, FailedPair
 from perfgate.system.interrupts import safe_point
 
@@ -53,12 +50,6 @@ class MeasuredJob:
     head: list[Turn] = field(default_factory=list)
     failed: list[FailedPair] = field(default_factory=list)
     before: TurnsBefore = field(default_factory=TurnsBefore)
-
-
-def of_side(name: SideName, error: SideError) -> ErrorDetail:
-    """The error with the side that it is of."""
-    message = Message("job.side-failed", {"side": name, "why": as_message(error.detail.message)})
-    return msgspec.structs.replace(error.detail, message=message)
 
 
 @dataclass
@@ -123,7 +114,7 @@ class TurnTaker:
                 if self._take_swap() if len(self.layouts) > 1 else self._take_start():
                     return
         except SideError as error:
-            self._fail(of_side(self._acting, error))
+            self._fail(error.detail, self._acting)
         finally:
             self._stop_sides()
         if not self._quad and not self.measured.failed:
@@ -246,6 +237,6 @@ class TurnTaker:
     def _time_is_up(self) -> bool:
         return self.clock() > self.ends
 
-    def _fail(self, detail: ErrorDetail) -> None:
+    def _fail(self, detail: ErrorDetail, side: SideName | None = None) -> None:
         name = self.measured.record.name
-        self.measured.failed.append(FailedPair(pair=self._quad, arm="ab", workload=name, error=detail))
+        self.measured.failed.append(FailedPair(pair=self._quad, arm="ab", workload=name, error=detail, side=side))

@@ -21,7 +21,7 @@ from perfgate.conductor.sides.kinds import (
 )
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import SidePlan
-from perfgate.conductor.sides.turns import FEWEST_STARTS, MeasuredJob, Reach, SideName, TurnTaker, of_side
+from perfgate.conductor.sides.turns import FEWEST_STARTS, MeasuredJob, Reach, SideName, TurnTaker
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.document.job import Fits
 from perfgate.document.run import FailedPair
@@ -70,7 +70,7 @@ class JobMeasurement:
             reference = at_highest_rate(bench, self.reference, self.checkouts["base"], "base", note)
         except SideError as error:
             measured.failed.append(
-                FailedPair(pair=0, arm="ab", workload=self.reference.name, error=of_side("base", error))
+                FailedPair(pair=0, arm="ab", workload=self.reference.name, error=error.detail, side="base")
             )
             return
         measured.record = record_of(reference)

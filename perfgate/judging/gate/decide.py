@@ -33,7 +33,7 @@ from perfgate.document.decision import (
 from perfgate.document.files import content_sha256, read_decision, read_run
 from perfgate.document.history import History, read_history
 from perfgate.document.message import Message
-from perfgate.document.run import FROM_PROFILE, ErrorDetail, RunDocument, Side, Source
+from perfgate.document.run import FROM_PROFILE, ErrorDetail, FailedPair, RunDocument, Side, Source
 from perfgate.errors import DocumentError
 from perfgate.judging.gate.checklist import compare_checklist
 from perfgate.judging.gate.comparison import margins_for_unchanged, rounded, with_accepted
@@ -116,10 +116,7 @@ def decide(
         comparisons += recorded_times(base, head)
     deciding = deciding_steps(policy)
     failures = [*_failures(base, "base", deciding), *_failures(head, "head", deciding)]
-    failures += [
-        Failure(side="pair", workload=failed.workload, what=f"pair {failed.pair}", error=failed.error)
-        for failed in head.failed_pairs
-    ]
+    failures += [_failure_of(failed) for failed in head.failed_pairs]
     tests = [] if incomparable else compare_operators(base, head, invalid=invalid)
     explained = [] if recorded else explanations(base, head, comparisons, tests, invalid=invalid)
     missing = missing_evidence(base, head, changes, required, policy, timed=not incomparable)
@@ -155,6 +152,12 @@ def decide(
         recorded=recorded,
         rounds=1 + max([len(head.earlier_sessions), *(replicate.round for replicate in head.replicates)]),
     )
+
+
+def _failure_of(failed: FailedPair) -> Failure:
+    if failed.side is not None:
+        return Failure(side=failed.side, workload=failed.workload, what="turns", error=failed.error)
+    return Failure(side="pair", workload=failed.workload, what=f"pair {failed.pair}", error=failed.error)
 
 
 def decide_alone(head: RunDocument, *, policy: Policy) -> DecisionDocument:

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -111,9 +112,14 @@ def test_lines__one_without_an_end__is_refused(rendezvous: Rendezvous) -> None:
         assert refused[1] is None
 
 
-def test_address__folder_of_a_long_name__still_one_that_can_be_bound(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_all_long", [False, True])
+def test_address__folder_of_a_long_name__still_one_that_can_be_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_all_long: bool
+) -> None:
     folder = tmp_path / ("long" * 20)
     folder.mkdir()
+    if is_all_long:
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
     rendezvous = Rendezvous(str(folder))
     assert Path(rendezvous.address).is_socket()
     rendezvous.close()

@@ -209,9 +209,11 @@ def test_time__spent_before_the_first_quad__is_a_failure_by_name() -> None:
 
 
 def test_side__fails_in_its_turn__what_was_measured_stays_and_the_failure_is_named() -> None:
-    measured, _, _ = taken(SidePlan(turns=4, fewest=4, most=8), fails_at=29.5)
+    measured, calls, _ = taken(SidePlan(turns=4, fewest=4, most=8), fails_at=29.5)
     (failed,) = measured.failed
     assert (failed.pair, failed.workload, failed.error.kind) == (2, "chat", "exit")
+    # It fails in the third turn of the quad, and the second is of the same side.
+    assert failed.side == calls[-1][0]
     assert {turn.quad for turn in (*measured.base, *measured.head)} == {0, 1}
 
 

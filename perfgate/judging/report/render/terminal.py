@@ -39,6 +39,8 @@ _SHOWN = 12
 _SHOWN_RECORDED = 8
 _SHOWN_STORED = 4
 _SHOWN_SUGGESTIONS = 3
+# A message ends with what to do.
+_LONGEST_MESSAGE = 400
 _TRACEBACK_LINES = 8
 
 
@@ -93,7 +95,7 @@ def _print_decision(decision: DecisionDocument, console: Console) -> None:
         console.print(Text(f"{say('note:')} {clean(word(warning))}", "yellow"))
     for change in summary.telling_harness_changes[:_SHOWN]:
         where = f" ({', '.join(change.lines[:_SHOWN])})" if change.lines else ""
-        told_change = clean(f"{change.workload}: {word(change.message)}{where}", limit=400)
+        told_change = clean(f"{change.workload}: {word(change.message)}{where}", limit=_LONGEST_MESSAGE)
         console.print(Text(f"{say('workload file')}, {told_change}", "yellow"))
     by_cause = blocks(summary)
     _print_causes(by_cause, console)
@@ -126,12 +128,19 @@ def _print_run(run: RunDocument, console: Console) -> None:
     for failed in run.failed_pairs[:_SHOWN]:
         message = first_line(word(failed.error.message))
         console.print(
-            Text(f"{say('error in workload')} {clean(f'{failed.workload}: {message}', limit=400)}", "bold red")
+            Text(
+                f"{say('error in workload')} {clean(f'{failed.workload}: {message}', limit=_LONGEST_MESSAGE)}",
+                "bold red",
+            )
         )
     broken = [workload for workload in run.workloads if workload.error is not None]
     for workload in broken[:_SHOWN]:
         message = first_line(word(workload.error.message) if workload.error else "")
-        console.print(Text(f"{say('error in workload')} {clean(f'{workload.name}: {message}', limit=400)}", "bold red"))
+        console.print(
+            Text(
+                f"{say('error in workload')} {clean(f'{workload.name}: {message}', limit=_LONGEST_MESSAGE)}", "bold red"
+            )
+        )
     for warning in run.warnings[:_SHOWN]:
         console.print(Text(f"{say('note:')} {clean(word(warning))}", "yellow"))
 
@@ -214,8 +223,9 @@ def _print_failures(summary: Summary, console: Console) -> None:
         console.print(Text(title, "bold red"))
         text = (words.text or "").rstrip()
         # A traceback ends with the message; a log knows nothing of it.
-        said = [] if words.message in text else [words.message]
-        for text_line in [*said, *text.splitlines()[-_TRACEBACK_LINES:]]:
+        if words.message not in text:
+            console.print(Text(f"  {clean(words.message, limit=_LONGEST_MESSAGE)}"))
+        for text_line in text.splitlines()[-_TRACEBACK_LINES:]:
             console.print(Text(f"  {clean(text_line)}"))
 
 
