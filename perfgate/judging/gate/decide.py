@@ -298,12 +298,13 @@ class Look:
     def more_turns_would_help(self) -> bool:
         """Whether a number of a job is undecided that the verdict rests on.
 
-        Where one has failed already, only those that look worse too are waited for: they say what else it costs. Where the work
-        differs, none is compared; whoever changed the output alone wants to know what that costs.
+        Where the job fails already, by a number, a count or its output, only those that look worse are waited for: they say what
+        it costs. Where the work differs, no number is compared.
         """
-        numbers = [c for c in self._comparisons if c.gating and c.method == "turns"]
-        fails = any(c.outcome == "regressed" for c in numbers)
-        return any(c.outcome == "inconclusive" and (not fails or _looks_worse(c)) for c in numbers)
+        gating = [c for c in self._comparisons if c.gating]
+        fails = any(c.outcome == "regressed" for c in gating)
+        undecided = [c for c in gating if c.method == "turns" and c.outcome == "inconclusive"]
+        return any(not fails or _looks_worse(c) for c in undecided)
 
     def names_would_help(self) -> bool:
         """Whether operators are judged, or something moved or looks worse, so that its cause needs a name."""

@@ -248,6 +248,14 @@ def test_look__undecided__asks_for_more_turns_until_a_look_decides() -> None:
     assert not Look(*other, Policy(), workload=NAME).more_turns_would_help()
 
 
+@pytest.mark.parametrize(("slowdown", "waits"), [(0.2, True), (-0.05, False)])
+def test_look__output_differs__only_a_time_that_looks_worse_is_waited_for(slowdown: float, waits: bool) -> None:
+    # Of one start, so that nothing is decided.
+    assert Look(*runs(slowdown, quads=8), Policy(), workload=NAME).more_turns_would_help()
+    differs = runs(slowdown, quads=8, output=("a", "b"))
+    assert Look(*differs, Policy(), workload=NAME).more_turns_would_help() is waits
+
+
 def counted(
     documents: tuple[RunDocument, RunDocument], calls: tuple[int, int] = (2, 2)
 ) -> tuple[RunDocument, RunDocument]:
