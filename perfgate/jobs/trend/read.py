@@ -13,6 +13,7 @@ from perfgate.catalogue.lookup import METRICS, metric
 from perfgate.catalogue.names import NUMBER
 from perfgate.config import Config
 from perfgate.document.history import Confirmation, moment
+from perfgate.document.job import JobNumber, JobRecord
 from perfgate.document.run import RunDocument
 from perfgate.document.trend import (
     NotLookedAt,
@@ -34,8 +35,11 @@ from perfgate.judging.trend.health import run_health, spans_of_testbeds, weeks
 from perfgate.judging.trend.standing import RECENT_DAYS, gone, is_recent, judged
 from perfgate.version import __version__
 
-# What the gate judges, and the throughput that goes with it.
-GATED = tuple(name for name, card in METRICS.items() if card.counted or card.trend or card.tolerance is not None)
+# What the gate judges, and the throughput that goes with it; the numbers that a command names are its own.
+GATED = (
+    *(name for name, card in METRICS.items() if card.counted or card.trend or card.tolerance is not None),
+    f"{NUMBER}*",
+)
 # Documents are large; only the newest are opened, for their steps, warnings and intervals.
 RUNS_OPENED = 26
 # Of so many changes the runs on both sides are opened too, for what their counters say.
@@ -87,7 +91,8 @@ def read_histories(
         metrics = ", ".join(sorted({series.metric for series in there if _is_known(series.metric)})[:20])
         raise UsageError(f"no stored series is of these metrics and workloads; stored metrics are {metrics}")
     progress.status(f"reading {len(selected)} series of {len(runs)} runs")
-    histories = [_read_series(config, store, series, runs, progress.note) for series in selected]
+    numbers = _JobNumbers(store)
+    histories = [_read_series(config, store, series, runs, numbers, progress.note) for series in selected]
     unselected = [series for series in there if not selection.takes(series)]
     searched = [with_changes(entry) if entry.current else entry for entry in histories if entry.points]
     return StoredHistories(runs, align(searched), unselected)
@@ -201,8 +206,32 @@ def _readable_runs(config: Config, store: Store, note: Callable[[str], None], to
     return runs
 
 
+class _JobNumbers:
+    """What stored runs say of the numbers that their commands name: the store itself keeps no units."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._jobs: dict[str, list[JobRecord]] = {}
+
+    def find(self, series: Series, run_id: str) -> JobNumber | None:
+        if not series.metric.startswith(NUMBER):
+            return None
+        if run_id not in self._jobs:
+            try:
+                self._jobs[run_id] = self._store.show(run_id).jobs
+            except StoreError:
+                self._jobs[run_id] = []
+        jobs = (job for job in self._jobs[run_id] if job.name == series.workload)
+        return next((number for job in jobs for number in job.numbers if number.metric == series.metric), None)
+
+
 def _read_series(
-    config: Config, store: Store, series: Series, runs: Sequence[StoredRun], note: Callable[[str], None]
+    config: Config,
+    store: Store,
+    series: Series,
+    runs: Sequence[StoredRun],
+    numbers: _JobNumbers,
+    note: Callable[[str], None],
 ) -> TrendSeries:
     run_ids = {run.id for run in runs}
     history = [
@@ -218,7 +247,7 @@ def _read_series(
             f"{len(strange)} of {len(history)} values of {series.metric} are left out, as nothing measures such: the last is "
             f"{strange[-1].value:g}, in run {strange[-1].run_id[:12]}"
         )
-    described = metric(series.metric)
+    described = (numbers.find(series, history[-1].run_id) if history else None) or metric(series.metric)
     points = one_a_version(
         [
             TrendPoint(run_id=entry.run_id, commit=entry.commit, started_at=entry.started_at, value=entry.value)
@@ -233,7 +262,7 @@ def _read_series(
         labels=series.labels,
         unit=described.unit,
         better=described.better,
-        kind=described.kind,
+        kind=metric(series.metric).kind,
         fingerprint=series.fingerprint,
         device_kind=series.device_kind,
         points=points[-MOST_POINTS:],

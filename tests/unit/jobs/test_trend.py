@@ -18,6 +18,7 @@ import pytest
 
 from perfgate.conductor.workers.foresight import Foresight
 from perfgate.document.history import Acceptance, Confirmation, moment
+from perfgate.document.job import JobNumber, JobRecord, Turn
 from perfgate.document.run import CounterSite, OpCount, RunDocument
 from perfgate.document.schema import load_schema
 from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendSeries
@@ -152,6 +153,21 @@ def test_trend__quiet_main__nothing_and_how_much_was_looked_at(project: Project)
     assert document.looked_at == 8
     assert document.values == 320
     assert not has_open_regression(document)
+
+
+def test_trend__number_of_a_command__followed_with_its_own_unit_and_direction(project: Project) -> None:
+    number = JobNumber(metric="number.rate", unit="tokens/s", better="higher")
+    job = JobRecord(name="bench", kind="command", reference="python bench.py", sha256="0" * 64, numbers=[number])
+    runs = []
+    for index, run in enumerate(main_runs(30, shapes=("long",))):
+        values = {"number.rate": (700.0 if index >= 20 else 1000.0) * (1 + 0.001 * (index % 3))}
+        turn = Turn(workload="bench", start=0, quad=0, place=0, values=values, begun=0.0, seconds=1.0)
+        runs.append(msgspec.structs.replace(run, jobs=[job], turns=[turn]))
+    project.record(runs)
+    (series,) = [entry for entry in project.trend().series if entry.metric == "number.rate"]
+    assert (series.unit, series.better, series.kind) == ("tokens/s", "higher", "noisy")
+    (change,) = series.changes
+    assert (change.first_bad, change.direction) == (commit_of(20), "worse")
 
 
 def test_trend__new_testbed__its_series_start_anew_and_that_is_no_change(project: Project) -> None:
