@@ -7,16 +7,13 @@ import signal
 import time
 from pathlib import Path
 
-import numpy as np
-
 from perfgate.catalogue.names import NUMBER
 from perfgate.conductor.results.places import find_number
 from perfgate.conductor.results.result import Results, read_results, written_file
 from perfgate.conductor.sides.program import Program, ProgramEnd
-from perfgate.conductor.sides.side import SidePlace, SidePlan, TurnResult
+from perfgate.conductor.sides.side import SidePlace, SidePlan, TurnResult, times_of
 from perfgate.document.job import JobNumber
 from perfgate.document.message import Message
-from perfgate.document.samples import SampleSet, pack
 from perfgate.errors import ResultsError
 from perfgate.job_settings import JobReference, is_gating
 
@@ -73,9 +70,7 @@ class CommandSide:
         values.update({f"{NUMBER}{number.name}": number.value for number in results.numbers})
         self.numbers = self.numbers or tuple(self._listed(results))
         samples = tuple(
-            SampleSet(
-                metric=f"{NUMBER}{number.name}", samples=pack(np.round(np.array(number.samples) * 1e9).astype(np.int64))
-            )
+            times_of(f"{NUMBER}{number.name}", number.samples)
             for number in results.numbers
             if number.samples and number.unit == "s" and max(number.samples) < math.inf
         )

@@ -11,15 +11,12 @@ import numpy.typing as npt
 from perfgate.catalogue.names import E2E, GOODPUT, SERVING_CPU, TPOT, TTFT
 from perfgate.conductor.load.measures import goodput, measure_load
 from perfgate.conductor.load.record import Load
-from perfgate.conductor.sides.side import TurnResult
+from perfgate.conductor.sides.side import TurnResult, times_of
 from perfgate.document.job import JobNumber
-from perfgate.document.samples import SampleSet, pack
 from perfgate.job_settings import SlaSettings
 
 TTFT_P99, ITL, ITL_P99 = "serving.ttft_p99", "serving.itl", "serving.itl_p99"
 THROUGHPUT = "serving.throughput"
-# A turn of long answers has thousands of gaps between chunks; so many of them have the same quantiles.
-_MOST_GAPS = 512
 
 Floats = npt.NDArray[np.float64]
 
@@ -42,7 +39,7 @@ def turn_of_load(load: Load, cpu_seconds: float, sla: SlaSettings | None) -> Tur
         E2E: measures.latency,
         TTFT: measures.time_to_first_token,
         TPOT: measures.time_per_output_token,
-        ITL: _thinned(measures.inter_token),
+        ITL: measures.inter_token,
     }
     return TurnResult(
         values={name: value for name, value in values.items() if value is not None and 0 < value < math.inf},
@@ -52,11 +49,7 @@ def turn_of_load(load: Load, cpu_seconds: float, sla: SlaSettings | None) -> Tur
             "output_tokens": sum(exchange.output_tokens or 0 for exchange in load.exchanges),
             "without_text": len(measures.silent),
         },
-        samples=tuple(
-            SampleSet(metric=name, samples=pack(np.maximum(np.round(column * 1e9), 0).astype(np.int64)))
-            for name, column in samples.items()
-            if column.size
-        ),
+        samples=tuple(times_of(name, column) for name, column in samples.items() if column.size),
         late=_late_share(load),
     )
 
@@ -90,10 +83,3 @@ def _late_share(load: Load) -> float:
 
 def _quantile(values: Floats, share: float) -> float | None:
     return float(np.quantile(values, share)) if values.size else None
-
-
-def _thinned(gaps: Floats) -> Floats:
-    """The gaps, or as many quantiles of them as are kept."""
-    if gaps.size <= _MOST_GAPS:
-        return gaps
-    return np.quantile(gaps, (np.arange(_MOST_GAPS) + 0.5) / _MOST_GAPS)

@@ -8,8 +8,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from perfgate.document.job import JobNumber, RankCounts, Turn
-from perfgate.document.samples import SampleSet
+from perfgate.document.samples import SampleSet, pack
+
+# Quantiles up to P99 of so many are those of any more.
+_MOST_SAMPLES = 1024
 
 
 class TurnResult(NamedTuple):
@@ -42,6 +48,14 @@ class TurnResult(NamedTuple):
             begun=round(begun, 6),
             seconds=round(seconds, 6),
         )
+
+
+def times_of(metric: str, seconds: npt.ArrayLike) -> SampleSet:
+    """The samples of a turn, or as many quantiles of them as are kept: a run may report a hundred thousand."""
+    times = np.asarray(seconds, dtype=np.float64)
+    if times.size > _MOST_SAMPLES:
+        times = np.quantile(times, (np.arange(_MOST_SAMPLES) + 0.5) / _MOST_SAMPLES)
+    return SampleSet(metric=metric, samples=pack(np.maximum(np.round(times * 1e9), 0).astype(np.int64)))
 
 
 class Side(Protocol):

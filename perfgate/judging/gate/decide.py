@@ -298,8 +298,8 @@ class Look:
     def more_turns_would_help(self) -> bool:
         """Whether a number of a job is undecided that the verdict rests on.
 
-        Where the job fails already, by a number, a count or its output, only those that look worse are waited for: they say what
-        it costs. Where the work differs, no number is compared.
+        Where the job fails already, by a number, a count or its output, only those that look worse are waited for: they say
+        what it costs. Where the work differs, no number is compared.
         """
         gating = [c for c in self._comparisons if c.gating]
         fails = any(c.outcome == "regressed" for c in gating)
