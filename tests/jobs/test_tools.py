@@ -1,7 +1,8 @@
 """Results readers on files that the real tools wrote: asv on a suite, the clients on a real server.
 
 Tools are installed at pinned versions into ``build/tools``, some minutes the first time. Left out: AISBench, and the clients of
-vLLM and SGLang, whose packages take gigabytes; docs/jobs.md says with which versions their readers were tried.
+vLLM and SGLang, whose packages take gigabytes; hyperfine, which no package of the index holds; Megatron, whose loop is in none.
+docs/jobs.md says with which versions their readers were tried. Of torchtitan and verl only the loggers run, without a training.
 """
 
 from __future__ import annotations
@@ -91,7 +92,67 @@ class Suite:
 """
 
 
-def installed(package: str) -> Path:
+# What torchtitan's logger asks a GPU for is given to it.
+TORCHTITAN = """
+import time
+from types import SimpleNamespace
+from torchtitan.components.metrics import BaseLogger, DeviceMemStats, MetricsProcessor
+from torchtitan.tools.logging import init_logger
+from torchtitan.tools.utils import Color
+
+init_logger()
+memory = DeviceMemStats(27.25, 34.0, 28.0, 35.0, 0, 0)
+processor = object.__new__(MetricsProcessor)
+vars(processor).update(
+    logger=BaseLogger(),
+    color=Color(),
+    config=MetricsProcessor.Config(log_freq=1),
+    has_quantization=False,
+    parallel_dims=SimpleNamespace(non_data_parallel_size=1),
+    gpu_peak_flops=312e12,
+    num_flops_per_token=10**9,
+    device_memory_monitor=SimpleNamespace(get_peak_stats=lambda: memory, reset_peak_stats=lambda: None),
+    optimizers=SimpleNamespace(optimizers=[]),
+    model_parts=[],
+)
+for step in range(1, 21):
+    processor.ntokens_since_last_log, processor.data_loading_times = 2048, [0.001]
+    processor.time_last_log = time.perf_counter() - 0.25
+    processor.log(step, 7.0 - step / 100, 7.2, 1.25)
+"""
+# The module alone: the package imports Ray.
+VERL = """
+import importlib.util, runpy
+from pathlib import Path
+
+package = Path(importlib.util.find_spec("verl").origin).parent
+logger = runpy.run_path(str(package / "utils" / "logger" / "aggregate_logger.py"))["LocalLogger"]()
+for step in range(1, 21):
+    logger.log({"timing_s/step": 46.5, "perf/throughput": 801.5, "perf/max_memory_allocated_gb": 20.25}, step)
+"""
+GOOGLE = """
+import google_benchmark as benchmark
+
+@benchmark.register(name="sum")
+@benchmark.option.arg(10)
+@benchmark.option.arg(100_000)
+@benchmark.option.unit(benchmark.kMicrosecond)
+def total(state):
+    while state:
+        sum(range(state.range(0)))
+
+benchmark.main()
+"""
+PYTEST = """
+import pytest
+
+@pytest.mark.parametrize("n", [10, 100_000])
+def test_sum(benchmark, n):
+    benchmark.pedantic(lambda: sum(range(n)), rounds=20)
+"""
+
+
+def installed(package: str, *options: str) -> Path:
     """The folder with the programs of a tool. It sees our torch and transformers, so that they are not fetched again."""
     folder = TOOLS / re.sub(r"\W+", "-", package)
     programs, ready = folder / "bin", folder / ".installed"
@@ -101,7 +162,7 @@ def installed(package: str) -> Path:
         ours = [path for path in sys.path if path.endswith("site-packages")]
         (packages / "ours.pth").write_text("\n".join(ours), encoding="utf-8")
         done = subprocess.run(
-            [programs / "python", "-m", "pip", "install", "--quiet", package],
+            [programs / "python", "-m", "pip", "install", "--quiet", *options, package],
             capture_output=True,
             text=True,
             check=False,
@@ -113,12 +174,14 @@ def installed(package: str) -> Path:
     return programs
 
 
-def run(arguments: list[str], folder: Path) -> None:
+def run(arguments: list[str], folder: Path) -> str:
+    """Run a tool to its end; return what it printed."""
     environment = {**os.environ, "HOME": str(folder), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         arguments, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    return done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -205,3 +268,83 @@ def test_asv__its_file__is_read_with_units(tmp_path: Path) -> None:
     assert numbers["suite.Suite.peakmem_list(10)"].unit == "B"
     assert 2**20 < numbers["suite.Suite.peakmem_list(10)"].value < 2**30
     assert results.work == {"benchmarks": 4}
+
+
+@pytest.mark.parametrize(
+    ("package", "options", "script", "name", "expected"),
+    [
+        (
+            "torchtitan==0.3.0",
+            [],
+            TORCHTITAN,
+            "torchtitan",
+            {"tps": (8192, "tokens/s", "higher"), "memory": (28 * 2**30, "B", "lower")},
+        ),
+        (
+            "verl==0.9.1",
+            ["--no-deps"],
+            VERL,
+            "verl",
+            {
+                "step": (46.5, "s", "lower"),
+                "throughput": (801.5, "tokens/s", "higher"),
+                "memory": (20.25 * 2**30, "B", "lower"),
+            },
+        ),
+    ],
+    ids=["torchtitan", "verl"],
+)
+def test_log__of_a_training__is_read_with_units(
+    package: str,
+    options: list[str],
+    script: str,
+    name: str,
+    expected: dict[str, tuple[float, str, str]],
+    tmp_path: Path,
+) -> None:
+    programs = installed(package, *options)
+    (tmp_path / "script.py").write_text(script, encoding="utf-8")
+    (tmp_path / "train.log").write_text(run([str(programs / "python"), "script.py"], tmp_path), encoding="utf-8")
+    numbers = {number.name: number for number in read(tmp_path, "train.log", name).numbers}
+    for number, (value, unit, better) in expected.items():
+        # Tokens per second are of a time that the logger takes itself; a wrong unit would be a thousand times away.
+        assert 0.5 < numbers[number].value / value < 2
+        assert (numbers[number].unit, numbers[number].better) == (unit, better)
+
+
+@pytest.mark.parametrize(
+    ("package", "files", "command", "name", "small", "large"),
+    [
+        (
+            "google-benchmark==1.9.5",
+            {"suite.py": GOOGLE},
+            "python suite.py --benchmark_out=out.json --benchmark_min_time=0.01s",
+            "google_benchmark",
+            "sum/10",
+            "sum/100000",
+        ),
+        (
+            "pytest-benchmark==5.3.1",
+            {"test_suite.py": PYTEST},
+            "python -m pytest -q -p no:cacheprovider test_suite.py --benchmark-json=out.json",
+            "pytest_benchmark",
+            "test_suite.py::test_sum[10]",
+            "test_suite.py::test_sum[100000]",
+        ),
+    ],
+    ids=["google_benchmark", "pytest_benchmark"],
+)
+def test_suite__its_file__is_read_in_seconds(
+    package: str, files: dict[str, str], command: str, name: str, small: str, large: str, tmp_path: Path
+) -> None:
+    program, *arguments = command.split()
+    for file, text in files.items():
+        (tmp_path / file).write_text(text, encoding="utf-8")
+    run([str(installed(package) / program), *arguments], tmp_path)
+    results = read(tmp_path, "out.json", name)
+    numbers = {number.name: number for number in results.numbers}
+    assert numbers.keys() == {small, large}
+    assert {number.unit for number in numbers.values()} == {"s"}
+    # What a wrong unit would be a thousand times away from.
+    assert 1e-8 < numbers[small].value < 1e-4 < numbers[large].value * 10 < 1
+    assert results.work == {"benchmarks": 2}
