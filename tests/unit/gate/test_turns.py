@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -382,6 +383,22 @@ def test_alternate__every_visit_is_a_start__quads_alone_decide() -> None:
     decision = judged(*runs(0.10, quads=16, per_start=1, record=msgspec.structs.replace(job(), fits="alternate")))
     (row,) = [c for c in decision.comparisons if c.metric == TPOT]
     assert (decision.verdict, row.starts) == ("FAIL", 16)
+
+
+@pytest.mark.parametrize(
+    ("kind", "measured", "needed"),
+    [
+        ("command", "6 runs", r"about \d+ runs of each side would decide"),
+        ("server", "6 quads", r"about \d+ quads would"),
+    ],
+)
+def test_comment__undecided_job__says_how_many_runs_or_quads_would_decide(
+    kind: JobKind, measured: str, needed: str
+) -> None:
+    decision = judged(*runs(quads=6, per_start=3, record=job(kind)))
+    comment = render_comment(decision, CommentContext(marker="<!-- perfgate -->"))
+    assert f"after {measured}" in comment
+    assert re.search(needed, comment)
 
 
 def test_foreseen__more_quads_and_starts__show_less() -> None:

@@ -56,7 +56,7 @@ def test_sentence_tag__other_order_in_chinese__values_are_escaped_as_ever() -> N
 
 def test_prose_filter__number_inside_a_sentence__is_one_and_where_it_begins_it_may_start_a_list() -> None:
     template = environment("markdown").from_string("{{ text|prose }}")
-    assert template.render(text=Message("gate.too-few-pairs", {"pairs": 5})) == "`5` pairs are too few for a bound"
+    assert template.render(text=Message("gate.too-few-pairs", {"pairs": 5})) == "`5` are too few for a bound"
     with speaking("zh"):
         assert template.render(text=Message("harness.batch-changed", {"before": 8, "after": 4})) == "batch 由 8 变为 4"
 

@@ -77,6 +77,14 @@ def headline_values(summary: Summary) -> Headline:
     )
 
 
+def evidence_of(comparison: Comparison) -> str:
+    """What ``pairs`` counts: pairs of processes, the quads of a job, or its runs where each is a process of its own."""
+    if comparison.method != "turns":
+        return "pair"
+    is_of_runs = comparison.starts == comparison.pairs and comparison.pairs != 1
+    return "run" if is_of_runs else "quad"
+
+
 def named_change(comparison: Comparison) -> Change:
     unit, metric = comparison.unit, comparison.metric
     base, head = formats.sides(comparison)
@@ -95,6 +103,7 @@ def named_change(comparison: Comparison) -> Change:
         method=comparison.method,
         pairs=comparison.pairs,
         pairs_needed=comparison.pairs_needed,
+        evidence=evidence_of(comparison),
         reason=comparison.reason,
         accepted=comparison.accepted,
         rule=comparison.limit,

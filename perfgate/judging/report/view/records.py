@@ -32,6 +32,7 @@ class Change:
     method: str
     pairs: int | None
     pairs_needed: int | None
+    evidence: str
     reason: Message | None
     accepted: str | None
     rule: str | None
@@ -507,6 +508,7 @@ class RemedyView:
     pairs: int
     quads: int
     needed_quads: int
+    of_runs: bool
     out_of_reach: bool
     uncommitted: bool
     recorded: bool

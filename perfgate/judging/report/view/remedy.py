@@ -8,7 +8,7 @@ from perfgate.document.run import TIME_SPENT
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.templates import Medium, ReadyHtml, render
 from perfgate.judging.report.text.words import Words
-from perfgate.judging.report.view.headline import further_reasons, missing_entries
+from perfgate.judging.report.view.headline import evidence_of, further_reasons, missing_entries
 from perfgate.judging.report.view.records import InvalidView, RemedyView
 from perfgate.judging.report.view.summary import Summary, place
 
@@ -65,6 +65,7 @@ def remedy(summary: Summary) -> RemedyView:
         pairs=decision.pairs,
         quads=max((c.pairs or 0 for c in of_jobs), default=0),
         needed_quads=max((c.pairs_needed or 0 for c in of_jobs), default=0),
+        of_runs=bool(of_jobs) and all(evidence_of(comparison) == "run" for comparison in of_jobs),
         out_of_reach=max(needed, default=0) > _FULL_JOBS * max(decision.policy.looks),
         # Pairs are added to those of a commit; uncommitted changes have none that will be there again.
         uncommitted=decision.head.dirty,
