@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -90,119 +89,145 @@ def run_checklist(
     spoils the process, each step has one of its own.
     """
     asked = (*steps, *informing)
-    findings = Findings(_record(checkout, reference, asked))
-    # The steps come first, so that the first call that step 1 times is the first there is.
-    remaining: list[int | None] = [*steps, _CHECK, *informing]
-    steady = bench.config.measure.steady if steady is None else steady
-    spent = 0.0
-    while remaining:
+    runner = _StepRunner(
+        bench,
+        reference,
+        # The steps come first, so that the first call that step 1 times is the first there is.
+        remaining=[*steps, _CHECK, *informing],
+        informing=informing,
+        quick=quick,
+        folder=folder,
+        deadline=deadline,
+        steady=bench.config.measure.steady if steady is None else steady,
+        earlier=earlier or {},
+        findings=Findings(_record(checkout, reference, asked)),
+    )
+    while runner.remaining:
         try:
             with bench.worker(checkout, reference, cpus=bench.cpus, layout_seed=0, log_name=reference.name) as (
                 worker,
                 loaded,
             ):
-                findings.workload = _record(checkout, reference, asked, loaded=loaded)
-                usable = True
-                while usable and remaining:
-                    _foresee(bench, findings, remaining, earlier or {})
-                    number = remaining.pop(0)
-                    run_step = partial(
-                        _run_step, bench, worker, reference, number or 0, quick, folder, findings, steady=steady
-                    )
-                    if number is _CHECK:
-                        _check(bench, worker, reference, loaded, findings)
-                    elif time.monotonic() > deadline:
-                        findings.steps.append(_unmeasured(number, reference, reason=TIME_SPENT))
-                    elif number not in informing:
-                        usable = run_step()
-                    elif spent > INFORMING_SECONDS:
-                        late = Message("gate.checklist-time-spent", {"seconds": INFORMING_SECONDS, "step": number})
-                        findings.steps.append(_unmeasured(number, reference, reason=late))
-                    else:
-                        started = time.monotonic()
-                        usable = run_step(at_most=INFORMING_TIMEOUT)
-                        asked_for = steady * len(loaded.shapes) if number == STEADY_STEP else 0.0
-                        spent += max(0.0, time.monotonic() - started - asked_for)
-                    usable = usable and "spoiled_by_errors" not in loaded.capabilities
+                runner.findings.workload = _record(checkout, reference, asked, loaded=loaded)
+                while runner.remaining and runner.run_next(worker, loaded):
+                    pass
         except WorkerError as error:
-            findings.workload = _record(checkout, reference, asked, error=error.detail)
-            pending = [number for number in remaining if number is not _CHECK]
-            findings.steps += [_unmeasured(number, reference, error=error.detail) for number in pending]
-            return findings
-    return findings
+            runner.findings.workload = _record(checkout, reference, asked, error=error.detail)
+            runner.give_up(error)
+    return runner.findings
 
 
-def _foresee(bench: Bench, findings: Findings, remaining: list[int | None], earlier: Mapping[int, float]) -> None:
-    done = {step.number: step.duration for step in findings.steps}
-    bench.foresee(foresee_steps(earlier, done, [number for number in remaining if number is not _CHECK]))
+@dataclass
+class _StepRunner:
+    """Asks workers for the steps that remain, one after the other, and for the check of the output."""
 
+    bench: Bench
+    reference: WorkloadReference
+    remaining: list[int | None]
+    informing: tuple[int, ...]
+    quick: bool
+    folder: Path
+    deadline: float
+    steady: float
+    earlier: Mapping[int, float]
+    findings: Findings
+    # Seconds that the informing steps took so far.
+    spent: float = 0.0
 
-def _check(bench: Bench, worker: Worker, reference: WorkloadReference, loaded: Loaded, findings: Findings) -> None:
-    """Run the correctness check; one that cannot run is recorded as an error of every shape."""
-    doing = f"checking the output of {reference.name}"
-    try:
-        reply = worker.ask(CheckRequest(), CheckReply, timeout=bench.config.measure.step_timeout, doing=doing)
-    except WorkerError as error:
-        bench.say(f"{doing}: {error}")
-        findings.correctness = [
-            CorrectnessResult(workload=reference.name, shape=shape, status="error", message=error.detail.message)
-            for shape in loaded.shapes
+    def run_next(self, worker: Worker, loaded: Loaded) -> bool:
+        """Run the next step, or the check. Return whether the worker can be asked again."""
+        self._foresee()
+        number = self.remaining.pop(0)
+        usable = True
+        if number is _CHECK:
+            self._check(worker, loaded)
+        elif time.monotonic() > self.deadline:
+            self._leave_out(number, TIME_SPENT)
+        elif number not in self.informing:
+            usable = self._run_step(worker, number)
+        elif self.spent > INFORMING_SECONDS:
+            late = Message("gate.checklist-time-spent", {"seconds": INFORMING_SECONDS, "step": number})
+            self._leave_out(number, late)
+        else:
+            started = time.monotonic()
+            usable = self._run_step(worker, number, at_most=INFORMING_TIMEOUT)
+            self.spent += max(0.0, time.monotonic() - started - self._steady_seconds(number))
+        return usable and "spoiled_by_errors" not in loaded.capabilities
+
+    def give_up(self, error: WorkerError) -> None:
+        """No worker can be had: what remains has its error."""
+        self.findings.steps += [
+            _unmeasured(number, self.reference, error=error.detail) for number in self.remaining if number is not _CHECK
         ]
-    else:
-        findings.correctness = reply.results
+        self.remaining.clear()
 
+    def _leave_out(self, number: int, reason: Message) -> None:
+        self.findings.steps.append(_unmeasured(number, self.reference, reason=reason))
 
-def _run_step(
-    bench: Bench,
-    worker: Worker,
-    reference: WorkloadReference,
-    number: int,
-    quick: bool,
-    folder: Path,
-    findings: Findings,
-    *,
-    at_most: float = math.inf,
-    steady: float = 0.0,
-) -> bool:
-    """Run one step and return whether the worker can be asked again.
+    def _steady_seconds(self, number: int) -> float:
+        """What the steady state that perfgate.toml asks for adds to the usual time of a step."""
+        return self.steady * len(self.findings.workload.shapes) if number == STEADY_STEP else 0.0
 
-    It may take ``at_most`` seconds, and step 1 the ``steady`` ones of every shape beside them.
-    """
-    config = bench.config
-    request = StepRequest(
-        number=number,
-        quick=quick,
-        threads=bench.threads,
-        limits=dict(config.limits),
-        seed=config.measure.seed,
-        artifacts=str(folder),
-        expected_kernels=config.expect.kernels,
-        graph_spans=config.graph.spans,
-        budgets=list(config.budgets),
-        steady=steady,
-        copies=config.measure.copies,
-        cold_start=config.measure.cold_start,
-        shape_space=config.measure.shape_space,
-    )
-    asked_for = steady * len(findings.workload.shapes) if number == STEADY_STEP else 0.0
-    doing = f"{reference.name}: step {number} {card(number).slug}"
-    bench.say(doing)
-    started, delay = time.perf_counter_ns(), run_delay_ns(worker.pid)
-    try:
-        timeout = min(config.measure.step_timeout, at_most) + asked_for
-        reply = worker.ask(request, StepReply, timeout=timeout, doing=doing)
-    except WorkerError as error:
-        findings.steps.append(_unmeasured(number, reference, error=error.detail))
-        return error.alive
-    waited = waited_share(delay, run_delay_ns(worker.pid), time.perf_counter_ns() - started)
-    findings.steps.append(replace(reply.result, waited=waited))
-    findings.counters += reply.counters
-    findings.operators += reply.operators
-    findings.accounts += reply.accounts
-    paths = {artifact.path for artifact in findings.artifacts}
-    new = [artifact for artifact in reply.artifacts if artifact.path not in paths]
-    findings.artifacts += [replace(artifact, workload=reference.name) for artifact in new]
-    return True
+    def _foresee(self) -> None:
+        done = {step.number: step.duration for step in self.findings.steps}
+        to_come = [number for number in self.remaining if number is not _CHECK]
+        self.bench.foresee(foresee_steps(self.earlier, done, to_come))
+
+    def _check(self, worker: Worker, loaded: Loaded) -> None:
+        """Run the correctness check; one that cannot run is recorded as an error of every shape."""
+        doing = f"checking the output of {self.reference.name}"
+        try:
+            reply = worker.ask(CheckRequest(), CheckReply, timeout=self.bench.config.measure.step_timeout, doing=doing)
+        except WorkerError as error:
+            self.bench.say(f"{doing}: {error}")
+            self.findings.correctness = [
+                CorrectnessResult(
+                    workload=self.reference.name, shape=shape, status="error", message=error.detail.message
+                )
+                for shape in loaded.shapes
+            ]
+        else:
+            self.findings.correctness = reply.results
+
+    def _run_step(self, worker: Worker, number: int, *, at_most: float = math.inf) -> bool:
+        """Run one step and return whether the worker can be asked again.
+
+        It may take ``at_most`` seconds, and step 1 those of the steady state beside them.
+        """
+        config, findings = self.bench.config, self.findings
+        request = StepRequest(
+            number=number,
+            quick=self.quick,
+            threads=self.bench.threads,
+            limits=dict(config.limits),
+            seed=config.measure.seed,
+            artifacts=str(self.folder),
+            expected_kernels=config.expect.kernels,
+            graph_spans=config.graph.spans,
+            budgets=list(config.budgets),
+            steady=self.steady,
+            copies=config.measure.copies,
+            cold_start=config.measure.cold_start,
+            shape_space=config.measure.shape_space,
+        )
+        doing = f"{self.reference.name}: step {number} {card(number).slug}"
+        self.bench.say(doing)
+        started, delay = time.perf_counter_ns(), run_delay_ns(worker.pid)
+        try:
+            timeout = min(config.measure.step_timeout, at_most) + self._steady_seconds(number)
+            reply = worker.ask(request, StepReply, timeout=timeout, doing=doing)
+        except WorkerError as error:
+            findings.steps.append(_unmeasured(number, self.reference, error=error.detail))
+            return error.alive
+        waited = waited_share(delay, run_delay_ns(worker.pid), time.perf_counter_ns() - started)
+        findings.steps.append(replace(reply.result, waited=waited))
+        findings.counters += reply.counters
+        findings.operators += reply.operators
+        findings.accounts += reply.accounts
+        paths = {artifact.path for artifact in findings.artifacts}
+        new = [artifact for artifact in reply.artifacts if artifact.path not in paths]
+        findings.artifacts += [replace(artifact, workload=self.reference.name) for artifact in new]
+        return True
 
 
 def _unmeasured(
