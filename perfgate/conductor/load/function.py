@@ -45,7 +45,15 @@ class FunctionTarget:
 
     @asynccontextmanager
     async def connect(self, clock: Clock) -> AsyncIterator[Send]:
-        reader, writer = await asyncio.open_unix_connection(self.address, limit=LONGEST_BODY)
+        try:
+            reader, writer = await asyncio.open_unix_connection(self.address, limit=LONGEST_BODY)
+        except OSError:
+
+            async def refuse(request: Request) -> Exchange:
+                return Recording(request, clock).failed(_ENDED)
+
+            yield refuse
+            return
         answers: dict[str, asyncio.Future[_Answer]] = {}
         reading = asyncio.create_task(_read(reader, answers))
 
@@ -58,7 +66,7 @@ class FunctionTarget:
             writer.write(msgspec.json.encode(call) + b"\n")
             try:
                 answer = await asyncio.wait_for(answers[request.id], self.timeout)
-            except (OSError, asyncio.TimeoutError) as error:
+            except asyncio.TimeoutError as error:
                 return recording.failed(explain(error, self.timeout))
             if answer.error:
                 return recording.failed(answer.error)
@@ -82,9 +90,9 @@ async def _read(reader: asyncio.StreamReader, answers: dict[str, asyncio.Future[
             answer = msgspec.json.decode(line, type=_Answer)
             if (future := answers.get(answer.id)) is not None and not future.done():
                 future.set_result(answer)
-        error = ConnectionError(_ENDED)
+        error = _ENDED
     except (OSError, ValueError) as failure:  # a line that is none, or too long
-        error = ConnectionError(f"the process of the function answered something else: {failure}")
+        error = f"the process of the function answered something else: {failure}"
     for future in answers.values():
         if not future.done():
-            future.set_exception(error)
+            future.set_result(_Answer("", "", error))
