@@ -245,6 +245,8 @@ def test_check__collective_no_longer_beside_computing__its_time_is_exposed(check
     decision = check(OVERLAPPING, WAITS_AT_ONCE, budget=60, codes=(0, 1, UNDECIDED), main=OVERLAPS)
     exposed = row(decision, "ranks.exposed")
     assert exposed["head"] > 2 * exposed["base"]
+    step = row(decision, "ranks.step")
+    assert step["outcome"] != "regressed" or step["parts"][0]["name"] == "exposed communication"
     assert row(decision, "ranks.collectives")["outcome"] == "unchanged"
 
 

@@ -51,38 +51,36 @@ class JobMeasurement:
     note: Callable[[str], None]
 
     def measure(self) -> None:
-        """Take the turns, as the job's ``fits`` says; where sides do not start beside each other, one after the other.
-
-        Turns that are added to earlier ones are taken as those were, with the same load, up to the last planned look.
-        """
-        bench, measured, note = self.bench, self.measured, self.note
-        if any(measured.before):
-            record = measured.record
-            if measured.before.quads < looks_of(self.reference.kind, record.fits)[-1]:
-                self._take(replace(self.reference, rate=record.rate), record.fits)
-            else:
-                note(
-                    f"{record.name}: {measured.before.quads} quads were all that was planned; longer turns, or a quieter "
-                    "machine, tell more"
-                )
+        """Take the turns as the job's ``fits`` says; with ``auto`` as whole processes, if a side starts only alone."""
+        if any(self.measured.before):
+            self._add_turns()
             return
         try:
-            reference = at_highest_rate(bench, self.reference, self.checkouts["base"], "base", note)
+            reference = at_highest_rate(self.bench, self.reference, self.checkouts["base"], "base", self.note)
         except SideError as error:
-            measured.failed.append(
-                FailedPair(pair=0, arm="ab", workload=self.reference.name, error=error.detail, side="base")
-            )
+            failed = FailedPair(pair=0, arm="ab", workload=self.reference.name, error=error.detail, side="base")
+            self.measured.failed.append(failed)
             return
-        measured.record = record_of(reference)
+        self.measured.record = record_of(reference)
         wanted = reference.settings.fits
         unstarted = self._take(reference, "resident" if wanted == "auto" else wanted)
         if wanted == "auto" and unstarted and self._starts_alone(unstarted):
-            note(
+            self.note(
                 f"{reference.name}: {unstarted} starts alone and not beside the other side, so that they take turns as whole "
                 'processes (fits = "alternate")'
             )
-            measured.failed.clear()
+            self.measured.failed.clear()
             self._take(reference, "alternate")
+
+    def _add_turns(self) -> None:
+        """Add turns to those of an earlier check, with the same load and ``fits``, up to the last planned look."""
+        record, before = self.measured.record, self.measured.before
+        if before.quads < looks_of(self.reference.kind, record.fits)[-1]:
+            self._take(replace(self.reference, rate=record.rate), record.fits)
+        else:
+            self.note(
+                f"{record.name}: {before.quads} quads were all that was planned; longer turns, or a quieter machine, tell more"
+            )
 
     def _take(self, reference: JobReference, fits: Fits) -> SideName | None:
         """Take the turns; return the side that could not be started, where it was before any turn."""
