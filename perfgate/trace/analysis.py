@@ -136,16 +136,17 @@ def group_rows(*columns: Codes) -> Groups:
         group += column
         group -= low
         size = _renumber(group, size * width)
-    narrow = group.astype(np.int32)
     first = np.zeros(size if rows else 0, dtype=np.intp)
-    first[narrow[::-1]] = np.arange(rows - 1, -1, -1)
-    return Groups(first, narrow)
+    first[group[::-1]] = np.arange(rows - 1, -1, -1, dtype=np.int32)
+    return Groups(first, group.astype(np.int32))
 
 
-def rows_by(column: Codes) -> list[npt.NDArray[np.intp]]:
+def rows_by(column: Codes) -> list[CodeColumn]:
     """The rows of each value of a column, the least first."""
-    order = np.argsort(column, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(column[order])) + 1) if order.size else []
+    short = _short(column)
+    order = np.argsort(short, kind="stable").astype(np.int32)
+    values = short[order]
+    return np.split(order, np.flatnonzero(values[1:] != values[:-1]) + 1) if order.size else []
 
 
 def last_rows(column: IntColumn, values: IntColumn) -> IntColumn:
@@ -269,9 +270,7 @@ def nesting_order(start: IntColumn, duration: IntColumn, track: Codes) -> npt.ND
     few of them begin together.
     """
     order = np.argsort(start, kind="stable")
-    tracks = track[order]
-    if tracks.size and tracks.min() >= 0 and tracks.max() < 1 << 16:
-        tracks = tracks.astype(np.uint16)  # which numpy sorts by its digits
+    tracks = _short(track[order])
     order = order[np.argsort(tracks, kind="stable")]
     begin, tracks = start[order], track[order]
     together = (tracks[1:] == tracks[:-1]) & (begin[1:] == begin[:-1])
@@ -280,6 +279,12 @@ def nesting_order(start: IntColumn, duration: IntColumn, track: Codes) -> npt.ND
         few = order[places]
         order[places] = few[np.lexsort((few, -duration[few], start[few], track[few]))]
     return order
+
+
+def _short(column: Codes) -> Codes:
+    """The column in two bytes a number, which numpy sorts by their digits, where they are enough."""
+    fits = column.size and column.min() >= 0 and column.max() < 1 << 16
+    return column.astype(np.uint16) if fits else column
 
 
 def _parents(start: IntColumn, end: IntColumn) -> IntColumn:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -10,9 +9,18 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.flame import FLAME_KINDS, NONE, FlameCosts, FlameTree
-from perfgate.trace.analysis import NOTHING_AROUND, CodeColumn, Codes, IntColumn, group_rows, totals_by_name
+from perfgate.trace.analysis import (
+    NOTHING_AROUND,
+    CodeColumn,
+    Codes,
+    IntColumn,
+    counts_by_name,
+    group_rows,
+    rows_by,
+    totals_by_name,
+)
 from perfgate.trace.events import KINDS, NO_TEXT, EventTable
-from perfgate.trace.stacks import Frame, Stacks, frame, levels
+from perfgate.trace.stacks import Frame, Stacks, frame, levels, requests_served
 
 # A stack of generated code may be as deep as Python allows; what lies deeper is time of the frame at this depth.
 MOST_LEVELS = 256
@@ -32,15 +40,12 @@ def flame_tree(stacks: Stacks, label: str, *, most_nodes: int = MOST_NODES) -> F
     Under a stream stand the calls that launched its work, without time of their own. Frames beyond ``most_nodes`` are folded
     into those around them, the smallest first.
     """
-    rows = _rows(stacks)
     frames = _Frames(stacks.events)
-    nodes = _merge(stacks, rows, frames.labels)
-    own = stacks.own[rows.event]
-    own[~rows.counted] = 0
-    costs, requests = _costs(stacks, nodes, own)
+    nodes = _merge(stacks, frames.labels)
+    costs, requests = _costs(stacks, nodes)
     texts: dict[str, int] = {}
-    shape, more_shapes = _shapes(stacks.events, rows, nodes, own)
-    names = _track_names(stacks, rows, nodes, own) + [frames.of[at].name for at in nodes.label[nodes.roots :].tolist()]
+    shape, more_shapes = _shapes(stacks, nodes)
+    names = _track_names(stacks, nodes) + [frames.of[at].name for at in nodes.label[nodes.roots :].tolist()]
 
     def number(text: str) -> int:
         return texts.setdefault(text, len(texts)) if text else NONE
@@ -57,7 +62,7 @@ def flame_tree(stacks: Stacks, label: str, *, most_nodes: int = MOST_NODES) -> F
         more_shapes=more_shapes.tolist(),
         texts=list(texts),
         head=costs,
-        cut=int(np.count_nonzero(rows.counted & ~nodes.own_frame)),
+        cut=int(np.count_nonzero(~nodes.own_frame)),
     )
     return _folded(tree, most_nodes)
 
@@ -77,114 +82,90 @@ class _Frames:
 
 
 class _Rows(NamedTuple):
-    """What becomes a tree: all events, and once more, without time, the calls above the work of each stream.
+    """What becomes a tree: all events, and behind them once more, without time, the calls above the work of each stream.
 
-    ``parent`` is a row or NONE, ``depth`` how many rows lie above, ``root`` the track of thread or stream, ``event`` a position
-    among the events. There are several times as many rows as events at worst, so they take four bytes a number.
+    ``event`` is a position among the events, the same for a row below their number. ``parent`` is a row, or ~track of the
+    thread or stream that an outermost one belongs to; ``levels`` are the rows by how many lie above them. There are several
+    times as many rows as events at worst, so they take four bytes a number.
     """
 
-    parent: CodeColumn
-    depth: CodeColumn
-    root: CodeColumn
     event: CodeColumn
-    counted: npt.NDArray[np.bool_]
+    parent: CodeColumn
+    levels: list[CodeColumn]
 
 
 def _rows(stacks: Stacks) -> _Rows:
-    device = stacks.on_device
-    hosts, work = _narrow(np.flatnonzero(~device)), _narrow(np.flatnonzero(device))
-    streams, launches = stacks.track[work], stacks.called_by[work]
-    copies = _calls_above(stacks.called_by, streams, launches)
-    row_of_host = np.full(len(stacks.events) + 1, NONE, dtype=np.int32)  # the last place is for nothing around
-    row_of_host[hosts] = np.arange(hosts.size)
-    parent = (
-        row_of_host[stacks.around[hosts]],
-        copies.rows(copies.root, stacks.called_by[copies.event], first=hosts.size),
-        copies.rows(streams, launches, first=hosts.size),
-    )
+    event, parent = _with_calls_above(stacks)
     above = levels(stacks.called_by)
-    by_thread = above if stacks.called_by is stacks.around else levels(stacks.around)
-    return _Rows(
-        parent=np.concatenate(parent),
-        depth=np.concatenate((by_thread[hosts], above[copies.event], above[work])),
-        root=np.concatenate((stacks.track[hosts], copies.root, streams), dtype=np.int32),
-        event=np.concatenate((hosts, copies.event, work)),
-        counted=np.repeat([True, False, True], [hosts.size, copies.event.size, work.size]),
-    )
+    depth = above[event]
+    if stacks.called_by is not stacks.around:
+        of_thread = np.flatnonzero(~stacks.on_device)
+        depth[of_thread] = levels(stacks.around)[of_thread]
+    return _Rows(event, parent, rows_by(depth))
 
 
-def _narrow(positions: npt.NDArray[np.intp]) -> CodeColumn:
-    return positions.astype(np.int32)
+def _with_calls_above(stacks: Stacks) -> tuple[CodeColumn, CodeColumn]:
+    """The event and the parent of each row."""
+    called_by, size = stacks.called_by, len(stacks.events)
+    parent = np.where(stacks.around == NOTHING_AROUND, ~stacks.track, stacks.around)
+    events, parents, rows = [np.arange(size, dtype=np.int32)], [parent], size
+    row_of = np.empty(size + 1, dtype=np.int32)  # the last place is for nothing above
+    work = np.flatnonzero(stacks.on_device)
+    for stream in np.unique(stacks.track[work]).tolist():
+        launched = work[stacks.track[work] == stream]
+        above = _calls_above(called_by, called_by[launched])
+        row_of[NOTHING_AROUND] = ~stream
+        row_of[above] = np.arange(rows, rows + above.size)
+        parent[launched] = row_of[called_by[launched]]
+        events.append(above)
+        parents.append(row_of[called_by[above]])
+        rows += above.size
+    return np.concatenate(events), np.concatenate(parents)
 
 
-class _Copies(NamedTuple):
-    """Calls of the host under the streams whose work they launched, sorted by stream and event; ``size`` events there are."""
-
-    root: CodeColumn
-    event: CodeColumn
-    size: int
-
-    def rows(self, root: Codes, event: IntColumn, *, first: int) -> CodeColumn:
-        """The rows of events under streams, where the first of these copies is row ``first``."""
-        rows = np.full(event.size, NONE, dtype=np.int32)
-        real = event != NOTHING_AROUND
-        wanted = root[real].astype(np.int64) * self.size + event[real]
-        rows[real] = first + np.searchsorted(self.root.astype(np.int64) * self.size + self.event, wanted)
-        return rows
-
-
-def _calls_above(around: IntColumn, streams: Codes, launches: IntColumn) -> _Copies:
-    """Every call above the work of each stream, once a stream."""
-    size = max(around.size, 1)
-    joined = launches != NOTHING_AROUND
-    nothing = np.zeros(0, dtype=np.int32)
-    roots, events, last = [nothing], [nothing], np.empty(size, dtype=np.int32)
-    for stream in np.unique(streams[joined]).tolist():
-        above, outer = np.zeros(size, dtype=bool), launches[joined & (streams == stream)]
-        while outer.size:
-            outer = outer[~above[outer]]
-            above[outer] = True
-            # Of those that lie in one call, one goes on to it.
-            last[outer] = np.arange(outer.size)
-            outer = around[outer[last[outer] == np.arange(outer.size)]]
-            outer = outer[outer != NOTHING_AROUND]
-        events.append(_narrow(np.flatnonzero(above)))
-        roots.append(np.full(events[-1].size, stream, dtype=np.int32))
-    return _Copies(np.concatenate(roots), np.concatenate(events), size)
+def _calls_above(around: CodeColumn, launches: CodeColumn) -> CodeColumn:
+    """Every call above some that launched work, themselves among them; once each, in their order."""
+    above, last = np.zeros(around.size, dtype=bool), np.empty(around.size, dtype=np.int32)
+    outer = launches[launches != NOTHING_AROUND]
+    while outer.size:
+        outer = outer[~above[outer]]
+        above[outer] = True
+        # Of those that lie in one call, one goes on to it.
+        last[outer] = np.arange(outer.size)
+        outer = around[outer[last[outer] == np.arange(outer.size)]]
+        outer = outer[outer != NOTHING_AROUND]
+    return np.flatnonzero(above).astype(np.int32)
 
 
 class _Nodes(NamedTuple):
-    """The nodes of a tree, the ``roots`` first (their ``label`` is a track); and of each row its node and its request.
+    """The nodes of a tree, the ``roots`` first (their ``label`` is a track); and the node of each event.
 
-    A row that is not its node's ``own_frame`` lies deeper than the tree is.
+    An event without ``own_frame`` lies deeper than the tree is.
     """
 
     parent: Codes
     kind: Codes
     label: Codes
     roots: int
-    of_row: CodeColumn
-    request: Codes
+    of_event: CodeColumn
     own_frame: npt.NDArray[np.bool_]
 
 
-def _merge(stacks: Stacks, rows: _Rows, labels: CodeColumn) -> _Nodes:
+def _merge(stacks: Stacks, labels: CodeColumn) -> _Nodes:
     """Make one node of the rows that have the same stack, level by level, in each in the order in which they began."""
-    events, tracks = stacks.events, np.unique(rows.root)
+    events, rows = stacks.events, _rows(stacks)
+    tracks = np.unique(~rows.parent[rows.parent < 0])
     streams = np.isin(tracks, np.unique(events.track[stacks.on_device]))
     columns: list[tuple[Codes, Codes, Codes]] = [
         (np.full(tracks.size, NONE), np.where(streams, _STREAM, _THREAD), tracks)
     ]
-    node, request, size = np.full(rows.event.size, NONE, dtype=np.int32), events.request[rows.event], tracks.size
-    for level in _levels(rows.depth):
+    node, size, own_frame = np.empty_like(rows.event), tracks.size, np.ones(len(events), dtype=bool)
+    for depth, level in enumerate(rows.levels):
         outer, event = rows.parent[level], rows.event[level]
-        outermost = outer == NONE
-        above = node[outer]
-        above[outermost] = np.searchsorted(tracks, rows.root[level[outermost]])
-        inherits = (request[level] == NO_TEXT) & ~outermost
-        request[level] = np.where(inherits, request[outer], request[level])
-        if rows.depth[level[0]] >= MOST_LEVELS:
+        above = node[outer] if depth else np.searchsorted(tracks, ~outer)
+        if depth >= MOST_LEVELS:
             node[level] = above
+            own_frame[level[level < len(events)]] = False
             continue
         kind, label = _FLAME_CODES[events.kind[event]], labels[event]
         first, group = group_rows(above, kind, label)
@@ -198,50 +179,41 @@ def _merge(stacks: Stacks, rows: _Rows, labels: CodeColumn) -> _Nodes:
         columns.append((above[first], kind[first], label[first]))
         size += first.size
     parents, kinds, names = (np.concatenate(column) for column in zip(*columns))
-    return _Nodes(parents, kinds, names, tracks.size, node, request, rows.depth < MOST_LEVELS)
+    return _Nodes(parents, kinds, names, tracks.size, node[: len(events)].copy(), own_frame)
 
 
-def _levels(depth: CodeColumn) -> Iterator[CodeColumn]:
-    """The rows of each depth, in their order."""
-    # Numbers of two bytes numpy sorts by their digits.
-    small = depth.astype(np.uint16) if depth.max(initial=0) < 1 << 16 else depth
-    order = _narrow(np.argsort(small, kind="stable"))
-    yield from np.split(order, np.flatnonzero(np.diff(depth[order])) + 1) if order.size else ()
-
-
-def _costs(stacks: Stacks, nodes: _Nodes, own: IntColumn) -> tuple[FlameCosts, list[str]]:
+def _costs(stacks: Stacks, nodes: _Nodes) -> tuple[FlameCosts, list[str]]:
     """What each node took for each request, and the requests: those with most time, the rest under one name."""
-    events = stacks.events
-    served = np.flatnonzero(nodes.request != NO_TEXT)
-    codes, at = np.unique(nodes.request[served], return_inverse=True)
-    totals = totals_by_name(at, own[served], codes.size)
+    served = requests_served(stacks)
+    real = np.flatnonzero(served != NO_TEXT)
+    codes, at = np.unique(served[real], return_inverse=True)
+    totals = totals_by_name(at, stacks.own[real], codes.size)
     most = np.argsort(-totals, kind="stable")[:MOST_REQUESTS]
     number = np.full(codes.size, most.size)
     number[np.sort(most)] = np.arange(most.size)
-    request = np.full(nodes.request.size, NONE, dtype=np.int32)
-    request[served] = number[at]
-    names = [events.names[code] for code in codes[np.sort(most)].tolist()]
+    request = np.full(served.size, NONE, dtype=np.int32)
+    request[real] = number[at]
+    names = [stacks.events.names[code] for code in codes[np.sort(most)].tolist()]
     names += [OTHER_REQUESTS] if codes.size > most.size else []
-    spent = _narrow(np.flatnonzero(own > 0))
-    node, asked = nodes.of_row[spent], request[spent]
+    spent = np.flatnonzero(stacks.own > 0).astype(np.int32)
+    node, asked = nodes.of_event[spent], request[spent]
     first, cell = group_rows(node, asked)
-    counted = nodes.own_frame[spent].astype(np.int64)
     return FlameCosts(
         units=stacks.units,
         node=node[first].tolist(),
         request=asked[first].tolist(),
-        own=totals_by_name(cell, own[spent], first.size).tolist(),
-        count=totals_by_name(cell, counted, first.size).tolist(),
+        own=totals_by_name(cell, stacks.own[spent], first.size).tolist(),
+        count=counts_by_name(cell[nodes.own_frame[spent]], first.size).tolist(),
     ), names
 
 
-def _shapes(events: EventTable, rows: _Rows, nodes: _Nodes, own: IntColumn) -> tuple[IntColumn, IntColumn]:
+def _shapes(stacks: Stacks, nodes: _Nodes) -> tuple[IntColumn, IntColumn]:
     """For each node the shapes that took most of its time, or NO_TEXT, and how many more it was run with."""
     most, more = np.full(nodes.parent.size, NO_TEXT, dtype=np.int64), np.zeros(nodes.parent.size, dtype=np.int64)
-    shape = events.shape[rows.event]
-    shaped = np.flatnonzero(rows.counted & nodes.own_frame & (shape != NO_TEXT))
-    first, pair = group_rows(nodes.of_row[shaped], shape[shaped])
-    times, node = totals_by_name(pair, own[shaped], first.size), nodes.of_row[shaped[first]]
+    shape = stacks.events.shape
+    shaped = np.flatnonzero(nodes.own_frame & (shape != NO_TEXT)).astype(np.int32)
+    first, pair = group_rows(nodes.of_event[shaped], shape[shaped])
+    times, node = totals_by_name(pair, stacks.own[shaped], first.size), nodes.of_event[shaped[first]]
     order = np.lexsort((-times, node))
     owner, largest, count = np.unique(node[order], return_index=True, return_counts=True)
     most[owner] = shape[shaped[first[order[largest]]]]
@@ -249,10 +221,10 @@ def _shapes(events: EventTable, rows: _Rows, nodes: _Nodes, own: IntColumn) -> t
     return most, more
 
 
-def _track_names(stacks: Stacks, rows: _Rows, nodes: _Nodes, own: IntColumn) -> list[str]:
+def _track_names(stacks: Stacks, nodes: _Nodes) -> list[str]:
     """A stream keeps its name; threads, whose ids mean nothing, are numbered by time."""
     tracks = nodes.label[: nodes.roots]
-    totals = totals_by_name(np.searchsorted(tracks, rows.root), own, tracks.size)
+    totals = totals_by_name(np.searchsorted(tracks, stacks.track), stacks.own, tracks.size)
     names, number = [""] * tracks.size, 0
     for at in np.argsort(-totals, kind="stable").tolist():
         text = stacks.events.tracks[int(tracks[at])][1]

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from perfgate.trace.analysis import IntColumn, rows_by, self_times
+from perfgate.trace.analysis import CodeColumn, IntColumn, rows_by, self_times
 from perfgate.trace.events import KINDS, EventTable
 
 OpClass = Literal["conv_matmul", "copy", "reshape", "softmax", "other"]
@@ -67,7 +66,7 @@ def operator_totals(events: EventTable, *, calls: int) -> list[OperatorTotal]:
     return sorted(rows, key=lambda row: (-row.typical_ns, row.name))
 
 
-def _typical(events: EventTable, own: IntColumn, chosen: npt.NDArray[np.intp], calls: int) -> float:
+def _typical(events: EventTable, own: IntColumn, chosen: CodeColumn, calls: int) -> float:
     """The median over the calls; the mean where the events do not divide into calls of equally many."""
     if chosen.size % calls:
         return float(own[chosen].sum()) / calls

@@ -11,9 +11,14 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.document.trace import TopKind
-from perfgate.trace.analysis import NOTHING_AROUND, Codes, counts_by_name, group_rows, totals_by_name, union_length
+from perfgate.trace.analysis import (
+    counts_by_name,
+    group_rows,
+    totals_by_name,
+    union_length,
+)
 from perfgate.trace.events import DEVICE_KINDS, KERNEL_KINDS, KINDS, NO_TEXT, EventTable
-from perfgate.trace.stacks import Stacks, levels, stacks_of
+from perfgate.trace.stacks import requests_served, stacks_of
 
 _ROW_KINDS: dict[str, TopKind] = {"compute": "compute", "copy": "copy", "comm": "comm"}
 
@@ -45,7 +50,7 @@ class Requests:
 
     def __init__(self, events: EventTable) -> None:
         stacks = stacks_of(events)
-        request = _served(stacks)
+        request = requests_served(stacks)
         chosen = np.flatnonzero(request != NO_TEXT)
         # By request; the order inside is that of the file.
         chosen = chosen[np.argsort(request[chosen], kind="stable")]
@@ -87,15 +92,3 @@ class Requests:
             device=union_length(events.select(device).intervals),
             kernels=int(events.is_kind(*KERNEL_KINDS).sum()),
         )
-
-
-def _served(stacks: Stacks) -> Codes:
-    """Whose request each event served, a position among the names or NO_TEXT: its own, else that of what it lies in."""
-    request = stacks.events.request.copy()
-    depth = levels(stacks.called_by)
-    order = np.argsort(depth, kind="stable")
-    for level in np.split(order, np.flatnonzero(np.diff(depth[order])) + 1) if order.size else ():
-        outer = stacks.called_by[level]
-        inherits = (request[level] == NO_TEXT) & (outer != NOTHING_AROUND)
-        request[level[inherits]] = request[outer[inherits]]
-    return request

@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.trace.analysis import NOTHING_AROUND, CodeColumn, Codes, IntColumn, Intervals, nesting_order, self_times
-from perfgate.trace.events import CALL, DEVICE_KINDS, EventKind, EventTable
+from perfgate.trace.analysis import (
+    NOTHING_AROUND,
+    CodeColumn,
+    Codes,
+    IntColumn,
+    Intervals,
+    nesting_order,
+    rows_by,
+    self_times,
+)
+from perfgate.trace.events import CALL, DEVICE_KINDS, NO_TEXT, EventKind, EventTable
 from perfgate.trace.scanner.library import enclosing_calls
 from perfgate.trace.spans import NOT_RECORDED, OUTSIDE, launch_positions, span_of
 from perfgate.trace.steps import STEP_NAME
@@ -70,8 +79,8 @@ class Stacks:
     """
 
     events: EventTable
-    around: IntColumn
-    called_by: IntColumn
+    around: CodeColumn
+    called_by: CodeColumn
     track: Codes
     own: IntColumn
     unit: FlameUnit
@@ -132,9 +141,9 @@ def attributed_share(stacks: Stacks) -> float | None:
     return int(stacks.own[work & attributed].sum()) / busy
 
 
-def operators_above(stacks: Stacks) -> IntColumn:
+def operators_above(stacks: Stacks) -> CodeColumn:
     """For each event the nearest operator of the host that it lies in or was launched by, NOTHING_AROUND for none."""
-    nearest = np.full(len(stacks.events), NOTHING_AROUND, dtype=np.int64)
+    nearest = np.full(len(stacks.events), NOTHING_AROUND, dtype=np.int32)
     operators = stacks.events.is_kind("host_op")
     for active, above in _upwards(stacks.called_by):
         first = operators[above] & (nearest[active] == NOTHING_AROUND)
@@ -142,7 +151,20 @@ def operators_above(stacks: Stacks) -> IntColumn:
     return nearest
 
 
-def levels(around: IntColumn) -> CodeColumn:
+def requests_served(stacks: Stacks) -> Codes:
+    """Whose request each event served, a position among the names or NO_TEXT: its own, else that of what called it."""
+    request = stacks.events.request
+    if (request == NO_TEXT).all():
+        return request
+    request = request.copy()
+    for level in rows_by(levels(stacks.called_by)):
+        outer = stacks.called_by[level]
+        inherits = (request[level] == NO_TEXT) & (outer != NOTHING_AROUND)
+        request[level[inherits]] = request[outer[inherits]]
+    return request
+
+
+def levels(around: CodeColumn) -> CodeColumn:
     """For each event how many lie around it, one in another."""
     depth = np.zeros(around.size, dtype=np.int32)
     for active, _ in _upwards(around):
@@ -163,7 +185,7 @@ def frame(name: str, kind: EventKind) -> Frame:
     return Frame(numbered[1] if numbered else name)
 
 
-def project_places(events: EventTable, around: IntColumn) -> tuple[IntColumn, list[str]]:
+def project_places(events: EventTable, around: CodeColumn) -> tuple[IntColumn, list[str]]:
     """For each event the nearest function of the project around it, as a position in the list of their places.
 
     NOTHING_AROUND where there is none; ``around`` are positions as of ``Stacks``.
@@ -221,13 +243,13 @@ def _threads(events: EventTable) -> Codes:
     return np.array(numbers, dtype=np.int32)
 
 
-def _enclosing(events: EventTable, track: Codes, calls: npt.NDArray[np.intp]) -> tuple[IntColumn, int]:
+def _enclosing(events: EventTable, track: Codes, calls: npt.NDArray[np.intp]) -> tuple[CodeColumn, int]:
     """For each call the innermost one on its thread that holds all of it, and how many are cut off.
 
     Calls of one kind nest. Those of two need not: an annotation begins inside the Python function that opens it and goes on
     behind its end, and the next call lies in the annotation alone.
     """
-    around = np.full(len(events), NOTHING_AROUND, dtype=np.int64)
+    around = np.full(len(events), NOTHING_AROUND, dtype=np.int32)
     real = calls[events.duration[calls] > 0]
     order = real[nesting_order(events.start[real], events.duration[real], track[real])]
     compiled = enclosing_calls(events.start, events.end, events.kind, track, order, most=_MAX_OPEN_CALLS, around=around)
@@ -247,7 +269,7 @@ def _enclosing(events: EventTable, track: Codes, calls: npt.NDArray[np.intp]) ->
     return around, cut
 
 
-def _own_times(events: EventTable, around: IntColumn) -> IntColumn:
+def _own_times(events: EventTable, around: CodeColumn) -> IntColumn:
     """The nanoseconds of each call without those of the calls directly inside it."""
     own = events.duration.copy()
     inner = np.flatnonzero(around != NOTHING_AROUND)
@@ -264,7 +286,7 @@ def _launches(events: EventTable, device: _Mask) -> IntColumn:
     return np.where(joined, calls, NOTHING_AROUND)
 
 
-def _over_the_queue(events: EventTable, around: IntColumn) -> IntColumn:
+def _over_the_queue(events: EventTable, around: CodeColumn) -> CodeColumn:
     """What called each event, from ``Dequeue@NAME`` on to its ``Enqueue``.
 
     The task queue is first in, first out, so the tasks are joined in order; where more came out than went in, or the other
@@ -285,9 +307,9 @@ def _by_start(events: EventTable, chosen: _Mask) -> npt.NDArray[np.intp]:
     return positions[np.argsort(events.start[positions], kind="stable")]
 
 
-def _upwards(around: IntColumn) -> Iterator[tuple[npt.NDArray[np.intp], IntColumn]]:
+def _upwards(around: CodeColumn) -> Iterator[tuple[CodeColumn, CodeColumn]]:
     """Level by level the events that have another so far above them, and that other."""
-    active, above = np.arange(around.size), around
+    active, above = np.arange(around.size, dtype=np.int32), around
     while True:
         real = above != NOTHING_AROUND
         active, above = active[real], above[real]

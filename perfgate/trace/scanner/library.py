@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 FILE = Path(__file__).with_name("_scanner.so")
-_VERSION = 7
+_VERSION = 8
 MOST_ARGUMENTS = 16
 STOPPED, CLOSED, WANTING, ODD, FULL = 0, 1, -1, -2, -3
 # Members of an event, as the scanner numbers them, whose times it leaves as text.
@@ -192,7 +192,7 @@ def _views(column: _Sparse, kind: Any) -> tuple[npt.NDArray[Any], npt.NDArray[An
 
 
 def enclosing_calls(
-    start: Column, end: Column, kind: Codes, track: Codes, order: Column, *, most: int, around: Column
+    start: Column, end: Column, kind: Codes, track: Codes, order: Column, *, most: int, around: Codes
 ) -> int | None:
     """Write into ``around`` the call that each lies in, and return how many are cut off; None without the library.
 

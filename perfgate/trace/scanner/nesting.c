@@ -7,7 +7,7 @@
    of each, and keeps what it was where there is none; of the open calls the last `most` are tried. Returns how many calls outlast
    one of their own kind that they began in, -1 where memory is short. */
 int64_t enclosing_calls(const int64_t *start, const int64_t *end, const uint8_t *kind, const int32_t *track, const int64_t *order,
-                        int64_t count, int64_t most, int64_t *around)
+                        int64_t count, int64_t most, int32_t *around)
 {
     int64_t *open = malloc((size_t)(count ? count : 1) * sizeof *open), depth = 0, cut = 0;
     if (!open)
@@ -24,7 +24,7 @@ int64_t enclosing_calls(const int64_t *start, const int64_t *end, const uint8_t 
             }
         }
         if (holding >= 0)
-            around[call] = holding;
+            around[call] = (int32_t)holding;
         cut += depth && holding != open[depth - 1] && kind[open[depth - 1]] == kind[call];
         open[depth++] = call;
     }
