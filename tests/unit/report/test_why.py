@@ -211,7 +211,7 @@ def test_table__count_without_parts__refers_to_what_changed() -> None:
     text = render(make_decision("FAIL", comparisons=[blind, counted], operator_changes=[]))
     assert text.splitlines()[2].endswith("(exact count): 63 more `aten::add` at `model.py:43`")
     rows = [line for line in text.splitlines() if line.startswith("| **FAIL**")]
-    assert ["framework ops" in rows[0], rows[1].endswith("| operators changed, see Why |")] == [True, True]
+    assert ["framework ops" in rows[0], rows[1].endswith("| operators changed, listed below |")] == [True, True]
 
 
 def test_page__slower_call__says_how_the_parts_add_up() -> None:

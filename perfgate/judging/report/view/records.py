@@ -86,7 +86,7 @@ class Row(Change):
     places: tuple[str, ...]
     label: Words
     cause: CauseView | None
-    see_why: bool
+    listed_below: bool
 
 
 @dataclass(frozen=True)

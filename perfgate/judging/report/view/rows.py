@@ -66,7 +66,7 @@ def row(comparison: Comparison, summary: Summary, changes: Iterable[Cause] = ())
         places=(place(comparison.workload, comparison.shape),),
         label=label(comparison, summary),
         cause=None if cause is None else worded_cause(cause),
-        see_why=cause is None and changed and comparison.outcome == "regressed" and _says_not_what(comparison),
+        listed_below=cause is None and changed and comparison.outcome == "regressed" and _says_not_what(comparison),
     )
 
 
