@@ -136,18 +136,20 @@ build/oldest.txt: pyproject.toml .ci/oldest.py
 # torch first and by its exact version: with a range pip may choose a build with gigabytes of CUDA.
 CONSTRAINTS ?=
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
-$(VENV)/.runnable: pyproject.toml $(CONSTRAINTS)
+$(VENV)/.torch:
 	@echo "Installing into $(VENV): first torch, which takes minutes where it has to be downloaded"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(PIP) $(TORCH)
+	touch $@
+$(VENV)/.runnable: $(VENV)/.torch pyproject.toml $(CONSTRAINTS)
 	@echo "Installing perfgate and what it needs"
 	$(PIP) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu]'
 	touch $@
-$(VENV)/.installed: $(VENV)/.runnable
-	@echo "Installing what the tests need"
+$(VENV)/.installed: $(VENV)/.torch pyproject.toml $(CONSTRAINTS)
+	@echo "Installing perfgate, and what it and the tests need"
 	$(PIP) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu,dev]'
-	touch $@
+	touch $@ $(VENV)/.runnable
 
 # --no-deps: torch_npu asks for the torch that is there already.
 .venv-npu/.installed: pyproject.toml

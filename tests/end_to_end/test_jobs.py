@@ -242,9 +242,11 @@ def test_server__answers_are_checked_by_a_program__what_it_prints_decides(
     [
         ("exits", "the server ended with exit code 1"),
         ("never-ready", "the server did not answer /health within 6 s"),
-        ("port", "the server did not answer /health within 6 s"),
+        pytest.param("port", "the server did not answer /health within 6 s", marks=pytest.mark.slow),
         ("status", "2 of 2 requests failed; the first: HTTP 500"),
-        ("hang", "2 of 2 requests failed; the first: no complete answer within 3 s"),
+        pytest.param(
+            "hang", "2 of 2 requests failed; the first: no complete answer within 3 s", marks=pytest.mark.slow
+        ),
         ("truncated", "2 of 2 requests failed; the first: the event stream ended"),
         ("silent", "none of 2 requests was answered with any text"),
     ],
