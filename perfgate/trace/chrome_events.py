@@ -16,9 +16,9 @@ from perfgate.document.message import Message
 from perfgate.errors import DocumentError
 from perfgate.trace.analysis import IntColumn
 from perfgate.trace.compressed import damage, opened
-from perfgate.trace.events import EventKind, EventTable
+from perfgate.trace.events import DEVICE_KINDS, EventKind, EventTable
 from perfgate.trace.recording import Timeline
-from perfgate.trace.steps import profiler_steps
+from perfgate.trace.steps import MarkedSteps
 
 BLOCK_BYTES = 4 << 20
 MAX_HEADER_BYTES = 16 << 20
@@ -178,7 +178,10 @@ def timelines_by_device(
 
     Raises DocumentError for more devices than there can be.
     """
-    devices = sorted(set(device_of.tolist()) - {HOST})
+    of_devices = device_of[device_of != HOST]
+    # Most events of a device follow others of it, and only the first of them is looked at.
+    begins = np.flatnonzero(np.diff(of_devices, prepend=HOST))
+    devices = sorted(set(of_devices[begins].tolist()))
     if len(devices) > MAX_DEVICES:
         raise DocumentError(
             f"{path}: {len(devices)} devices, and no machine has more than {MAX_DEVICES}; the file is damaged, "
@@ -187,13 +190,13 @@ def timelines_by_device(
     timelines = []
     for device in devices or [UNNAMED]:
         own = events if len(devices) < 2 else events.select((device_of == HOST) | (device_of == device))
-        timelines.append(Timeline(rank, None if device == UNNAMED else device, own, steps=profiler_steps(own)))
+        timelines.append(Timeline(rank, None if device == UNNAMED else device, own, steps=MarkedSteps.of(own)))
     return tuple(timelines)
 
 
 def absent_device(timelines: Sequence[Timeline]) -> Mapping[str, Message]:
     """The entry for a recording in which no device did anything."""
-    if any(len(timeline.events.of_kind("compute", "copy", "comm")) for timeline in timelines):
+    if any(timeline.events.is_kind(*DEVICE_KINDS).any() for timeline in timelines):
         return {}
     return {"device": Message("notes.nothing-on-device")}
 

@@ -49,8 +49,10 @@ def _of_events(timeline: Timeline) -> Iterator[Message]:
 
 def _of_steps(timeline: Timeline) -> Iterator[Message]:
     """Compare the table of steps with what the kernels of each step add up to."""
+    if not timeline.step_table:
+        return
     steps = {step.number: step for step in timeline.steps or ()}
-    for row in timeline.step_table or ():
+    for row in timeline.step_table:
         step = steps.get(row.number)
         computing_ns = row.computing_ns
         if step is None or step.computing_ns is None or computing_ns is None:

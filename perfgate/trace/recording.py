@@ -226,7 +226,7 @@ class Timeline:
     device: int | None
     events: EventTable
     kernels: Sequence[Kernel] | None = None
-    steps: tuple[ProfilerStep, ...] | None = None
+    steps: Sequence[ProfilerStep] | None = None
     step_table: tuple[TabledStep, ...] | None = None
     collectives: tuple[Collective, ...] | None = None
     memory: Mapping[str, float] = field(default_factory=dict)  # peak bytes by component, e.g. PTA.allocated

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from functools import cached_property
+from typing import NamedTuple, overload
 
 import numpy as np
 
@@ -40,7 +41,8 @@ def step_number(name: str) -> int | None:
 
 def step_marks(events: EventTable, *kinds: EventKind) -> list[Mark]:
     """The spans ``ProfilerStep#N`` of the host, in time order; annotations unless other kinds are given."""
-    marks = events.select(events.is_named(STEP_NAME.fullmatch) & events.is_kind(*(kinds or ("annotation",))))
+    marks = events.select(np.flatnonzero(events.is_named(STEP_NAME.fullmatch)))
+    marks = marks.of_kind(*(kinds or ("annotation",)))
     rows = zip(marks.name.tolist(), marks.start.tolist(), marks.end.tolist())
     steps = [Mark(step_number(marks.names[name]), start, end) for name, start, end in rows]
     return sorted(steps, key=lambda mark: mark.start_ns or 0)
@@ -58,6 +60,35 @@ def profiler_steps(events: EventTable, marks: Sequence[Mark] | None = None) -> t
     if not len(work):
         return tuple(ProfilerStep(mark.number, mark.start_ns, mark.end_ns) for mark in marks)
     return device_steps(marks, work, span_of(work, windows_of(marks), launches=events.of_kind("runtime")))
+
+
+class MarkedSteps(Sequence[ProfilerStep]):
+    """The steps that the host marked, worked out when one is asked for: most questions of a trace ask for none."""
+
+    def __init__(self, events: EventTable, marks: Sequence[Mark]) -> None:
+        self._events, self._marks = events, marks
+
+    @classmethod
+    def of(cls, events: EventTable) -> MarkedSteps | None:
+        """None where the host marked none."""
+        marks = step_marks(events)
+        return cls(events, marks) if marks else None
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    @overload
+    def __getitem__(self, index: int) -> ProfilerStep: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[ProfilerStep]: ...
+
+    def __getitem__(self, index: int | slice) -> ProfilerStep | Sequence[ProfilerStep]:
+        return self._steps[index]
+
+    @cached_property
+    def _steps(self) -> tuple[ProfilerStep, ...]:
+        return profiler_steps(self._events, self._marks) or ()
 
 
 def windows_of(marks: Iterable[Mark | _Window]) -> Intervals:

@@ -9,7 +9,7 @@ from perfgate.document.message import Message
 from perfgate.trace.chrome_events import looks_like
 from perfgate.trace.compressed import bare_name, is_json
 from perfgate.trace.recording import Recording, Timeline
-from perfgate.trace.steps import profiler_steps
+from perfgate.trace.steps import MarkedSteps
 
 READS = "trace_view.json of torch_npu.profiler, and msprof_*.json"
 PRIORITY = 20
@@ -37,7 +37,7 @@ def read(path: Path) -> Recording:
             rank=None,
             device=device.device,
             events=device.events,
-            steps=profiler_steps(device.events),
+            steps=MarkedSteps.of(device.events),
             readings=device.readings,
         )
         for device in device_events(read_view(path), KernelTable.of(()))
