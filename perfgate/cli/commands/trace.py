@@ -357,4 +357,4 @@ def _choice(rank: int | None, device: int | None, limit: int | None, as_json: bo
 def _console() -> Any:
     from rich.console import Console
 
-    return Console()
+    return Console(emoji=False)  # whose names take longer to load than a table to print

@@ -26,7 +26,6 @@ _MAX_VALUE_BYTES = 16 << 20
 # Reading a row takes some ten instructions of SQLite's machine: a table is read in far fewer than this.
 _LOOK_EVERY = 1_000_000
 _MAX_LOOKS = 5_000
-_MAGIC = b"SQLite format 3\0"
 _AT_ONCE = 2048
 # A text that is a whole number, as PYTORCH_API has its times: compared with a number it becomes one, where it is one as a whole
 # (SQLite, "Type Conversions Prior To Comparison").
@@ -185,14 +184,6 @@ class Database:
     def _look(self) -> int:
         self._looks += 1
         return int(self._looks > _MAX_LOOKS)
-
-
-def is_database(path: Path) -> bool:
-    try:
-        with path.open("rb") as stream:
-            return stream.read(len(_MAGIC)) == _MAGIC
-    except OSError:
-        return False
 
 
 @contextmanager

@@ -5,18 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 
 from perfgate.document.message import Message
-from perfgate.trace.ascend.database import is_database
 from perfgate.trace.recording import Recording
 
 READS = "ascend_pytorch_profiler*.db and msprof_*.db, the SQLite exports"
 PRIORITY = 20
+_MAGIC = b"SQLite format 3\0"
 
 
 def recognises(path: Path) -> bool:
     """Whether a file is a SQLite database; reading says whether it is a profiler's."""
     return path.is_file() and (
-        is_database(path) or (path.name.startswith(("ascend_pytorch_profiler", "msprof_")) and path.suffix == ".db")
+        _is_database(path) or (path.name.startswith(("ascend_pytorch_profiler", "msprof_")) and path.suffix == ".db")
     )
+
+
+def _is_database(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
 
 
 def read(path: Path) -> Recording:
