@@ -59,12 +59,13 @@ class _Collector:
 
     def add(self, event: _Event) -> None:
         phase = event.ph
-        rows = self._rows[library.COMPLETE if phase == "X" else library.OTHERS]
+        is_arrow = phase in ("s", "t", "f")
+        rows = self._rows[library.COMPLETE if phase == "X" else library.ARROWS if is_arrow else library.OTHERS]
         columns, row = rows.columns, len(rows.columns["phase"])
         columns["phase"].append(ord(phase) if len(phase) == 1 and phase.isascii() else 0)
         columns["event"].append(self._events)
         columns["category"].append(self._word(event.cat))
-        columns["name"].append(NO_TEXT if phase in ("s", "t", "f") else self._word(event.name))
+        columns["name"].append(NO_TEXT if is_arrow else self._word(event.name))
         place = self._text(bytes(event.pid)), self._text(bytes(event.tid))
         columns["track"].append(self._places.setdefault(place, len(self._places)))
         columns["start"].append(self._time("start", bytes(event.ts)))
@@ -78,8 +79,8 @@ class _Collector:
     def file(self, path: Path, advice: str, around: bytes) -> ScannedFile:
         places = np.array(list(self._places), dtype=np.int32).reshape(-1, 2)
         texts = ScannedTexts(path, advice, list(self._texts), places, self._odd)
-        complete, others = (rows.events(texts) for rows in self._rows)
-        return ScannedFile(texts, complete, others, around)
+        complete, others, arrows = (rows.events(texts) for rows in self._rows)
+        return ScannedFile(texts, complete, others, lambda: arrows, around)
 
     def _values_of(self, raw: bytes) -> list[bytes]:
         """The arguments that are asked for, as written; an event's may be anything."""

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from perfgate.document.message import Message
 from perfgate.errors import DocumentError
-from perfgate.trace.analysis import CodeColumn, IntColumn
-from perfgate.trace.chrome_events import unquoted
-from perfgate.trace.events import nanoseconds
+from perfgate.trace.analysis import CodeColumn, Codes, IntColumn
+from perfgate.trace.chrome_events import request_of, unquoted
+from perfgate.trace.events import constant, nanoseconds
 from perfgate.trace.scanner import library
 
 # Instead of a time: none was given, or one that only its text tells.
@@ -33,6 +33,9 @@ _PHASES = {
     "i": "instants",
     "I": "instants",
 }
+
+# What is counted of so many events stays in the processor's cache.
+_COUNTED_AT_ONCE = 1 << 15
 
 Mask = npt.NDArray[np.bool_]
 
@@ -86,9 +89,11 @@ class ScannedTexts:
 
     def used(self, column: CodeColumn) -> list[int]:
         """The numbers of the texts that a column has."""
-        used = np.zeros(len(self.texts) + 1, dtype=bool)
-        used[column] = True
-        return np.flatnonzero(used[:-1]).tolist()
+        size = len(self.texts) + 1
+        counts, at_once = np.zeros(size, dtype=np.int64), max(size, _COUNTED_AT_ONCE)
+        for begin in range(0, column.size, at_once):
+            counts += np.bincount(column[begin : begin + at_once] + 1, minlength=size)  # NO_TEXT comes first
+        return np.flatnonzero(counts[1:]).tolist()
 
     def judged(
         self, column: CodeColumn, judge: Callable[[int], int], *, otherwise: int, dtype: type[Any] = np.int64
@@ -97,7 +102,7 @@ class ScannedTexts:
         verdicts = np.full(len(self.texts) + 1, otherwise, dtype=dtype)
         for code in self.used(column):
             verdicts[code] = judge(code)
-        return verdicts[column]
+        return verdicts.take(column)
 
     def flagged(self, column: CodeColumn, matches: Callable[[str], object]) -> Mask:
         """Which events have a text in this column whose word matches; each is tried once."""
@@ -152,13 +157,15 @@ class ScannedEvents:
         return int(self.phase.size)
 
     def select(self, chosen: Mask) -> ScannedEvents:
-        place = np.cumsum(chosen, dtype=np.int32) - 1
-        members: dict[str, Any] = {name: getattr(self, name)[chosen] for name in library.MEMBERS}
+        rows, place = np.flatnonzero(chosen), np.cumsum(chosen, dtype=np.int32) - 1
+        members: dict[str, Any] = {name: getattr(self, name).take(rows) for name in library.MEMBERS}
         arguments = {key: column.select(chosen, place) for key, column in self.arguments.items()}
         return replace(self, flows=self.flows.select(chosen, place), arguments=arguments, **members)
 
     def with_others(self, others: ScannedEvents) -> ScannedEvents:
         """These and others of the file, in its order."""
+        if not len(others):
+            return self
         order = np.argsort(np.concatenate((self.event, others.event)), kind="stable")
         place = np.empty(order.size, dtype=np.int32)
         place[order] = np.arange(order.size, dtype=np.int32)
@@ -183,6 +190,13 @@ class ScannedEvents:
     def argument(self, key: str) -> npt.NDArray[Any]:
         """What each event says under an argument: whole numbers or NO_NUMBER, texts or NO_TEXT."""
         return self.arguments[key].dense(len(self))
+
+    def numbers(self, key: str) -> Codes:
+        """The same of whole numbers, in four bytes each where all fit."""
+        column = self.arguments[key]
+        if column.values.max(initial=0) > np.iinfo(np.int32).max:
+            return column.dense(len(self))
+        return SparseColumn(column.rows, column.values.astype(np.int32)).dense(len(self))
 
     def is_phase(self, *phases: str) -> Mask:
         is_asked = np.zeros(256, dtype=bool)
@@ -224,11 +238,15 @@ class ScannedEvents:
 
 
 class ScannedFile(NamedTuple):
-    """All events of a file: complete ones (phase ``X``) apart from the others; and the file without its events."""
+    """All events of a file: complete ones (phase ``X``) apart from the others; and the file without its events.
+
+    ``read_arrows`` gives the arrows (``s``, ``t``, ``f``). They may be half of a file, and most readers do without.
+    """
 
     texts: ScannedTexts
     complete: ScannedEvents
     others: ScannedEvents
+    read_arrows: Callable[[], ScannedEvents]
     around: bytes
 
 
@@ -255,8 +273,26 @@ class Names:
         otherwise = NO_TEXT if absent is None or not (codes == NO_TEXT).any() else self.number(absent)
         return self._texts.judged(codes, number, otherwise=otherwise, dtype=np.int32)
 
+    def sparse(
+        self, column: SparseColumn, count: int, name_of: Callable[[int], str | None] | None = None
+    ) -> CodeColumn:
+        """The same of what few of ``count`` events have; NO_TEXT for all others."""
+        return SparseColumn(column.rows, self.column(column.values, name_of, absent=None)).dense(count)
+
     def all(self) -> tuple[str, ...]:
         return tuple(self._numbers)
+
+
+def requests_served(spans: ScannedEvents, names: Names, key: str, marks: Codes) -> CodeColumn:
+    """The request that each span served: by an argument, else, of the spans at ``marks``, by what their names say."""
+    argument, words = spans.arguments[key], spans.of.words
+    request = names.sparse(argument, len(spans)) if argument.rows.size else constant("request", NO_TEXT, len(spans))
+    marks = marks[request[marks] == NO_TEXT]
+    named = names.column(spans.name[marks], lambda code: request_of(None, words[code]), absent=None)
+    if (named != NO_TEXT).any():
+        request = request.copy()
+        request[marks] = named
+    return request
 
 
 NO_TEXT_AT_ALL = (msgspec.MsgspecError, UnicodeDecodeError)

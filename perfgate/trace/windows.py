@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -151,8 +152,9 @@ class WindowedScan:
         places, tracks = self._places(codes)
         of = ScannedTexts(self._path, self._advice, texts, places, self._odd(texts, codes))
         of.words = words
-        complete, others = (self._rows(rows, of, codes, tracks) for rows in library.SETS)
-        return ScannedFile(of, complete, others, around)
+        complete, others = (self._rows(rows, of, codes, tracks) for rows in (library.COMPLETE, library.OTHERS))
+        read_arrows = cache(lambda: self._rows(library.ARROWS, of, codes, tracks))
+        return ScannedFile(of, complete, others, read_arrows, around)
 
     def _texts(self) -> tuple[list[bytes], list[CodeColumn]]:
         """All texts once, and for each scan their numbers; the last is that of no text."""

@@ -44,7 +44,9 @@ int main(int count, char **paths)
             begin++;
         scan *s = scan_new(KEYS, NUMBERS, 4);
         int64_t end = scan_take(s, text, size, begin < size ? begin + 1 : size, size, 1, 1);
-        uint64_t sum = mixed_rows(mixed_rows(mixed(1, s->texts.bytes, s->texts.used), &s->rows[COMPLETE]), &s->rows[OTHERS]);
+        uint64_t sum = mixed(1, s->texts.bytes, s->texts.used);
+        for (int set = 0; set < SETS; set++)
+            sum = mixed_rows(sum, &s->rows[set]);
         printf("%lld events, state %d at %lld, %016llx\n", (long long)s->events, s->state, (long long)end, (unsigned long long)sum);
         scan_free(s);
         free(text);

@@ -50,7 +50,8 @@ static int rows_differ(const row_set *a, const row_set *b)
 static int differ(const scan *a, const scan *b)
 {
     return a->events != b->events || a->state != b->state || a->texts.used != b->texts.used || a->odd_count != b->odd_count ||
-           rows_differ(&a->rows[COMPLETE], &b->rows[COMPLETE]) || rows_differ(&a->rows[OTHERS], &b->rows[OTHERS]);
+           rows_differ(&a->rows[COMPLETE], &b->rows[COMPLETE]) || rows_differ(&a->rows[OTHERS], &b->rows[OTHERS]) ||
+           rows_differ(&a->rows[ARROWS], &b->rows[ARROWS]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

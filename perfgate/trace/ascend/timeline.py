@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.trace.analysis import Codes, IntColumn, group_rows, last_rows, last_until
+from perfgate.trace.analysis import CodeColumn, Codes, IntColumn, group_rows, last_rows, last_until
 from perfgate.trace.ascend.kinds import (
     COLLECTIVES,
     HARDWARE,
@@ -61,10 +61,9 @@ def device_events(view: View, kernels: KernelTable) -> list[DeviceEvents]:
     tracks = _Tracks(view)
     events = replace(view.events, kind=_kinds(view, tracks), correlation=_correlations(view, tracks))
     events = replace(_with_types(events, kernels), tracks=_track_names(view))
-    return [
-        DeviceEvents(device, events.select(tracks.of_device(device)[events.track]), tracks.readings[device])
-        for device in sorted(tracks.readings, key=lambda device: -1 if device is None else device)
-    ]
+    devices = sorted(tracks.readings, key=lambda device: -1 if device is None else device)
+    own = (events.on_tracks(tracks.of_device(device)) for device in devices)
+    return [DeviceEvents(device, of_device, tracks.readings[device]) for device, of_device in zip(devices, own)]
 
 
 def events_of_tables(kernels: KernelTable, tasks: EventTable | None) -> EventTable:
@@ -236,7 +235,7 @@ def _rows_of(table: KernelTable, name: IntColumn, start: IntColumn) -> IntColumn
     return row
 
 
-def _correlations(view: View, tracks: _Tracks) -> IntColumn:
+def _correlations(view: View, tracks: _Tracks) -> CodeColumn:
     """One number for a call that launched and everything it started on the device.
 
     An arrow starts inside the call that launched, which is the innermost span around it on its thread, and ends exactly
@@ -245,7 +244,7 @@ def _correlations(view: View, tracks: _Tracks) -> IntColumn:
     among the events.
     """
     events, starts, ends = view.events, view.starts, view.ends
-    numbers = np.full(len(events), NO_CORRELATION, dtype=np.int64)
+    numbers = np.full(len(events), NO_CORRELATION, dtype=np.int32)
     tasks = np.flatnonzero(tracks.on_device[events.track])
     calls = np.append(_calls_of_arrows(view, tracks.host), NO_CORRELATION)
     of_ends = np.append(calls[last_rows(starts.flow, ends.flow)], NO_CORRELATION)

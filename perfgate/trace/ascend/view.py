@@ -12,11 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.trace.analysis import Codes, FloatColumn, IntColumn, group_rows
-from perfgate.trace.chrome_events import request_of
-from perfgate.trace.events import KIND_CODES, NO_CORRELATION, EventTable
+from perfgate.trace.events import KIND_CODES, NO_CORRELATION, EventTable, constant
 from perfgate.trace.readings import CORE_CLOCK, MEMORY_READ, MEMORY_WRITE, Readings
 from perfgate.trace.scan import scan
-from perfgate.trace.scanned import NO_TEXT, Mask, Names, ScannedEvents
+from perfgate.trace.scanned import NO_TEXT, Mask, Names, ScannedEvents, requests_served
 
 _FLOW = "HostToDevice"
 _FREQUENCY = "AI Core Freq"
@@ -80,9 +79,9 @@ def read_view(path: Path) -> View:
     rates = [argument for _, argument in _RATES.values()]
     keys = (_TASK_TYPE, _INPUTS, _MEGAHERTZ, _NAME, _LABELS, _REQUEST, *rates)
     file = scan(path, texts=keys, advice="analyse the profile again")
-    spans, others = file.complete, file.others
-    is_arrow = file.texts.flagged(others.category, _FLOW.__eq__)
-    starts, ends = (others.select(is_arrow & others.is_phase(phase)) for phase in ("s", "f"))
+    spans, others, arrows = file.complete, file.others, file.read_arrows()
+    is_flow = file.texts.flagged(arrows.category, _FLOW.__eq__)
+    starts, ends = (arrows.select(is_flow & arrows.is_phase(phase)) for phase in ("s", "f"))
     # Arrows lie on threads that hold no span, so their tracks count too.
     (track, of_starts, of_ends), tracks = file.texts.number_tracks(spans, starts, ends)
     detail, details = _details(spans)
@@ -103,16 +102,14 @@ def _events(spans: ScannedEvents) -> EventTable:
     start, duration = spans.times()
     texts, names = spans.of, Names(spans.of)
     name = names.column(spans.name, absent="")
-    request = names.column(spans.argument(_REQUEST), absent=None)
-    unasked = request == NO_TEXT
-    request[unasked] = names.column(spans.name[unasked], lambda code: request_of(None, texts.words[code]), absent=None)
+    request = requests_served(spans, names, _REQUEST, np.arange(len(spans), dtype=np.int32))
     return EventTable(
         start=start,
         duration=duration,
         track=np.zeros(len(spans), dtype=np.int32),
         name=name,
         kind=np.full(len(spans), KIND_CODES["other"], dtype=np.uint8),
-        correlation=np.full(len(spans), NO_CORRELATION, dtype=np.int64),
+        correlation=constant("correlation", NO_CORRELATION, len(spans)),
         group=name,
         request=request,
         shape=names.column(spans.argument(_INPUTS), lambda code: texts.words[code].replace(";\r\n", ";"), absent=None),

@@ -21,7 +21,6 @@ from perfgate.trace.chrome_events import (
     KIND_OF_CATEGORY,
     UNNAMED,
     absent_device,
-    request_of,
     timelines_by_device,
 )
 from perfgate.trace.compressed import is_json
@@ -32,10 +31,11 @@ from perfgate.trace.events import (
     NO_CORRELATION,
     EventKind,
     EventTable,
+    constant,
 )
 from perfgate.trace.recording import Recording
 from perfgate.trace.scan import scan
-from perfgate.trace.scanned import NO_TEXT, Names, ScannedEvents
+from perfgate.trace.scanned import NO_TEXT, Names, ScannedEvents, requests_served
 from perfgate.trace.steps import STEP_NAME
 
 READS = "Chrome trace events, *.json, *.json.gz and *.json.zst"
@@ -106,9 +106,7 @@ def _table(spans: ScannedEvents, named: Mapping[_Key, Mapping[str, str]]) -> tup
     texts, names = spans.of, Names(spans.of)
     (track,), keys = texts.number_tracks(spans)
     name = names.column(spans.name, absent="")
-    request = names.column(spans.argument(_REQUEST), absent=None)
-    unasked = request == NO_TEXT
-    request[unasked] = names.column(spans.name[unasked], lambda code: request_of(None, texts.words[code]), absent=None)
+    request = requests_served(spans, names, _REQUEST, np.arange(len(spans), dtype=np.int32))
     tracks = [_track(named, *key) for key in keys]
     all_names = names.all()
     first, row = group_rows(track, name, spans.category)
@@ -124,10 +122,10 @@ def _table(spans: ScannedEvents, named: Mapping[_Key, Mapping[str, str]]) -> tup
         track=track,
         name=name,
         kind=kind,
-        correlation=np.full(len(spans), NO_CORRELATION, dtype=np.int64),
+        correlation=constant("correlation", NO_CORRELATION, len(spans)),
         group=name,
         request=request,
-        shape=np.full(len(spans), NO_TEXT, dtype=np.int32),
+        shape=constant("shape", NO_TEXT, len(spans)),
         names=all_names,
         tracks=tuple(keys),
     )

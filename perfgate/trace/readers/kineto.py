@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,6 @@ from perfgate.trace.chrome_events import (
     UNNAMED,
     absent_device,
     looks_like,
-    request_of,
     timelines_by_device,
 )
 from perfgate.trace.compressed import is_json, named
@@ -33,11 +32,12 @@ from perfgate.trace.events import (
     MAX_NS,
     NO_CORRELATION,
     NO_TEXT,
+    EventKind,
     EventTable,
 )
 from perfgate.trace.recording import Recording
 from perfgate.trace.scan import scan
-from perfgate.trace.scanned import Names, ScannedEvents, ScannedTexts
+from perfgate.trace.scanned import Names, ScannedEvents, ScannedTexts, requests_served
 from perfgate.trace.steps import STEP_NAME
 
 READS = "traces of torch.profiler (Kineto), *.json, *.json.gz and *.json.zst, or a folder of *.pt.trace.json"
@@ -122,20 +122,17 @@ class _Spans(NamedTuple):
 
 
 def _spans(path: Path) -> _Spans:
-    texts, spans, others, around = scan(
+    texts, spans, others, read_arrows, around = scan(
         path, numbers=(_CORRELATION, *_EXTERNALS), texts=(_DEVICE, _SHAPES, _REQUEST, _TYPE)
     )
-    allocations = others.select(others.is_phase("i") & texts.flagged(others.name, _ALLOCATION.__eq__))
-    if len(allocations):
-        spans = spans.with_others(replace(allocations, duration=np.zeros(len(allocations), dtype=np.int64)))
+    spans = spans.with_others(_allocations(others))
     by_category = texts.judged(
         spans.category, lambda code: _kind_of_category(texts.words[code]), otherwise=_OTHER, dtype=np.uint8
     )
-    correlation = _correlations(spans, others, np.flatnonzero(_LAUNCHING[by_category]))
+    correlation = _correlations(spans, read_arrows, np.flatnonzero(_LAUNCHING[by_category]))
     notes = others.ignored("BEbenC")
-    del others, allocations  # a trace may have millions, and memory for them once
-    on_device = texts.flagged(spans.category, lambda word: word.lower() in DEVICE_CATEGORIES)
-    devices = np.where(on_device, _devices(spans), HOST)
+    del others, read_arrows  # a trace may have millions, and memory for them once
+    devices = _devices(spans)
     start, duration = spans.times()
     kind = _kinds(texts, by_category, spans.name)
     names = Names(texts)
@@ -149,8 +146,8 @@ def _spans(path: Path) -> _Spans:
         kind=kind,
         correlation=correlation,
         group=_groups(spans, names, name),
-        request=_requests(texts, names, spans.name, kind, spans.argument(_REQUEST)),
-        shape=names.column(spans.argument(_SHAPES), lambda code: _as_written(texts, code), absent=None),
+        request=requests_served(spans, names, _REQUEST, np.flatnonzero(kind == KIND_CODES["annotation"])),
+        shape=names.sparse(spans.arguments[_SHAPES], len(spans), lambda code: _as_written(texts, code)),
         names=names.all(),
         tracks=tuple(tracks),
     )
@@ -158,26 +155,49 @@ def _spans(path: Path) -> _Spans:
     return _Spans(events, devices, around, notes)
 
 
+def _allocations(others: ScannedEvents) -> ScannedEvents:
+    """The allocations as spans that take no time."""
+    chosen = others.is_phase("i")
+    chosen[chosen] = others.of.flagged(others.name[chosen], _ALLOCATION.__eq__)
+    allocations = others.select(chosen)
+    return replace(allocations, duration=np.zeros(len(allocations), dtype=np.int64))
+
+
 _OTHER = KIND_CODES["other"]
+# Kinds that a name tells, and of what kind the event then is by its category; None for any. In 2021 the steps were operators,
+# and allocations had no category.
+_ADDED_BY_NAME: tuple[tuple[EventKind, EventKind | None], ...] = (
+    ("memory", None),
+    ("annotation", "host_op"),
+    ("comm", "compute"),
+)
 
 
 def _kind_of_category(word: str) -> int:
     return KIND_CODES[KIND_OF_CATEGORY.get(word.lower(), "other")]
 
 
+def _kind_by_name(word: str) -> int:
+    if word == _ALLOCATION:
+        return KIND_CODES["memory"]
+    if STEP_NAME.fullmatch(word):
+        return KIND_CODES["annotation"]
+    return KIND_CODES["comm"] if word[:5].lower().startswith(COLLECTIVE_PREFIXES) else _OTHER
+
+
 def _kinds(texts: ScannedTexts, by_category: Codes, name: CodeColumn) -> Codes:
     """The kind of each span by its category, and by what its name adds to that."""
-    collective = texts.flagged(name, lambda word: word[:5].lower().startswith(COLLECTIVE_PREFIXES))
-    # In 2021 the steps were operators, and allocations had no category.
-    step = texts.flagged(name, STEP_NAME.fullmatch) & (by_category == KIND_CODES["host_op"])
     kind = by_category.copy()
-    kind[texts.flagged(name, _ALLOCATION.__eq__)] = KIND_CODES["memory"]
-    kind[step] = KIND_CODES["annotation"]
-    kind[collective & (by_category == KIND_CODES["compute"])] = KIND_CODES["comm"]
+    by_name = texts.judged(name, lambda code: _kind_by_name(texts.words[code]), otherwise=_OTHER, dtype=np.uint8)
+    for by, of in _ADDED_BY_NAME:
+        rows = np.flatnonzero(by_name == KIND_CODES[by])
+        if of is not None:
+            rows = rows[by_category[rows] == KIND_CODES[of]]
+        kind[rows] = KIND_CODES[by]
     return kind
 
 
-def _limited(column: IntColumn) -> IntColumn:
+def _limited(column: Codes) -> Codes:
     column[column >= MAX_NS] = NO_CORRELATION
     return column
 
@@ -196,33 +216,28 @@ def _groups(spans: ScannedEvents, names: Names, name: CodeColumn) -> CodeColumn:
     return group
 
 
-def _requests(texts: ScannedTexts, names: Names, name: CodeColumn, kind: Codes, argument: CodeColumn) -> CodeColumn:
-    """The request that each span served, by its argument, else of an annotation by its name."""
-    request = names.column(argument, absent=None)
-    named = (argument == NO_TEXT) & (kind == KIND_CODES["annotation"])
-    if named.any():
-        request[named] = names.column(name[named], lambda code: request_of(None, texts.words[code]), absent=None)
-    return request
-
-
-def _correlations(spans: ScannedEvents, others: ScannedEvents, launching: npt.NDArray[np.intp]) -> IntColumn:
+def _correlations(
+    spans: ScannedEvents, read_arrows: Callable[[], ScannedEvents], launching: npt.NDArray[np.intp]
+) -> Codes:
     """The number that joins each launch with its kernels; ``launching`` are the spans that may have one."""
-    correlation = _limited(spans.argument(_CORRELATION))
+    correlation = _limited(spans.numbers(_CORRELATION))
     bare = launching[correlation[launching] == NO_CORRELATION]
-    if bare.size:
-        _join_by_flows(spans, others, bare, correlation)
-    return correlation
+    if not bare.size:
+        return correlation
+    wide = correlation.astype(np.int64)
+    _join_by_flows(spans, read_arrows(), bare, wide)
+    return wide
 
 
 def _join_by_flows(
-    spans: ScannedEvents, others: ScannedEvents, bare: npt.NDArray[np.intp], correlation: IntColumn
+    spans: ScannedEvents, arrows: ScannedEvents, bare: npt.NDArray[np.intp], correlation: IntColumn
 ) -> None:
     """Give launches and kernels without a correlation the number of the flow that stands behind them, at their start.
 
     Each flow belongs to the last such span before it that begins when and where it does.
     """
-    of_operators = others.of.flagged(others.category, _FLOW_OF_OPERATORS.__eq__)
-    flows = others.select(others.is_phase("s", "f") & ~of_operators & (others.event > spans.event[bare[0]]))
+    of_operators = arrows.of.flagged(arrows.category, _FLOW_OF_OPERATORS.__eq__)
+    flows = arrows.select(arrows.is_phase("s", "f") & ~of_operators & (arrows.event > spans.event[bare[0]]))
     times, _ = flows.times(durations=False)
     event = np.concatenate((spans.event[bare], flows.event))
     place = np.concatenate((spans.track[bare], flows.track))
@@ -241,7 +256,7 @@ def _join_by_flows(
 
 
 def _devices(spans: ScannedEvents) -> IntColumn:
-    """What the arguments say, else the process, which for a device is its number."""
+    """What the arguments say, else the process, which for a device is its number; HOST for what does not run on one."""
     unsaid, texts = -3, spans.of.texts
 
     def by_argument(code: int) -> int:
@@ -252,9 +267,13 @@ def _devices(spans: ScannedEvents) -> IntColumn:
         number = texts[code].strip(b'" ') if code >= 0 else b""
         return int(number) if number.isdigit() and len(number) < 10 else UNNAMED
 
-    said = spans.of.judged(spans.argument(_DEVICE), by_argument, otherwise=unsaid)
     of_place = np.array([by_process(code) for code in spans.of.places[:, 0].tolist()], dtype=np.int64)
-    return np.where(said == unsaid, of_place[spans.track], said)
+    devices = of_place[spans.track]
+    argument = spans.arguments[_DEVICE]
+    said = spans.of.judged(argument.values, by_argument, otherwise=unsaid)
+    devices[argument.rows[said != unsaid]] = said[said != unsaid]
+    devices[~spans.of.flagged(spans.category, lambda word: word.lower() in DEVICE_CATEGORIES)] = HOST
+    return devices
 
 
 def _as_written(texts: ScannedTexts, code: int) -> str:
@@ -273,17 +292,24 @@ def _give_shapes(table: EventTable, spans: ScannedEvents) -> None:
     operators = np.flatnonzero(shaped)
     if not operators.size or not bare.size:
         return
-    today, former = (_limited(spans.argument(key)) for key in _EXTERNALS)
-    external_of_operators, wanted = (
-        np.where(today[rows] == NO_CORRELATION, former[rows], today[rows]) for rows in (operators, bare)
-    )
-    known = external_of_operators != NO_CORRELATION
-    numbers, first = np.unique(external_of_operators[known], return_index=True)
+    external = _externals(spans)
+    operators = operators[external[operators] != NO_CORRELATION]
+    numbers, first = np.unique(external[operators], return_index=True)
     if not numbers.size:
         return
+    wanted = external[bare]
     place = np.minimum(np.searchsorted(numbers, wanted), numbers.size - 1)
     launched = (numbers[place] == wanted) & (wanted != NO_CORRELATION)
-    table.shape[bare[launched]] = table.shape[operators[known][first][place[launched]]]
+    table.shape[bare[launched]] = table.shape[operators[first[place[launched]]]]
+
+
+def _externals(spans: ScannedEvents) -> Codes:
+    """The number that each event shares with the operator it is of."""
+    today, former = _EXTERNALS
+    external = _limited(spans.numbers(today))
+    if not spans.arguments[former].rows.size:
+        return external
+    return np.where(external == NO_CORRELATION, _limited(spans.numbers(former)), external)
 
 
 # The file's name has it where the header has not (sampled_rank-0.json.gz, rank3_trace.json).

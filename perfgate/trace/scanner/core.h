@@ -39,16 +39,37 @@ TARGET static int64_t NAME(string_stop)(const uint8_t *text, int64_t size, int64
     return at;
 }
 
-/* Whether a text that goes on for FORM_BYTES begins with these bytes, which have as much room. */
+/* Whether a text that goes on for FORM_BYTES begins with these bytes, one or more, which have as much room. */
 TARGET static inline int NAME(begins_with)(const uint8_t *text, const uint8_t *bytes, int32_t size)
 {
 #if WIDE == 32
-    __m256i equal = _mm256_cmpeq_epi8(_mm256_loadu_si256((const __m256i *)text), _mm256_loadu_si256((const __m256i *)bytes));
-    int first = __builtin_ctzll(~(uint64_t)(uint32_t)_mm256_movemask_epi8(equal));
-    return first >= size || (first == 32 && !memcmp(text + 32, bytes + 32, (size_t)size - 32));
+    uint64_t same = 0;
+    for (int at = 0; at < FORM_BYTES; at += 32) {
+        __m256i equal = _mm256_cmpeq_epi8(_mm256_loadu_si256((const __m256i *)(text + at)),
+                                          _mm256_loadu_si256((const __m256i *)(bytes + at)));
+        same |= (uint64_t)(uint32_t)_mm256_movemask_epi8(equal) << at;
+    }
+    return !(~same << (FORM_BYTES - size));
 #else
     return !memcmp(text, bytes, (size_t)size);
 #endif
+}
+
+/* Behind the number or literal at `at`; WANTING or ODD. */
+TARGET static inline int64_t NAME(scalar_end)(const uint8_t *text, int64_t size, int64_t at)
+{
+#if WIDE == 32
+    if (at + 32 < size) {
+        __m256i over = _mm256_sub_epi8(_mm256_loadu_si256((const __m256i *)(text + at)), _mm256_set1_epi8('0'));
+        __m256i digits = _mm256_cmpeq_epi8(_mm256_min_epu8(over, _mm256_set1_epi8(9)), over);
+        uint64_t others = ~(uint64_t)(uint32_t)_mm256_movemask_epi8(digits);
+        int whole = __builtin_ctzll(others), part = __builtin_ctzll(others & (others - 1));
+        int end = text[at + whole] == '.' ? part : whole;
+        if (whole && (whole == 1 || text[at] != '0') && end < 32 && end != whole + 1 && (text[at + end] | 0x20) != 'e')
+            return at + end;
+    }
+#endif
+    return scalar_end(text, size, at);
 }
 
 /* Behind the string whose opening quote is at `at`; WANTING or ODD. `*escaped` is set where it holds a backslash. */
@@ -122,7 +143,7 @@ TARGET static int64_t NAME(value_end)(const uint8_t *text, int64_t size, int64_t
                 continue;
             }
         } else {
-            at = scalar_end(text, size, at);
+            at = NAME(scalar_end)(text, size, at);
         }
         if (at < 0)
             return at;
@@ -151,41 +172,21 @@ TARGET static int64_t NAME(value_end)(const uint8_t *text, int64_t size, int64_t
     }
 }
 
-/* Of the keys that followed `before`, the one that stands at `at`; 0 where none of them does, or the text ends too soon to tell. */
-TARGET static inline int NAME(guessed)(const scan *s, const uint8_t *text, int64_t size, int64_t at, int before)
+/* What `next_value` does where no form that was noted stands at `at`. */
+TARGET static int64_t NAME(read_key)(scan *s, const uint8_t *text, int64_t size, int64_t at, key_form **form, int is_event)
 {
-    if (at + FORM_BYTES >= size)
-        return 0;
-    for (int guess = 0; guess < GUESSES; guess++) {
-        int form = s->form[before].next[guess];
-        if (!form)
-            break;
-        if (NAME(begins_with)(text + at, s->form[form].bytes, s->form[form].size))
-            return form;
-    }
-    return 0;
-}
-
-/* Go from behind a brace or a value, at `at`, to the value of the next member, and set `*form` to that of its key and `*which` to
-   its place; or behind the closing brace, with `*which` NOTHING_MORE. WANTING or ODD. */
-TARGET static inline int64_t NAME(next_value)(scan *s, const uint8_t *text, int64_t size, int64_t at, int *form, int *which)
-{
-    int before = *form, is_event = s->form[before].which <= NO_MEMBER;
-    if ((*form = NAME(guessed)(s, text, size, at, before)) != 0) {
-        *which = s->form[*form].which;
-        /* The key that was read had no space before its value; this may have. */
-        at = skip_space(text, size, at + s->form[*form].size);
-        return at < size ? at : WANTING;
-    }
+    key_form *before = *form;
     int64_t begin = at;
     at = skip_space(text, size, at);
     if (at >= size)
         return WANTING;
+    *form = s->form + (is_event ? EVENT_GOES_ON : ARGUMENTS_GO_ON);
     if (text[at] == '}') {
-        *which = NOTHING_MORE;
+        (*form)->which = NOTHING_MORE;
+        note_form(s, before, text + begin, at + 1 - begin, NOTHING_MORE, NULL);
         return at + 1;
     }
-    if (before > ARGUMENTS_BEGIN) {
+    if (before != s->form + (is_event ? EVENT_BEGINS : ARGUMENTS_BEGIN)) {
         if (text[at] != ',')
             return ODD;
         at = skip_space(text, size, at + 1);
@@ -198,29 +199,69 @@ TARGET static inline int64_t NAME(next_value)(scan *s, const uint8_t *text, int6
     int64_t key = at + 1, end = NAME(string_end)(text, size, at, &escaped);
     if (end < 0)
         return end;
-    if (is_event)
-        *which = escaped ? NO_MEMBER : member_of(text + key, end - 1 - key);
-    else
-        *which = escaped ? NO_COLUMN : column_of(s, text + key, end - 1 - key);
+    int which = is_event ? NO_MEMBER : NO_COLUMN;
+    if (!escaped)
+        which = is_event ? member_of(text + key, end - 1 - key) : column_of(s, text + key, end - 1 - key);
     at = after_colon(text, size, end);
-    if (at >= 0)
-        *form = note_form(s, before, text + begin, at - begin, *which, is_event ? EVENT_GOES_ON : ARGUMENTS_GO_ON);
+    if (at < 0)
+        return at;
+    (*form)->which = which;
+    *form = note_form(s, before, text + begin, at - begin, which, *form);
     return at;
 }
 
-/* Take the arguments of an event, the object at `at`, into the columns that ask for them; behind it, WANTING or ODD. */
+/* Go from behind a brace or a value, at `at`, to the value of the next member, and set `*form` to that of its key; or behind
+   the closing brace, with a form of NOTHING_MORE. WANTING or ODD. */
+TARGET static inline int64_t NAME(next_value)(scan *s, const uint8_t *text, int64_t size, int64_t at, key_form **form,
+                                              int is_event)
+{
+    key_form *const *next = (*form)->next;
+    for (int guess = 0; at + FORM_BYTES < size && guess < GUESSES && next[guess]; guess++) {
+        if (!NAME(begins_with)(text + at, next[guess]->bytes, next[guess]->size))
+            continue;
+        *form = next[guess];
+        at += next[guess]->size;
+        /* The key that was read had no space before its value; this may have. */
+        if (text[at] > ' ' || next[guess]->which == NOTHING_MORE)
+            return at;
+        at = skip_space(text, size, at);
+        return at < size ? at : WANTING;
+    }
+    return NAME(read_key)(s, text, size, at, form, is_event);
+}
+
+/* Behind the value at `at` of a key of this form, which may be the value of the last time; WANTING or ODD. */
+TARGET static inline int64_t NAME(form_value_end)(key_form *form, const uint8_t *text, int64_t size, int64_t at)
+{
+    int at_end = at + FORM_BYTES >= size;
+    if (!at_end && NAME(begins_with)(text + at, form->value, form->value_size)) {
+        form->patience = MOST_PATIENCE;
+        return at + form->value_size - 1;
+    }
+    int64_t end = is_digit(text[at]) ? NAME(scalar_end)(text, size, at) : NAME(value_end)(text, size, at);
+    if (form->patience) {
+        forget_value(form);
+        if (!at_end && end >= 0 && --form->patience && end - at < FORM_BYTES) {
+            memcpy(form->value, text + at, FORM_BYTES);
+            form->value_size = (int32_t)(end + 1 - at);
+        }
+    }
+    return end;
+}
+
+/* Take the arguments of an event, the object at `at`, into the columns that ask for them; behind it, WANTING or ODD. What no
+   column asks for goes into the first of `found`. */
 TARGET static int64_t NAME(take_arguments)(scan *s, const uint8_t *text, int64_t size, int64_t at, span *found)
 {
-    int form = ARGUMENTS_BEGIN, which;
+    key_form *form = s->form + ARGUMENTS_BEGIN;
     for (at++;;) {
-        at = NAME(next_value)(s, text, size, at, &form, &which);
-        if (at < 0 || which == NOTHING_MORE)
+        at = NAME(next_value)(s, text, size, at, &form, 0);
+        if (at < 0 || form->which == NOTHING_MORE)
             return at;
-        int64_t end = NAME(value_end)(text, size, at);
+        int64_t end = NAME(form_value_end)(form, text, size, at);
         if (end < 0)
             return end;
-        if (which >= FIRST_COLUMN)
-            found[which - FIRST_COLUMN] = (span){at, end - at};
+        found[form->which - NO_COLUMN] = (span){at, end - at, form};
         at = end;
     }
 }
@@ -228,35 +269,34 @@ TARGET static int64_t NAME(take_arguments)(scan *s, const uint8_t *text, int64_t
 /* Take the event at `at` as a row; behind it, WANTING, ODD, or FULL where memory is short. */
 TARGET static int64_t NAME(take_event)(scan *s, const uint8_t *text, int64_t size, int64_t at)
 {
-    span member[MEMBERS], found[MOST_ARGUMENTS];
+    span member[MEMBERS + 1], found[MOST_ARGUMENTS + 1]; /* each with a place for what is none */
     for (int each = 0; each < MEMBERS; each++)
         member[each].size = 0;
-    for (int each = 0; each < s->arguments; each++)
+    for (int each = 0; each <= s->arguments; each++)
         found[each].size = 0;
-    int form = EVENT_BEGINS, which;
+    key_form *form = s->form + EVENT_BEGINS;
     for (at++;;) {
-        at = NAME(next_value)(s, text, size, at, &form, &which);
+        at = NAME(next_value)(s, text, size, at, &form, 1);
         if (at < 0)
             return at;
-        if (which == NOTHING_MORE)
+        if (form->which == NOTHING_MORE)
             break;
         int64_t end;
-        if (which == ARGS && text[at] == '{') {
+        if (form->which == ARGS && text[at] == '{') {
             if (member[ARGS].size)
                 return ODD; /* twice: which one counts is for the slower reader to say */
             end = NAME(take_arguments)(s, text, size, at, found);
         } else {
-            end = NAME(value_end)(text, size, at);
+            end = NAME(form_value_end)(form, text, size, at);
         }
         if (end < 0)
             return end;
-        if (which != NO_MEMBER)
-            member[which] = (span){at, end - at};
+        member[form->which] = (span){at, end - at, form};
         at = end;
     }
     if (!is_event(text, member))
         return ODD;
-    return keep_row(s, text, member, found) ? at : FULL;
+    return keep_row(s, text, member, found + 1) ? at : FULL;
 }
 
 /* Take events from `at`, where a member of the list may stand, to the first that begins at `stop` or behind it. */

@@ -1,5 +1,5 @@
 /* Trace events (Chrome's JSON format, as Kineto and torch_npu write it) into columns: complete events, of which most readers want
-   all, apart from the others; times as integer nanoseconds, every text once.
+   all, apart from arrows and from the others; times as integer nanoseconds, every text once.
 
    JSON is checked throughout. What needs a judgement is left to the caller: a time that is no plain number is kept as text,
    and at what is no event the scan stops and says where. It never reads outside of [text, text + size). */
@@ -12,40 +12,40 @@
 #include <arm_neon.h>
 #endif
 
-enum { VERSION = 8 };
+enum { VERSION = 9 };
 
 /* How a scan ended. WANTING: in the middle of an event, which more text may complete. ODD: at what is no event. */
 enum { STOPPED = 0, CLOSED = 1, WANTING = -1, ODD = -2, FULL = -3 };
 enum { DEEPEST = 256, MOST_ARGUMENTS = 16, MOST_ROWS = 50000000 };
-/* Members of an event that are columns. */
-enum { PH, CAT, NAME_, PID, TID, TS, DUR, ID, ARGS, MEMBERS, NO_MEMBER, NO_COLUMN, FIRST_COLUMN, NOTHING_MORE = -1 };
-
-typedef struct {
-    int64_t at, size;
-} span;
+/* Members of an event that are columns, then what is none, then the arguments that are asked for. */
+enum { PH, CAT, NAME_, PID, TID, TS, DUR, ID, ARGS, MEMBERS, NO_MEMBER = MEMBERS, NO_COLUMN, FIRST_COLUMN, NOTHING_MORE = -1 };
 
 typedef struct {
     int32_t event, member, text;
 } odd_time;
 
-/* A key as it stands in a file, from behind the value or the brace before it up to its own value: `, "dur": `. A profiler
-   writes few of them, and mostly in the same order, so comparing with what followed last time saves reading it. `which` is the
-   member of the event, or FIRST_COLUMN and more for an argument. */
-enum { FORM_BYTES = 64, MOST_FORMS = 128, GUESSES = 4 };
-typedef struct {
+/* A key as it stands in a file, from behind the value or the brace before it up to its own value: `, "dur": `; or what closes
+   the braces there, of which `which` is NOTHING_MORE. A profiler writes few of them, and mostly in the same order, so comparing
+   with what followed last time saves reading it. `which` is the member of the event, or FIRST_COLUMN and more for an argument. */
+enum { FORM_BYTES = 64, MOST_FORMS = 128, GUESSES = 4, MOST_PATIENCE = 16 };
+typedef struct key_form key_form;
+struct key_form {
     uint8_t bytes[FORM_BYTES];
-    int32_t size, which;
-    uint8_t next[GUESSES]; /* those that followed it, the latest first; 0 for none */
-} key_form;
+    /* The value that it had last and the byte behind that: the same bytes end in the same place. `number` is that of its text,
+       -1 where that is not known. A value that differs from one event to the next is kept no more once patience is out. */
+    uint8_t value[FORM_BYTES];
+    int32_t size, value_size, number, which, patience;
+    key_form *next[GUESSES]; /* those that followed it, the latest first */
+};
 /* These have no bytes but followers: behind the brace of an event or of arguments, and behind a key that is no form. What
    follows in the one place is never tried in another, where the same bytes may be no JSON, or another member. */
 enum { EVENT_BEGINS, ARGUMENTS_BEGIN, EVENT_GOES_ON, ARGUMENTS_GO_ON, FIRST_FORM };
 
-/* The text that a member had last, and its number. */
+/* A value in the text, and the form of its key. */
 typedef struct {
-    int64_t at;
-    int32_t size, number;
-} last_text;
+    int64_t at, size;
+    key_form *form;
+} span;
 
 /* A column that few rows have a value in: the rows, and the value of each, an int64_t or an int32_t. */
 typedef struct {
@@ -63,7 +63,7 @@ typedef struct {
     sparse_column flow, argument[MOST_ARGUMENTS];
     int64_t room;
 } row_set;
-enum { COMPLETE, OTHERS, SETS };
+enum { COMPLETE, OTHERS, ARROWS, SETS };
 
 typedef struct {
     /* What the caller reads. */
@@ -81,7 +81,7 @@ typedef struct {
     uint8_t is_number[MOST_ARGUMENTS];
     key_form form[MOST_FORMS];
     int32_t forms;
-    last_text last[MEMBERS];
+    int32_t pair[2], track; /* of the last event */
 } scan;
 
 /* --- JSON */
@@ -202,26 +202,34 @@ static inline int column_of(const scan *s, const uint8_t *key, int64_t size)
     return NO_COLUMN;
 }
 
-/* Note that this key followed `before`; its form, or `otherwise` where there is no room for one. */
-static int note_form(scan *s, int before, const uint8_t *bytes, int64_t size, int which, int otherwise)
+/* Keep no value: none begins with space. */
+static inline void forget_value(key_form *form)
 {
-    int form = FIRST_FORM;
+    form->value[0] = ' ';
+    form->value_size = 1;
+    form->number = -1;
+}
+
+/* Note what followed `before`; its form, or `otherwise` where there is no room for one. */
+static key_form *note_form(scan *s, key_form *before, const uint8_t *bytes, int64_t size, int which, key_form *otherwise)
+{
+    key_form *form = s->form + FIRST_FORM, *end = s->form + s->forms;
     if (size > FORM_BYTES)
         return otherwise;
-    while (form < s->forms && (s->form[form].size != size || s->form[form].which != which ||
-                               memcmp(s->form[form].bytes, bytes, (size_t)size)))
+    while (form < end && (form->size != size || form->which != which || memcmp(form->bytes, bytes, (size_t)size)))
         form++;
-    if (form == s->forms) {
-        if (form == MOST_FORMS)
+    if (form == end) {
+        if (s->forms == MOST_FORMS)
             return otherwise;
-        memcpy(s->form[form].bytes, bytes, (size_t)size);
-        s->form[form].size = (int32_t)size;
-        s->form[form].which = which;
+        memcpy(form->bytes, bytes, (size_t)size);
+        form->size = (int32_t)size;
+        form->which = which;
+        form->patience = MOST_PATIENCE;
+        forget_value(form);
         s->forms++;
     }
-    uint8_t *next = s->form[before].next;
-    memmove(next + 1, next, GUESSES - 1);
-    next[0] = (uint8_t)form;
+    memmove(before->next + 1, before->next, (GUESSES - 1) * sizeof *before->next);
+    before->next[0] = form;
     return form;
 }
 
@@ -306,20 +314,12 @@ static int32_t numbered(scan *s, const uint8_t *text, span where)
 {
     if (!where.size || text[where.at] == 'n')
         return -1;
+    if (where.form->number >= 0)
+        return where.form->number;
     int32_t number = number_of(&s->texts, text + where.at, where.size);
+    if (where.form->value_size > 1)
+        where.form->number = number;
     return number < 0 ? -2 : number;
-}
-
-/* The same of a member that often has the text that it had last. */
-static inline int32_t numbered_again(scan *s, const uint8_t *text, span where, int member)
-{
-    last_text *last = &s->last[member];
-    if (where.size && last->size == where.size && !memcmp(s->texts.bytes + last->at, text + where.at, (size_t)where.size))
-        return last->number;
-    int32_t number = numbered(s, text, where);
-    if (number >= 0)
-        *last = (last_text){s->texts.ends[number] - where.size, (int32_t)where.size, number};
-    return number;
 }
 
 static int64_t time_of(scan *s, const uint8_t *text, span where, int member)
@@ -346,26 +346,25 @@ static int64_t time_of(scan *s, const uint8_t *text, span where, int member)
     return ODD_TIME;
 }
 
-/* Whether the names of events of this phase are wanted: those of arrows may differ from one to the next. */
-static inline int is_named(uint8_t phase)
+static inline int set_of(uint8_t phase)
 {
-    return phase != 's' && phase != 't' && phase != 'f';
+    return phase == 'X' ? COMPLETE : phase == 's' || phase == 't' || phase == 'f' ? ARROWS : OTHERS;
 }
 
 /* The number of the pair of process and thread; -2 where memory is short. */
 static inline int32_t track_of(scan *s, const uint8_t *text, const span *member)
 {
-    int32_t pair[2] = {numbered_again(s, text, member[PID], PID), numbered_again(s, text, member[TID], TID)};
+    int32_t pair[2] = {numbered(s, text, member[PID]), numbered(s, text, member[TID])};
     if (pair[0] == -2 || pair[1] == -2)
         return -2;
-    last_text *last = &s->last[ARGS]; /* which is no text itself */
-    if (!last->size || memcmp(s->tracks.bytes + last->at, pair, sizeof pair)) {
-        int32_t number = number_of(&s->tracks, (const uint8_t *)pair, sizeof pair);
-        if (number < 0)
+    if (!s->tracks.count || memcmp(s->pair, pair, sizeof pair)) {
+        int32_t track = number_of(&s->tracks, (const uint8_t *)pair, sizeof pair);
+        if (track < 0)
             return -2;
-        *last = (last_text){number * (int64_t)sizeof pair, sizeof pair, number};
+        memcpy(s->pair, pair, sizeof pair);
+        s->track = track;
     }
-    return last->number;
+    return s->track;
 }
 
 static int keep_arguments(scan *s, row_set *rows, const uint8_t *text, const span *found)
@@ -393,14 +392,15 @@ static int keep_arguments(scan *s, row_set *rows, const uint8_t *text, const spa
 static int keep_row(scan *s, const uint8_t *text, const span *member, const span *found)
 {
     uint8_t phase = member[PH].size == 3 ? text[member[PH].at + 1] : 0;
-    row_set *rows = &s->rows[phase == 'X' ? COMPLETE : OTHERS];
+    int set = set_of(phase);
+    row_set *rows = &s->rows[set];
     if (s->events == MOST_ROWS || (rows->count == rows->room && !rows_widen(rows)))
         return 0;
     int64_t row = rows->count;
     rows->phase[row] = phase;
     rows->event[row] = (int32_t)s->events;
-    rows->category[row] = numbered_again(s, text, member[CAT], CAT);
-    rows->name[row] = is_named(phase) ? numbered(s, text, member[NAME_]) : -1;
+    rows->category[row] = numbered(s, text, member[CAT]);
+    rows->name[row] = set == ARROWS ? -1 : numbered(s, text, member[NAME_]); /* which may differ from one to the next */
     rows->track[row] = track_of(s, text, member);
     if (rows->category[row] == -2 || rows->name[row] == -2 || rows->track[row] == -2)
         return 0;
@@ -487,8 +487,8 @@ scan *scan_new(const char *const *keys, const uint8_t *is_number, int32_t count)
         memcpy(s->key[column], keys[column], (size_t)s->key_size[column] + 1);
         s->is_number[column] = is_number[column];
     }
-    s->form[ARGUMENTS_BEGIN].which = s->form[ARGUMENTS_GO_ON].which = NO_COLUMN;
-    s->forms = FIRST_FORM;
+    for (s->forms = 0; s->forms < FIRST_FORM; s->forms++)
+        forget_value(s->form + s->forms);
     return s;
 }
 

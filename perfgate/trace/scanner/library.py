@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 FILE = Path(__file__).with_name("_scanner.so")
-_VERSION = 8
+_VERSION = 9
 MOST_ARGUMENTS = 16
 STOPPED, CLOSED, WANTING, ODD, FULL = 0, 1, -1, -2, -3
 # Members of an event, as the scanner numbers them, whose times it leaves as text.
 START, DURATION = 5, 6
-# Complete events, and all others: rows of their own.
-COMPLETE, OTHERS = SETS = 0, 1
+# Complete events, arrows (phases s, t and f) and all others: rows of their own.
+COMPLETE, OTHERS, ARROWS = SETS = 0, 1, 2
 MEMBERS: dict[str, Any] = {
     "phase": np.uint8,
     "event": np.int32,
@@ -98,7 +98,7 @@ class Mark(NamedTuple):
     """How much a scan holds: events, rows of each set, odd times."""
 
     events: int
-    rows: tuple[int, int]
+    rows: tuple[int, ...]
     odd: int
 
 
@@ -134,9 +134,7 @@ class Scan:
 
     def mark(self) -> Mark:
         scan = self._scan.contents
-        return Mark(
-            int(scan.events), (int(scan.rows[COMPLETE].count), int(scan.rows[OTHERS].count)), int(scan.odd_count)
-        )
+        return Mark(int(scan.events), tuple(int(scan.rows[rows].count) for rows in SETS), int(scan.odd_count))
 
     def forget(self, mark: Mark) -> None:
         """Forget all that was taken since a mark."""

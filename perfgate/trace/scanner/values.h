@@ -175,6 +175,22 @@ static inline int is_digit(uint8_t byte)
     return (uint8_t)(byte - '0') < 10;
 }
 
+/* The number that eight digits make, -1 where not all of them are digits: all at once, by steps of two, four and eight digits. */
+static inline int64_t eight_digits(const uint8_t *text)
+{
+    uint64_t word;
+    memcpy(&word, text, sizeof word);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = __builtin_bswap64(word);
+#endif
+    const uint64_t high = UINT64_C(0xf0f0f0f0f0f0f0f0);
+    if (((word & high) | ((word + UINT64_C(0x0606060606060606)) & high) >> 4) != UINT64_C(0x3333333333333333))
+        return -1;
+    word = (word & UINT64_C(0x0f0f0f0f0f0f0f0f)) * (10 * 256 + 1) >> 8;
+    word = (word & UINT64_C(0x00ff00ff00ff00ff)) * (100 * 65536 + 1) >> 16;
+    return (int64_t)((word & UINT64_C(0x0000ffff0000ffff)) * ((UINT64_C(10000) << 32) + 1) >> 32);
+}
+
 /* A plain decimal number of microseconds in nanoseconds, below one half to even; ODD_TIME for every other. */
 static int64_t nanoseconds(const uint8_t *text, int64_t size)
 {
@@ -183,6 +199,8 @@ static int64_t nanoseconds(const uint8_t *text, int64_t size)
         text++;
         size -= 2;
     }
+    for (int64_t eight; at + 8 <= size && at + 8 <= PLAIN_DIGITS && (eight = eight_digits(text + at)) >= 0; at += 8)
+        whole = whole * 100000000 + eight;
     for (; at < size && is_digit(text[at]); at++) {
         if (at == PLAIN_DIGITS)
             return ODD_TIME;

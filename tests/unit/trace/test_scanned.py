@@ -55,7 +55,7 @@ _events = st.fixed_dictionaries(
 
 def seen(file: ScannedFile) -> list[tuple[object, ...]]:
     """What readers see of each event: words, not their numbers, and the times or why there are none."""
-    rows = [row for events in (file.complete, file.others) for row in _rows(events)]
+    rows = [row for events in (file.complete, file.others, file.read_arrows()) for row in _rows(events)]
     assert sorted(row[0] for row in rows) == list(range(len(rows)))
     assert {row[1] for row in _rows(file.complete)} <= {ord("X")}
     return sorted(rows, key=lambda row: row[0])
@@ -164,6 +164,73 @@ def check_generated(folder: Path, events: list[dict[str, object]], indent: int |
     both(path, window=window)
 
 
+# One begins another, and some are none.
+_alike = st.sampled_from(
+    [
+        "1",
+        "12",
+        "1.5",
+        "-1",
+        "1e3",
+        "10",
+        '"1"',
+        '"12"',
+        '"1\\u0032"',
+        "null",
+        "true",
+        "[1]",
+        "[1, 2]",
+        "[1 , 2]",
+        "{}",
+        '{"a": 1}',
+        '""',
+    ]
+)
+_none = st.sampled_from(["01", "1.", "tru", "[1,]", "[1", '"1', "nul", "-", "1x", "{1}"])
+_keys = st.sampled_from(
+    ["ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "args", "correlation", "Input Dims", "x"]
+)
+
+
+@st.composite
+def _alike_events(draw: st.DrawFn) -> str:
+    """Many events with few keys, orders and values, as a profiler writes them; in some files a value that is none."""
+    names = draw(st.lists(st.lists(_keys, min_size=1, max_size=7, unique=True), min_size=1, max_size=3))
+    colon, comma = draw(st.sampled_from([":", ": ", " :\t"])), draw(st.sampled_from([",", ", ", "\n  , "]))
+
+    def member(name: str) -> str:
+        if name in ("ph", "cat", "name"):
+            return draw(
+                st.sampled_from(
+                    {"ph": ['"X"', '"s"', '"M"'], "cat": ['"k"', '"kk"', "null"]}.get(name, ['"a"', '"ab"'])
+                )
+            )
+        if name == "args":
+            inner = draw(st.lists(st.sampled_from(["correlation", "Input Dims", "x"]), max_size=4))
+            return "{" + comma.join(f'"{key}"{colon}{draw(_alike)}' for key in inner) + "}"
+        return draw(_alike)
+
+    events = [
+        [f'"{name}"{colon}{member(name)}' for name in draw(st.sampled_from(names))]
+        for _ in range(draw(st.integers(5, 40)))
+    ]
+    if draw(st.booleans()):
+        place = draw(st.sampled_from(events))
+        place[draw(st.integers(0, len(place) - 1))] = f'"x"{colon}{draw(_none)}'
+    return "[" + comma.join("{" + comma.join(event) + "}" for event in events) + "]"
+
+
+@needs_library
+@given(text=_alike_events(), window=st.sampled_from([100, 400, 1 << 20]))
+@settings(max_examples=200, deadline=None)
+def test_scan__many_events_of_few_forms__as_decoded(
+    tmp_path_factory: pytest.TempPathFactory, text: str, window: int
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "alike.json"
+    path.write_text(text)
+    both(path, window=window)
+
+
 _PLAIN = json.dumps(
     [
         {
@@ -249,6 +316,36 @@ def test_scan__two_threads__the_order_of_the_file_also_where_a_text_looks_like_a
         both(path, window=window)
         names = [row[3] for row in seen(windows.WindowedScan(path, KEYS, "", window=window).file())]
         assert names == [event["name"] for event in events]
+
+
+@needs_library
+def test_scan__a_value_that_goes_on_where_the_last_ended__read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    dims = ["[1]", "[1]", "[1], [2]", "[1]"]
+    events = [
+        f'{{"ph": "X", "cat": "c", "name": "n", "pid": 1, "tid": {tid}, "ts": 1, "dur": {dur}, '
+        f'"args": {{"correlation": {tid}, "Input Dims": [{shape}]}}, "end": "of a line long enough to look ahead"}}'
+        for tid, dur, shape in zip((1, 1, 12, 1), (2, 2, 2.5, 2), dims)
+    ]
+    path.write_text(f"[{', '.join(events)}]")
+    found = windows.WindowedScan(path, KEYS, "").file().complete
+    threads = found.process_and_thread()[1].tolist()
+    assert [found.of.words[code] for code in threads] == ["1", "1", "12", "1"]
+    assert found.duration.tolist() == [2000, 2000, 2500, 2000]
+    assert found.argument("correlation").tolist() == [1, 1, 12, 1]
+    assert [found.of.words[code] for code in found.argument("Input Dims").tolist()] == [f"[{shape}]" for shape in dims]
+
+
+@needs_library
+def test_numbers__one_that_takes_eight_bytes__all_take_eight(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    for largest, kind in ((2**31 - 1, np.int32), (2**31, np.int64)):
+        events = [{"ph": "X", "ts": 1, "args": {"correlation": number}} for number in (7, largest)] + [
+            {"ph": "X", "ts": 1}
+        ]
+        path.write_text(json.dumps(events))
+        numbers = windows.WindowedScan(path, KEYS, "").file().complete.numbers("correlation")
+        assert (numbers.tolist(), numbers.dtype) == ([7, largest, -1], kind)
 
 
 @needs_library
