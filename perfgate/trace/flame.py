@@ -78,15 +78,15 @@ class _Frames:
             for group, kind in zip(events.group[first].tolist(), events.kind[first].tolist())
         ]
         self.of = list(numbers)
-        self.labels: CodeColumn = np.array(labels, dtype=np.int32)[row]
+        self.labels: Codes = np.array(labels, dtype=np.min_scalar_type(len(self.of)))[row]
 
 
 class _Rows(NamedTuple):
     """What becomes a tree: all events, and behind them once more, without time, the calls above the work of each stream.
 
     ``event`` is a position among the events, the same for a row below their number. ``parent`` is a row, or ~track of the
-    thread or stream that an outermost one belongs to; ``levels`` are the rows by how many lie above them. There are several
-    times as many rows as events at worst, so they take four bytes a number.
+    thread or stream that an outermost one belongs to; ``levels`` are the rows by how many lie above them, the outermost last.
+    There are several times as many rows as events at worst, so they take four bytes a number, and a level goes when it is done.
     """
 
     event: CodeColumn
@@ -101,7 +101,7 @@ def _rows(stacks: Stacks) -> _Rows:
     if stacks.called_by is not stacks.around:
         of_thread = np.flatnonzero(~stacks.on_device)
         depth[of_thread] = levels(stacks.around)[of_thread]
-    return _Rows(event, parent, rows_by(depth))
+    return _Rows(event, parent, rows_by(depth)[::-1])
 
 
 def _with_calls_above(stacks: Stacks) -> tuple[CodeColumn, CodeColumn]:
@@ -151,7 +151,7 @@ class _Nodes(NamedTuple):
     own_frame: npt.NDArray[np.bool_]
 
 
-def _merge(stacks: Stacks, labels: CodeColumn) -> _Nodes:
+def _merge(stacks: Stacks, labels: Codes) -> _Nodes:
     """Make one node of the rows that have the same stack, level by level, in each in the order in which they began."""
     events, rows = stacks.events, _rows(stacks)
     tracks = np.unique(~rows.parent[rows.parent < 0])
@@ -160,7 +160,8 @@ def _merge(stacks: Stacks, labels: CodeColumn) -> _Nodes:
         (np.full(tracks.size, NONE), np.where(streams, _STREAM, _THREAD), tracks)
     ]
     node, size, own_frame = np.empty_like(rows.event), tracks.size, np.ones(len(events), dtype=bool)
-    for depth, level in enumerate(rows.levels):
+    for depth in range(len(rows.levels)):
+        level = rows.levels.pop()
         outer, event = rows.parent[level], rows.event[level]
         above = node[outer] if depth else np.searchsorted(tracks, ~outer)
         if depth >= MOST_LEVELS:

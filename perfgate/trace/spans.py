@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -42,20 +43,22 @@ def work_by_span(events: EventTable, spans: Intervals) -> list[Work]:
     """What the device ran for each span, in the order of the spans, which must be sorted and not overlap."""
     device = events.of_kind(*DEVICE_KINDS)
     owners = span_of(device, spans, launches=events.of_kind("runtime"))
-    return count_work(device, owners, spans=spans.start.size)
+    works = [Work() for _ in range(spans.start.size)]
+    count_work(works, device, owners)
+    return works
 
 
-def count_work(events: EventTable, owners: Codes, *, spans: int) -> list[Work]:
-    """What ran in each of so many spans; ``owners`` are the numbers of their spans, event by event."""
-    works = [Work() for _ in range(spans)]
+def count_work(works: Sequence[Work], events: EventTable, owners: Codes) -> None:
+    """Add to the work of each span what ran in it; ``owners`` are the numbers of their spans, event by event."""
     first, row = group_rows(owners, events.kind, events.group)
     order = np.argsort(first)
-    alike = (column[first[order]] for column in (owners, events.kind, events.group))
-    counts = counts_by_name(row, first.size)[order]
-    for owner, kind, group, count in zip(*(column.tolist() for column in (*alike, counts))):
+    counts, first = counts_by_name(row, first.size)[order], first[order]
+    # One item for all spans: there are as many of them as kernels in a step, and of steps thousands.
+    first_of_item, item = group_rows(events.kind[first], events.group[first])
+    items = [WorkItem(KINDS[events.kind[at]], events.names[events.group[at]]) for at in first[first_of_item].tolist()]
+    for owner, number, count in zip(owners[first].tolist(), item.tolist(), counts.tolist()):
         if owner != OUTSIDE:
-            works[owner][WorkItem(KINDS[kind], events.names[group])] += count
-    return works
+            works[owner][items[number]] += count
 
 
 def span_of(events: EventTable, spans: Intervals, *, launches: EventTable) -> IntColumn:
@@ -83,7 +86,7 @@ def launch_starts(work: EventTable, launches: EventTable) -> IntColumn:
     it (sample torch-native-privateuse1), and tells nothing.
     """
     starts = np.full(len(work), NOT_RECORDED, dtype=np.int64)
-    launch = launch_positions(work, launches)
+    launch = launch_positions(work.correlation, launches.correlation, launches.start)
     joined = np.flatnonzero(launch != NOT_RECORDED)
     launch = launch[joined]
     real = (launches.duration[launch] > 0) | (launches.start[launch] != work.start[joined])
@@ -91,27 +94,28 @@ def launch_starts(work: EventTable, launches: EventTable) -> IntColumn:
     return starts
 
 
-def launch_positions(work: EventTable, launches: EventTable) -> IntColumn:
+def launch_positions(work: Codes, launches: Codes, begun: IntColumn) -> IntColumn:
     """For each event of a device the position of the call that launched it, or NOT_RECORDED.
 
-    One launch is seen at several levels of the runtime; the first is what the program did.
+    ``work`` and ``launches`` are the correlations of both, ``begun`` when each call began: one launch is seen at several levels
+    of the runtime, and the first is what the program did.
     """
-    positions = np.full(len(work), NOT_RECORDED, dtype=np.int64)
-    candidates = np.flatnonzero(launches.correlation != NO_CORRELATION)
+    positions = np.full(work.size, NOT_RECORDED, dtype=np.int64)
+    candidates = np.flatnonzero(launches != NO_CORRELATION)
     if not candidates.size:
         return positions
-    order = candidates[np.argsort(launches.start[candidates], kind="stable")]
-    numbers, first = launches.correlation[order], int(launches.correlation[candidates].min())
+    order = candidates[np.argsort(begun[candidates], kind="stable")]
+    numbers, first = launches[order], int(launches[candidates].min())
     if int(numbers.max()) - first < _PLACES_A_LAUNCH * order.size:
         # From the last to the first, so that the first stays.
         of_number = np.full(int(numbers.max()) - first + 1, NOT_RECORDED, dtype=np.int64)
         of_number[numbers[::-1] - first] = order[::-1]
-        joined = (work.correlation >= first) & (work.correlation < first + of_number.size)
-        positions[joined] = of_number[work.correlation[joined] - first]
+        joined = (work >= first) & (work < first + of_number.size)
+        positions[joined] = of_number[work[joined] - first]
         return positions
     numbers, earliest = np.unique(numbers, return_index=True)
-    place = np.minimum(np.searchsorted(numbers, work.correlation), numbers.size - 1)
-    joined = numbers[place] == work.correlation
+    place = np.minimum(np.searchsorted(numbers, work), numbers.size - 1)
+    joined = numbers[place] == work
     positions[joined] = order[earliest][place[joined]]
     return positions
 

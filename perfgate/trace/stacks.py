@@ -106,7 +106,7 @@ def stacks_of(events: EventTable) -> Stacks:
     chosen = _of_units(events, spans)
     device = chosen.is_kind(*DEVICE_KINDS)
     track = np.where(device, chosen.track, _threads(chosen)[chosen.track])
-    around, cut = _enclosing(chosen, track, np.flatnonzero(~device))
+    around, cut = _enclosing(chosen, track, np.flatnonzero(~device).astype(np.int32))
     launched = _launches(chosen, device)
     own = _own_times(chosen, around)
     own[device] = self_times(chosen.start[device], chosen.duration[device], chosen.track[device])
@@ -243,16 +243,17 @@ def _threads(events: EventTable) -> Codes:
     return np.array(numbers, dtype=np.int32)
 
 
-def _enclosing(events: EventTable, track: Codes, calls: npt.NDArray[np.intp]) -> tuple[CodeColumn, int]:
+def _enclosing(events: EventTable, track: Codes, calls: CodeColumn) -> tuple[CodeColumn, int]:
     """For each call the innermost one on its thread that holds all of it, and how many are cut off.
 
     Calls of one kind nest. Those of two need not: an annotation begins inside the Python function that opens it and goes on
     behind its end, and the next call lies in the annotation alone.
     """
     around = np.full(len(events), NOTHING_AROUND, dtype=np.int32)
-    real = calls[events.duration[calls] > 0]
-    order = real[nesting_order(events.start[real], events.duration[real], track[real])]
-    compiled = enclosing_calls(events.start, events.end, events.kind, track, order, most=_MAX_OPEN_CALLS, around=around)
+    order = nesting_order(calls[events.duration[calls] > 0], events.start, events.duration, track)
+    compiled = enclosing_calls(
+        events.start, events.duration, events.kind, track, order, most=_MAX_OPEN_CALLS, around=around
+    )
     if compiled is not None:
         return around, compiled
     starts, ends, kinds, tracks = events.start.tolist(), events.end.tolist(), events.kind.tolist(), track.tolist()
@@ -280,7 +281,7 @@ def _own_times(events: EventTable, around: CodeColumn) -> IntColumn:
 def _launches(events: EventTable, device: _Mask) -> IntColumn:
     """For each piece of work of the device the position of the call that launched it."""
     runtime = events.is_kind("runtime")
-    calls = launch_positions(events.select(device), events.select(runtime))
+    calls = launch_positions(events.correlation[device], events.correlation[runtime], events.start[runtime])
     joined = calls != NOT_RECORDED
     calls[joined] = np.flatnonzero(runtime)[calls[joined]]
     return np.where(joined, calls, NOTHING_AROUND)

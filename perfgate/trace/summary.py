@@ -194,12 +194,14 @@ def _summarize(timeline: Timeline, shape: str) -> DeviceSummary:
     spans = _spans(timeline)
     device = _device_work(timeline, spans)
     on_host = not device and not timeline.tells_of_device
-    works = _works(_host_work(timeline, spans) if on_host else device, spans)
+    parts = _host_work(timeline, spans) if on_host else device
+    works = _works(parts, spans)
     if len(works) > 1 and not works[-1] and any(works):
         # The profiler was stopped right after step(), so that nothing ran in the last one (sample mi250).
         spans = spans.without_last()
         device = _device_work(timeline, spans)
-    parts = _host_work(timeline, spans) if on_host else device
+        parts = _host_work(timeline, spans) if on_host else device
+        works = _works(parts, spans)
     inside = [part.inside() for part in parts]
     totals = [total for events in inside if len(events) for total in operator_totals(events, calls=spans.size)]
     return DeviceSummary(
@@ -210,7 +212,7 @@ def _summarize(timeline: Timeline, shape: str) -> DeviceSummary:
         on_host=on_host,
         totals=tuple(sorted(totals, key=lambda total: (-total.typical_ns, total.name))),
         counted=sum(map(len, inside)),
-        works=tuple(_works(parts, spans) if parts else _collective_works(timeline, spans)),
+        works=tuple(works if parts else _collective_works(timeline, spans)),
         absent=_absent(timeline, spans, device, on_host=on_host),
         steps=_steps(timeline, spans, on_host=on_host),
         collectives=_collective_times(timeline, device),
@@ -267,8 +269,7 @@ def _host_work(timeline: Timeline, spans: _Spans) -> list[OwnedEvents]:
 def _works(parts: Iterable[OwnedEvents], spans: _Spans) -> list[Work]:
     works = [Work() for _ in range(spans.size)]
     for part in parts:
-        for work, more in zip(works, count_work(part.events, part.owners, spans=spans.size)):
-            work.update(more)
+        count_work(works, part.events, part.owners)
     return works
 
 

@@ -34,7 +34,7 @@ def drawn_timeline(
     place[order] = np.arange(order.size)
     launch = np.full(len(events), NOT_RECORDED, dtype=np.int64)
     work, calls = np.flatnonzero(events.is_kind(*DEVICE_KINDS)), np.flatnonzero(events.is_kind("runtime"))
-    called = launch_positions(events.select(work), events.select(calls))
+    called = launch_positions(events.correlation[work], events.correlation[calls], events.start[calls])
     joined = called != NOT_RECORDED
     launch[work[joined]] = place[calls[called[joined]]]
     launch = launch[order]

@@ -201,13 +201,11 @@ def with_kernels(counted: CounterSet, works: list[Work], *, absent: Collection[s
     their lines.
     """
     absent = {*absent, COLLECTIVES} if counted.values.get(COLLECTIVES) else absent
-    repeats = []
-    for work in works:
-        counts: Counter[str] = Counter()
-        for item, count in work.items():
-            counts[item.name] += count
-        repeats.append({**kernel_counters(work), **{f"ops.count:{name}": count for name, count in counts.items()}})
-    ops = [OpCount(op=name, count=count) for name, count in counts.items()]
+    repeats = (
+        {**kernel_counters(work), **{f"ops.count:{name}": count for name, count in _by_name(work).items()}}
+        for work in works
+    )
+    ops = [OpCount(op=name, count=count) for name, count in _by_name(works[-1]).items()]
     sites = [
         CounterSite(metric=metric, name=item.name, count=count)
         for item, count in works[-1].items()
@@ -222,6 +220,13 @@ def with_kernels(counted: CounterSet, works: list[Work], *, absent: Collection[s
         unstable=sorted({*counted.unstable, *(name for name in differing(repeats) if name not in absent)}),
         sites=[*counted.sites, *sorted(sites, key=lambda site: (site.metric, site.name))],
     )
+
+
+def _by_name(work: Work) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for item, count in work.items():
+        counts[item.name] += count
+    return counts
 
 
 def with_kernel_lines(counted: CounterSet, rows: Iterable[CallRow]) -> CounterSet:

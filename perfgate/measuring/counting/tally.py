@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -143,10 +143,13 @@ class CallTally:
                 yield Site(metric, name, line), amount
 
 
-def differing(repeats: Sequence[Mapping[str, int]]) -> list[str]:
-    """The names whose counts are not the same in every repeat, sorted."""
-    names = sorted({name for counts in repeats for name in counts})
-    return [name for name in names if len({counts.get(name) for counts in repeats}) > 1]
+def differing(repeats: Iterable[Mapping[str, int]]) -> list[str]:
+    """The names whose counts are not the same in every repeat, sorted; there may be too many repeats to hold all at once."""
+    repeats = iter(repeats)
+    first, names = next(repeats, {}), set[str]()
+    for counts in repeats:
+        names.update(name for name in first.keys() | counts.keys() if first.get(name) != counts.get(name))
+    return sorted(names)
 
 
 class SourceLines:

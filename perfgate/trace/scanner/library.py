@@ -190,7 +190,7 @@ def _views(column: _Sparse, kind: Any) -> tuple[npt.NDArray[Any], npt.NDArray[An
 
 
 def enclosing_calls(
-    start: Column, end: Column, kind: Codes, track: Codes, order: Column, *, most: int, around: Codes
+    start: Column, duration: Column, kind: Codes, track: Codes, order: Codes, *, most: int, around: Codes
 ) -> int | None:
     """Write into ``around`` the call that each lies in, and return how many are cut off; None without the library.
 
@@ -199,9 +199,9 @@ def enclosing_calls(
     library = load()
     if library is None:
         return None
-    types = (np.int64, np.int64, np.uint8, np.int32, np.int64)
+    types = (np.int64, np.int64, np.uint8, np.int32, np.int32)
     columns = [
-        np.ascontiguousarray(column, dtype=dtype) for column, dtype in zip((start, end, kind, track, order), types)
+        np.ascontiguousarray(column, dtype=dtype) for column, dtype in zip((start, duration, kind, track, order), types)
     ]
     cut = library.enclosing_calls(*(column.ctypes.data for column in columns), order.size, most, around.ctypes.data)
     return None if cut < 0 else int(cut)
