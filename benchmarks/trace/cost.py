@@ -2,7 +2,8 @@
 
     python benchmarks/trace/cost.py --events 200000 --tools
 
-``top`` and ``flame`` are the commands of perfgate, ``all`` is all that ``ways.py`` asks for: totals, gaps, tree of calls.
+``top`` and ``flame`` are those of perfgate's ``trace``, ``run`` is its ``run --from-profile``, and ``all`` is all that ``ways.py``
+asks for: totals, gaps, tree of calls.
 ``--tools`` adds HolisticTraceAnalysis (kernel and temporal breakdown of the one trace) and msprof-analyze (``compare`` of the
 other with itself, beside ``perfgate trace diff``), each installed into build/trace-tools. Ratios within one run are the result;
 the seconds depend on the machine. No bound is asserted.
@@ -40,7 +41,7 @@ Command = Sequence[str | Path]
 
 
 class Cost(NamedTuple):
-    """CPU seconds of a process and its children, and the most bytes of memory that are no file's."""
+    """CPU seconds of a process and its children, and the most bytes of memory that are no file's, 0 where nobody looked."""
 
     cpu_seconds: float
     memory_bytes: int
@@ -67,6 +68,7 @@ def main() -> None:
 def commands(path: Path, folder: Path) -> dict[str, Command]:
     rivals: dict[str, Command] = {"top": [*PERFGATE, "top", path]}
     rivals["flame"] = [*PERFGATE, "flame", path, "--out", folder / "flame.html"]
+    rivals["run"] = [*PERFGATE[:-1], "run", "--from-profile", path, "--out", folder / "run"]
     for rival in RIVALS:
         rivals["all" if rival == "perfgate" else rival] = [sys.executable, HERE / "ways.py", rival, path]
     return rivals
@@ -122,22 +124,29 @@ def report(title: str, path: Path, rivals: Mapping[str, Command], turns: int) ->
 
 
 def cheapest(ways: Mapping[str, Command], turns: int) -> dict[str, Cost]:
-    """The lowest of the costs of each way, run in turns."""
+    """The lowest of the costs of each way, run in turns; and the memory of one more run, since looking at it takes time."""
     costs: dict[str, list[Cost]] = {way: [] for way in ways}
     for _ in range(turns):
         for way, command in ways.items():
             costs[way].append(cost(command))
-    return {way: min(each, key=lambda one: one.cpu_seconds) for way, each in costs.items()}
+    return {
+        way: min(each, key=lambda one: one.cpu_seconds)._replace(memory_bytes=cost(ways[way], look=True).memory_bytes)
+        for way, each in costs.items()
+    }
 
 
-def cost(command: Command) -> Cost:
-    """Run one way in a process of its own."""
+def cost(command: Command, *, look: bool = False) -> Cost:
+    """Run one way in a process of its own, and ``look`` at its memory all the while."""
     peak = 0
+    # A checkout has its modules compiled, as an installation has.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryFile("w+") as printed:
-        process = subprocess.Popen([str(part) for part in command], stdout=printed, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [str(part) for part in command], stdout=printed, stderr=subprocess.DEVNULL, env=environment
+        )
         while True:
-            peak = max(peak, anonymous_bytes(process.pid))
-            done, status, used = os.wait4(process.pid, os.WNOHANG)
+            peak = max(peak, anonymous_bytes(process.pid)) if look else 0
+            done, status, used = os.wait4(process.pid, os.WNOHANG if look else 0)
             if done:
                 process.returncode = os.waitstatus_to_exitcode(status)
                 break
