@@ -78,12 +78,11 @@ def read_view(path: Path) -> View:
     """Raises DocumentError, with what is wrong and where, for what is no such file."""
     rates = [argument for _, argument in _RATES.values()]
     keys = (_TASK_TYPE, _INPUTS, _MEGAHERTZ, _NAME, _LABELS, _REQUEST, *rates)
-    file = scan(path, texts=keys, advice="analyse the profile again")
-    spans, others, arrows = file.complete, file.others, file.read_arrows()
-    is_flow = file.texts.flagged(arrows.category, _FLOW.__eq__)
-    starts, ends = (arrows.select(is_flow & arrows.is_phase(phase)) for phase in ("s", "f"))
+    texts, spans, others, read_arrows, _ = scan(path, texts=keys, advice="analyse the profile again")
+    starts, ends = _flows(read_arrows())
+    del read_arrows  # there are as many arrows as spans, and memory for them once
     # Arrows lie on threads that hold no span, so their tracks count too.
-    (track, of_starts, of_ends), tracks = file.texts.number_tracks(spans, starts, ends)
+    (track, of_starts, of_ends), tracks = texts.number_tracks(spans, starts, ends)
     detail, details = _details(spans)
     view = View(
         events=replace(_events(spans), track=track, tracks=tuple(tracks)),
@@ -96,6 +95,12 @@ def read_view(path: Path) -> View:
     )
     _take_names(others, view)
     return view
+
+
+def _flows(arrows: ScannedEvents) -> Iterator[ScannedEvents]:
+    """The ends of the arrows from a call to what it started on a device."""
+    is_flow = arrows.of.flagged(arrows.category, _FLOW.__eq__)
+    return (arrows.select(is_flow & arrows.is_phase(phase)) for phase in ("s", "f"))
 
 
 def _events(spans: ScannedEvents) -> EventTable:
@@ -112,7 +117,7 @@ def _events(spans: ScannedEvents) -> EventTable:
         correlation=constant("correlation", NO_CORRELATION, len(spans)),
         group=name,
         request=request,
-        shape=names.column(spans.argument(_INPUTS), lambda code: texts.words[code].replace(";\r\n", ";"), absent=None),
+        shape=names.sparse(spans.arguments[_INPUTS], len(spans), lambda code: texts.words[code].replace(";\r\n", ";")),
         names=names.all(),
         tracks=(),
     )
