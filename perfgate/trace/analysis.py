@@ -144,9 +144,9 @@ def group_rows(*columns: Codes) -> Groups:
 
 def rows_by(column: Codes) -> list[CodeColumn]:
     """The rows of each value of a column, the least first."""
-    if column.size and 0 <= int(column.min()) <= int(column.max()) < _FEW_VALUES:
+    if column.size and column.min() >= 0 and (most := int(column.max())) < _FEW_VALUES:
         # To look for one after the other takes half the memory.
-        rows = (np.flatnonzero(column == value).astype(np.int32) for value in range(int(column.max()) + 1))
+        rows = (np.flatnonzero(column == value).astype(np.int32) for value in range(most + 1))
         return [own for own in rows if own.size]
     short = _short(column)
     order = np.argsort(short, kind="stable").astype(np.int32)

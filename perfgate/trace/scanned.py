@@ -283,7 +283,7 @@ class Names:
         return tuple(self._numbers)
 
 
-def requests_served(spans: ScannedEvents, names: Names, key: str, marks: Codes) -> CodeColumn:
+def requests_named(spans: ScannedEvents, names: Names, key: str, marks: Codes) -> CodeColumn:
     """The request that each span served: by an argument, else, of the spans at ``marks``, by what their names say."""
     argument, words = spans.arguments[key], spans.of.words
     request = names.sparse(argument, len(spans)) if argument.rows.size else constant("request", NO_TEXT, len(spans))

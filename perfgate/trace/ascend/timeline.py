@@ -61,9 +61,10 @@ def device_events(view: View, kernels: KernelTable) -> list[DeviceEvents]:
     tracks = _Tracks(view)
     events = replace(view.events, kind=_kinds(view, tracks), correlation=_correlations(view, tracks))
     events = replace(_with_types(events, kernels), tracks=_track_names(view))
-    devices = sorted(tracks.readings, key=lambda device: -1 if device is None else device)
-    own = (events.on_tracks(tracks.of_device(device)) for device in devices)
-    return [DeviceEvents(device, of_device, tracks.readings[device]) for device, of_device in zip(devices, own)]
+    return [
+        DeviceEvents(device, events.on_tracks(tracks.of_device(device)), tracks.readings[device])
+        for device in sorted(tracks.readings, key=lambda device: -1 if device is None else device)
+    ]
 
 
 def events_of_tables(kernels: KernelTable, tasks: EventTable | None) -> EventTable:

@@ -15,7 +15,7 @@ from perfgate.trace.analysis import Codes, FloatColumn, IntColumn, group_rows
 from perfgate.trace.events import KIND_CODES, NO_CORRELATION, EventTable, constant
 from perfgate.trace.readings import CORE_CLOCK, MEMORY_READ, MEMORY_WRITE, Readings
 from perfgate.trace.scan import scan
-from perfgate.trace.scanned import NO_TEXT, Mask, Names, ScannedEvents, requests_served
+from perfgate.trace.scanned import NO_TEXT, Mask, Names, ScannedEvents, requests_named
 
 _FLOW = "HostToDevice"
 _FREQUENCY = "AI Core Freq"
@@ -107,7 +107,7 @@ def _events(spans: ScannedEvents) -> EventTable:
     start, duration = spans.times()
     texts, names = spans.of, Names(spans.of)
     name = names.column(spans.name, absent="")
-    request = requests_served(spans, names, _REQUEST, np.arange(len(spans), dtype=np.int32))
+    request = requests_named(spans, names, _REQUEST, np.arange(len(spans), dtype=np.int32))
     return EventTable(
         start=start,
         duration=duration,

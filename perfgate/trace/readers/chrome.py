@@ -35,7 +35,7 @@ from perfgate.trace.events import (
 )
 from perfgate.trace.recording import Recording
 from perfgate.trace.scan import scan
-from perfgate.trace.scanned import NO_TEXT, Names, ScannedEvents, requests_served
+from perfgate.trace.scanned import NO_TEXT, Names, ScannedEvents, requests_named
 from perfgate.trace.steps import STEP_NAME
 
 READS = "Chrome trace events, *.json, *.json.gz and *.json.zst"
@@ -106,7 +106,7 @@ def _table(spans: ScannedEvents, named: Mapping[_Key, Mapping[str, str]]) -> tup
     texts, names = spans.of, Names(spans.of)
     (track,), keys = texts.number_tracks(spans)
     name = names.column(spans.name, absent="")
-    request = requests_served(spans, names, _REQUEST, np.arange(len(spans), dtype=np.int32))
+    request = requests_named(spans, names, _REQUEST, np.arange(len(spans), dtype=np.int32))
     tracks = [_track(named, *key) for key in keys]
     all_names = names.all()
     first, row = group_rows(track, name, spans.category)

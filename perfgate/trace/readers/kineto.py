@@ -37,7 +37,7 @@ from perfgate.trace.events import (
 )
 from perfgate.trace.recording import Recording
 from perfgate.trace.scan import scan
-from perfgate.trace.scanned import Names, ScannedEvents, ScannedTexts, requests_served
+from perfgate.trace.scanned import Names, ScannedEvents, ScannedTexts, requests_named
 from perfgate.trace.steps import STEP_NAME
 
 READS = "traces of torch.profiler (Kineto), *.json, *.json.gz and *.json.zst, or a folder of *.pt.trace.json"
@@ -146,7 +146,7 @@ def _spans(path: Path) -> _Spans:
         kind=kind,
         correlation=correlation,
         group=_groups(spans, names, name),
-        request=requests_served(spans, names, _REQUEST, np.flatnonzero(kind == KIND_CODES["annotation"])),
+        request=requests_named(spans, names, _REQUEST, np.flatnonzero(kind == KIND_CODES["annotation"])),
         shape=names.sparse(spans.arguments[_SHAPES], len(spans), lambda code: _as_written(texts, code)),
         names=names.all(),
         tracks=tuple(tracks),
