@@ -1,0 +1,150 @@
+"""Gate mistakes as pull requests make them: is the verdict right, and is the line that it names one of the change's?
+
+    python benchmarks/gate/mistakes --out mistakes.jsonl
+    python benchmarks/gate/mistakes --only 'decoder/*' -- --steps 4
+
+Every gate is a whole `perfgate check` in a git repository of its own. One line of JSON a gate goes to --out as it ends.
+``unchanged`` gates each project against a commit that adds an unused function. The exit code is 0 if every mistake fails or
+warns and every unchanged project passes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from changes import MISTAKES, Edit, Mistake
+
+PROJECTS = Path(__file__).parent / "projects"
+UNCHANGED = tuple(
+    Mistake(
+        project.name,
+        "unchanged",
+        False,
+        (Edit("perf.py", "def build(", "def constant():\n    return 1\n\n\ndef build("),),
+    )
+    if "def build(" in (project / "perf.py").read_text()
+    else Mistake(
+        project.name,
+        "unchanged",
+        False,
+        (Edit("perf.py", "def inputs(", "def constant():\n    return 1\n\n\ndef inputs("),),
+    )
+    for project in sorted(PROJECTS.iterdir())
+)
+SETTINGS = 'project = "{0}"\ndevice = "cpu"\nworkload = "perf.py:{1}"\n'
+PLACE = re.compile(r"\b([a-z_]+\.py):(\d+)")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", metavar="PATTERN", help="PROJECT/NAME, or a pattern of it")
+    parser.add_argument("--out", type=Path, default=Path("perfgate-out/mistakes.jsonl"))
+    parser.add_argument("--keep", type=Path, help="keep each gate's output in this folder")
+    parser.add_argument("arguments", nargs="*", help="further arguments of perfgate check, after --")
+    options = parser.parse_args()
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    patterns = options.only or ["*"]
+    right = True
+    with options.out.open("a", encoding="utf-8") as out:
+        for change in (*MISTAKES, *UNCHANGED):
+            if not any(fnmatchcase(f"{change.project}/{change.name}", pattern) for pattern in patterns):
+                continue
+            with tempfile.TemporaryDirectory(prefix="perfgate-mistake-") as scratch:
+                record = gate(change, Path(scratch), options)
+            print(json.dumps(record), file=out, flush=True)
+            line = {True: "right line", False: "wrong line", None: "no line"}[record["line"]]
+            print(
+                f"{record['change']:36} {record['verdict']:12} {record['seconds']:6.1f} s  {line:10}  {record['title']}",
+                flush=True,
+            )
+            right &= record["verdict"] in (("PASS",) if change.name == "unchanged" else ("FAIL", "WARN"))
+    return 0 if right else 1
+
+
+def gate(change: Mistake, scratch: Path, options: argparse.Namespace) -> dict[str, object]:
+    """Gate one change; ``line`` says whether the title or the first cause names a line that the change touched."""
+    repository, out = scratch / change.project, scratch / "out"
+    touched = plant(change, repository)
+    started = time.monotonic()
+    command = [
+        sys.executable,
+        "-m",
+        "perfgate",
+        "check",
+        "--base",
+        "HEAD~1",
+        "--always",
+        "--out",
+        str(out),
+        *options.arguments,
+    ]
+    environment = {**os.environ, "PERFGATE_STORE": str(scratch / "store.db")}
+    done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, check=False)
+    seconds = time.monotonic() - started
+    decision = json.loads((out / "decision.json").read_text()) if (out / "decision.json").exists() else {}
+    comment = (out / "comment.md").read_text() if (out / "comment.md").exists() else done.stderr
+    if options.keep and out.exists():
+        shutil.copytree(out, options.keep / change.project / change.name, dirs_exist_ok=True)
+    first = comment.partition("<details")[0]
+    named = {(file, int(line)) for file, line in PLACE.findall(first)}
+    return {
+        "change": f"{change.project}/{change.name}",
+        "counted": change.counted,
+        "verdict": decision.get("verdict", "none"),
+        "exit_code": done.returncode,
+        "seconds": round(seconds, 1),
+        "pairs": decision.get("pairs"),
+        "waited": decision.get("waited"),
+        "line": bool(named & touched) if named else None,
+        "named": sorted(f"{file}:{line}" for file, line in named),
+        "touched": sorted(f"{file}:{line}" for file, line in touched),
+        "title": next((line for line in comment.splitlines() if line.startswith("## ")), comment.strip()[-300:]),
+    }
+
+
+def plant(change: Mistake, repository: Path) -> set[tuple[str, int]]:
+    """Commit the project, then the change. Return the lines that it added, by file and number."""
+    shutil.copytree(PROJECTS / change.project, repository)
+    workload = re.search(r"^(\w+) = Workload", (repository / "perf.py").read_text(), re.MULTILINE)
+    assert workload is not None, change.project
+    (repository / "perfgate.toml").write_text(SETTINGS.format(change.project, workload[1]))
+    git(repository, "init", "--quiet", "--initial-branch", "main")
+    commit(repository, "base")
+    for edit in change.edits:
+        path = repository / edit.file
+        source = path.read_text()
+        assert source.count(edit.old) == 1, (change.name, edit.old)
+        path.write_text(source.replace(edit.old, edit.new))
+    commit(repository, change.name)
+    touched, file = set(), ""
+    for line in git(repository, "diff", "--unified=0", "HEAD~1", "HEAD").splitlines():
+        if line.startswith("+++ b/"):
+            file = line.removeprefix("+++ b/")
+        if found := re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", line):
+            touched |= {(file, int(found[1]) + number) for number in range(int(found[2] or 1))}
+    return touched
+
+
+def commit(repository: Path, message: str) -> None:
+    git(repository, "add", ".")
+    git(
+        repository, "-c", "user.name=Lab", "-c", "user.email=lab@example.org", "commit", "--quiet", "--message", message
+    )
+
+
+def git(repository: Path, *arguments: str) -> str:
+    return subprocess.run(["git", "-C", str(repository), *arguments], check=True, capture_output=True, text=True).stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())
