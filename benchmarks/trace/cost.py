@@ -2,8 +2,8 @@
 
     python benchmarks/trace/cost.py --events 200000 --tools
 
-``top`` and ``flame`` are those of perfgate's ``trace``, ``run`` is its ``run --from-profile``, and ``all`` is all that ``ways.py``
-asks for: totals, gaps, tree of calls.
+``top`` and ``flame`` are the commands of ``perfgate trace``, ``run`` is ``perfgate run --from-profile``, and ``all`` answers
+everything that ``ways.py`` asks for: totals, gaps, tree of calls.
 ``--tools`` adds HolisticTraceAnalysis (kernel and temporal breakdown of the one trace) and msprof-analyze (``compare`` of the
 other with itself, beside ``perfgate trace diff``), each installed into build/trace-tools. Ratios within one run are the result;
 the seconds depend on the machine. No bound is asserted.
