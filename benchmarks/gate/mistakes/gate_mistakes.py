@@ -1,7 +1,7 @@
 """Gate mistakes as pull requests make them: is the verdict right, and is the line that it names one of the change's?
 
-    python benchmarks/gate/mistakes --out mistakes.jsonl
-    python benchmarks/gate/mistakes --only 'decoder/*' -- --steps 4
+    python benchmarks/gate/mistakes/gate_mistakes.py --out mistakes.jsonl
+    python benchmarks/gate/mistakes/gate_mistakes.py --only 'decoder/*' -- --steps 4
 
 Every gate is a whole `perfgate check` in a git repository of its own. One line of JSON a gate goes to --out as it ends.
 ``unchanged`` gates each project against a commit that adds an unused function. The exit code is 0 if every mistake fails or
@@ -22,7 +22,7 @@ import time
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from changes import MISTAKES, Edit, Mistake
+from mistakes import MISTAKES, Edit, Mistake
 
 PROJECTS = Path(__file__).parent / "projects"
 UNCHANGED = tuple(
@@ -62,7 +62,7 @@ def main() -> int:
             with tempfile.TemporaryDirectory(prefix="perfgate-mistake-") as scratch:
                 record = gate(change, Path(scratch), options)
             print(json.dumps(record), file=out, flush=True)
-            line = {True: "right line", False: "wrong line", None: "no line"}[record["line"]]
+            line = "no line" if record["line"] is None else "right line" if record["line"] else "wrong line"
             print(
                 f"{record['change']:36} {record['verdict']:12} {record['seconds']:6.1f} s  {line:10}  {record['title']}",
                 flush=True,
