@@ -38,8 +38,27 @@ REQUIREMENTS = (
     "environment.yml",
     "conda-lock.yml",
 )
-# What no program reads while it computes.
-PROSE = ("*.md", "*.rst", "/docs/**", "LICENSE*")
+# What a workload hardly reads: text about the project, and files of the forge and of CI hosts that run no gate. Any other text
+# may be a prompt or a table. Where main's runs recorded that one of these is read, it counts all the same.
+DOCUMENTATION = (
+    "README*",
+    "CHANGELOG*",
+    "CONTRIBUTING*",
+    "LICENSE*",
+    "/docs/**",
+    "/doc/**",
+    "!*.py",
+)
+CI_FILES = (
+    "/.github/*",
+    "!/.github/workflows",
+    "!/.github/actions",
+    "/.gitlab/issue_templates/",
+    "/.gitlab/merge_request_templates/",
+    "/.circleci/",
+    "/.travis.yml",
+    "/azure-pipelines.yml",
+)
 
 # torch_npu launches from a thread of its own beside Python's (TASK_QUEUE_ENABLE), autograd runs in a third: on one CPU they
 # would wait for each other and every call would look host-bound.
@@ -227,13 +246,14 @@ class ReportSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class PathSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which files a change must touch to be measured: gitignore patterns, relative to the repository's root.
 
-    perfgate.toml and the workload files always count. An unseen slowdown costs more than minutes of a machine, so nothing
-    but prose is ignored by default.
+    perfgate.toml and the workload files always count, and so does a file that a measured process was seen to read, unless
+    `ignore` names it without a wildcard. An unseen slowdown costs more than minutes of a machine, so nothing but
+    documentation and files of other CI hosts is ignored by default.
     """
 
     relevant: Annotated[list[Text], _doc("The files that count.")] = msgspec.field(default_factory=lambda: ["*"])
     ignore: Annotated[list[Text], _doc("The files that do not count, although `relevant` names them.")] = msgspec.field(
-        default_factory=lambda: list(PROSE)
+        default_factory=lambda: [*DOCUMENTATION, *CI_FILES]
     )
 
 

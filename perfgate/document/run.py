@@ -413,7 +413,8 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     """One pass of the checklist over the workloads of a project on one testbed.
 
     ``earlier_sessions`` are the jobs whose pairs this one added to, oldest first; ``session`` is the latest. ``environment``
-    and ``harness`` are there where base and head differ in them.
+    and ``harness`` are there where base and head differ in them. ``files_read`` are the files of the commit that were read
+    while it was measured, relative to the repository; None where the file system does not show it.
     """
 
     schema: Literal["perfgate/run"] = RUN_SCHEMA
@@ -440,4 +441,5 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     failed_pairs: list[FailedPair] = []
     artifacts: list[Artifact] = []
     advisories: list[Advisory] = []
+    files_read: list[str] | None = None
     warnings: list[Message] = []

@@ -186,7 +186,7 @@ class Repository:
         ``link`` are paths git ignores (weights, data) that the worktrees share with the clone. Folders that a killed
         perfgate left behind are swept away first: their lock is free.
         """
-        parent = Path(self._run("rev-parse", "--path-format=absolute", "--git-common-dir")) / WORKTREE_FOLDER
+        parent = self.common_folder() / WORKTREE_FOLDER
         with held_back():
             session, lock = self._open_session(parent)
             try:
@@ -194,6 +194,16 @@ class Repository:
             finally:
                 self._remove_session(session)
                 os.close(lock)
+
+    def files(self, commit: str) -> list[str]:
+        """Every file of a commit, relative to the repository."""
+        return [
+            name for name in self._run("ls-tree", "-r", "--name-only", "-z", "--full-tree", commit).split("\0") if name
+        ]
+
+    def common_folder(self) -> Path:
+        """The .git folder that all worktrees of the clone share."""
+        return Path(self._run("rev-parse", "--path-format=absolute", "--git-common-dir"))
 
     def is_shallow(self) -> bool:
         return self._run("rev-parse", "--is-shallow-repository") == "true"

@@ -74,7 +74,7 @@ def test_pre_commit__regression_then_good_then_prose__blocked_one_line_skipped(p
     pre_commit.clone.git("commit", "-qm", "words")
     prose = pre_commit.push("prose")
     assert prose.returncode == 0, prose.stdout + prose.stderr
-    assert _told(prose) == ["perfgate: SKIPPED – nothing relevant changed: 1 file, by the rule *.md"]
+    assert _told(prose) == ["perfgate: SKIPPED – only documentation changed (1 file)"]
     assert pre_commit.there() == {"main", "feature", "prose"}
 
 

@@ -29,7 +29,7 @@ def test_hook__only_prose_changed__skipped_with_the_rule_on_one_line_and_pushed(
     assert not (tmp_path / "lock").exists()  # the machine was not even asked for
     assert done.returncode == 0, done.stderr
     lines = [line for line in (done.stdout + done.stderr).splitlines() if "perfgate" in line]
-    assert lines == ["perfgate: SKIPPED – nothing relevant changed: 2 files, by the rule *.md, /docs/**"]
+    assert lines == ["perfgate: SKIPPED – only documentation changed (2 files)"]
     assert pushing.there() == {"main", "feature"}
 
 

@@ -23,7 +23,7 @@ def test_local__brief_and_against_a_revision__one_line_where_it_passes_and_every
 
     brief = perfgate("local", "--brief", "--against", "broken", cwd=clone.root)
     assert brief.returncode == 0, brief.stderr
-    assert brief.stdout == "perfgate: SKIPPED – nothing relevant changed: 1 file, by the rule *.md\n"
+    assert brief.stdout == "perfgate: SKIPPED – only documentation changed (1 file)\n"
     assert decision_in(clone)["base"]["commit"] == broken
 
     whole = perfgate("local", "--brief", cwd=clone.root, CI="true")
@@ -43,7 +43,7 @@ def test_local__revision_went_on_after_the_branch__compared_with_where_they_part
     (clone.root / "README.md").write_text("words")
     done = perfgate("local", "--against", "main", cwd=clone.root)
     assert done.returncode == 0, done.stderr
-    assert "SKIPPED – nothing relevant changed: 1 file, by the rule *.md" in done.stdout
+    assert "SKIPPED – only documentation changed (1 file)" in done.stdout
     assert decision_in(clone)["base"]["commit"] == parted
 
 

@@ -9,31 +9,31 @@ from tests.end_to_end.conftest import Clone, Perfgate
 from tests.fakes.wording import worded
 
 
-def test_check__only_prose_changed__skipped_with_the_rule_in_seconds_and_in_both_languages(
+def test_check__only_documentation_changed__skipped_in_plain_words_in_seconds_and_in_both_languages(
     perfgate: Perfgate, clone: Clone, tmp_path: Path
 ) -> None:
     (clone.root / "docs").mkdir()
-    (clone.root / "docs" / "a.py").write_text("an example")
+    (clone.root / "docs" / "a.md").write_text("an example")
     head = clone.commit("words")
     out = tmp_path / "out"
     (out / "head").mkdir(parents=True)
     (out / "head" / "run.json").write_text("of an earlier job")
     done = perfgate("check", "--base", "main", "--out", str(out), cwd=clone.root)
     assert done.returncode == 0, done.stderr
-    assert "SKIPPED – nothing relevant changed: 1 file, by the rule /docs/**" in done.stdout
+    assert "SKIPPED – only documentation changed (1 file)" in done.stdout
     decision = json.loads((out / "decision.json").read_text())
     assert decision["verdict"] == "SKIPPED"
-    assert list(map(worded, decision["reasons"])) == ["nothing relevant changed: 1 file, by the rule /docs/**"]
+    assert list(map(worded, decision["reasons"])) == ["only documentation changed (1 file)"]
     assert decision["head"]["commit"] == head
     assert decision["base"]["commit"] == clone.git("rev-parse", "main")
     assert sorted(path.name for path in out.rglob("*") if path.is_file()) == ["comment.md", "decision.json"]
     comment = (out / "comment.md").read_text()
-    assert "## perfgate: SKIPPED – nothing relevant changed: 1 file, by the rule `/docs/**`" in comment
+    assert "## perfgate: SKIPPED – only documentation changed (1 file)" in comment
     assert "testbed identical" not in comment
 
     again = perfgate("check", "--base", "main", "--out", str(out), "--lang", "zh", cwd=clone.root)
     assert again.returncode == 0
-    assert "SKIPPED（已跳过） – 没有相关改动：1 个文件，依据规则 `/docs/**`" in (out / "comment.md").read_text()
+    assert "SKIPPED（已跳过） – 只有文档改动（1 个文件）" in (out / "comment.md").read_text()
     assert not (clone.root / ".git" / "perfgate-worktrees").exists()
 
 
@@ -54,4 +54,54 @@ def test_check__only_docstrings_and_comments_changed__skipped_by_that_rule(
     clone.commit("words", model=("def build():", "# builds\ndef build():"))
     done = perfgate("check", "--base", "main", "--out", str(tmp_path / "out"), cwd=clone.root)
     assert done.returncode == 0, done.stderr
-    assert "SKIPPED – nothing relevant changed: 1 file, by the rule same syntax tree" in done.stdout
+    assert "SKIPPED – only comments or formatting changed (1 file)" in done.stdout
+
+
+READS = "def build():\n    import pathlib\n    words = len((pathlib.Path(__file__).parent / '{file}').read_text().split())\n"
+
+
+def _reads(clone: Clone, file: str) -> None:
+    """Make the model of main read a text, and work longer with a longer one."""
+    (clone.root / file).parent.mkdir(exist_ok=True)
+    (clone.root / file).write_text("Be brief.\n")
+    clone.commit("the model reads a text", model=("def build():\n", READS.format(file=file)))
+    clone.git("branch", "-f", "main")
+
+
+def test_check__prompt_of_the_model_changed__measured(perfgate: Perfgate, clone: Clone, tmp_path: Path) -> None:
+    _reads(clone, "prompts/system.md")
+    (clone.root / "prompts" / "system.md").write_text("Be brief.\n" * 60)
+    clone.commit("more words")
+    done = perfgate("check", "--base", "main", "--out", str(tmp_path / "out"), "--steps", "4", cwd=clone.root)
+    assert "SKIPPED" not in done.stdout
+    run = json.loads((tmp_path / "out" / "base" / "run.json").read_text())
+    assert {"prompts/system.md", "model.py"} <= set(run["files_read"])
+
+
+def test_check__documentation_that_main_was_seen_to_read__measured_without_the_clone_that_saw_it(
+    perfgate: Perfgate, clone: Clone, tmp_path: Path
+) -> None:
+    _reads(clone, "docs/system.md")
+    (clone.root / "docs" / "guide.txt").write_text("read by nobody")
+    clone.git("add", "--all")
+    clone.commit("a guide")
+    clone.git("branch", "-f", "main")
+    measured = perfgate("run", "--quick", "--steps", "4", "--out", str(tmp_path / "main"), cwd=clone.root)
+    assert measured.returncode == 0, measured.stderr
+    kept = perfgate("baseline", "record", "--run", str(tmp_path / "main" / "run.json"), cwd=clone.root)
+    assert kept.returncode == 0, kept.stderr
+    run = json.loads((tmp_path / "main" / "run.json").read_text())
+    assert "docs/system.md" in run["files_read"]
+    assert "docs/guide.txt" not in run["files_read"]
+    (clone.root / ".git" / "perfgate-reads.json").unlink()
+
+    (clone.root / "docs" / "guide.txt").write_text("other words")
+    clone.commit("words that nobody reads")
+    arguments = ("check", "--base", "main", "--out", str(tmp_path / "out"), "--steps", "4")
+    assert "SKIPPED – only documentation changed (1 file)" in perfgate(*arguments, cwd=clone.root).stdout
+    (clone.root / "docs" / "system.md").write_text("Be brief.\n" * 60)
+    clone.commit("words that the model reads")
+    assert "SKIPPED" not in perfgate(*arguments, cwd=clone.root).stdout
+    # From now on the clone knows it by itself.
+    (tmp_path / "store.sqlite").unlink()
+    assert "SKIPPED" not in perfgate(*arguments, cwd=clone.root).stdout

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from perfgate.conductor.machine.lock import LOCK_SECONDS, lock_path, machine_lock
+from perfgate.conductor.sides.reads import watch_reads
 from perfgate.conductor.workers.bench import Checkout
 from perfgate.config import Config, load_config
 from perfgate.document.decision import DecisionDocument
@@ -25,6 +26,7 @@ from perfgate.jobs.shared.decision import decide_with_advice, write_decision_fol
 from perfgate.jobs.shared.doors import Progress
 from perfgate.jobs.shared.flame import with_pair_flames
 from perfgate.jobs.shared.options import CheckOptions
+from perfgate.jobs.shared.reads import remember_reads, together
 from perfgate.jobs.shared.session import ci_context, now, prepare_out, remove_results, start_session
 from perfgate.jobs.shared.store import stored_history
 from perfgate.jobs.trust.commits import BaseConfig, config_at
@@ -84,6 +86,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
             if options.comparing == "stack" and environments.base.python == environments.head.python:
                 raise UsageError("both sides are the same interpreter; name that of the new stack with --python")
             job = Job(config, base_config, session, sides, out, earlier, environments, deadline)
+            watches = [watch_reads(trees[side], repository.files(commit)) for side, commit in commits.items()]
             measured = measure(
                 job,
                 base=Checkout(trees["base"] / prefix, harness=head_root, python=environments.base.python),
@@ -91,11 +94,13 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
                 options=options,
                 progress=progress,
             )
+            reads = [watch.files_read() if watch else None for watch in watches]
         finished = job._replace(session=msgspec.structs.replace(session, finished_at=now()))
     base, head = (
-        msgspec.structs.replace(run, warnings=[*run.warnings, *notes])
-        for run, notes in zip(documents_of(finished, measured), measured.notes)
+        msgspec.structs.replace(run, warnings=[*run.warnings, *notes], files_read=together(run.files_read, files))
+        for run, notes, files in zip(documents_of(finished, measured), measured.notes, reads)
     )
+    remember_reads(repository, (base, head))
     # The worktree that the configuration comes from is gone; the store is found from the clone.
     history = stored_history(replace(config, root=directory), head, os.environ, warn=progress.note)
     if history.series or history.accepted:
@@ -105,8 +110,8 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
     progress.status("drawing the flame graph")
     decision_to_draw = decide(base, head, policy=job.policy, history=history)
     head = with_pair_flames(base, head, measured.flames, decision_to_draw, out, options.language)
-    write_run(out / "base" / "run.json", base)
-    write_run(out / "head" / "run.json", head)
+    for side, run in (("base", base), ("head", head)):
+        write_run(out / side / "run.json", run)
     decision = decide_with_advice(
         base, head, policy=job.policy, history=history, chosen_because=sides.base.because, required=required
     )

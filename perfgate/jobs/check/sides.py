@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from perfgate.document.run import Source
 from perfgate.errors import ConfigError, RepositoryError
 from perfgate.git.repository import BaseChoice, Repository
 from perfgate.jobs.shared.options import CheckOptions
+from perfgate.jobs.shared.reads import files_known_read
 from perfgate.jobs.trust.commits import BaseConfig, same_code_between
 from perfgate.judging.gate.paths import always_relevant, skipped, skipped_because
 
@@ -79,7 +81,8 @@ def skipped_decision(
     """
     if options.always or options.comparing == "stack" or base.unreadable:
         return None
-    rules = base.config or config
+    # The store is found from the clone, not from where the base's perfgate.toml was read.
+    rules = replace(base.config or config, root=config.root)
     changed = repository.files_between(sides.base.commit, sides.head)
     always = always_relevant(config, prefix) | always_relevant(rules, prefix)
     paths = base.config.paths if base.config else PathSettings()
@@ -90,6 +93,7 @@ def skipped_decision(
             changed,
             paths,
             always=always,
+            read=files_known_read(repository, rules, os.environ),
             same_code=lambda files: same_code_between(repository.root, sides.base.commit, sides.head, files),
         )
     )

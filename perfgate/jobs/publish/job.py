@@ -224,7 +224,7 @@ def _grounds(root: Path, doors: Doors, case: _Case, *, measured: bool) -> Ground
     if change is None or change.base_sha is None:
         return grounds_at_hand(root, doors.environ)
     forge = case.forge if case.change else None
-    return grounds_of_base(root, change, change.base_sha, forge, case.access, measured=measured)
+    return grounds_of_base(root, change, change.base_sha, forge, case.access, environ=doors.environ, measured=measured)
 
 
 def _reason_for_base(documents: CheckDocuments, case: _Case, root: Path) -> Message:

@@ -11,6 +11,7 @@ import msgspec
 
 from perfgate.conductor.machine.lock import lock_path, machine_lock
 from perfgate.conductor.sides.checklist import run_checklist
+from perfgate.conductor.sides.reads import watch_reads
 from perfgate.conductor.workers.bench import Checkout, open_bench
 from perfgate.conductor.workers.environment import in_ci
 from perfgate.conductor.workers.foresight import Foresight
@@ -19,6 +20,7 @@ from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import read_run, write_run
 from perfgate.document.run import RunDocument, Source
 from perfgate.errors import DocumentError, RepositoryError
+from perfgate.git.repository import Repository
 from perfgate.jobs.run.advisor import advise_run
 from perfgate.jobs.run.turns import measure_alone
 from perfgate.jobs.shared.decision import decide_alone_with_advice, write_decision_folder
@@ -26,6 +28,7 @@ from perfgate.jobs.shared.doors import Progress
 from perfgate.jobs.shared.flame import with_flame_graph
 from perfgate.jobs.shared.options import AVAILABLE_STEPS
 from perfgate.jobs.shared.preflight import preflight
+from perfgate.jobs.shared.reads import remember_reads
 from perfgate.jobs.shared.session import (
     assemble_run,
     ci_context,
@@ -79,13 +82,15 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
     references = config.selected(options.workloads)
     refuse_unknown_kind(config.device)
     out = prepare_out(options.out)
-    source = _source(config.root)
+    repository = _repository(config.root)
+    source = _source(repository)
     session = start_session("run", config.measure.seed, ci_context(os.environ))
     with machine_lock(lock_path(), purpose=f"perfgate run in {config.root.resolve()}", say=progress.note):
         durations = _durations(out / "run.json")
         remove_results(out, ("run.json",))
         remove_traces(out, [reference.name for reference in references])
         progress.status("starting")
+        watch = watch_reads(repository.root, repository.files(source.commit)) if repository and source.commit else None
         checkout = Checkout(root=config.root.resolve(), harness=config.root.resolve())
         with open_bench(config, logs=out / "logs", say=progress.status, foresee=progress.expect) as bench:
             testbed = bench.testbed()
@@ -105,6 +110,7 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
             ]
             jobs = [measure_alone(bench, job, checkout) for job in config.selected_jobs(options.workloads)]
             progress.expect(Foresight())
+        files_read = watch.files_read() if watch else None
     leftovers = [*bench.leftover_notes(checkout.root), *bench.leftover_notes()]
     notes = [*job_notes(os.environ, out), *bench.cache_notes(), *leftovers]
     run = assemble_run(
@@ -118,8 +124,13 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
         notes=notes,
     )
     run = msgspec.structs.replace(
-        run, jobs=[job.record for job in jobs], turns=[turn for job in jobs for turn in job.head]
+        run,
+        jobs=[job.record for job in jobs],
+        turns=[turn for job in jobs for turn in job.head],
+        files_read=files_read,
     )
+    if repository:
+        remember_reads(repository, (run,))
     run = with_flame_graph(run, out, say=progress.status, language=options.language)
     advised = advise_run(run, out, progress.status)
     run = msgspec.structs.replace(run, advisories=advised.found, warnings=[*run.warnings, *advised.warnings])
@@ -136,11 +147,17 @@ def _durations(path: Path) -> dict[str, dict[int, float]]:
     return durations
 
 
-def _source(root: Path) -> Source:
-    from perfgate.git.repository import Repository
-
+def _repository(root: Path) -> Repository | None:
     try:
-        repository = Repository(root)
+        return Repository(root)
+    except RepositoryError:
+        return None
+
+
+def _source(repository: Repository | None) -> Source:
+    if repository is None:
+        return Source()
+    try:
         return repository.source(repository.head(), dirty=bool(repository.dirty_files()))
     except RepositoryError:
         return Source()

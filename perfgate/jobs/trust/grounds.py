@@ -14,6 +14,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import RunDocument, WorkloadRecord
 from perfgate.errors import DocumentError, ForgeGoneError, StoreError
 from perfgate.git.repository import files_between, prefix_of
+from perfgate.jobs.shared.reads import files_read_on_main
 from perfgate.jobs.shared.store import open_project_store, stored_history
 from perfgate.jobs.trust.commits import config_at, same_code_between
 from perfgate.jobs.trust.provenance import common_ancestor
@@ -58,12 +59,19 @@ def grounds_at_hand(root: Path, environ: Mapping[str, str]) -> Grounds:
 
 
 def grounds_of_base(
-    root: Path, change: ChangeRequest, base: str, forge: Forge | None, access: GitAccess, *, measured: bool
+    root: Path,
+    change: ChangeRequest,
+    base: str,
+    forge: Forge | None,
+    access: GitAccess,
+    *,
+    environ: Mapping[str, str],
+    measured: bool,
 ) -> Grounds:
     """What the commit ``base`` says, which the forge names, and what the change does to what judges it.
 
     ``forge`` is asked which files that are; without it the clone is. What was ``measured`` is judged, whether it had to be or
-    not. Raises RepositoryError where that commit cannot be read.
+    not; ``environ`` says where main's runs are kept. Raises RepositoryError where that commit cannot be read.
     """
     base_config = config_at(root, base, access)
     notes = []
@@ -87,6 +95,7 @@ def grounds_of_base(
         changed,
         base_config.config.paths,
         always=always,
+        read=files_read_on_main(base_config.config, environ),
         same_code=lambda files: _same_code(root, change, base, files, forge, access),
     )
     return Grounds(base_config.config, tuple(notes), skipped)

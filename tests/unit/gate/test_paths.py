@@ -20,27 +20,36 @@ CONFIG = parse_config('project = "a"\nworkload = "perf/w.py:w"\n', Path("/projec
 @pytest.mark.parametrize(
     ("changed", "because"),
     [
-        (["README.md"], "nothing relevant changed: 1 file, by the rule *.md"),
+        (["README.md"], "only documentation changed (1 file)"),
         (
-            ["README.md", "docs/conf.py", "models/a/NOTES.rst", "LICENSE.txt"],
-            "nothing relevant changed: 4 files, by the rule *.md, /docs/**, *.rst, LICENSE*",
+            ["README.md", "docs/guide.rst", "models/a/README", "LICENSE.txt", "CHANGELOG.md"],
+            "only documentation changed (5 files)",
+        ),
+        (
+            [".github/CODEOWNERS", ".circleci/config.yml", "README.zh.md"],
+            "only documentation, CI files, comments or formatting changed (3 files)",
         ),
         (["README.md", "model.py"], None),
+        (["prompts/system.md"], None),  # text that a model may read
+        (["models/a/NOTES.rst"], None),
+        (["docs/conf.py"], None),  # code is imported from anywhere
         (["models/docs/table.json"], None),  # the pattern is anchored
         (["data.csv"], None),
         ([".github/workflows/ci.yml"], None),
+        ([".github/actions/setup/action.yml"], None),
+        ([".gitlab-ci.yml"], None),
         ([], None),  # nothing changed at all: whoever asks wants it measured
     ],
 )
-def test_skipped_because__defaults__prose_alone(changed: list[str], because: str) -> None:
+def test_skipped_because__defaults__documentation_and_files_of_other_hosts(changed: list[str], because: str) -> None:
     assert text_of(skipped_because(changed, PathSettings())) == (because or "")
 
 
 @pytest.mark.parametrize(
     ("changed", "because"),
     [
-        (["model.py"], "nothing relevant changed: 1 file, by the rule same syntax tree"),
-        (["model.py", "README.md"], "nothing relevant changed: 2 files, by the rule *.md, same syntax tree"),
+        (["model.py"], "only comments or formatting changed (1 file)"),
+        (["model.py", "README.md"], "only documentation, CI files, comments or formatting changed (2 files)"),
         (["model.py", "data.csv"], None),
         (["model.py", "perf/w.py"], None),
     ],
@@ -50,6 +59,29 @@ def test_skipped_because__same_code__skipped_unless_it_says_what_is_measured(cha
     assert text_of(skipped_because(changed, PathSettings(), always={"perf/w.py"}, same_code=same.issuperset)) == (
         because or ""
     )
+
+
+@pytest.mark.parametrize(
+    ("ignore", "changed", "measured"),
+    [
+        (None, "docs/system.md", True),
+        (None, "docs/other.md", True),  # beside it: a pattern may find both
+        (None, "docs/other.png", False),
+        (None, "docs/guide/other.md", False),
+        (["*.md"], "docs/system.md", True),
+        (["docs/*"], "docs/other.md", True),
+        (["/docs/system.md"], "docs/system.md", False),  # its author means this very file
+        (["docs/"], "docs/system.md", True),
+        ([], "docs/system.md", True),
+    ],
+)
+def test_skipped_because__file_that_was_read__counts_unless_it_is_named(
+    ignore: list[str] | None, changed: str, measured: bool
+) -> None:
+    paths = PathSettings() if ignore is None else PathSettings(ignore=ignore)
+    assert (skipped_because([changed], paths, read={"docs/system.md"}) is None) is measured
+    only_code = PathSettings(relevant=["*.py"])
+    assert skipped_because(["docs/system.md"], only_code, read={"docs/system.md"}) is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,85 @@
+"""Which files of a checkout are read while it is measured, by their access times.
+
+The kernel moves a file's access time whoever reads it: Python, a C++ loader that maps it into memory, a server in another
+language. So nothing has to run inside the measured processes. Linux mounts with ``relatime`` by default: there a read shows if
+the file, or what the file system knows of it, changed since it was last read, or a day ago (mount(8)). That is so of every file
+of a new checkout.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+# The shortest time after which relatime shows a read again (fs/inode.c, relatime_need_update).
+_DAY = 86_400
+# The kernel's clock of files ticks up to every 10 ms: a read in the same tick as the write leaves no trace.
+_TICK_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class ReadWatch:
+    """The access times of a checkout's files before it was measured; None where a read would not show."""
+
+    root: Path
+    before: Mapping[str, int | None]
+
+    def files_read(self) -> list[str]:
+        """The files read since, and those of which nobody could tell, sorted; a file that is gone is left out."""
+        return sorted(file for file, then in self.before.items() if then is None or _accessed(self.root / file, then))
+
+
+def watch_reads(root: Path, files: Iterable[str]) -> ReadWatch | None:
+    """Watch ``files`` below ``root`` from now on; None where the file system keeps no access times."""
+    if not _shows_reads(root):
+        return None
+    before: dict[str, int | None] = {}
+    for file in filter(str.isprintable, files):  # a name that is no text has no place in a document
+        with suppress(OSError):  # e.g. left out of a sparse checkout
+            before[file] = _time_that_will_move(root / file)
+    return ReadWatch(root, before)
+
+
+def _time_that_will_move(path: Path) -> int | None:
+    """The access time of a file that the next read moves; None where that cannot be had.
+
+    Where the file was read lately, its times are set to what they are: that alone is a change that the next read shows.
+    """
+    status = path.lstat()
+    if not _would_move(status):
+        with suppress(OSError):  # another user's file
+            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns), follow_symlinks=False)
+        status = path.lstat()
+    return status.st_atime_ns if _would_move(status) else None
+
+
+def _would_move(status: os.stat_result) -> bool:
+    is_unread = status.st_atime_ns <= max(status.st_mtime_ns, status.st_ctime_ns)
+    return is_unread or status.st_atime < time.time() - _DAY
+
+
+def _accessed(path: Path, then: int) -> bool:
+    try:
+        return path.lstat().st_atime_ns != then
+    except OSError:
+        return False
+
+
+def _shows_reads(root: Path) -> bool:
+    """Whether reading a new file beside the checkout moves its access time: not with ``noatime``."""
+    try:
+        with tempfile.NamedTemporaryFile(prefix=".perfgate-", dir=root) as file:
+            file.write(b"x")
+            file.flush()
+            probe = Path(file.name)
+            before = probe.stat().st_atime_ns
+            time.sleep(_TICK_SECONDS)
+            probe.read_bytes()
+            return probe.stat().st_atime_ns != before
+    except OSError:
+        return False
