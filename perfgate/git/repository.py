@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -21,6 +22,9 @@ from perfgate.system.interrupts import held_back
 WORKTREE_FOLDER = "perfgate-worktrees"
 # The main branch, where neither a remote nor perfgate.toml says which it is.
 MAIN_NAMES = ("main", "master", "trunk")
+# A remote that has not answered by then is taken for one that does not.
+ASK_SECONDS = 60.0
+FETCH_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
@@ -59,30 +63,86 @@ class Repository:
                 + (f"; {remedy}" if remedy else shallow if self.is_shallow() else "; check `git log --all`")
             ) from None
 
-    def main_branch(self, configured: str = "") -> str:
-        if configured:
-            return configured
-        with suppress(RepositoryError):
-            return self._run("rev-parse", "--abbrev-ref", "origin/HEAD")
-        for name in (*MAIN_NAMES, *(f"origin/{name}" for name in MAIN_NAMES)):
-            if self._exists(name):
-                return name
+    def main_branch(self, configured: str = "", *, fetch: bool = False) -> str:
+        """The branch that changes are compared with.
+
+        A clone of a single branch has no other; with ``fetch`` its remote is asked for the main one.
+        """
+        names = (configured,) if configured else MAIN_NAMES
+        branches = [*names, *(f"origin/{name}" for name in names)]
+        default = None if configured else self._default_of("origin")
+        # A remote may have the very branch checked out that is worked on.
+        if default and default != f"origin/{self._current_branch()}":
+            return default
+        main = next(filter(self._exists, branches), None) or default
+        if main or (fetch and (main := self.fetch_main("origin", configured))):
+            return main
+        return configured or self._ask_for_main()
+
+    def _ask_for_main(self) -> str:
         branches = self._run("for-each-ref", "--format=%(refname:short)", "refs/heads").split()
-        others = [name for name in branches if name != self._run("branch", "--show-current")] or branches
+        others = [name for name in branches if name != self._current_branch()] or branches
         there = others[0] if len(others) == 1 else "…"
+        remedy = ""
+        if not self._fetches_all("origin"):
+            there, remedy = (
+                "…",
+                "; this clone has a single branch: `git fetch origin MAIN:refs/remotes/origin/MAIN` first",
+            )
         raise RepositoryError(
             f"{self.root} has no branch main, master or trunk to compare with; name one with --base, "
-            f'or set main_branch = "{there}" under [store] in perfgate.toml'
+            f'or set main_branch = "{there}" under [store] in perfgate.toml{remedy}'
         )
 
     def main_of(self, remote: str, configured: str = "") -> str | None:
         """The main branch of a remote as it was last seen; None where it never was."""
-        with suppress(RepositoryError):
-            return self._run("rev-parse", "--abbrev-ref", "--verify", "--quiet", f"refs/remotes/{remote}/HEAD")
+        if default := self._default_of(remote):
+            return default
         own = configured.removeprefix(f"{remote}/")
         names = (own,) if own else MAIN_NAMES
         branches = [f"{remote}/{name}" for name in names if self._exists(f"refs/remotes/{remote}/{name}")]
         return next(iter(branches), None)
+
+    def fetch_main(self, remote: str, configured: str = "") -> str | None:
+        """Fetch the main branch of a remote, with the history that a shallow clone lacks; None where that fails."""
+        own = configured.removeprefix(f"{remote}/")
+        names = (own,) if own else MAIN_NAMES
+        ask = ["ls-remote", "--symref", remote, "HEAD", *(f"refs/heads/{name}" for name in names)]
+        with suppress(RepositoryError):
+            listing = run_git(self.root, ask, {}, limit_seconds=ASK_SECONDS).output
+            heads = [line.partition("\trefs/heads/")[2] for line in listing.splitlines()]
+            default = re.search(r"^ref: refs/heads/(\S+)\tHEAD$", listing, flags=re.MULTILINE)
+            main = next((name for name in names if name in heads), default[1] if default and not own else None)
+            if main is None:
+                return None
+            history = ["--unshallow"] if self.is_shallow() else []
+            refs = f"+refs/heads/{main}:refs/remotes/{remote}/{main}"
+            fetch = ["fetch", "--quiet", "--no-tags", *history, remote, refs]
+            if run_git(self.root, fetch, {}, limit_seconds=FETCH_SECONDS).code == 0:
+                return f"{remote}/{main}"
+        return None
+
+    def _default_of(self, remote: str) -> str | None:
+        """The branch that a remote calls its default.
+
+        A clone of a single branch calls that one so, whatever it is; there only a usual name is believed.
+        """
+        with suppress(RepositoryError):
+            head = self._run("rev-parse", "--abbrev-ref", "--verify", "--quiet", f"refs/remotes/{remote}/HEAD")
+            if head.removeprefix(f"{remote}/") in MAIN_NAMES or self._fetches_all(remote):
+                return head
+        return None
+
+    def _fetches_all(self, remote: str) -> bool:
+        refspecs = run_git(self.root, ["config", "--get-all", f"remote.{remote}.fetch"], {}).output
+        return not refspecs or "*" in refspecs
+
+    def _current_branch(self) -> str:
+        return self._run("branch", "--show-current")
+
+    def is_current(self, branch: str) -> bool:
+        """Whether the branch that is checked out is this one, here or on origin."""
+        return self._current_branch() == branch.removeprefix("origin/")
 
     def holds(self, revision: str, commit: str) -> bool:
         """Whether a revision has a commit in its history, or is it."""

@@ -15,8 +15,8 @@ from perfgate.config import CONFIG_NAME, Config, PathSettings, load_config, pars
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.message import Message
 from perfgate.document.run import Source
-from perfgate.errors import ConfigError, RepositoryError
-from perfgate.git.repository import BaseChoice, Repository
+from perfgate.errors import ConfigError, RepositoryError, UsageError
+from perfgate.git.repository import MAIN_NAMES, BaseChoice, Repository
 from perfgate.jobs.shared.options import CheckOptions
 from perfgate.jobs.shared.reads import files_known_read
 from perfgate.jobs.trust.commits import BaseConfig, same_code_between
@@ -61,14 +61,26 @@ def choose_sides(repository: Repository, config: Config, options: CheckOptions) 
     if options.comparing == "stack":
         source = repository.source(head)
         return Sides(BaseChoice(head, Message("gate.base-old-stack")), source, head, source)
-    revision = options.base or repository.main_branch(config.store.main_branch)
+    revision = options.base or repository.main_branch(config.store.main_branch, fetch=True)
     base = repository.choose_base(revision, head)
+    if base.commit == head and not options.base:
+        _ask_for_base(repository, config, revision)
     return Sides(
         base=base,
         base_source=repository.source(base.commit, branch=revision),
         head=head,
         head_source=repository.source(head, dirty=dirty),
     )
+
+
+def _ask_for_base(repository: Repository, config: Config, revision: str) -> None:
+    """Raise UsageError where a change would be compared with itself because its branch was taken for the main one."""
+    branch = revision.removeprefix("origin/")
+    if not config.store.main_branch and branch not in MAIN_NAMES and repository.is_current(branch):
+        raise UsageError(
+            f"{branch} is checked out, and no other branch is known to compare it with. Is it the main branch? Then set "
+            f'main_branch = "{branch}" under [store] in perfgate.toml; else name the base with --base'
+        )
 
 
 def skipped_decision(

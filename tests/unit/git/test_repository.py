@@ -105,6 +105,47 @@ def test_main_branch__clone__the_remotes_default(clone: Path, tmp_path: Path) ->
     assert Repository(tmp_path / "second").main_branch() == "origin/stable"
 
 
+@pytest.fixture
+def single(clone: Path, tmp_path: Path) -> Path:
+    """A shallow clone of the branch ``work`` alone, whose origin has checked out just that."""
+    git(clone, "checkout", "-q", "-b", "work", "main~1")
+    commit(clone, "of the feature")
+    git(tmp_path, "clone", "-q", "--depth", "1", "-b", "work", f"file://{clone}", "single")
+    assert git(tmp_path / "single", "rev-parse", "--abbrev-ref", "origin/HEAD") == "origin/work"
+    return tmp_path / "single"
+
+
+def test_main_branch__clone_of_a_single_branch__main_is_fetched_with_the_history_to_compare(
+    single: Path, clone: Path
+) -> None:
+    repository = Repository(single)
+    with pytest.raises(RepositoryError, match=r"name one with --base.*this clone has a single branch: `git fetch"):
+        repository.main_branch()
+    assert repository.main_of("origin") is None
+    assert repository.main_branch(fetch=True) == "origin/main"
+    assert repository.choose_base("origin/main", repository.head()).commit == git(clone, "rev-parse", "main~1")
+    # It is there now, and a second question fetches nothing.
+    git(single, "remote", "set-url", "origin", "/nowhere")
+    assert repository.main_branch(fetch=True) == "origin/main"
+
+
+def test_main_branch__clone_of_a_single_branch_with_another_main__as_configured(single: Path, clone: Path) -> None:
+    git(clone, "branch", "-m", "main", "stable")
+    assert Repository(single).main_branch("stable", fetch=True) == "origin/stable"
+
+
+def test_main_branch__clone_of_a_single_branch_and_no_remote__asks(single: Path) -> None:
+    git(single, "remote", "set-url", "origin", "/nowhere")
+    with pytest.raises(RepositoryError, match="name one with --base"):
+        Repository(single).main_branch(fetch=True)
+
+
+def test_main_branch__origin_has_the_feature_checked_out__main_all_the_same(clone: Path, tmp_path: Path) -> None:
+    git(clone, "checkout", "-q", "-b", "work", "main~1")
+    git(tmp_path, "clone", "-q", str(clone), "whole")
+    assert Repository(tmp_path / "whole").main_branch() == "origin/main"
+
+
 def test_choose_base__branches_apart__merge_base(clone: Path) -> None:
     repository = Repository(clone)
     base = repository.choose_base("main", repository.head())
