@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,7 +72,7 @@ class Repository:
         branches = [*names, *(f"origin/{name}" for name in names)]
         default = None if configured else self._default_of("origin")
         # A remote may have the very branch checked out that is worked on.
-        if default and default != f"origin/{self._current_branch()}":
+        if default and (default.removeprefix("origin/") in MAIN_NAMES or not self.is_current(default)):
             return default
         main = next(filter(self._exists, branches), None) or default
         if main or (fetch and (main := self.fetch_main("origin", configured))):
@@ -226,6 +226,15 @@ class Repository:
             return self._run("show", "--end-of-options", f"{commit}:{path}")
         except RepositoryError:
             return None
+
+    def lines_with(self, commit: str, texts: Collection[str], pathspecs: Sequence[str]) -> list[str]:
+        """The lines of a commit that contain one of the texts, in the files of its pathspecs."""
+        patterns = [part for text in sorted(texts) for part in ("-e", text)]
+        arguments = ["grep", "-h", "-I", "--no-color", "--fixed-strings", *patterns, commit, "--", *pathspecs]
+        result = run_git(self.root, arguments, {}, limit_seconds=ASK_SECONDS)
+        if result.code > 1:  # 1: there is none
+            raise RepositoryError(f"git grep failed in {self.root}: {result.errors}")
+        return result.output.splitlines()
 
     def user(self) -> str:
         """The name git signs commits with. Raises RepositoryError where none is set."""

@@ -146,6 +146,16 @@ def test_main_branch__origin_has_the_feature_checked_out__main_all_the_same(clon
     assert Repository(tmp_path / "whole").main_branch() == "origin/main"
 
 
+def test_main_branch__commits_on_main_that_are_not_pushed__the_remotes(clone: Path, tmp_path: Path) -> None:
+    git(clone, "checkout", "-q", "main")
+    git(tmp_path, "clone", "-q", str(clone), "ahead")
+    pushed = git(tmp_path / "ahead", "rev-parse", "HEAD")
+    commit(tmp_path / "ahead", "not pushed")
+    repository = Repository(tmp_path / "ahead")
+    assert repository.main_branch() == "origin/main"
+    assert repository.choose_base(repository.main_branch(), repository.head()).commit == pushed
+
+
 def test_choose_base__branches_apart__merge_base(clone: Path) -> None:
     repository = Repository(clone)
     base = repository.choose_base("main", repository.head())
