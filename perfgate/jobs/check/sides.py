@@ -18,7 +18,7 @@ from perfgate.document.run import Source
 from perfgate.errors import ConfigError, RepositoryError, UsageError
 from perfgate.git.repository import MAIN_NAMES, BaseChoice, Repository
 from perfgate.jobs.shared.options import CheckOptions
-from perfgate.jobs.shared.reads import files_known_read
+from perfgate.jobs.shared.reads import files_that_may_be_read
 from perfgate.jobs.trust.commits import BaseConfig, same_code_between
 from perfgate.judging.gate.paths import always_relevant, skipped, skipped_because
 
@@ -105,7 +105,9 @@ def skipped_decision(
             changed,
             paths,
             always=always,
-            read=files_known_read(repository, rules, os.environ),
+            read=lambda files: files_that_may_be_read(
+                files, repository, rules, (sides.base.commit, sides.head), os.environ
+            ),
             same_code=lambda files: same_code_between(repository.root, sides.base.commit, sides.head, files),
         )
     )

@@ -5,8 +5,10 @@ Main's stored runs say it, and of what was measured in this clone a small file i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import PurePosixPath
 
 import msgspec
 
@@ -21,6 +23,16 @@ KEPT = "perfgate-reads.json"
 # So many measurements are remembered: one may have been of a single workload.
 _MOST = 20
 _NEWEST = 50
+# Code, and settings that code reads. What lies at the root, or in a folder that begins with a dot, configures tools: they name
+# the documentation that they build and package.
+_SOURCES = (
+    ":(top)*.py",
+    *(f":(top)*/*.{ending}" for ending in ("toml", "yaml", "yml", "json")),
+    ":(top,exclude)setup.py",
+    ":(top,exclude).*/*",
+)
+# A string without blanks in quotes, with the bracket or slash before it, or the value of a line of YAML; no address of a page.
+_STRING = re.compile(r"""(?:([(/]\s*)?["']|[:-]\s+)([^"'\s:]+)(?=["']|\s*$)""")
 
 
 def together(first: list[str] | None, second: list[str] | None) -> list[str] | None:
@@ -29,9 +41,49 @@ def together(first: list[str] | None, second: list[str] | None) -> list[str] | N
     return sorted({file for files in known for file in files}) if known else None
 
 
-def files_known_read(repository: Repository, config: Config, environ: Mapping[str, str]) -> frozenset[str]:
-    """What main's runs read, and what was read in this clone; empty where neither has been recorded."""
-    return frozenset(file for files in _kept(repository) for file in files) | files_read_on_main(config, environ)
+def files_that_may_be_read(
+    files: Sequence[str], repository: Repository, config: Config, commits: Iterable[str], environ: Mapping[str, str]
+) -> set[str]:
+    """Those of the files that code of the commits names, or that are like one that was read here or on main."""
+    if named := files_named_in_code(files, repository, commits):
+        return named
+    here = {file for read in _kept(repository) for file in read}
+    return like_those(files, here) or like_those(files, files_read_on_main(config, environ))
+
+
+def like_those(files: Iterable[str], read: Iterable[str]) -> set[str]:
+    """Those of the files that lie beside one that was read, with its ending: a pattern may find both."""
+    kinds = {_kind(file) for file in read}
+    return {file for file in files if _kind(file) in kinds}
+
+
+def _kind(file: str) -> tuple[str, str]:
+    path = PurePosixPath(file)
+    return str(path.parent), path.suffix
+
+
+def files_named_in_code(files: Iterable[str], repository: Repository, commits: Iterable[str]) -> set[str]:
+    """Those of the files that a string in the code of a commit names: by name, by a folder, or by a pattern like ``*.md``.
+
+    Before the first measurement there is no other sign that the workload reads them.
+    """
+    words = {file: _words_for(file) for file in files}
+    texts = {word for wanted in words.values() for word in wanted}
+    lines = (line for commit in commits for line in repository.lines_with(commit, texts, _SOURCES))
+    found = {part for line in lines for part in _path_parts(line)}
+    return {file for file, wanted in words.items() if wanted & found}
+
+
+def _words_for(file: str) -> set[str]:
+    path = PurePosixPath(file)
+    return {path.name, *path.parent.parts, *([f"*{path.suffix}"] if path.suffix else [])}
+
+
+def _path_parts(line: str) -> Iterator[str]:
+    """The names of files and folders in a line of code; ``"docs"`` is a folder in ``Path("docs")``, and a key in brackets."""
+    for before, string in _STRING.findall(line):
+        if before or {"/", ".", "*"} & set(string):
+            yield from string.split("/")
 
 
 def files_read_on_main(config: Config, environ: Mapping[str, str]) -> frozenset[str]:

@@ -14,7 +14,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import RunDocument, WorkloadRecord
 from perfgate.errors import DocumentError, ForgeGoneError, StoreError
 from perfgate.git.repository import files_between, prefix_of
-from perfgate.jobs.shared.reads import files_read_on_main
+from perfgate.jobs.shared.reads import files_read_on_main, like_those
 from perfgate.jobs.shared.store import open_project_store, stored_history
 from perfgate.jobs.trust.commits import config_at, same_code_between
 from perfgate.jobs.trust.provenance import common_ancestor
@@ -91,11 +91,12 @@ def grounds_of_base(
         notes.append(Message("publish.judge-edited", {"files": files}))
     if base_config.config is None or measured:
         return Grounds(base_config.config, tuple(notes))
+    rules = base_config.config
     skipped = skipped_because(
         changed,
-        base_config.config.paths,
+        rules.paths,
         always=always,
-        read=files_read_on_main(base_config.config, environ),
+        read=lambda files: like_those(files, files_read_on_main(rules, environ)),
         same_code=lambda files: _same_code(root, change, base, files, forge, access),
     )
     return Grounds(base_config.config, tuple(notes), skipped)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from pathlib import PurePosixPath
 
 from pathspec import GitIgnoreSpec
 
@@ -24,42 +23,36 @@ def skipped_because(
     paths: PathSettings,
     *,
     always: Collection[str] = (),
-    read: Collection[str] = (),
+    read: Callable[[Sequence[str]], Collection[str]] = lambda _: (),
     same_code: Callable[[Sequence[str]], bool] = lambda _: False,
 ) -> Message | None:
     """Why nothing in a change needs measuring; None where something does, or nothing changed.
 
     ``changed`` are the files that base and head do not share, as ``git diff --name-only --no-renames`` prints them, so that
-    a renamed file counts under both names; ``always`` are those that count whatever the filter says, ``read`` those that a
-    measured process was seen to read. ``same_code`` is asked, once and only where the filter leaves something, whether what
-    is left differs in nothing that runs.
+    a renamed file counts under both names; ``always`` are those that count whatever the filter says. ``same_code`` is asked,
+    only where the filter leaves something, whether what is left differs in nothing that runs; ``read`` then, which of the
+    files that a pattern excludes may be read by a measured process.
     """
     relevant, ignored = (GitIgnoreSpec.from_lines(patterns) for patterns in (paths.relevant, paths.ignore))
-    kinds_read = {_kind(file) for file in read}
-    rules: dict[str, None] = {}
-    unfiltered = []
+    excluded: dict[str, str] = {}
+    counted = []
     for file in changed:
         match = ignored.check_file(file)
-        rule = paths.ignore[match.index] if match.include and match.index is not None else None
         if file in always:
             return None
-        if rule is not None and (_names(rule, file) or _kind(file) not in kinds_read):
-            rules[rule] = None
-        elif rule is None and not relevant.match_file(file) and _kind(file) not in kinds_read:
-            rules[_IRRELEVANT] = None
+        if match.include and match.index is not None:
+            excluded[file] = paths.ignore[match.index]
+        elif not relevant.match_file(file):
+            excluded[file] = _IRRELEVANT
         else:
-            unfiltered.append(file)
-    if unfiltered:
-        if not same_code(unfiltered):
-            return None
-        rules[_SAME_CODE] = None
+            counted.append(file)
+    if counted and not same_code(counted):
+        return None
+    doubtful = [file for file, rule in excluded.items() if not _names(rule, file)]
+    if doubtful and read(doubtful):
+        return None
+    rules = dict.fromkeys([*excluded.values(), *([_SAME_CODE] if counted else [])])
     return _worded(rules, len(changed)) if rules else None
-
-
-def _kind(file: str) -> tuple[str, str]:
-    """Its folder and ending: where one file of a kind is read, the next may be found by a pattern."""
-    path = PurePosixPath(file)
-    return str(path.parent), path.suffix
 
 
 def _names(pattern: str, file: str) -> bool:

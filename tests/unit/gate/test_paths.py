@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -62,26 +63,32 @@ def test_skipped_because__same_code__skipped_unless_it_says_what_is_measured(cha
 
 
 @pytest.mark.parametrize(
-    ("ignore", "changed", "measured"),
+    ("ignore", "measured"),
     [
-        (None, "docs/system.md", True),
-        (None, "docs/other.md", True),  # beside it: a pattern may find both
-        (None, "docs/other.png", False),
-        (None, "docs/guide/other.md", False),
-        (["*.md"], "docs/system.md", True),
-        (["docs/*"], "docs/other.md", True),
-        (["/docs/system.md"], "docs/system.md", False),  # its author means this very file
-        (["docs/"], "docs/system.md", True),
-        ([], "docs/system.md", True),
+        (None, True),
+        (["*.md"], True),
+        (["docs/*"], True),
+        (["docs/"], True),
+        (["/docs/system.md"], False),  # its author means this very file
+        ([], True),
     ],
 )
-def test_skipped_because__file_that_was_read__counts_unless_it_is_named(
-    ignore: list[str] | None, changed: str, measured: bool
+def test_skipped_because__file_that_may_be_read__counts_unless_a_pattern_names_it(
+    ignore: list[str] | None, measured: bool
 ) -> None:
     paths = PathSettings() if ignore is None else PathSettings(ignore=ignore)
-    assert (skipped_because([changed], paths, read={"docs/system.md"}) is None) is measured
-    only_code = PathSettings(relevant=["*.py"])
-    assert skipped_because(["docs/system.md"], only_code, read={"docs/system.md"}) is None
+    read = {"docs/system.md"}.intersection
+    assert (skipped_because(["docs/system.md"], paths, read=read) is None) is measured
+    assert skipped_because(["docs/system.md"], PathSettings(relevant=["*.py"]), read=read) is None
+    assert skipped_because(["docs/other.md", "README.md"], PathSettings(), read=read) is not None
+
+
+def test_skipped_because__code_changed__nobody_looks_for_what_is_read() -> None:
+    def read(files: Sequence[str]) -> list[str]:
+        raise AssertionError(files)
+
+    assert skipped_because(["model.py", "README.md"], PathSettings(), read=read) is None
+    assert skipped_because(["model.py"], PathSettings(), read=read, same_code=lambda _: True) is not None
 
 
 @pytest.mark.parametrize(
