@@ -39,7 +39,7 @@ REQUIREMENTS = (
     "conda-lock.yml",
 )
 # What a workload hardly reads: text about the project, and files of the forge and of CI hosts that run no gate. Any other text
-# may be a prompt or a table. Where main's runs recorded that one of these is read, it counts all the same.
+# may be a prompt or a table. One of these that the code names, or that a measured process was seen to read, counts all the same.
 DOCUMENTATION = (
     "README*",
     "CHANGELOG*",
@@ -246,7 +246,7 @@ class ReportSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class PathSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which files a change must touch to be measured: gitignore patterns, relative to the repository's root.
 
-    perfgate.toml and the workload files always count, and so does a file that a measured process was seen to read, unless
+    perfgate.toml and the workload files always count, and so does a file that the workload may read, unless
     `ignore` names it without a wildcard. An unseen slowdown costs more than minutes of a machine, so nothing but
     documentation and files of other CI hosts is ignored by default.
     """

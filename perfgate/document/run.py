@@ -414,7 +414,8 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     ``earlier_sessions`` are the jobs whose pairs this one added to, oldest first; ``session`` is the latest. ``environment``
     and ``harness`` are there where base and head differ in them. ``files_read`` are the files of the commit that were read
-    while it was measured, relative to the repository; None where the file system does not show it.
+    while it was measured, or whose access times perfgate could not follow, relative to the repository; None where the file
+    system keeps no access times.
     """
 
     schema: Literal["perfgate/run"] = RUN_SCHEMA

@@ -57,14 +57,14 @@ def test_check__only_docstrings_and_comments_changed__skipped_by_that_rule(
     assert "SKIPPED – only comments or formatting changed (1 file)" in done.stdout
 
 
-READS = "def build():\n    import pathlib\n    words = len((pathlib.Path(__file__).parent / '{file}').read_text().split())\n"
+READS = "def build():\n    import pathlib\n    words = len((pathlib.Path(__file__).parent / {path}).read_text().split())\n"
 
 
-def _reads(clone: Clone, file: str) -> None:
-    """Make the model of main read a text, and work longer with a longer one."""
+def _reads(clone: Clone, file: str, path: str = "") -> None:
+    """Make the model of main read a text, and work longer with a longer one; ``path`` is how its code writes that."""
     (clone.root / file).parent.mkdir(exist_ok=True)
     (clone.root / file).write_text("Be brief.\n")
-    clone.commit("the model reads a text", model=("def build():\n", READS.format(file=file)))
+    clone.commit("the model reads a text", model=("def build():\n", READS.format(path=path or repr(file))))
     clone.git("branch", "-f", "main")
 
 
@@ -81,7 +81,7 @@ def test_check__prompt_of_the_model_changed__measured(perfgate: Perfgate, clone:
 def test_check__documentation_that_main_was_seen_to_read__measured_without_the_clone_that_saw_it(
     perfgate: Perfgate, clone: Clone, tmp_path: Path
 ) -> None:
-    _reads(clone, "docs/system.md")
+    _reads(clone, "docs/system.md", "'/'.join(['do' + 'cs', 'system' + '.md'])")  # only the record tells it
     (clone.root / "docs" / "guide.txt").write_text("read by nobody")
     clone.git("add", "--all")
     clone.commit("a guide")
@@ -105,3 +105,13 @@ def test_check__documentation_that_main_was_seen_to_read__measured_without_the_c
     # From now on the clone knows it by itself.
     (tmp_path / "store.sqlite").unlink()
     assert "SKIPPED" not in perfgate(*arguments, cwd=clone.root).stdout
+
+
+def test_check__documentation_that_the_code_names__measured_in_a_clone_that_never_measured(
+    perfgate: Perfgate, clone: Clone, tmp_path: Path
+) -> None:
+    _reads(clone, "docs/system.md")
+    (clone.root / "docs" / "system.md").write_text("Be brief.\n" * 60)
+    clone.commit("more words")
+    done = perfgate("check", "--base", "main", "--out", str(tmp_path / "out"), "--steps", "4", cwd=clone.root)
+    assert "SKIPPED" not in done.stdout

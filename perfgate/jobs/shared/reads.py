@@ -31,6 +31,7 @@ _SOURCES = (
     ":(top,exclude)setup.py",
     ":(top,exclude).*/*",
 )
+_OF_PATHS, _FILLED_IN = frozenset("/.*"), frozenset("*{%")
 # A string without blanks in quotes, with the bracket or slash before it, or the value of a line of YAML; no address of a page.
 _STRING = re.compile(r"""(?:([(/]\s*)?["']|[:-]\s+)([^"'\s:]+)(?=["']|\s*$)""")
 
@@ -80,10 +81,15 @@ def _words_for(file: str) -> set[str]:
 
 
 def _path_parts(line: str) -> Iterator[str]:
-    """The names of files and folders in a line of code; ``"docs"`` is a folder in ``Path("docs")``, and a key in brackets."""
+    """The names of files and folders in a line of code; ``"docs"`` is a folder in ``Path("docs")``, and a key in brackets.
+
+    A folder above a file that is named in full is none: nothing else is read from it.
+    """
     for before, string in _STRING.findall(line):
-        if before or {"/", ".", "*"} & set(string):
-            yield from string.split("/")
+        if before or _OF_PATHS & set(string):
+            parts = string.rstrip("/").split("/")
+            is_open = string.endswith("/") or _FILLED_IN & set(parts[-1])
+            yield from parts if is_open else parts[-1:]
 
 
 def files_read_on_main(config: Config, environ: Mapping[str, str]) -> frozenset[str]:
