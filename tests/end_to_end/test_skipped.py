@@ -57,7 +57,9 @@ def test_check__only_docstrings_and_comments_changed__skipped_by_that_rule(
     assert "SKIPPED – only comments or formatting changed (1 file)" in done.stdout
 
 
-READS = "def build():\n    import pathlib\n    words = len((pathlib.Path(__file__).parent / {path}).read_text().split())\n"
+READS = (
+    "def build():\n    import pathlib\n    words = len((pathlib.Path(__file__).parent / {path}).read_text().split())\n"
+)
 
 
 def _reads(clone: Clone, file: str, path: str = "") -> None:
