@@ -39,7 +39,7 @@ REQUIREMENTS = (
     "conda-lock.yml",
 )
 # What a workload hardly reads: text about the project, and files of the forge and of CI hosts that run no gate. Any other text
-# may be a prompt or a table. One of these that the code names, or that a measured process was seen to read, counts all the same.
+# may be a prompt or a table. One of these that the code names, or that a measured process has read, counts all the same.
 DOCUMENTATION = (
     "README*",
     "CHANGELOG*",
