@@ -32,6 +32,8 @@ class Metric(Entry, frozen=True):
     share: bool = False
     # A relative change itself, 0 where there is none: two of them are compared as 1 + value.
     change: bool = False
+    # A time that reads as slower or faster; a spread, a gap or an overhead is larger or smaller.
+    speed: bool = True
     # One of the exact counters, which step 4 counts whatever step explains them.
     counted: bool = False
     # The operator, module or function that a metric of a part is about: ``{part}`` in title and explanation.

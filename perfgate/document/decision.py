@@ -8,7 +8,16 @@ import msgspec
 
 from perfgate.catalogue.terms import GainOf
 from perfgate.document.budget import OK_MARGIN, Budget
-from perfgate.document.explanation import Explanation, OperatorChange, OperatorTest, OperatorTime, PartSite
+from perfgate.document.explanation import (
+    Aspect,
+    Cause,
+    Explanation,
+    OperatorChange,
+    OperatorTest,
+    OperatorTime,
+    PartSite,
+    Replacement,
+)
 from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail, Evidence, Finding, Severity
 
@@ -97,9 +106,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 # What a counter tells of an operator besides that it runs: its result is kept in memory, a repeated input saves it, or it
 # computes in full precision.
-Aspect = Literal["kept", "saved", "full precision"]
-
-
 class Part(msgspec.Struct, frozen=True, kw_only=True):
     """What a comparison is made of: an operator's count on both sides and the line that calls it, or a stage's seconds.
 
@@ -133,6 +139,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     ``parts`` are those that did not.
     ``excluded`` is the slowdown that "unchanged" excludes.
     ``clock`` is what a time was taken by: times of two clocks are not to be compared with each other.
+    ``cause`` is the number of what made it worse among the decision's causes, None where nothing explains it.
     """
 
     workload: str
@@ -162,6 +169,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     costless: bool = False
     limit: str | None = None
     clock: Clock = "wall"
+    cause: int | None = None
 
     @property
     def excludes_no_change(self) -> bool:
@@ -389,6 +397,8 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     where there is no base and the head alone was held to budgets, limits and expected kernels.
     ``package_differences`` are the installed distributions that differ where each side has an environment of its own.
 
+    ``causes`` are what made calls worse, of every shape the likeliest first; ``replaced`` are operators that took the place of
+    others, whether or not that costs anything.
     ``unmoved`` are the workloads whose weights and inputs lay in one place in all quads of a pair.
     ``waited`` is the share of the measured time in which workers waited for a CPU that other processes had; None where the
     kernel did not say. ``recorded`` is set where both sides were made from a profiler's recording: times of kernels are
@@ -421,6 +431,8 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     operator_times: list[OperatorTime] = []
     operator_changes: list[OperatorChange] = []
     explanations: list[Explanation] = []
+    causes: list[Cause] = []
+    replaced: list[Replacement] = []
     suggestions: list[Suggestion] = []
     steps: list[StepSummary] = []
     failures: list[Failure] = []

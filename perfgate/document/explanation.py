@@ -6,7 +6,14 @@ from typing import Literal
 
 import msgspec
 
+from perfgate.catalogue.terms import Amount
 from perfgate.document.run import OUTSIDE_OPERATORS
+
+# What a counter tells of an operator besides that it runs.
+Aspect = Literal["kept", "saved", "full precision"]
+Compiling = Literal["graph_break", "recompilation"]
+# How a change reaches a line: it changed the line itself, one that calls it, the function around it; or one elsewhere.
+Reach = Literal["line", "caller", "function", "elsewhere"]
 
 ContributionKind = Literal[
     "added", "removed", "more", "fewer", "other_inputs", "slower", "faster", "waiting", "outside", "launching"
@@ -123,4 +130,67 @@ class OperatorChange(msgspec.Struct, frozen=True, kw_only=True):
     op: str
     base_count: float
     head_count: float
+    line: str | None = None
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """The place of the change that a cause goes back to: ``line`` of the head, in ``function`` where it is in one."""
+
+    line: str
+    reach: Reach
+    function: str | None = None
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """One operator that came, went or changed, or one slower ``stage`` of the preprocessing, in a shape of a workload.
+
+    A module or function that is judged by itself stands like a stage, its time ``inclusive`` of what it calls.
+
+    Counts are per call, ``more_time`` seconds per call (None where nothing says); ``mentions`` is how many regressed counters
+    name the operator, ``counted`` whether one of them is exact. ``rank`` is its place in the explanation of a slower call,
+    None where that does not name it, and ``part`` what the explanation says of it. ``compiling`` is what happened to a
+    compiled graph, where ``op`` is the reason of that. ``aspect`` is what a counter tells of the operator besides that it
+    runs, ``also`` such a thing of one that runs more often too. ``sites`` are the lines that add more than before with their
+    own counts, ``line`` being the first of them where there are any. ``amount`` is what the counts count. ``origin`` is the
+    changed place behind it. ``tested`` is an operator that explains a slower call because its own test found it slower.
+    """
+
+    workload: str
+    shape: str
+    op: str
+    base_count: float = 0.0
+    head_count: float = 0.0
+    more_time: float | None = None
+    line: str | None = None
+    mentions: int = 1
+    stage: bool = False
+    rank: int | None = None
+    part: Contribution | None = None
+    counted: bool = False
+    compiling: Compiling | None = None
+    aspect: Aspect | None = None
+    also: Aspect | None = None
+    sites: list[PartSite] = []
+    amount: Amount = "calls"
+    inclusive: bool = False
+    origin: Origin | None = None
+    tested: bool = False
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.workload, self.shape
+
+    @property
+    def more_count(self) -> float:
+        return self.head_count - self.base_count
+
+
+class Replacement(msgspec.Struct, frozen=True, kw_only=True):
+    """An operator that a call ran ``count`` times, and the one that it runs as often instead, from ``line`` of the head."""
+
+    workload: str
+    shape: str
+    before: str
+    after: str
+    count: int
     line: str | None = None

@@ -169,6 +169,20 @@ class CounterSite(msgspec.Struct, frozen=True, kw_only=True):
     tensor: str | None = None
 
 
+class CalledFunction(msgspec.Struct, frozen=True, kw_only=True):
+    """A function of the project that a call runs: lines ``first`` to ``last`` of its file.
+
+    ``callers`` are the lines of the project from which it is called (``model.py:88``), the most frequent first; what lies
+    between, such as the framework's own code, is left out.
+    """
+
+    name: str
+    file: str
+    first: int
+    last: int
+    callers: list[str] = []
+
+
 class CounterSet(msgspec.Struct, frozen=True, kw_only=True):
     """Exact counters of one call for one workload and shape.
 
@@ -176,7 +190,8 @@ class CounterSet(msgspec.Struct, frozen=True, kw_only=True):
     in ``steady`` did not, and each is in one of the two. What has no meaning here is in ``not_applicable``, as the graph breaks
     of a workload that compiles nothing.
     With 0 repeats the counts are of a whole recording that does not tell one call from the next.
-    ``values`` maps a metric name to its count; what the device cannot count is left out. ``sites`` say where they come from.
+    ``values`` maps a metric name to its count; what the device cannot count is left out. ``sites`` say where they come from,
+    ``functions`` which functions of the project ran. ``ranges`` are the least and the most of every unstable value.
     """
 
     workload: str
@@ -188,6 +203,8 @@ class CounterSet(msgspec.Struct, frozen=True, kw_only=True):
     steady: list[str] = []
     not_applicable: list[str] = []
     sites: list[CounterSite] = []
+    functions: list[CalledFunction] = []
+    ranges: dict[str, tuple[int, int]] = {}
 
 
 class OperatorRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -303,11 +320,24 @@ class FailedPair(msgspec.Struct, frozen=True, kw_only=True):
     side: Literal["base", "head"] | None = None
 
 
+class CodeChange(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines ``first`` to ``last`` of a file of the head, whose code the base does not have; of a deletion, the line after it.
+
+    ``function`` is the function that holds them, from line ``begins`` to line ``ends``; None outside functions.
+    """
+
+    file: str
+    first: int
+    last: int
+    function: str | None = None
+    begins: int | None = None
+    ends: int | None = None
+
+
 class Source(msgspec.Struct, frozen=True, kw_only=True):
     """The code that was measured. ``commit`` is None outside git; ``dirty`` means uncommitted changes are included.
 
-    ``changed_functions`` maps, of a head, where a function begins whose code differs from the base's in one place only
-    (``model.py:22``) to that place (``model.py:24``).
+    ``changes`` are, of a head, the places whose code differs from the base's; comments and formatting are no difference.
     """
 
     commit: str | None = None
@@ -315,7 +345,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     dirty: bool = False
     committed_at: str | None = None
     subject: str | None = None
-    changed_functions: dict[str, str] = {}
+    changes: list[CodeChange] = []
 
 
 class CiContext(msgspec.Struct, frozen=True, kw_only=True):

@@ -73,6 +73,9 @@ def _part_2(part: dict[str, Any]) -> dict[str, Any]:
 def run_2(run: dict[str, Any]) -> dict[str, Any]:
     """Sentences become messages."""
     upgraded = {**run, "warnings": [_quoted(warning) for warning in run.get("warnings", [])]}
+    # What changed was listed by function; it is now a list of places.
+    source = run.get("source", {})
+    upgraded |= {"source": {name: value for name, value in source.items() if name != "changed_functions"}}
     upgraded["steps"] = [_step_2(step) for step in run.get("steps", [])]
     if "accounts" in run:
         upgraded["accounts"] = [_with_quotes(account, "no_lines") for account in run["accounts"]]

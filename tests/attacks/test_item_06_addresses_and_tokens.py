@@ -27,7 +27,7 @@ def test_item_6__remote_reference_in_the_artifact__is_not_fetched(github: Job, k
         github.change("head", **{key: f"{bird.url}/schema.json"})
         path = github.artifact / "base" / "run.json"
         run = json.loads(path.read_bytes())
-        path.write_text(json.dumps({**run, "source": {**run["source"], "changed_functions": {key: bird.url}}}))
+        path.write_text(json.dumps({**run, "source": {**run["source"], "changes": [{key: bird.url}]}}))
         assert github.publish().returncode == 3
     assert bird.heard == []
     page = cmarkgfm.github_flavored_markdown_to_html(github.comment())

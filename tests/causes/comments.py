@@ -18,6 +18,16 @@ def verdict(comment: str) -> str:
 
 
 def first_cause(comment: str) -> str:
-    """Return the cause of the table's first row, or the title where there is no table."""
+    """Return the cause of the table's first row, or the title if there is no table."""
     rows = [line for line in comment.splitlines() if line.startswith("| **")]
-    return rows[0].rstrip(" |").rpartition(" | ")[2] if rows else title(comment)
+    return cause_of(rows[0], comment) if rows else title(comment)
+
+
+def cause_of(row: str, comment: str) -> str:
+    """Return the cause of a row of the table: its last cell, or the title of the numbered cause to which that refers."""
+    cell = row.rstrip(" |").rpartition(" | ")[2]
+    if not cell.startswith("see "):
+        return cell
+    number = f"**{cell.removeprefix('see ')}. "
+    block = next(line for line in comment.splitlines() if line.startswith(number))
+    return block.removeprefix(number).rpartition("** in ")[0]

@@ -88,6 +88,7 @@ def counted(clones: int, *, wavering: tuple[str, ...] = (), low: int = 2) -> Cou
         ops=[op for op in ops if op.count],
         sites=[site for site in sites if site.count],
         unstable=list(wavering),
+        ranges={name: (values[name] - 1, values[name]) for name in wavering},
         steady=sorted(values.keys() - set(wavering)),
         not_applicable=["counters.graph_breaks", "counters.recompiles"],
     )

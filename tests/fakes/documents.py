@@ -41,6 +41,7 @@ from perfgate.document.run import (
 )
 from perfgate.document.samples import BlockColumns, Replicate, pack
 from perfgate.document.testbed import Testbed
+from perfgate.judging.gate.causes import with_causes
 
 BASE_COMMIT = "a1b2c3d4e5f60718293a4b5c6d7e8f9001122334"
 HEAD_COMMIT = "0f1e2d3c4b5a69788796a5b4c3d2e1f001122334"
@@ -113,7 +114,7 @@ def make_decision(verdict: Verdict = "PASS", **fields: Any) -> DecisionDocument:
         "pairs": 14,
         "duration": 190.0,
     }
-    return DecisionDocument(verdict=verdict, **{**values, **fields})
+    return with_causes(DecisionDocument(verdict=verdict, **{**values, **fields}))
 
 
 def unchanged_comparisons() -> list[Comparison]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from perfgate.document.run import CodeChange
+
 # A larger file was hardly written by hand, and comparing it would take seconds.
 MAX_BYTES = 1_000_000
+# Of a larger change the first places are kept; it names causes, and judges nothing.
+MAX_CHANGES = 500
 _WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # A function below any other decorator may be compiled, or stand for something else, and so run without its own code.
@@ -26,11 +29,13 @@ _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 class Statement(NamedTuple):
-    """One statement without those inside it; ``function`` is the line on which the function around it begins."""
+    """One statement without those inside it, from ``line`` to ``last``; ``function`` is where that around it begins."""
 
     line: int
     code: str
     function: int | None
+    last: int
+    defines: bool
 
 
 class Change(NamedTuple):
@@ -40,21 +45,43 @@ class Change(NamedTuple):
     statements: Sequence[Statement]
 
 
-def changed_functions(base: Path, head: Path, files: Iterable[str]) -> dict[str, str]:
-    """For every function that changed in one place only where it begins, and that place, as ``file:line`` of head.
+def code_changes(base: Path, head: Path, files: Iterable[str]) -> list[CodeChange]:
+    """The places of head's files whose code differs from base's, file by file; tests are left out.
 
-    ``files`` stand under both folders. A function begins at its first decorator, as Python's own code objects have it.
+    ``files`` stand under head, and those that are not new under base. A function begins at its first decorator, as Python's own
+    code objects have it.
     """
-    places: dict[str, list[str]] = defaultdict(list)
+    found: list[CodeChange] = []
     for file in files:
+        if _holds_tests(PurePosixPath(file)) or (tree := parse(head / file)) is None:
+            continue
+        functions = {_first_line(node): node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)}
         for change in changes(statements(base / file), statements(head / file)):
-            first_lines: dict[int, int] = {}
-            for statement in change.statements:
-                if statement.function is not None:
-                    first_lines.setdefault(statement.function, statement.line)
-            for function, line in first_lines.items():
-                places[f"{file}:{function}"].append(f"{file}:{line}")
-    return {function: lines[0] for function, lines in places.items() if len(lines) == 1}
+            found += _places(file, change, functions)
+    return found[:MAX_CHANGES]
+
+
+def _places(
+    file: str, change: Change, functions: Mapping[int, ast.FunctionDef | ast.AsyncFunctionDef]
+) -> Iterator[CodeChange]:
+    """Yield a change function by function; one whose definition itself changed is a change inside it."""
+    groups: dict[int | None, list[tuple[int, int]]] = {}
+    for statement in change.statements:
+        inside = statement.line if statement.defines else statement.function
+        groups.setdefault(inside, []).append((statement.line, statement.last))
+    if not groups:
+        around = [line for line, node in functions.items() if line <= change.at <= (node.end_lineno or line)]
+        groups[max(around, default=None)] = [(change.at, change.at)]
+    for begins, lines in groups.items():
+        function = functions.get(begins or 0)
+        yield CodeChange(
+            file=file,
+            first=lines[0][0],
+            last=max(last for _, last in lines),
+            function=function.name if function else None,
+            begins=begins if function else None,
+            ends=function.end_lineno if function else None,
+        )
 
 
 def touched_functions(base: Path, head: Path, files: Iterable[str]) -> dict[str, str]:
@@ -123,6 +150,16 @@ def statements(file: Path) -> list[Statement]:
     return sorted(inside, key=lambda statement: statement.line)
 
 
+def _last_line(statement: ast.stmt) -> int:
+    """The last line of a statement: with those inside it, which a new loop or context runs otherwise, but of a definition."""
+    if not isinstance(statement, _WITH_DOCSTRING):
+        return statement.end_lineno or statement.lineno
+    blocks = (inner for block in _BLOCKS for inner in getattr(statement, block, []))
+    inside = min((inner.lineno for inner in blocks if hasattr(inner, "lineno")), default=None)
+    last = statement.end_lineno or statement.lineno
+    return last if inside is None else max(statement.lineno, min(inside - 1, last))
+
+
 def same_code(before: bytes, after: bytes) -> bool:
     """Whether two versions of a Python file have the same syntax tree, docstrings aside where the file reads none.
 
@@ -137,10 +174,10 @@ def same_code(before: bytes, after: bytes) -> bool:
 
 
 def parse(file: Path) -> ast.Module | None:
-    """The code of a file without docstrings, None where it is no valid Python."""
+    """The code of a file without docstrings, None if it cannot be read or is no valid Python."""
     try:
         return _without_docstrings(ast.parse(file.read_bytes()))
-    except (SyntaxError, ValueError, RecursionError):
+    except (OSError, SyntaxError, ValueError, RecursionError):
         return None
 
 
@@ -165,7 +202,9 @@ def _inside(node: ast.AST, function: int | None) -> Iterator[Statement]:
             for block in _BLOCKS:
                 if block in child._fields:
                     setattr(alone, block, [])
-            yield Statement(child.lineno, ast.dump(alone), function)
+            defines = isinstance(child, _FUNCTIONS)
+            first = _first_line(child) if isinstance(child, _FUNCTIONS) else child.lineno
+            yield Statement(first, ast.dump(alone), function, _last_line(child), defines)
         if isinstance(child, _FUNCTIONS):
             inner = _first_line(child)
         if not isinstance(child, ast.expr):

@@ -21,7 +21,7 @@ from perfgate.git.repository import Repository
 from perfgate.jobs.check.environments import SideCode, choose_environments
 from perfgate.jobs.check.measure import Job, documents_of, measure
 from perfgate.jobs.check.rerun import find_earlier
-from perfgate.jobs.check.sides import choose_sides, configuration_of, skipped_decision, with_changed_functions
+from perfgate.jobs.check.sides import choose_sides, configuration_of, skipped_decision, with_code_changes
 from perfgate.jobs.shared.decision import decide_with_advice, write_decision_folder, write_skipped
 from perfgate.jobs.shared.doors import Progress
 from perfgate.jobs.shared.flame import with_pair_flames
@@ -73,7 +73,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
             head_root = trees["head"] / prefix
             config = replace(load_config(head_root, device=options.device), project=config.project)
             config = _with_rules_of_base(config, base_config)
-            sides = with_changed_functions(sides, repository, prefix, trees["base"] / prefix, head_root)
+            sides = with_code_changes(sides, repository, prefix, trees["base"] / prefix, head_root)
             base_setup = base_config.config.measure.setup if base_config.config else ""
             environments = choose_environments(
                 SideCode(trees["base"] / prefix, base_setup),

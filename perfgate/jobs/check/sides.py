@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from perfgate.conductor.sides.code_changes import changed_functions, touched_functions
+from perfgate.conductor.sides.code_changes import code_changes, touched_functions
 from perfgate.config import CONFIG_NAME, Config, PathSettings, load_config, parse_config
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.message import Message
@@ -123,13 +123,11 @@ def skipped_decision(
     )
 
 
-def with_changed_functions(sides: Sides, repository: Repository, prefix: str, base: Path, head: Path) -> Sides:
-    """The sides with the functions that the head changed: a trace knows where a function begins, not whether it is new."""
-    files = repository.changed_files(sides.base.commit, sides.head, prefix=prefix)
-    changed = changed_functions(base, head, files)
-    or_new = repository.changed_files(sides.base.commit, sides.head, prefix=prefix, added=True)
-    source = msgspec.structs.replace(sides.head_source, changed_functions=changed)
-    return sides._replace(head_source=source, touched=touched_functions(base, head, or_new))
+def with_code_changes(sides: Sides, repository: Repository, prefix: str, base: Path, head: Path) -> Sides:
+    """The sides with the places that the head changed: they name causes, and judge nothing."""
+    files = repository.changed_files(sides.base.commit, sides.head, prefix=prefix, added=True)
+    source = msgspec.structs.replace(sides.head_source, changes=code_changes(base, head, files))
+    return sides._replace(head_source=source, touched=touched_functions(base, head, files))
 
 
 def _inside(prefix: str, name: str) -> str:

@@ -44,6 +44,7 @@ from perfgate.judging.forge.runner import (
     summary_path,
 )
 from perfgate.judging.gate.verdict import exit_code
+from perfgate.judging.report.render.ci import status_line
 from perfgate.judging.report.render.comment import CommentContext, render_comment, render_double, render_turn
 from perfgate.judging.report.render.html import render_html
 from perfgate.judging.store.store import GitAccess
@@ -391,7 +392,7 @@ def _mark(forge: Forge, event: CiEvent, decision: DecisionDocument, request: Pub
         return
     name = "perfgate" if request.name == DEFAULT_KEY else f"perfgate/{request.name}"
     state = _STATES.get(decision.verdict, "success") if decision.verdict in _RED[request.fail_on] else "success"
-    status = CommitStatus(event.head_sha, state, name, _description(decision), event.job_url)
+    status = CommitStatus(event.head_sha, state, name, status_line(decision, request.language), event.job_url)
     try:
         forge.set_status(status)
     except ForgeError as error:
@@ -400,11 +401,3 @@ def _mark(forge: Forge, event: CiEvent, decision: DecisionDocument, request: Pub
         doors.say(f"The commit status was not set: {error}")
     else:
         doors.say(f"The commit status {name} of {event.head_sha[:12]} is {state}.")
-
-
-def _description(decision: DecisionDocument) -> str:
-    gating = [comparison for comparison in decision.comparisons if comparison.gating]
-    if not gating:
-        return f"{decision.verdict}: nothing could be compared"
-    regressed = sum(comparison.outcome == "regressed" for comparison in gating)
-    return f"{decision.verdict}: {regressed} of {len(gating)} comparisons regressed"

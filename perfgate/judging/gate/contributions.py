@@ -32,6 +32,7 @@ from perfgate.document.explanation import (
 )
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow, RunDocument
 from perfgate.judging.gate.bottleneck import better_roof, bottleneck
+from perfgate.judging.gate.changed_code import ChangedCode
 from perfgate.judging.gate.comparison import Place, rounded
 from perfgate.judging.gate.counters import grown_sites, operator_lines, rows_by_line
 from perfgate.judging.gate.operators import MIN_PAIRS, PairedTimes, paired_times
@@ -248,13 +249,13 @@ class _Shape:
             )
         old, new = ([_timed(row) for row in account.rows if row.kind == "python"] for account in accounts)
         site = _largest(align(old, new), growing=seconds > 0)
-        changed = self.head.source.changed_functions
+        changed = ChangedCode(self.head.source.changes)
         return Contribution(
             op=OUTSIDE_OPERATORS,
             kind="outside",
             seconds=rounded(seconds),
             function=site.row.op if site else None,
-            line=changed.get(site.row.line, site.row.line) if site and site.row.line else None,
+            line=changed.of_function(site.row.line) if site and site.row.line else None,
         )
 
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+
+import msgspec
 
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import COPIES, FRAMEWORK_OPS, LOW_PRECISION_OPS
 from perfgate.document.alignment import AlignedRow, TimedRow, align
-from perfgate.document.decision import Aspect, Comparison, Outcome, Part, Policy
-from perfgate.document.explanation import OperatorChange, PartSite
+from perfgate.document.decision import Comparison, Outcome, Part, Policy
+from perfgate.document.explanation import Aspect, OperatorChange, PartSite, Replacement
 from perfgate.document.message import Message
 from perfgate.document.run import CallRow, CounterSet, CounterSite, OpCount, OperatorRow, RunDocument
 from perfgate.judging.gate.comparison import Place, comparison, relative_change, rounded, tolerance
 
 MAX_PARTS = 12
+# How many times wider than the ranges of wavering counts the gap between them must be.
+RANGES_APART = 2
 _ABSENT = OpCount(op="", count=0)
 _COPY_METRICS = (COPIES, "counters.noncontiguous_copies")
 # What the sites of a counter count, where it is not the operator's own calls.
@@ -57,11 +61,8 @@ class _Counters:
                 yield self._comparison(name, "not_comparable", reason=Message("gate.only-one-side", {"side": side}))
             elif name == LOW_PRECISION_OPS:
                 yield self._compare_precision()
-            elif name in self.base.unstable:
-                # A count that repeated calls disagree about is not exact; where only the head's do, the change made it so.
-                yield self._comparison(name, "not_comparable", reason=Message("gate.unstable"))
-            elif name in self.head.unstable:
-                yield self._comparison(name, "inconclusive", reason=Message("gate.unstable-in-head"))
+            elif name in self.base.unstable or name in self.head.unstable:
+                yield self._compare_ranges(name)
             elif 0 in (self.base.repeats, self.head.repeats) and self.base.values[name] != self.head.values[name]:
                 # Whole recordings may hold different numbers of calls, so only equal counts prove something.
                 reason = Message("gate.whole-recordings")
@@ -83,6 +84,34 @@ class _Counters:
             reason=_REASONS.get(name, self._single_step()) if outcome == "regressed" else None,
             parts=self._parts(name) if outcome in ("regressed", "improved") else [],
         )
+
+    def _compare_ranges(self, name: str) -> Comparison:
+        """Compare a count that repeated calls disagree about: all calls of one side must lie beyond all of the other.
+
+        With three calls a side, equal code does so once in 20 gates. Where the base's own calls differ, the gap must also be
+        wider than RANGES_APART times the wider range: less than once in 500, for normal, uniform and log-normal counts.
+        """
+        if name in self.base.unstable:
+            overlap = self._comparison(name, "not_comparable", reason=Message("gate.unstable"))
+        else:
+            # The change made it waver.
+            overlap = self._comparison(name, "inconclusive", reason=Message("gate.unstable-in-head"))
+        before, after = (_range(counters, name) for counters in (self.base, self.head))
+        if before is None or after is None:
+            return overlap
+        allowed = max(tolerance(self.policy, name, *self.place), metric(name).allowed_more / max(before[1], 1))
+        gap = RANGES_APART * max(before[1] - before[0], after[1] - after[0]) if name in self.base.unstable else 0
+        if after[0] > before[1] * (1 + allowed) and after[0] - before[1] > gap:
+            outcome: Outcome = "regressed"
+            ends = before[1], after[0]
+        elif after[1] < before[0] and before[0] - after[1] > gap:
+            outcome = "improved"
+            ends = before[0], after[1]
+        else:
+            return overlap
+        reason = Message("gate.ranges-apart")
+        apart = self._comparison(name, outcome, gating=True, allowed=allowed, reason=reason, parts=self._parts(name))
+        return msgspec.structs.replace(apart, base=ends[0], head=ends[1], delta=relative_change(*ends))
 
     def _single_step(self) -> Message | None:
         """Say where a recording holds a single step: its counts are compared, and nothing shows that they repeat."""
@@ -210,6 +239,12 @@ class _Counters:
         )
 
 
+def _range(counters: CounterSet, name: str) -> tuple[int, int] | None:
+    """The least and the most of a count; None where its calls differ and nothing says by how much."""
+    value = counters.values[name]
+    return counters.ranges.get(name) if name in counters.unstable else (value, value)
+
+
 def _outcome(base: float, head: float, allowed: float, *, slack: float = 0.0) -> Outcome:
     """What became of a counter of which less is better, from a share of ``slack`` less on."""
     if head > base * (1 + allowed):
@@ -260,6 +295,8 @@ def _largest_line(sites: Iterable[CounterSite]) -> str | None:
     return max(sites, key=lambda site: site.count).line
 
 
+# A line by its file and its text.
+_Code = tuple[str, str | None]
 MAX_CHANGES = 10
 MIN_SHARE = 0.002  # of a side's busy time; an op that runs more often for less than this explains nothing
 MAX_SITES = 6
@@ -295,6 +332,60 @@ def operator_changes(base: RunDocument, head: RunDocument) -> list[OperatorChang
             for op in ops[:MAX_CHANGES]
         ]
     return changes
+
+
+def replaced_operators(base: RunDocument, head: RunDocument) -> list[Replacement]:
+    """The operators that others replaced one for one, on the same line or among the edited lines of a file."""
+    before = {(counters.workload, counters.shape): counters for counters in base.counters}
+    found: list[Replacement] = []
+    for after in head.counters:
+        old = before.get((after.workload, after.shape))
+        if old is not None and FRAMEWORK_OPS not in {*old.unstable, *after.unstable}:
+            found += _replacements(old, after)
+    return found[:MAX_CHANGES]
+
+
+def _replacements(before: CounterSet, after: CounterSet) -> Iterator[Replacement]:
+    common = {(_file(site), site.code) for site in before.sites} & {(_file(site), site.code) for site in after.sites}
+    old, new = _ops_of_code(before, common), _ops_of_code(after, common)
+    for at in old.keys() & new.keys():
+        gone, came = old[at] - new[at], new[at] - old[at]
+        if len(gone) == len(came) == 1 and [*gone.values()] == [*came.values()]:
+            ((operator, count),) = came.items()
+            lines = [s.line for s in _sites(after, FRAMEWORK_OPS)[operator] if _code(s, common) == at and s.line]
+            yield Replacement(
+                workload=after.workload,
+                shape=after.shape,
+                before=next(iter(gone)),
+                after=operator,
+                count=count,
+                line=min(lines, key=_number, default=None),
+            )
+
+
+def _ops_of_code(counters: CounterSet, common: Collection[_Code]) -> dict[_Code, Counter[str]]:
+    """How often each line runs each operator. Lines that the other side lacks are one: an edit may move a call to another."""
+    ops: defaultdict[_Code, Counter[str]] = defaultdict(Counter)
+    for sites in _sites(counters, FRAMEWORK_OPS).values():
+        for site in sites:
+            if site.code:
+                ops[_code(site, common)][site.name] += site.count
+    return ops
+
+
+def _code(site: CounterSite, common: Collection[_Code]) -> _Code:
+    """File and text of a line, whose number changes with the lines above it; no text for one that the other side lacks."""
+    file = _file(site)
+    return (file, site.code) if (file, site.code) in common else (file, None)
+
+
+def _file(site: CounterSite) -> str:
+    return (site.line or "").rpartition(":")[0]
+
+
+def _number(line: str) -> int:
+    number = line.rpartition(":")[2]
+    return int(number) if number.isdecimal() else 0
 
 
 def changed_counts(base: RunDocument, head: RunDocument) -> set[tuple[str, str, str]]:

@@ -35,11 +35,12 @@ from perfgate.document.history import History, read_history
 from perfgate.document.message import Message
 from perfgate.document.run import FROM_PROFILE, ErrorDetail, FailedPair, RunDocument, Side, Source
 from perfgate.errors import DocumentError
+from perfgate.judging.gate.causes import with_causes
 from perfgate.judging.gate.checklist import compare_checklist
 from perfgate.judging.gate.comparison import margins_for_unchanged, rounded, with_accepted
 from perfgate.judging.gate.contributions import explanations
 from perfgate.judging.gate.costless import MUST_DECIDE, fails_alone, with_costless
-from perfgate.judging.gate.counters import compare_counters, operator_changes
+from perfgate.judging.gate.counters import compare_counters, operator_changes, replaced_operators
 from perfgate.judging.gate.harness import harness_changes, not_compared
 from perfgate.judging.gate.operators import compare_operators, judge_subroutines, operator_times
 from perfgate.judging.gate.pairs import QUANTILE, deciding_clocks
@@ -127,7 +128,7 @@ def decide(
     )
     packages = [run.environment.packages for run in (base, head) if run.environment]
     waited = waited_share(columns for run in (base, head) for r in run.replicates for _, columns in r.lanes)
-    return msgspec.structs.replace(
+    decision = msgspec.structs.replace(
         _document(head, policy, comparing, verdict, reasons, comparisons, failures),
         base=side_of(base.source, chosen_because, sha256=content_sha256(base)),
         procedure=Procedure(name=PROCEDURE, version=PROCEDURE_VERSION, seed=head.session.seed, quantiles=[QUANTILE]),
@@ -150,8 +151,10 @@ def decide(
         waited=None if waited is None else rounded(waited),
         unmoved=unmoved(base, head),
         recorded=recorded,
+        replaced=replaced_operators(base, head),
         rounds=1 + max([len(head.earlier_sessions), *(replicate.round for replicate in head.replicates)]),
     )
+    return with_causes(decision, base, head)
 
 
 def _failure_of(failed: FailedPair) -> Failure:

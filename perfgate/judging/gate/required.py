@@ -312,6 +312,9 @@ class _WorkloadEvidence:
                 continue
             lacking = [side for side in _SIDES if _lacks_count(counted[side], metric, says_steady=says_steady)]
             yield from self._lacking(lacking, shape=shape, metric=metric, is_stored=metric in in_store)
+        for side, counters in counted.items():
+            for metric in sorted(set(counters.unstable) - counters.ranges.keys()):
+                yield Missing(workload=self._name, shape=shape, metric=f"ranges.{metric}", side=side)
         if any(counters.sites for counters in counted.values()):
             for side, counters in counted.items():
                 for part in _incomplete_sites(counters):

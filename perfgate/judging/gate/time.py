@@ -16,6 +16,7 @@ from perfgate.document.doctor import Resolution
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import Arm
+from perfgate.judging.gate.changed_code import ChangedCode
 from perfgate.judging.gate.comparison import Place, margins_for_unchanged, places, rounded, tolerance
 from perfgate.judging.gate.pairs import Clocks, Effects, deciding_clocks, paired_effects, stage_times
 from perfgate.judging.gate.rule import (
@@ -93,13 +94,13 @@ def _with_context(
 ) -> Comparison:
     workload, shape = comparison.workload, comparison.shape
     if comparison.metric == PREPROCESSING:
-        changed = head.source.changed_functions
+        changed = ChangedCode(head.source.changes)
         parts = [
             Part(
                 name=stage.name,
                 base=rounded(stage.first),
                 head=rounded(stage.second),
-                line=changed.get(stage.line, stage.line) if stage.line else None,
+                line=changed.of_function(stage.line) if stage.line else None,
             )
             for stage in stage_times(base.replicates, head.replicates, workload=workload, shape=shape)
         ]

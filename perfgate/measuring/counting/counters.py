@@ -118,13 +118,15 @@ def _counter_set(
     if last.memory.get("memory.kept"):
         lasting = (block for block in last.blocks if not block.storage.expired())
         sites += Counter(Site("memory.kept", block.op, block.line) for block in lasting).items()
+    ranges = differing([{**tally.values(), **tally.counts()} for tally in tallies])
     return CounterSet(
         workload=workload,
         shape=shape,
         repeats=len(tallies),
         values={**last.values(), "counters.repeat_saves": min(saved)},
         ops=ops,
-        unstable=differing([{**tally.values(), **tally.counts()} for tally in tallies]),
+        unstable=list(ranges),
+        ranges=ranges,
         sites=[*counter_sites(sites, root), *(_at_peak(last, root) if last.memory else [])],
     )
 
@@ -205,6 +207,7 @@ def with_kernels(counted: CounterSet, works: list[Work], *, absent: Collection[s
         {**kernel_counters(work), **{f"ops.count:{name}": count for name, count in _by_name(work).items()}}
         for work in works
     )
+    ranges = {name: ends for name, ends in differing(repeats).items() if name not in absent}
     ops = [OpCount(op=name, count=count) for name, count in _by_name(works[-1]).items()]
     sites = [
         CounterSite(metric=metric, name=item.name, count=count)
@@ -217,7 +220,8 @@ def with_kernels(counted: CounterSet, works: list[Work], *, absent: Collection[s
         counted,
         values={**counted.values, **values},
         ops=[*counted.ops, *sorted(ops, key=lambda op: (-op.count, op.op))],
-        unstable=sorted({*counted.unstable, *(name for name in differing(repeats) if name not in absent)}),
+        unstable=sorted({*counted.unstable, *ranges}),
+        ranges={**counted.ranges, **ranges},
         sites=[*counted.sites, *sorted(sites, key=lambda site: (site.metric, site.name))],
     )
 
@@ -279,12 +283,19 @@ def with_fallbacks(counted: CounterSet, fallbacks: Collection[str]) -> CounterSe
         for site in counted.sites
         if site.metric == FRAMEWORK_OPS and site.name.rstrip("_") in fallbacks
     ]
-    wavering = any(
-        name.startswith("ops.count:") and name.partition(":")[2].rstrip("_") in fallbacks for name in counted.unstable
-    )
+    counts = Counter({op.op: op.count for op in counted.ops})
+    total = sum(site.count for site in sites)
+    wavering = {
+        name: ends
+        for name, ends in counted.ranges.items()
+        if name.startswith("ops.count:") and name.partition(":")[2].rstrip("_") in fallbacks
+    }
+    steady = total - sum(counts[name.partition(":")[2]] for name in wavering)
+    ends = steady + sum(least for least, _ in wavering.values()), steady + sum(most for _, most in wavering.values())
     return msgspec.structs.replace(
         counted,
-        values={**counted.values, FALLBACKS: sum(site.count for site in sites)},
+        values={**counted.values, FALLBACKS: total},
         unstable=sorted({*counted.unstable, FALLBACKS}) if wavering else counted.unstable,
+        ranges={**counted.ranges, FALLBACKS: ends} if wavering else counted.ranges,
         sites=[*counted.sites, *sites],
     )

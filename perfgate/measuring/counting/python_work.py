@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from perfgate.document.run import CounterSet
+from perfgate.document.run import CalledFunction, CounterSet
 from perfgate.measuring.counting.counters import counter_sites
 from perfgate.measuring.counting.tally import Site, SourceLines, differing
 from perfgate.measuring.workload.bound import BoundWorkload
@@ -26,8 +26,9 @@ PYTHON_CALLS = "counters.python_calls"
 BYTECODES = "counters.bytecodes"
 # Of a call that executes more, only the functions are counted: each bytecode takes a microsecond or two under the tracer.
 MOST_BYTECODES = 1_000_000
-# CPython 3.12 and 3.13 begin to tell of a function's bytecodes while it runs the first time, in the midst of it.
-_REPEATS = 3
+MAX_CALLERS = 8  # of a function
+# After one that is not counted: CPython 3.12 and 3.13 begin to tell of a function's bytecodes while it first runs.
+_REPEATS = 2
 _OURS = str(PACKAGE) + "/"
 
 _Tracer = Callable[[FrameType, str, Any], Any]
@@ -40,26 +41,42 @@ def with_python_work(workload: BoundWorkload, counted: CounterSet, *, root: Path
     """
     inputs = workload.pool(counted.shape)[0]
     with quiet():
-        runs = [count_python(lambda: workload.invoke(inputs), root) for _ in range(_REPEATS)]
-    repeats = [sites for sites in runs[1:] if sites is not None]
-    if len(repeats) < len(runs) - 1:
+        _, *runs = [count_python(lambda: workload.invoke(inputs), root) for _ in range(1 + _REPEATS)]
+        repeats = [run for run in runs if run is not None]
+        if differing(run.totals() for run in repeats):
+            # The gate compares ranges of three calls.
+            runs.append(count_python(lambda: workload.invoke(inputs), root))
+            repeats = [run for run in runs if run is not None]
+    if len(repeats) < len(runs):
         return counted
-    totals = []
-    for repeat in repeats:
-        total: Counter[str] = Counter()
-        for site, count in repeat.items():
-            total[site.metric] += count
-        totals.append(dict(total))
+    last = repeats[-1]
+    totals = last.totals()
+    ranges = {name: ends for name, ends in differing(run.totals() for run in repeats).items() if name in totals}
     return msgspec.structs.replace(
         counted,
-        values={**counted.values, **totals[-1]},
-        sites=sorted([*counted.sites, *counter_sites(repeats[-1].items(), root)], key=lambda site: site.metric),
-        unstable=sorted([*counted.unstable, *(name for name in differing(totals) if name in totals[-1])]),
+        values={**counted.values, **totals},
+        sites=sorted([*counted.sites, *counter_sites(last.sites.items(), root)], key=lambda site: site.metric),
+        unstable=sorted([*counted.unstable, *ranges]),
+        functions=last.functions,
+        ranges={**counted.ranges, **ranges},
     )
 
 
-def count_python(call: Callable[[], object], root: Path) -> Counter[Site] | None:
-    """The Python that a call runs in this thread, by site; None where the call sets a trace function of its own.
+class CountedPython(NamedTuple):
+    """What a call ran in Python, by site, and which functions of the project, from where."""
+
+    sites: Counter[Site]
+    functions: list[CalledFunction]
+
+    def totals(self) -> dict[str, int]:
+        totals: Counter[str] = Counter()
+        for site, count in self.sites.items():
+            totals[site.metric] += count
+        return dict(totals)
+
+
+def count_python(call: Callable[[], object], root: Path) -> CountedPython | None:
+    """The Python that a call runs in this thread; None where the call sets a trace function of its own.
 
     A function counts on the line of the project that calls it, a bytecode on the line of the project that executes it. A
     bytecode of a library counts on the nearest line of the project up the stack, under the function that this line calls.
@@ -73,7 +90,7 @@ def count_python(call: Callable[[], object], root: Path) -> Counter[Site] | None
     finally:
         undisturbed = sys.gettrace() == counting.enter
         sys.settrace(before)
-    return counting.sites() if undisturbed else None
+    return CountedPython(counting.sites(), counting.functions()) if undisturbed else None
 
 
 class _Counting:
@@ -86,6 +103,8 @@ class _Counting:
         self._own: Counter[tuple[CodeType, int]] = Counter()
         self._others: Counter[tuple[str, str | None]] = Counter()
         self._tracers: dict[tuple[str, str | None], _Tracer] = {}
+        # From where each function of the project was called.
+        self._callers: dict[CodeType, Counter[str]] = {}
         self._executed = 0
         self._own_tracer: _Tracer = self._trace_own  # bound once, not for every bytecode
 
@@ -96,10 +115,13 @@ class _Counting:
             return None
         entry, caller = self._entry(frame)
         self._calls[code.co_name, caller] += 1
+        is_own = self._lines.at(code.co_filename, 1) is not None
+        if is_own:
+            self._callers.setdefault(code, Counter())[caller or ""] += 1
         if self._executed > MOST_BYTECODES:
             return None
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
-        if self._lines.at(code.co_filename, 1) is not None:
+        if is_own:
             return self._own_tracer
         where = entry, caller
         if where not in self._tracers:
@@ -118,6 +140,21 @@ class _Counting:
             line = starts[code].get(offset) or code.co_firstlineno
             sites[Site(BYTECODES, code.co_name, self._lines.at(code.co_filename, line))] += count
         return sites
+
+    def functions(self) -> list[CalledFunction]:
+        """The functions of the project that ran, in the order of their files and lines."""
+        found = []
+        for code, callers in self._callers.items():
+            lines = [line for _, _, line in code.co_lines() if line]
+            file = (self._lines.at(code.co_filename, 1) or "").rpartition(":")[0]
+            most = sorted((caller for caller in callers if caller), key=lambda caller: (-callers[caller], caller))
+            last = max(lines, default=code.co_firstlineno)
+            found.append(
+                CalledFunction(
+                    name=code.co_name, file=file, first=code.co_firstlineno, last=last, callers=most[:MAX_CALLERS]
+                )
+            )
+        return sorted(found, key=lambda function: (function.file, function.first, -function.last, function.name))
 
     def _entry(self, frame: FrameType) -> tuple[str, str | None]:
         """The function of a library that the project called to come here, and the line from which it did."""

@@ -143,13 +143,20 @@ class CallTally:
                 yield Site(metric, name, line), amount
 
 
-def differing(repeats: Iterable[Mapping[str, int]]) -> list[str]:
-    """The names whose counts are not the same in every repeat, sorted; there may be too many repeats to hold all at once."""
+def differing(repeats: Iterable[Mapping[str, int]]) -> dict[str, tuple[int, int]]:
+    """The least and the most of every count that is not the same in all repeats, sorted by name.
+
+    What a repeat does not name is 0 there. There may be too many repeats to hold all at once.
+    """
     repeats = iter(repeats)
-    first, names = next(repeats, {}), set[str]()
+    first = next(repeats, {})
+    ranges = {name: (count, count) for name, count in first.items()}
     for counts in repeats:
-        names.update(name for name in first.keys() | counts.keys() if first.get(name) != counts.get(name))
-    return sorted(names)
+        for name in ranges.keys() | counts.keys():
+            least, most = ranges.get(name, (0, 0))
+            count = counts.get(name, 0)
+            ranges[name] = min(least, count), max(most, count)
+    return {name: ends for name, ends in sorted(ranges.items()) if ends[0] != ends[1]}
 
 
 class SourceLines:

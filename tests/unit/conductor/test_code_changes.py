@@ -1,4 +1,4 @@
-"""Which functions changed in one place only, and where."""
+"""Which places of the code changed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.sides.code_changes import changed_functions, same_code, touched_functions
+from perfgate.conductor.sides.code_changes import code_changes, same_code, touched_functions
 
 MODEL = '''"""A model."""
 import torch
@@ -25,48 +25,47 @@ class Model(torch.nn.Module):
 def prepare(raw):
     return raw / 255
 '''
-FORWARD, PREPARE = "model.py:6", "model.py:14"
+FORWARD, PREPARE = ("forward", 6, 11), ("prepare", 14, 16)
 
 
 @pytest.mark.parametrize(
     ("old", "new", "found"),
     [
-        ("x = x + 1", "x = x.double().float() + 1", {FORWARD: "model.py:10"}),
-        ("return raw / 255", "raw = raw * 1\n    return raw / 255", {PREPARE: "model.py:16"}),
-        ("return raw / 255", "rows = [row / 255 for row in raw]\n    return rows", {PREPARE: "model.py:16"}),
-        ("return raw / 255", "return raw / 254  # new", {PREPARE: "model.py:16"}),
-        ("return raw / 255", "return  raw / 255  # the same", {}),
-        ("        x = self.first(x)\n", "", {}),
-        ("import torch", "import torch\nWIDTH = 8", {}),
-        ("def prepare", "def other(raw):\n    return raw\n\n\ndef prepare", {PREPARE: "model.py:16"}),
-        ("import torch", "import (", {}),
+        ("x = x + 1", "x = x.double().float() + 1", [(10, 10, *FORWARD)]),
+        ("return raw / 255", "raw = raw * 1\n    return raw / 255", [(16, 16, "prepare", 14, 17)]),
+        ("return raw / 255", "rows = [row / 255 for row in raw]\n    return rows", [(16, 17, "prepare", 14, 17)]),
+        ("return raw / 255", "return raw / 254  # new", [(16, 16, *PREPARE)]),
+        ("return raw / 255", "return (\n        raw\n        / 254\n    )", [(16, 19, "prepare", 14, 19)]),
+        ("return raw / 255", "return  raw / 255  # the same", []),
+        ("        x = self.first(x)\n", "", [(8, 8, "forward", 6, 10)]),
+        ("if x.sum() > 0:", "while x.sum() > 0:", [(9, 10, *FORWARD)]),
+        ("@torch.no_grad()\n", "", [(14, 14, "prepare", 14, 15)]),
+        ("import torch", "import torch\nWIDTH = 8", [(3, 3, None, None, None)]),
+        ("import torch", "import (", []),
     ],
 )
-def test_changed_functions__one_change__where_the_function_begins_and_what_changed(
-    tmp_path: Path, old: str, new: str, found: dict[str, str]
+def test_code_changes__one_change__its_lines_and_the_function_around_it(
+    tmp_path: Path, old: str, new: str, found: list[tuple[object, ...]]
 ) -> None:
     base, head = tmp_path / "base", tmp_path / "head"
     for folder, text in ((base, MODEL), (head, MODEL.replace(old, new))):
         folder.mkdir()
         (folder / "model.py").write_text(text)
-    assert changed_functions(base, head, ["model.py", "not_there.py"]) == found
+    changes = code_changes(base, head, ["model.py", "not_there.py"])
+    assert [(c.first, c.last, c.function, c.begins, c.ends) for c in changes] == found
 
 
-def test_changed_functions__two_changes_in_one_function__none_is_the_one(tmp_path: Path) -> None:
-    for name, text in (
-        ("base", MODEL),
-        ("head", MODEL.replace("first(x)", "first(-x)").replace("last(x)", "last(-x)")),
-    ):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "model.py").write_text(text)
-    assert changed_functions(tmp_path / "base", tmp_path / "head", ["model.py"]) == {}
+def test_code_changes__new_file__every_function_of_it(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(MODEL)
+    changes = code_changes(tmp_path / "nowhere", tmp_path, ["model.py"])
+    assert {(c.function, c.begins) for c in changes} == {(None, None), ("forward", 6), ("prepare", 14)}
 
 
-def test_changed_functions__code_too_deep_to_compare__nothing(tmp_path: Path) -> None:
+def test_code_changes__code_too_deep_to_compare__nothing(tmp_path: Path) -> None:
     for name, number in (("base", 1), ("head", 2)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "model.py").write_text(f"def f(x):\n    return {' + '.join(['x'] * 3000)} + {number}\n")
-    assert changed_functions(tmp_path / "base", tmp_path / "head", ["model.py"]) == {}
+    assert code_changes(tmp_path / "base", tmp_path / "head", ["model.py"]) == []
 
 
 @pytest.mark.parametrize(
@@ -107,9 +106,9 @@ HEAD = MODEL.replace("return raw / 255", "return raw / 254").replace("x = x + 1"
 @pytest.mark.parametrize(
     ("file", "head", "touched"),
     [
-        ("model.py", HEAD, {FORWARD: "Model.forward", PREPARE: "prepare"}),
+        ("model.py", HEAD, {"model.py:6": "Model.forward", "model.py:14": "prepare"}),
         ("model.py", MODEL.replace("import torch", "import torch\nWIDTH = 8  # of no function"), {}),
-        ("model.py", HEAD.replace("torch.no_grad", "torch.jit.script"), {FORWARD: "Model.forward"}),
+        ("model.py", HEAD.replace("torch.no_grad", "torch.jit.script"), {"model.py:6": "Model.forward"}),
         ("model.py", MODEL.replace("def forward", "def backward"), {}),
         ("model.py", MODEL + "\n\ndef added(x):\n    return x\n", {"model.py:19": "added"}),
         ("test_model.py", HEAD, {}),
@@ -128,4 +127,4 @@ def test_touched_functions__code_that_base_lacks__where_each_begins_and_its_name
 def test_touched_functions__new_file__all_of_it(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(MODEL)
     touched = touched_functions(tmp_path / "base", tmp_path, ["model.py"])
-    assert touched == {FORWARD: "Model.forward", PREPARE: "prepare"}
+    assert touched == {"model.py:6": "Model.forward", "model.py:14": "prepare"}

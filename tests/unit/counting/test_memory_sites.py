@@ -21,6 +21,7 @@ from perfgate.measuring.counting.tally import AllocatedBlock, LiveBlocks
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
+from tests.causes.comments import cause_of
 from tests.fakes.documents import make_run
 
 BASE = """
@@ -101,8 +102,9 @@ def test_comment__planted_memory__row_names_the_tensor_and_its_line(name: str, t
     assert decision.verdict == "FAIL"
     comment = render_comment(decision, CommentContext(marker="<!-- perfgate -->"))
     (row,) = [line for line in comment.splitlines() if line.startswith("| **FAIL** | peak memory")]
-    assert any(f"`{line}`" in row for line in lines), comment
-    assert f"held in `{tensor}`" in row, comment
+    cause = cause_of(row, comment)
+    assert any(f"`{line}`" in cause for line in lines), comment
+    assert f"held in `{tensor}`" in cause, comment
     title = next(line for line in comment.splitlines() if line.startswith("## "))
     assert any(f"`{line}`" in title for line in lines), comment
 

@@ -107,8 +107,13 @@ def sides(
     return base, head
 
 
-def counters(ops: dict[str, int], *, unstable: Sequence[str] = (), lines: dict[str, str] | None = None) -> CounterSet:
-    """Return a counter set of these ops; ``aten::clone`` copies 1,000 bytes each time."""
+def counters(
+    ops: dict[str, int],
+    *,
+    ranges: dict[str, tuple[int, int]] | None = None,
+    lines: dict[str, str] | None = None,
+) -> CounterSet:
+    """Return a counter set of these ops; ``aten::clone`` copies 1,000 bytes each time. What has a range is unstable."""
     clones = ops.get("aten::clone", 0)
     return CounterSet(
         workload=WORKLOAD,
@@ -125,5 +130,6 @@ def counters(ops: dict[str, int], *, unstable: Sequence[str] = (), lines: dict[s
             )
             for op, count in ops.items()
         ],
-        unstable=list(unstable),
+        unstable=list(ranges or ()),
+        ranges=ranges or {},
     )

@@ -8,7 +8,7 @@ import pytest
 from perfgate.document.decision import Comparison, Part, Policy
 from perfgate.document.explanation import Contribution, Explanation, PartSite
 from perfgate.document.history import History
-from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow, Roof, RunDocument, Work
+from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow, CodeChange, Roof, RunDocument, Work
 from perfgate.judging.gate.contributions import explanations
 from perfgate.judging.gate.decide import decide
 from tests.fakes.documents import make_comparison, make_counter
@@ -140,7 +140,9 @@ def test_explanations__more_python__the_function_that_grew_most() -> None:
 def test_explanations__function_that_grew_changed_in_one_place__that_place_is_its_line() -> None:
     python = row("prepare", 3e-3, kind="python", line="model.py:8")
     base, head = measured({**BASE, OUTSIDE_OPERATORS: 2.5e-3}, [*traced(BASE), python])
-    source = msgspec.structs.replace(head.source, changed_functions={"model.py:8": "model.py:11"})
+    source = msgspec.structs.replace(
+        head.source, changes=[CodeChange(file="model.py", first=11, last=11, function="prepare", begins=8, ends=12)]
+    )
     (part,) = explained((base, msgspec.structs.replace(head, source=source)), slower(2e-3)).contributions
     assert (part.function, part.line) == ("prepare", "model.py:11")
 

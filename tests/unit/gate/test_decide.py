@@ -141,15 +141,52 @@ def test_decide__one_op_replaced_by_another__pass_and_both_listed() -> None:
     assert not comparison(decision, "ops.count:aten::div").gating
 
 
-def test_decide__count_of_the_head_alone_differs_between_repeats__warn() -> None:
-    pair = with_counters(*sides(NO_CHANGE), {"aten::add": 3}, {"aten::add": 9}, unstable=["counters.framework_ops"])
+OPS = "counters.framework_ops"
+
+
+def wavering(base: tuple[int, int] | None, head: tuple[int, int], *, most: int) -> tuple[DecisionDocument, Comparison]:
+    """Judge calls of equal speed whose number of operators differs between repeats; the head's last ran ``most``."""
+    pair = with_counters(*sides(NO_CHANGE), {"aten::add": 3}, {"aten::add": most}, ranges={OPS: head})
+    if base is not None:
+        spoiled = msgspec.structs.replace(pair[0].counters[0], unstable=[OPS], ranges={OPS: base})
+        pair = msgspec.structs.replace(pair[0], counters=[spoiled]), pair[1]
     decision = judge(*pair)
-    assert comparison(decision, "counters.framework_ops").outcome == "inconclusive"
-    assert decision.verdict == "WARN"
+    return decision, comparison(decision, OPS)
+
+
+def test_decide__count_of_the_head_alone_differs_between_repeats__warn() -> None:
+    decision, found = wavering(None, (3, 9), most=9)
+    assert (decision.verdict, found.outcome) == ("WARN", "inconclusive")
     assert worded(decision.reasons) == [
         "unsteady: encoder/long counters.framework_ops: repeated calls of the head give different counts, "
         "those of the base did not"
     ]
+
+
+def test_decide__every_call_of_a_wavering_head_counts_more__regressed_by_the_least_of_it() -> None:
+    _, found = wavering(None, (7, 9), most=8)
+    assert (found.outcome, found.base, found.head, found.delta) == ("regressed", 3, 7, pytest.approx(4 / 3))
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "outcome"),
+    [
+        ((100, 110), (200, 220), "regressed"),
+        ((100, 110), (105, 115), "not_comparable"),
+        ((100, 110), (112, 114), "not_comparable"),  # apart by less than twice what calls differ by
+        ((100, 110), (131, 131), "regressed"),
+        ((200, 220), (100, 110), "improved"),
+        ((100, 110), (109, 400), "not_comparable"),
+    ],
+)
+def test_decide__count_differs_between_repeats_of_both__ranges_are_compared(
+    base: tuple[int, int], head: tuple[int, int], outcome: str
+) -> None:
+    decision, found = wavering(base, head, most=head[1])
+    assert found.outcome == outcome
+    ends = {"regressed": (base[1], head[0]), "improved": (base[0], head[1])}
+    assert outcome not in ends or (found.base, found.head) == ends[outcome]
+    assert decision.verdict == ("WARN" if outcome == "regressed" else "PASS")
 
 
 def test_decide__both_sides_warn_of_the_same__said_once() -> None:
@@ -162,16 +199,6 @@ def test_decide__both_sides_warn_of_the_same__said_once() -> None:
         "base: the clock is slow",
         "head: no flame graph",
     ]
-
-
-def test_decide__count_differs_between_repeats_of_both__not_compared() -> None:
-    base, head = with_counters(
-        *sides(NO_CHANGE), {"aten::add": 3}, {"aten::add": 9}, unstable=["counters.framework_ops"]
-    )
-    spoiled = msgspec.structs.replace(base.counters[0], unstable=["counters.framework_ops"])
-    decision = judge(msgspec.structs.replace(base, counters=[spoiled]), head)
-    assert comparison(decision, "counters.framework_ops").outcome == "not_comparable"
-    assert decision.verdict == "PASS"
 
 
 def test_decide__correctness_check_failed__fail_though_faster() -> None:

@@ -10,11 +10,9 @@ import pytest
 
 from perfgate.document.decision import Comparison, DecisionDocument, Policy
 from perfgate.document.history import History
-from perfgate.document.run import RunDocument
+from perfgate.document.run import CodeChange, RunDocument
 from perfgate.document.samples import BlockColumns, StageTimes, pack
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.report.view.causes import cause_of, causes
-from perfgate.judging.report.view.summary import CommentContext, Summary
 from tests.unit.gate.builders import SHAPE, columns, sides
 from tests.wording import worded
 
@@ -54,7 +52,10 @@ def _found(decision: DecisionDocument, metric: str) -> Comparison:
 def test_decide__slower_stage_changed_in_one_place__that_place_is_its_line() -> None:
     base, head = sides(SAME)
     base, head = _with(base, [_blocks(DECODE, RESIZE)]), _with(head, [_blocks(DECODE, RESIZE * 4 / 3)])
-    source = msgspec.structs.replace(head.source, changed_functions={"data/images.py:30": "data/images.py:34"})
+    source = msgspec.structs.replace(
+        head.source,
+        changes=[CodeChange(file="data/images.py", first=34, last=34, function="resize", begins=30, ends=36)],
+    )
     decision = decide(base, msgspec.structs.replace(head, source=source), policy=Policy(), history=History())
     assert [part.line for part in _found(decision, "preprocess.low").parts] == [
         "data/images.py:12",
@@ -83,12 +84,12 @@ def test_decide__one_stage_a_third_slower__fails_with_stage_and_line() -> None:
 
 
 def test_decide__call_slower_too__each_is_blamed_for_its_own() -> None:
-    summary = Summary(_decide(0.004, calls=[1.05] * 14), CommentContext(marker=""))
-    known = causes(summary)
-    (stage,) = [cause for cause in known if cause.stage]
+    decision = _decide(0.004, calls=[1.05] * 14)
+    (stage,) = [cause for cause in decision.causes if cause.stage]
     assert (stage.op, stage.line, stage.more_time) == ("resize", "data/images.py:31", pytest.approx(0.001, rel=1e-2))
-    assert cause_of(_found(summary.decision, "preprocess.low"), known) == stage
-    assert cause_of(_found(summary.decision, "latency.low"), known) != stage
+    number = decision.causes.index(stage)
+    assert _found(decision, "preprocess.low").cause == number
+    assert _found(decision, "latency.low").cause != number
 
 
 def test_decide__no_preprocessing__no_such_comparison() -> None:

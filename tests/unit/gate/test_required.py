@@ -271,11 +271,14 @@ def test_decide__count_that_is_no_longer_said_to_waver__inconclusive() -> None:
     base, head = sides(NO_CHANGE)
     names = sorted(base.counters[0].values)
     before = replace(counters({"aten::mm": 1}), steady=names)
-    after = replace(before, steady=names[1:], unstable=names[:1])
+    count = before.values[names[0]]
+    after = replace(before, steady=names[1:], unstable=names[:1], ranges={names[0]: (count, count + 1)})
     wavering = judged(replace(base, counters=[before]), replace(head, counters=[after]))
     silent = judged(replace(base, counters=[before]), replace(head, counters=[replace(after, unstable=[])]))
     assert wavering.verdict == "WARN"
+    unranged = judged(replace(base, counters=[before]), replace(head, counters=[replace(after, ranges={})]))
     assert worded(silent.reasons) == [f"missing: encoder/{SHAPE} {names[0]} (head)"]
+    assert worded(unranged.reasons) == [f"missing: encoder/{SHAPE} ranges.{names[0]} (head)"]
 
 
 def test_decide__step_that_was_asked_for_is_gone__inconclusive() -> None:

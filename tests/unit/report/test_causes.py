@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from perfgate.document.explanation import OperatorChange
+from perfgate.document.explanation import Cause, OperatorChange
 from perfgate.judging.report.render.comment import CommentContext, render_comment
-from perfgate.judging.report.view.causes import across_places, cause_of, causes
-from perfgate.judging.report.view.summary import Summary
+from perfgate.judging.report.view.causes import across_places
+from tests.causes.comments import cause_of
 from tests.fakes.documents import (
     make_comparison,
     make_counter,
@@ -19,12 +19,12 @@ from tests.fakes.documents import (
 )
 
 
-def summary(**fields) -> Summary:
-    return Summary(make_decision("FAIL", **fields), CommentContext(marker=""))
+def causes(**fields) -> list[Cause]:
+    return make_decision("FAIL", **fields).causes
 
 
 def test_causes__counts_and_trace__one_entry_per_operator() -> None:
-    found = causes(summary(comparisons=regressed_time() + regressed_counters(), operator_changes=operator_changes()))
+    found = causes(comparisons=regressed_time() + regressed_counters(), operator_changes=operator_changes())
     assert [(cause.op, cause.base_count, cause.head_count, cause.line) for cause in found] == [
         ("aten::add", 12, 36, "model.py:88"),
         ("aten::clone", 0, 1, "model.py:91"),
@@ -35,25 +35,25 @@ def test_causes__counts_and_trace__one_entry_per_operator() -> None:
 def test_causes__traces_alone__say_how_often_and_not_how_long() -> None:
     more = OperatorChange(workload="encoder", shape="long", op="aten::add", base_count=12, head_count=36)
     comparisons = regressed_time() + regressed_counters()
-    found = causes(summary(comparisons=comparisons, operator_changes=[more], operator_times=[]))
-    assert {cause.more_time for cause in found} == {None}
-    assert cause_of(comparisons[0], found) is None
+    decision = make_decision("FAIL", comparisons=comparisons, operator_changes=[more], operator_times=[])
+    assert {cause.more_time for cause in decision.causes} == {None}
+    assert decision.comparisons[0].cause is None
 
 
 def test_causes__only_improvements__nothing_to_explain() -> None:
-    assert causes(summary(comparisons=[make_counter("counters.copies", 3, 1)], operator_changes=[])) == []
+    assert causes(comparisons=[make_counter("counters.copies", 3, 1)], operator_changes=[]) == []
 
 
 def test_across_places__same_change_in_two_shapes__is_one_cause() -> None:
     counters = [make_counter("ops.count:aten::add", 1, 9, shape=shape) for shape in ("short", "long")]
-    (joined,) = across_places(causes(summary(comparisons=counters, operator_changes=[])))
-    assert joined.places == ("encoder/long", "encoder/short")
+    (joined,) = across_places(causes(comparisons=counters, operator_changes=[]))
+    assert joined.places == ("encoder/short", "encoder/long")
 
 
 def test_cause_of__counter__is_its_largest_part() -> None:
     comparisons = regressed_counters()
-    found = causes(summary(comparisons=comparisons, operator_changes=[]))
-    assert [cause.op for cause in (cause_of(c, found) for c in comparisons[:3]) if cause] == [
+    decision = make_decision("FAIL", comparisons=comparisons, operator_changes=[])
+    assert [decision.causes[c.cause].op for c in decision.comparisons[:3] if c.cause is not None] == [
         "aten::add",
         "aten::clone",
         "aten::clone",
@@ -69,4 +69,4 @@ def test_comment__slower_call_and_one_slower_operator__the_operator_is_the_cause
     decision = make_decision("FAIL", comparisons=[slower], operator_tests=[operator])
     comment = render_comment(decision, CommentContext(marker="<!-- perfgate -->"))
     row = next(line for line in comment.splitlines() if line.startswith("| **FAIL** | fast-path"))
-    assert ("`Relu` takes 300 µs longer at `model.py:41`" in row) == named
+    assert (cause_of(row, comment) == "`Relu` takes 300 µs longer at `model.py:41`") == named

@@ -11,6 +11,7 @@ from perfgate.document.decision import Comparison, DecisionDocument, Part
 from perfgate.document.explanation import Contribution, Explanation, OperatorChange, PartSite
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.html import render_html
+from tests.causes.comments import cause_of
 from tests.fakes.documents import make_comparison, make_counter, make_decision, make_operator_test, make_run
 
 US = 1e-6
@@ -49,8 +50,9 @@ def why(made: DecisionDocument) -> list[str]:
 
 
 def cell(made: DecisionDocument) -> str:
-    lines = render(made).splitlines()
-    return next(line for line in lines if line.startswith("| **FAIL** | fast-path")).split("|")[-2].strip()
+    comment = render(made)
+    row = next(line for line in comment.splitlines() if line.startswith("| **FAIL** | fast-path"))
+    return cause_of(row, comment)
 
 
 @pytest.mark.parametrize(
@@ -201,8 +203,9 @@ def test_why__operators_in_full_precision_again__say_so_with_the_line_that_had_a
         "counters.low_precision_ops",
         Part(name="aten::addmm", aspect="full precision", base=0, head=6, line="model.py:56"),
     )
-    (row,) = [line for line in render(make_decision("WARN", comparisons=[counted])).splitlines() if "**worse**" in line]
-    assert "6 more `aten::addmm` in full precision at `model.py:56`" in row
+    comment = render(make_decision("WARN", comparisons=[counted]))
+    (row,) = [line for line in comment.splitlines() if "**worse**" in line]
+    assert cause_of(row, comment) == "6 more `aten::addmm` in full precision at `model.py:56`"
 
 
 def test_table__count_without_parts__refers_to_what_changed() -> None:

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from perfgate.document.decision import Comparison, DecisionDocument
+from perfgate.document.explanation import Cause
 from perfgate.document.run import RunDocument
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.templates import Medium, line, render
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.causes import Cause, across_places, cause_of, causes
+from perfgate.judging.report.view.causes import across_places, cause_of
 from perfgate.judging.report.view.checklist import run_title, step_rows
+from perfgate.judging.report.view.facts import counts
 from perfgate.judging.report.view.headline import headline, named_change
 from perfgate.judging.report.view.rows import label, worded_cause
 from perfgate.judging.report.view.summary import CommentContext, Summary
@@ -50,6 +52,13 @@ def annotate(decision: DecisionDocument, language: Language = "en") -> list[Anno
         return _at_causes(summary) + _at_harness_changes(summary)
 
 
+def status_line(decision: DecisionDocument, language: Language = "en") -> str:
+    """The text of a commit status: the verdict and how many of the comment's metrics regressed."""
+    with speaking(language):
+        values = {"verdict": Words(decision.verdict), "counts": counts(Summary(decision, CommentContext(marker="")))}
+        return line("ci/status.j2", "plain", values)
+
+
 def verdict_annotation(decision: DecisionDocument, language: Language = "en") -> Annotation | None:
     """The verdict as an annotation without a line, None for one that asks for nothing."""
     if decision.verdict in ("PASS", "SKIPPED"):
@@ -61,16 +70,16 @@ def verdict_annotation(decision: DecisionDocument, language: Language = "en") ->
 
 
 def _at_causes(summary: Summary) -> list[Annotation]:
-    changes = causes(summary)
     titled: dict[str, tuple[Comparison, Cause]] = {}
     for comparison in summary.regressed:
-        cause = cause_of(comparison, changes, summary.decision.operator_tests)
+        cause = cause_of(comparison, summary)
         if cause is not None and cause.line:
             titled.setdefault(cause.line, (comparison, cause))
     messages: dict[str, list[str]] = {place: [] for place in titled}
-    for cause in across_places(changes):
-        if cause.line:
-            messages.setdefault(cause.line, []).append(line("shared/cause.j2", "plain", {"cause": worded_cause(cause)}))
+    for placed in across_places(summary.decision.causes):
+        if placed.cause.line:
+            values = {"cause": worded_cause(placed.cause, placed.places)}
+            messages.setdefault(placed.cause.line, []).append(line("shared/cause.j2", "plain", values))
     annotations = [_annotation(place, messages[place], titled.get(place), summary) for place in messages]
     return [annotation for annotation in annotations if annotation is not None]
 

@@ -13,7 +13,7 @@ from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.templates import environment, template_source
 from perfgate.judging.report.text.words import Words, translated
 from perfgate.judging.report.view.blocks import blocks
-from perfgate.judging.report.view.causes import Cause, across_places, causes
+from perfgate.judging.report.view.causes import across_places
 from perfgate.judging.report.view.checklist import quantile_rows, step_numbers, worded_step
 from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, worded_failure
 from perfgate.judging.report.view.headline import headline, named_missing
@@ -26,7 +26,7 @@ from perfgate.judging.report.view.page_tables import (
 )
 from perfgate.judging.report.view.records import AbsentStep, BarRow, FileView, PageEnd, PageTables, PageTop, PlotView
 from perfgate.judging.report.view.remedy import remedy_lines
-from perfgate.judging.report.view.rows import operator_rows, row, worded_account, worded_cause, worst_cause
+from perfgate.judging.report.view.rows import operator_rows, row, worded_account, worded_causes, worst_cause
 from perfgate.judging.report.view.suggestions import worded_suggestion
 from perfgate.judging.report.view.summary import CommentContext, Summary, place
 from perfgate.locale import Language, speaking
@@ -77,7 +77,7 @@ def _top(summary: Summary) -> PageTop:
         missing=[named_missing(entry) for entry in decision.missing[:_MAX_ROWS]],
         failures=[worded_failure(failure) for failure in decision.failures[:_MAX_PLOTS]],
         blocks=blocks(summary),
-        causes=[worded_cause(cause) for cause in across_places(causes(summary))[:_MAX_PLOTS]],
+        causes=worded_causes(across_places(decision.causes)[:_MAX_PLOTS]),
         account=worded_account(summary),
         suggestions=[worded_suggestion(suggestion) for suggestion in decision.suggestions if suggestion.introduced][
             :_MAX_ROWS
@@ -92,9 +92,8 @@ def _tables(summary: Summary, base: RunDocument | None, head: RunDocument) -> Pa
     quiet = [*summary.inconclusive, *summary.not_comparable, *summary.unchanged]
     listed = [*summary.regressed, *summary.improved, *quiet][:_MAX_ROWS]
     scale = svg.scale_of([c.interval for c in listed if c.interval], [c.tolerance or 0 for c in listed if c.interval])
-    changes = causes(summary)
     return PageTables(
-        rows=[_bar_row(comparison, summary, scale, changes) for comparison in listed],
+        rows=[_bar_row(comparison, summary, scale) for comparison in listed],
         plots=[_plot(samples, summary) for samples in paired_samples(base, head)[:_MAX_PLOTS]],
         operator_tests=operator_rows(summary, most=_MAX_ROWS),
         operators=operator_tables(summary.decision, base, head),
@@ -102,7 +101,7 @@ def _tables(summary: Summary, base: RunDocument | None, head: RunDocument) -> Pa
     )
 
 
-def _bar_row(comparison: Comparison, summary: Summary, scale: float, changes: list[Cause]) -> BarRow:
+def _bar_row(comparison: Comparison, summary: Summary, scale: float) -> BarRow:
     bar = (
         svg.interval_bar(
             comparison.interval,
@@ -115,7 +114,7 @@ def _bar_row(comparison: Comparison, summary: Summary, scale: float, changes: li
         if comparison.interval and comparison.outcome != "not_comparable"
         else Words("")
     )
-    return BarRow(**vars(row(comparison, summary, changes)), bar=bar, outcome=Words(comparison.outcome))
+    return BarRow(**vars(row(comparison, summary)), bar=bar, outcome=Words(comparison.outcome))
 
 
 def _plot(samples: PlaceSamples, summary: Summary) -> PlotView:

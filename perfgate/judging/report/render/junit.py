@@ -16,7 +16,6 @@ from perfgate.document.run import RunDocument, StepResult
 from perfgate.judging.report.text.escape import MAX_PROSE, clean
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.templates import render
-from perfgate.judging.report.view.causes import Cause, causes
 from perfgate.judging.report.view.checklist import step_row
 from perfgate.judging.report.view.facts import worded_failure
 from perfgate.judging.report.view.headline import headline
@@ -35,11 +34,10 @@ def junit(decision: DecisionDocument, language: Language = "en") -> str:
     """The report of a decision. A regression that fails the gate is a failure, what could not be measured an error."""
     summary = Summary(decision, CommentContext(marker=""))
     with speaking(language):
-        changes = causes(summary)
         listed = [*summary.metrics, *(one for one in summary.regressed if one not in summary.metrics)]
         cases = [_verdict_case(summary)]
         cases += [_failure_case(failure) for failure in decision.failures if failure.side != "pair"]
-        cases += [_metric_case(comparison, summary, changes) for comparison in listed]
+        cases += [_metric_case(comparison, summary) for comparison in listed]
     return _document(_with_own_names(cases))
 
 
@@ -73,8 +71,8 @@ def _step_case(step: StepResult) -> ET.Element:
     return _case(step.workload, f"{step.number} {step.slug}", kind, worded.status, "\n".join(worded.notes))
 
 
-def _metric_case(comparison: Comparison, summary: Summary, changes: list[Cause]) -> ET.Element:
-    words = row(comparison, summary, changes if comparison.outcome == "regressed" else ())
+def _metric_case(comparison: Comparison, summary: Summary) -> ET.Element:
+    words = row(comparison, summary)
     text = render("ci/junit_metric.txt.j2", "plain", {"row": words})
     undecided = "skipped" if comparison.outcome in ("inconclusive", "not_comparable") else None
     kind = "failure" if _fails(comparison, summary) else undecided

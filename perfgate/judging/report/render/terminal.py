@@ -20,13 +20,13 @@ from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.blocks import blocks
-from perfgate.judging.report.view.causes import across_places, causes
+from perfgate.judging.report.view.causes import across_places
 from perfgate.judging.report.view.checklist import job_lines, recorded_lines, run_title, step_rows
 from perfgate.judging.report.view.facts import base_line, counts_line, worded_failure
 from perfgate.judging.report.view.headline import first_line, headline
 from perfgate.judging.report.view.records import Blocks
 from perfgate.judging.report.view.remedy import remedy_lines
-from perfgate.judging.report.view.rows import grouped, recorded_row, row, stored_row, worded_cause
+from perfgate.judging.report.view.rows import grouped, recorded_row, row, stored_row, worded_causes
 from perfgate.judging.report.view.suggestions import introduced, suggestion_lines
 from perfgate.judging.report.view.summary import CommentContext, Summary
 from perfgate.locale import Language, speaking
@@ -101,7 +101,7 @@ def _print_decision(decision: DecisionDocument, console: Console) -> None:
     _print_causes(by_cause, console)
     _print_moved(summary, console, regressed=[] if by_cause.blocks else summary.regressed)
     if summary.verdict in {"FAIL", "WARN"}:
-        operators = [worded_cause(cause) for cause in across_places(causes(summary))[:6]]
+        operators = worded_causes(across_places(decision.causes)[:6])
         behind = [line("shared/cause.j2", "plain", {"cause": cause}) for cause in operators]
         _print_lines(say("Operators behind it"), behind, console)
     _print_recorded(summary, console)

@@ -9,8 +9,9 @@ from perfgate.document.decision import Comparison
 from perfgate.judging.report.sections.section import Section
 from perfgate.judging.report.text.numbers import to_two_digits
 from perfgate.judging.report.text.words import Words
-from perfgate.judging.report.view.blocks import blocks
-from perfgate.judging.report.view.causes import across_places, causes
+from perfgate.judging.report.view.blocks import block_numbers, blocks
+from perfgate.judging.report.view.causes import across_places
+from perfgate.judging.report.view.facts import counts
 from perfgate.judging.report.view.headline import named_change
 from perfgate.judging.report.view.records import (
     AccountView,
@@ -27,11 +28,11 @@ from perfgate.judging.report.view.rows import (
     row,
     slower_operators,
     worded_account,
-    worded_cause,
+    worded_causes,
     worded_test,
 )
 from perfgate.judging.report.view.suggestions import introduced, worded_suggestion
-from perfgate.judging.report.view.summary import Summary
+from perfgate.judging.report.view.summary import Summary, is_operator
 
 _MOST_IMPROVED = 3
 _MOST_CAUSES = 6
@@ -55,6 +56,8 @@ class _Table:
     confidence: Words | None
     fold: bool
     improved: int
+    moved: int
+    operators: int
 
 
 def _table(summary: Summary) -> _Table | None:
@@ -62,14 +65,16 @@ def _table(summary: Summary) -> _Table | None:
     moved = [*summary.regressed, *summary.improved]
     if not moved:
         return None
-    changes = causes(summary)
     listed = moved[: summary.detail]
+    numbers = block_numbers(summary)
     return _Table(
-        rows=grouped(row(comparison, summary, changes) for comparison in listed),
+        rows=grouped(row(one, summary, numbers.get(id(one))) for one in listed),
         more=len(moved) - len(listed),
         confidence=common_confidence(listed),
         fold=summary.verdict != "INCONCLUSIVE",
         improved=len(summary.improved),
+        moved=counts(summary).moved,
+        operators=sum(map(is_operator, moved)),
     )
 
 
@@ -114,12 +119,12 @@ class _Why:
 
 def _why(summary: Summary) -> _Why | None:
     """Operator changes and counter parts, the largest first, and how much time they account for."""
-    ranked = across_places(causes(summary)) if summary.verdict in {"FAIL", "WARN"} and summary.regressed else []
+    ranked = across_places(summary.decision.causes) if summary.verdict in {"FAIL", "WARN"} and summary.regressed else []
     if not ranked:
         return None
     most = min(_MOST_CAUSES, summary.detail)
     return _Why(
-        causes=[worded_cause(cause) for cause in ranked[:most]],
+        causes=worded_causes(ranked[:most]),
         more=max(0, len(ranked) - most),
         account=worded_account(summary),
     )

@@ -21,6 +21,7 @@ _DIRECTIONS = {
     "1": (phrase("{size} more"), phrase("{size} fewer")),
 }
 _HIGHER_LOWER = (phrase("{size} higher"), phrase("{size} lower"))
+_LARGER_SMALLER = (phrase("{size} larger"), phrase("{size} smaller"))
 _BOUNDS = {"budget": phrase("the budget"), "limit": phrase("the limit")}
 # Checks that compare both sides: a difference is no failure of the head's own.
 _CHANGED = {SIGNATURE: phrase("output changed"), JOB_OUTPUT: phrase("output changed"), JOB_WORK: phrase("other work")}
@@ -106,7 +107,7 @@ def directed_percent(share: float, unit: str, *, metric: str = "") -> Words:
         return say("no bound")
     if abs(share) < NO_CHANGE:
         return say("no change")
-    more, less = _HIGHER_LOWER if is_share(metric) else _DIRECTIONS.get(unit, _HIGHER_LOWER)
+    more, less = _HIGHER_LOWER if is_share(metric) else _directions(metric, unit)
     return say(more if share > 0 else less, size=percent(share))
 
 
@@ -114,8 +115,14 @@ def difference(base: float, head: float, unit: str, *, metric: str = "") -> Word
     """An absolute change in words: ``24 more``, ``1.90 ms slower``, ``the same``."""
     if base == head:
         return say("the same")
-    more, less = _DIRECTIONS.get(unit, _HIGHER_LOWER)
+    more, less = _directions(metric, unit)
     return say(more if head > base else less, size=quantity(abs(head - base), unit, metric=metric))
+
+
+def _directions(metric: str, unit: str) -> tuple[str, str]:
+    if unit == "s" and metric in METRICS and not METRICS[metric].speed:
+        return _LARGER_SMALLER
+    return _DIRECTIONS.get(unit, _HIGHER_LOWER)
 
 
 def limit(comparison: Comparison) -> Words:

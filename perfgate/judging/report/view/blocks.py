@@ -10,10 +10,11 @@ from functools import cached_property
 
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.decision import RULE_METHODS, Comparison, Suggestion
+from perfgate.document.explanation import Cause
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.words import Words
-from perfgate.judging.report.view.causes import Cause, cause_of, causes
+from perfgate.judging.report.view.causes import cause_of
 from perfgate.judging.report.view.headline import named_change
 from perfgate.judging.report.view.records import Blocks, CauseBlock, CauseView, Change, SuggestionView
 from perfgate.judging.report.view.rows import worded_cause
@@ -52,7 +53,7 @@ def blocks(summary: Summary) -> Blocks:
     if summary.verdict not in {"FAIL", "WARN"} or summary.is_about_harness:
         return Blocks([], 0)
     groups = _groups(summary)
-    most = min(_MOST_BLOCKS, summary.detail)
+    most = _most(summary)
     tips = introduced(summary.decision.suggestions)
     slower = Counter(where for group in groups if group.slower for where in group.places)
     timed = Counter(where for group in groups if group.slower or group.more_time for where in group.places)
@@ -63,10 +64,22 @@ def blocks(summary: Summary) -> Blocks:
     )
 
 
+def block_numbers(summary: Summary) -> dict[int, int]:
+    """The number of the listed cause that explains each comparison, by the comparison's ``id``."""
+    if summary.verdict not in {"FAIL", "WARN"} or summary.is_about_harness:
+        return {}
+    listed = _groups(summary)[: _most(summary)]
+    explained = ((number, group) for number, group in enumerate(listed, 1) if group.causes)
+    return {id(comparison): number for number, group in explained for comparison in group.comparisons}
+
+
+def _most(summary: Summary) -> int:
+    return min(_MOST_BLOCKS, summary.detail)
+
+
 def _groups(summary: Summary) -> list[_Group]:
-    changes = causes(summary)
-    order = {id(cause): number for number, cause in enumerate(changes)}
-    found = [(c, cause_of(c, changes, summary.decision.operator_tests)) for c in summary.regressed]
+    order = {id(cause): number for number, cause in enumerate(summary.decision.causes)}
+    found = [(c, cause_of(c, summary)) for c in summary.regressed]
     # What is timed otherwise, as instructions and throughput, moves with the call.
     of_call = {place(c.workload, c.shape): cause for c, cause in reversed(found) if cause and _is_timed(c)}
     by_key: dict[tuple[object, ...], _Group] = {}
@@ -110,7 +123,10 @@ def _block(
     first = group.comparisons[0]
     own = bool(group.slower)
     times = {id(comparison) for comparison in group.slower}
-    counts = _distinct(c for c in group.comparisons if id(c) not in times and not _is_rule(c))
+    # The cause's own shape first: what stands below it is then of the same.
+    where = group.causes[0].place if group.causes else None
+    of_cause = sorted(group.comparisons, key=lambda c: (c.workload, c.shape) != where)
+    counts = _distinct(c for c in of_cause if id(c) not in times and not _is_rule(c))
     lines = {cause.line for cause in group.causes if cause.line}
     ops = {cause.op for cause in group.causes}
     tip = next((tip for tip in tips if (tip.line in lines if tip.line else tip.evidence.get("op") in ops)), None)

@@ -14,6 +14,7 @@ from perfgate.catalogue.names import (
     SUBROUTINE_TIMES,
 )
 from perfgate.document.decision import RULE_METHODS, Clock, Comparison, DecisionDocument, Missing, TestbedDifference
+from perfgate.document.explanation import Replacement
 from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
@@ -74,7 +75,16 @@ def headline_values(summary: Summary) -> Headline:
         unchanged=len(summary.unchanged),
         undecided=len(summary.inconclusive),
         fast=_fast_path(summary),
+        replaced=_replaced(summary.decision),
     )
+
+
+def _replaced(decision: DecisionDocument) -> list[Replacement]:
+    """The operators that others replaced, each once for all workloads and shapes."""
+    distinct: dict[tuple[object, ...], Replacement] = {}
+    for replaced in decision.replaced:
+        distinct.setdefault((replaced.before, replaced.after, replaced.line), replaced)
+    return list(distinct.values())
 
 
 def evidence_of(comparison: Comparison) -> str:

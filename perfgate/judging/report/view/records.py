@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from perfgate.document.decision import Failure, HarnessChange, Procedure, TestbedDifference, Verdict
+from perfgate.document.explanation import Origin, Replacement
 from perfgate.document.message import Message
 from perfgate.judging.report.text.words import Words
 
@@ -52,7 +53,10 @@ class Line:
 
 @dataclass(frozen=True)
 class CauseView:
-    """One operator's change; what did not change or is unknown is None."""
+    """One operator's change; what did not change or is unknown is None.
+
+    ``origin`` is the changed place behind a line that is itself unchanged.
+    """
 
     amount: str
     here: Words | None
@@ -67,6 +71,7 @@ class CauseView:
     compiling: str | None
     places: tuple[str, ...]
     line: str | None
+    origin: Origin | None
     more: Words | None
     one: bool
     base: Words
@@ -87,6 +92,8 @@ class Row(Change):
     label: Words
     cause: CauseView | None
     listed_below: bool
+    # The number of the cause that stands above the table.
+    block: int | None
 
 
 @dataclass(frozen=True)
@@ -397,7 +404,7 @@ class FastPath:
 
 @dataclass(frozen=True)
 class Headline:
-    """What the title says; ``kind`` picks the sentence of ``shared/headline.j2``."""
+    """The values of the title; ``kind`` picks the sentence of ``shared/headline.j2``."""
 
     upgrade: bool
     rules: bool
@@ -418,6 +425,7 @@ class Headline:
     unchanged: int
     undecided: int
     fast: FastPath | None
+    replaced: list[Replacement]
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from dataclasses import replace
 from perfgate.catalogue.lookup import MESSAGES
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.decision import RULE_METHODS, Clock, Comparison, StoredComparison
-from perfgate.document.explanation import Bottleneck, Explanation, OperatorTest, PartSite
+from perfgate.document.explanation import Bottleneck, Cause, Explanation, OperatorTest, PartSite
 from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.causes import Cause, cause_of, causes
+from perfgate.judging.report.view.causes import PlacedCause, cause_of
 from perfgate.judging.report.view.headline import metric_name, named_change
 from perfgate.judging.report.view.records import (
     AccountView,
@@ -57,16 +57,16 @@ _BOUNDS: Mapping[Bottleneck, str] = {
 }
 
 
-def row(comparison: Comparison, summary: Summary, changes: Iterable[Cause] = ()) -> Row:
-    changes = list(changes)
-    cause = cause_of(comparison, changes, summary.decision.operator_tests)
-    changed = any(place(comparison.workload, comparison.shape) in change.places for change in changes)
+def row(comparison: Comparison, summary: Summary, block: int | None = None) -> Row:
+    cause = cause_of(comparison, summary)
+    changed = any(other.place == (comparison.workload, comparison.shape) for other in summary.decision.causes)
     return Row(
         **vars(named_change(comparison)),
         places=(place(comparison.workload, comparison.shape),),
         label=label(comparison, summary),
         cause=None if cause is None else worded_cause(cause),
         listed_below=cause is None and changed and comparison.outcome == "regressed" and _says_not_what(comparison),
+        block=block,
     )
 
 
@@ -79,7 +79,7 @@ def grouped(rows: Iterable[Row]) -> list[Row]:
     """The rows with those joined that say the same of several places, e.g. a counter of every input shape."""
     joined: dict[tuple[object, ...], Row] = {}
     for entry in rows:
-        cause = entry.cause and (entry.cause.op, entry.cause.more, entry.cause.line)
+        cause = entry.block or (entry.cause and (entry.cause.op, entry.cause.more, entry.cause.line))
         key = (entry.label, entry.metric, entry.base, entry.head, entry.change, entry.limit, str(entry.reason), cause)
         first = joined.get(key)
         joined[key] = entry if first is None else replace(first, places=(*first.places, *entry.places))
@@ -101,11 +101,11 @@ def worst_cause(summary: Summary) -> CauseView | None:
     """What made worse what the headline names, in words; None where it is about something else."""
     if summary.worst is None or summary.verdict not in {"FAIL", "WARN"} or summary.is_about_harness:
         return None
-    return row(summary.worst, summary, causes(summary)).cause
+    return row(summary.worst, summary).cause
 
 
-def worded_cause(cause: Cause) -> CauseView:
-    """One operator's change in words; what did not change or is unknown is None."""
+def worded_cause(cause: Cause, places: tuple[str, ...] = ()) -> CauseView:
+    """One operator's change in words, and the places where it is the same; what did not change or is unknown is None."""
     unit = "B" if cause.amount in ("held", "copied") else "1"
     first = cause.sites[0] if cause.sites else None
     more = cause.more_count
@@ -126,8 +126,9 @@ def worded_cause(cause: Cause) -> CauseView:
         familiar=_FAMILIAR.get(cause.op),
         aspect=cause.also or cause.aspect,
         compiling=cause.compiling,
-        places=cause.places,
+        places=places or (place(*cause.place),),
         line=cause.line,
+        origin=None if cause.origin is None or cause.origin.reach == "line" else cause.origin,
         more=formats.difference(0, more, unit) if more else None,
         one=abs(more) == 1,
         base=base,
@@ -139,6 +140,10 @@ def worded_cause(cause: Cause) -> CauseView:
         base_input=base_input,
         head_input=head_input,
     )
+
+
+def worded_causes(placed: Iterable[PlacedCause]) -> list[CauseView]:
+    return [worded_cause(entry.cause, entry.places) for entry in placed]
 
 
 def _sides(cause: Cause, unit: str) -> Sequence[Words]:

@@ -182,7 +182,7 @@ def _worst_first(comparisons: Iterable[Comparison]) -> list[Comparison]:
     so are instructions.
 
     A counter that names the line of what it has more of comes before one that only says how many, and what an operator does
-    before the memory that it takes for that.
+    before the memory that it takes for that. Among those it is the likelier cause that comes first.
     """
     return sorted(
         comparisons,
@@ -192,6 +192,7 @@ def _worst_first(comparisons: Iterable[Comparison]) -> list[Comparison]:
             c.method != "exact" and c.metric in _LISTED_LAST,
             c.method == "exact" and not any(part.line and part.head > part.base for part in c.parts),
             c.metric in _LISTED_LAST,
+            math.inf if c.cause is None or c.method != "exact" else c.cause,
             -math.inf if c.delta is None else -abs(c.delta),
         ),
     )

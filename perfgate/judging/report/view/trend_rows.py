@@ -10,12 +10,12 @@ import msgspec
 import numpy as np
 
 from perfgate.document.decision import Comparison, Outcome
+from perfgate.document.explanation import Cause
 from perfgate.document.history import moment
 from perfgate.document.trend import TrendCause, TrendChange, TrendDocument, TrendSeries, place_of
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.causes import Cause
 from perfgate.judging.report.view.headline import metric_name
 from perfgate.judging.report.view.records import CauseView, CommitView, TrendCauseRow, TrendRow
 from perfgate.judging.report.view.rows import worded_cause
@@ -116,13 +116,15 @@ def _worded_operator(cause: TrendCause) -> CauseView | None:
     change = cause.operators[0]
     return worded_cause(
         Cause(
-            places=(place_of(change.workload, change.shape, {}),),
+            workload=change.workload,
+            shape=change.shape,
             op=change.op,
             base_count=change.base_count,
             head_count=change.head_count,
             line=change.line,
             counted=True,
-        )
+        ),
+        (place_of(change.workload, change.shape, {}),),
     )
 
 

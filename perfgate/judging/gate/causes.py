@@ -1,0 +1,489 @@
+"""The causes of a decision: what made calls worse, the likeliest first, and which of them explains which comparison.
+
+A cause on a line of the change comes before one that the change only reaches: the unchanged line is where it is felt.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from perfgate.catalogue.lookup import metric
+from perfgate.catalogue.names import PYTHON_TIMES
+from perfgate.catalogue.terms import Amount
+from perfgate.document.decision import RULE_METHODS, Comparison, DecisionDocument, Part
+from perfgate.document.explanation import Aspect, Cause, Compiling, Contribution, Explanation, OperatorChange
+from perfgate.document.run import OperatorRow, RunDocument
+from perfgate.judging.gate.changed_code import ChangedCode
+from perfgate.judging.gate.contributions import EXPLAINS
+from perfgate.judging.gate.counters import operator_rows
+
+replace = msgspec.structs.replace
+OPERATOR_COUNT = "ops.count:"
+_COUNTED = ("added", "removed", "more", "fewer")
+_COMPILING: Mapping[str, Compiling] = {
+    "counters.graph_breaks": "graph_break",
+    "counters.recompiles": "recompilation",
+}
+_Place = tuple[str, str]
+# Place, name of the operator, what a counter tells of it besides that it runs, and what the counts count.
+_Key = tuple[_Place, str, Aspect | None, Amount]
+
+
+class _Added(NamedTuple):
+    seconds: float
+    calls: float
+    mentions: int
+
+
+_NOTHING = _Added(0.0, 0.0, 0)
+
+
+def with_causes(
+    decision: DecisionDocument, base: RunDocument | None = None, head: RunDocument | None = None
+) -> DecisionDocument:
+    """The decision with the causes of what got worse; each comparison that one of them explains has its number.
+
+    The documents say what changed, which function calls which, and what an operator weighs.
+    """
+    found = _Causes(decision, base, head)
+    causes = found.ranked()
+    comparisons = []
+    for comparison in decision.comparisons:
+        cause = found.of(comparison, causes) if _is_worse(comparison) else None
+        if cause is not None and cause not in causes:
+            causes.append(cause)
+        comparisons.append(replace(comparison, cause=None if cause is None else causes.index(cause)))
+    return replace(decision, comparisons=comparisons, causes=causes)
+
+
+def _is_worse(comparison: Comparison) -> bool:
+    if comparison.outcome != "inconclusive":
+        return comparison.outcome == "regressed"
+    base, head = comparison.base, comparison.head
+    if base is None or head is None:
+        return False
+    return head < base if comparison.better == "higher" else head > base
+
+
+class _Causes:
+    """What is known of the operators of every shape, joined from counters, explanations and traces."""
+
+    def __init__(self, decision: DecisionDocument, base: RunDocument | None, head: RunDocument | None) -> None:
+        self._decision = decision
+        self._weights = _weights(base, head)
+        changes = head.source.changes if head else []
+        functions = {(c.workload, c.shape): c.functions for c in head.counters} if head else {}
+        self._code = defaultdict(
+            lambda: ChangedCode(changes), {place: ChangedCode(changes, called) for place, called in functions.items()}
+        )
+
+    def ranked(self) -> list[Cause]:
+        """Per place the operators that got worse, the likeliest cause first.
+
+        A graph that breaks or is compiled again changes every operator after it, so it comes before them. Then what explains a
+        slower call, in the order of the explanation; then what costs most, line by line.
+        """
+        compiled = _compiled(self._decision)
+        found = [replace(c, compiling=compiled.get((c.place, c.op))) for c in self._joined().values()]
+        worse = [self._with_origin(c) for c in found if c.more_count > 0 or (c.more_time or 0) > 0]
+        by_place: dict[_Place, list[Cause]] = defaultdict(list)
+        for cause in _led_by_counted(worse):
+            by_place[cause.place].append(cause)
+        ordered = [cause for causes in by_place.values() for cause in self._of_place(causes)]
+        others = (self._with_origin(cause) for cause in _on_other_inputs(self._decision, worse))
+        return [*(cause for _, cause in sorted(ordered, key=lambda entry: entry[0])), *others]
+
+    def of(self, comparison: Comparison, causes: Sequence[Cause]) -> Cause | None:
+        """What adds most to one comparison that got worse, by itself or as the explanation has it."""
+        cause = _cause_of(comparison, causes)
+        tested = None if cause is not None and cause.rank is not None else _tested(comparison, self._decision)
+        if tested is None or (cause is not None and (cause.more_time or 0.0) >= (tested.more_time or 0.0)):
+            return cause
+        tested = self._with_origin(tested)
+        return self._function_of(tested, [tested]) or tested
+
+    def _joined(self) -> dict[_Key, Cause]:
+        merged: dict[_Key, Cause] = {}
+        for part in _from_comparisons(self._decision.comparisons):
+            _merge(merged, part)
+        times = {(t.workload, t.shape, t.op): t.head - t.base for t in self._decision.operator_times}
+        for change in self._decision.operator_changes:
+            _merge(merged, _of_change(change, times.get((change.workload, change.shape, change.op))))
+        for explained in self._decision.explanations:
+            if (explained.measured or 0.0) <= 0:
+                continue
+            for number, contribution in enumerate(explained.contributions):
+                if contribution.seconds > 0:
+                    _merge_explained(merged, explained, contribution, number)
+        return _with_aspects(merged)
+
+    def _with_origin(self, cause: Cause) -> Cause:
+        return replace(cause, origin=self._code[cause.place].origin(cause.line))
+
+    def _of_place(self, causes: Sequence[Cause]) -> list[tuple[tuple[Any, ...], Cause]]:
+        """The causes of one shape and their order; those on lines of the change come before what they lead to."""
+        by_line = self._by_line(causes)
+
+        def order(cause: Cause, *, ahead: bool = False) -> tuple[Any, ...]:
+            return (
+                cause.compiling is None,
+                cause.rank is None,
+                cause.rank or 0,
+                not ahead,
+                cause.amount != "calls" and cause.rank is None,
+                not cause.counted,
+                *(-part for part in by_line.get(_line(cause), _NOTHING)),
+                -self._cost(cause),
+                -cause.mentions,
+                -cause.more_count,
+            )
+
+        top = min(causes, key=order)
+        placed = [(order(cause), cause) for cause in causes]
+        if top.compiling or _is_of_change(top):
+            return placed
+        ahead = [c for c in causes if c is not top and _is_of_change(c) and self._explains(c, top, by_line)]
+        if not ahead and (function := self._function_of(top, causes)) is not None:
+            return [(order(function, ahead=True), function), *placed]
+        led = [replace(c, rank=top.rank) if _ranked_after(c, top) else c for c in ahead]
+        rest = [entry for entry in placed if not any(entry[1] is c for c in ahead)]
+        return [*((order(c, ahead=True), c) for c in led), *rest]
+
+    def _by_line(self, causes: Iterable[Cause]) -> dict[str | None, _Added]:
+        """What every line adds: seconds and calls of operators, and how many counters name something of it."""
+        lines: dict[str | None, _Added] = defaultdict(lambda: _NOTHING)
+        for cause in causes:
+            seconds, count, mentions = lines[_line(cause)]
+            if cause.amount == "calls" and cause.aspect is None and not cause.stage:
+                seconds, count = seconds + self._cost(cause), count + max(cause.more_count, 0.0)
+            lines[_line(cause)] = _Added(seconds, count, mentions + cause.mentions)
+        return lines
+
+    def _cost(self, cause: Cause) -> float:
+        """The seconds that it adds: as the pairs say, else what its runs weigh in a trace. They only order causes."""
+        if cause.more_time is not None:
+            return max(cause.more_time, 0.0)
+        return max(cause.more_count, 0.0) * self._weights.get((*cause.place, cause.op), 0.0)
+
+    def _explains(self, cause: Cause, top: Cause, by_line: Mapping[str | None, _Added]) -> bool:
+        """Whether a cause on a changed line may be the reason of the one that would else be named first.
+
+        It is where one of their lines calls the other and both are counted alike; or where it adds a good part as much.
+        """
+        if cause.amount == top.amount and not _takes_longer_alone(top):
+            if self._code[cause.place].related(cause.line, top.line):
+                return True
+            if cause.amount != "calls":
+                return cause.more_count >= EXPLAINS * top.more_count
+            mine, most = by_line.get(_line(cause), _NOTHING), by_line.get(_line(top), _NOTHING)
+            if most.seconds > 0:
+                return mine.seconds >= EXPLAINS * most.seconds
+            return mine.calls >= EXPLAINS * most.calls
+        seconds = cause.more_time or 0.0
+        if top.more_time and seconds >= EXPLAINS * top.more_time:
+            return True
+        # What runs as before and takes longer does so in the wake of what runs more often.
+        alone = _takes_longer_alone(top) and cause.counted and cause.amount in ("calls", "held")
+        return alone and self._code[cause.place].related(cause.line, top.line)
+
+    def _function_of(self, top: Cause, causes: Sequence[Cause]) -> Cause | None:
+        """The changed function around operators that run as before and take longer: it changed, and not they."""
+        if not _takes_longer_alone(top) or top.origin is None or top.origin.reach not in ("caller", "function"):
+            return None
+        origin = top.origin
+        slower = [c for c in causes if c.more_time and c.origin and c.origin.function == origin.function]
+        name = origin.function or top.op
+        seconds = sum(c.more_time or 0.0 for c in slower)
+        return Cause(
+            workload=top.workload,
+            shape=top.shape,
+            op=name,
+            more_time=seconds,
+            line=origin.line,
+            rank=top.rank,
+            stage=True,
+            inclusive=True,
+            origin=replace(origin, reach="line"),
+        )
+
+
+def _ranked_after(cause: Cause, top: Cause) -> bool:
+    return top.rank is not None and (cause.rank is None or cause.rank > top.rank)
+
+
+def _is_of_change(cause: Cause) -> bool:
+    return cause.origin is not None and cause.origin.reach in ("line", "caller")
+
+
+def _line(cause: Cause) -> str | None:
+    """The line that a cause is put down to: the changed one that calls it, where there is one."""
+    return cause.origin.line if cause.origin and cause.origin.reach == "caller" else cause.line
+
+
+def _takes_longer_alone(cause: Cause) -> bool:
+    return not cause.counted and (cause.tested or (cause.part is not None and cause.part.kind == "slower"))
+
+
+def _weights(*runs: RunDocument | None) -> dict[tuple[str, str, str], float]:
+    """The seconds that one run of an operator takes in the traces, the head's where it has it."""
+    weights: dict[tuple[str, str, str], float] = {}
+    for run in runs:
+        for place, rows in operator_rows(run).items() if run else ():
+            weights |= {(*place, op): _seconds(row) for op, row in rows.items() if row.count}
+    return weights
+
+
+def _seconds(row: OperatorRow) -> float:
+    return row.self_time / row.count
+
+
+def _on_other_inputs(decision: DecisionDocument, listed: Iterable[Cause]) -> list[Cause]:
+    """The operators on other inputs that are no cause yet, where a count rose that names none, the slowest first.
+
+    They may take memory by themselves: a kernel that first brings its inputs into another layout.
+    """
+    keys = {(cause.place, cause.op) for cause in listed if cause.aspect is None}
+    unexplained = {
+        (c.workload, c.shape)
+        for c in decision.comparisons
+        if c.outcome == "regressed" and c.method == "exact" and not any(part.head > part.base for part in c.parts)
+    }
+    slower = {
+        (test.workload, test.shape, test.op): test.head - test.base
+        for test in decision.operator_tests
+        if test.outcome == "regressed"
+    }
+    changed: dict[tuple[_Place, str, str | None], Cause] = {}
+    for explained in decision.explanations:
+        place = explained.workload, explained.shape
+        for part in explained.other_inputs if place in unexplained else ():
+            if (place, part.op) not in keys:
+                cause = Cause(workload=place[0], shape=place[1], op=part.op, line=part.line, part=part, mentions=0)
+                changed.setdefault((place, part.op, part.line), cause)
+    return sorted(changed.values(), key=lambda cause: -slower.get((*cause.place, cause.op), 0.0))
+
+
+def _led_by_counted(ranked: list[Cause]) -> list[Cause]:
+    """The causes, of every line that explains time first what an exact counter has more of.
+
+    What the line calls may take too little to show in the pairs, where what it is made of and the views around it do.
+    """
+    first: dict[tuple[_Place, str | None], Cause] = {}
+    by_rank = sorted((c for c in ranked if c.rank is not None and c.line), key=lambda c: (c.rank or 0, c.op))
+    for cause in by_rank:
+        first.setdefault((cause.place, cause.line), cause)
+    outside = {
+        place: cause for (place, _), cause in reversed(first.items()) if cause.part and cause.part.kind == "outside"
+    }
+    most_python: dict[_Place, float] = {}
+    for cause in ranked:
+        if cause.amount == "bytecodes":
+            most_python[cause.place] = max(most_python.get(cause.place, 0.0), cause.more_count)
+
+    def led(cause: Cause) -> Cause:
+        place = cause.place
+        if cause.amount == "bytecodes" and place in outside and cause.more_count >= EXPLAINS * most_python[place] > 0:
+            # What runs outside operators is Python, and this says which.
+            return replace(cause, rank=outside[place].rank)
+        leading = first.get((place, cause.line))
+        if leading is None or not _inner(leading) or not cause.counted or cause.more_count <= 0:
+            return cause
+        return replace(cause, rank=leading.rank)
+
+    return [led(cause) for cause in ranked]
+
+
+def _inner(cause: Cause) -> bool:
+    """Tell whether a cause is a part of what some line calls: it runs more often, and no counter names it."""
+    return not cause.counted and cause.part is not None and cause.part.kind in _COUNTED
+
+
+def _with_aspects(merged: Mapping[_Key, Cause]) -> dict[_Key, Cause]:
+    """The causes with those joined that tell more of an operator that is a cause itself, on the same line.
+
+    Where it runs more often, that says enough of the bytes it copies more, the blocks it takes and what it computes; the
+    bytecodes of a line say enough of the functions that it calls.
+    """
+    joined = dict(merged)
+    lines_of_python: dict[_Place, set[str | None]] = {}
+    for (where, _, _, amount), cause in merged.items():
+        if amount == "bytecodes" and cause.more_count > 0:
+            lines_of_python.setdefault(where, set()).add(cause.line)
+    for key, cause in merged.items():
+        where, name, aspect, amount = key
+        if amount == "functions" and cause.line in lines_of_python.get(where, ()):
+            del joined[key]
+            continue
+        plain: _Key = (where, name, None, "calls")
+        own = joined.get(plain)
+        if own is None or own.line != cause.line:
+            continue
+        if amount == "calls" and aspect is not None:
+            joined[plain] = replace(own, also=aspect)
+            del joined[key]
+        elif amount in ("copied", "blocks", "flops") and own.more_count > 0:
+            del joined[key]
+    return joined
+
+
+def _compiled(decision: DecisionDocument) -> dict[tuple[_Place, str], Compiling]:
+    return {
+        ((comparison.workload, comparison.shape), part.name): _COMPILING[comparison.metric]
+        for comparison in decision.comparisons
+        if comparison.metric in _COMPILING and comparison.outcome == "regressed"
+        for part in comparison.parts
+    }
+
+
+# --- of one comparison
+
+
+def _cause_of(comparison: Comparison, causes: Iterable[Cause]) -> Cause | None:
+    """What adds most to one comparison: a counter's likeliest part; of a time what explains it.
+
+    A graph that breaks or is compiled again explains whatever comes of it. Where no explanation says, it is what has more
+    added time of the operators that run more often and those that were tested by themselves.
+    """
+    parts = {(part.name, part.aspect) for part in comparison.parts if part.head > part.base}
+    at_place = [cause for cause in causes if cause.place == (comparison.workload, comparison.shape)]
+    if parts:
+        amount = metric(comparison.metric).amount
+        matches = [c for c in at_place if (c.op, c.aspect) in parts or (c.also and (c.op, c.also) in parts)]
+        return next((cause for cause in matches if cause.amount == amount), next(iter(matches), None))
+    if comparison.method == "exact":
+        return next((cause for cause in at_place if cause.part is not None and cause.part.inputs_change), None)
+    if comparison.unit != "s":
+        return None
+    if at_place and at_place[0].compiling:
+        return at_place[0]
+    timed = ((cause.more_time or 0) > 0 or cause.rank is not None for cause in at_place)
+    candidates = (c for c, is_timed in zip(at_place, timed) if is_timed and (not c.stage or c.rank is not None))
+    return next(candidates, None)
+
+
+def _tested(comparison: Comparison, decision: DecisionDocument) -> Cause | None:
+    """The operator that lost most time in the pairs, where that explains a good part of a slower call."""
+    if comparison.method != "paired" or comparison.unit != "s" or comparison.outcome != "regressed":
+        return None
+    at_place = [t for t in decision.operator_tests if (t.workload, t.shape) == (comparison.workload, comparison.shape)]
+    slower = [test for test in at_place if test.outcome == "regressed"]
+    most = max(slower, key=lambda test: test.head - test.base, default=None)
+    if most is None or comparison.base is None or comparison.head is None:
+        return None
+    more_time = most.head - most.base
+    if more_time < EXPLAINS * (comparison.head - comparison.base):
+        return None
+    return Cause(
+        workload=comparison.workload,
+        shape=comparison.shape,
+        op=most.op,
+        more_time=more_time,
+        line=most.line,
+        tested=True,
+    )
+
+
+# --- from their sources
+
+
+def _from_comparisons(comparisons: Iterable[Comparison]) -> Iterator[Cause]:
+    for comparison in comparisons:
+        if comparison.outcome != "regressed" or comparison.method in {"check", *RULE_METHODS}:
+            continue
+        where = comparison.workload, comparison.shape
+        base, head = comparison.base, comparison.head
+        if comparison.metric.startswith(OPERATOR_COUNT) and base is not None and head is not None:
+            name = comparison.metric.removeprefix(OPERATOR_COUNT)
+            yield Cause(workload=where[0], shape=where[1], op=name, base_count=base, head_count=head, counted=True)
+        if comparison.method == "profiled":
+            yield from (_of_kernels(where, part) for part in comparison.parts)
+        elif comparison.unit == "s":
+            inclusive = comparison.metric.startswith(PYTHON_TIMES)
+            yield from (_of_stage(where, part, inclusive=inclusive) for part in slower_stages(comparison))
+        else:
+            amount = metric(comparison.metric).amount
+            yield from (_of_count(where, part, amount) for part in comparison.parts)
+
+
+def slower_stages(comparison: Comparison) -> list[Part]:
+    """The stages of the preprocessing that explain a good part of what it lost, the slowest first."""
+    loss = (comparison.head or 0.0) - (comparison.base or 0.0)
+    slower = [part for part in comparison.parts if part.head - part.base >= max(EXPLAINS * loss, 1e-9)]
+    return sorted(slower, key=lambda part: part.base - part.head)
+
+
+def _of_count(where: _Place, part: Part, amount: Amount) -> Cause:
+    return Cause(
+        workload=where[0],
+        shape=where[1],
+        op=part.name,
+        aspect=part.aspect,
+        base_count=part.base,
+        head_count=part.head,
+        line=part.line,
+        sites=part.sites,
+        counted=True,
+        amount=amount,
+    )
+
+
+def _of_kernels(where: _Place, part: Part) -> Cause:
+    return Cause(workload=where[0], shape=where[1], op=part.name, more_time=part.head - part.base)
+
+
+def _of_stage(where: _Place, part: Part, *, inclusive: bool) -> Cause:
+    more_time = part.head - part.base
+    return replace(_of_kernels(where, part), more_time=more_time, line=part.line, stage=True, inclusive=inclusive)
+
+
+def _of_change(change: OperatorChange, more_time: float | None) -> Cause:
+    return Cause(
+        workload=change.workload,
+        shape=change.shape,
+        op=change.op,
+        base_count=change.base_count,
+        head_count=change.head_count,
+        more_time=more_time or None,
+        line=change.line,
+    )
+
+
+def _merge_explained(merged: dict[_Key, Cause], explained: Explanation, part: Contribution, number: int) -> None:
+    """Add what the explanation of a slower call knows: the seconds are the pairs', the exact counts stay the counters'."""
+    where = explained.workload, explained.shape
+    name = part.function or part.op
+    key: _Key = (where, name, None, "calls")
+    old = merged.get(key, Cause(workload=where[0], shape=where[1], op=name, mentions=0))
+    counted = old.base_count or old.head_count or part.kind not in _COUNTED
+    merged[key] = replace(
+        old,
+        base_count=old.base_count if counted else part.base_count or 0,
+        head_count=old.head_count if counted else part.head_count or 0,
+        more_time=part.seconds,
+        line=old.line or part.line,
+        sites=old.sites if old.line else part.sites,
+        rank=number,
+        part=part,
+    )
+
+
+def _merge(merged: dict[_Key, Cause], new: Cause) -> None:
+    """Add what a further source knows about an operator; the counts of an earlier, exact source stay."""
+    key = (new.place, new.op, new.aspect, new.amount)
+    old = merged.get(key)
+    if old is None:
+        merged[key] = new
+        return
+    more_time = new.more_time if old.more_time is None else old.more_time
+    merged[key] = replace(
+        old,
+        more_time=more_time,
+        line=old.line or new.line,
+        sites=old.sites if old.line else new.sites,
+        mentions=old.mentions + 1,
+        counted=old.counted or new.counted,
+    )

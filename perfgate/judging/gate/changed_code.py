@@ -1,0 +1,108 @@
+"""Which place of the change a line of the head goes back to, by what changed and by which function calls which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from perfgate.document.explanation import Origin
+from perfgate.document.run import CalledFunction, CodeChange
+
+# Of more changed places than these, one that no call was seen to reach is not named: it is any of them.
+MOST_ELSEWHERE = 3
+# Of a recursive or forged list of callers.
+_MOST_LINES = 1000
+
+
+class ChangedCode:
+    """The changed places of a head, and the functions that a call of it ran."""
+
+    def __init__(self, changes: Sequence[CodeChange], functions: Sequence[CalledFunction] = ()) -> None:
+        self._changes: dict[str, list[CodeChange]] = {}
+        for change in changes:
+            self._changes.setdefault(change.file, []).append(change)
+        self._all = list(changes)
+        self._functions: dict[str, list[CalledFunction]] = {}
+        for function in functions:
+            self._functions.setdefault(function.file, []).append(function)
+        self._origins: dict[str, Origin | None] = {}
+
+    def is_changed(self, line: str | None) -> bool:
+        return self._at(line) is not None
+
+    def of_function(self, line: str) -> str:
+        """The first changed line of a function that begins at a line; that line itself where nothing changed in it."""
+        file, number = _split(line)
+        inside = [change for change in self._changes.get(file, []) if change.begins == number]
+        return f"{file}:{min(change.first for change in inside)}" if inside else line
+
+    def origin(self, line: str | None) -> Origin | None:
+        """The changed place that a line goes back to.
+
+        That is the line itself, else the nearest line that calls it, else one in the nearest function around those; where the
+        change touches few places and none of these, the first.
+        """
+        if line is None:
+            return None
+        if line not in self._origins:
+            self._origins[line] = self._find(line)
+        return self._origins[line]
+
+    def related(self, line: str | None, other: str | None) -> bool:
+        """Whether one of two lines calls the other, or one function holds both."""
+        if line is None or other is None:
+            return False
+        around, around_other = self._around(line), self._around(other)
+        same = around is not None and around == around_other
+        return same or other in self.chain(line) or line in self.chain(other)
+
+    def chain(self, line: str) -> list[str]:
+        """A line and those that call it, the nearest first."""
+        lines = [line]
+        for at in lines:
+            function = self._around(at)
+            if function is not None and len(lines) < _MOST_LINES:
+                lines += [caller for caller in function.callers if caller not in lines]
+        return lines
+
+    def _find(self, line: str) -> Origin | None:
+        chain = self.chain(line)
+        for at in chain:
+            if (change := self._at(at)) is not None:
+                return Origin(line=at, reach="line" if at == line else "caller", function=change.function)
+        for at in chain:
+            if (change := self._in_function(at)) is not None:
+                return Origin(line=f"{change.file}:{change.first}", reach="function", function=change.function)
+        if len(self._all) > MOST_ELSEWHERE:
+            return None
+        return next((Origin(line=_line(c), reach="elsewhere", function=c.function) for c in self._all), None)
+
+    def _at(self, line: str | None) -> CodeChange | None:
+        file, number = _split(line)
+        return next((c for c in self._changes.get(file, []) if c.first <= number <= c.last), None)
+
+    def _in_function(self, line: str) -> CodeChange | None:
+        """The change nearest to a line of those in the innermost function around it that changed."""
+        file, number = _split(line)
+        inside = list(self._of_functions(file, number))
+        innermost = max((change.begins or 0 for change in inside), default=0)
+        nearest = [change for change in inside if change.begins == innermost]
+        return min(nearest, key=lambda change: abs(change.first - number), default=None)
+
+    def _of_functions(self, file: str, number: int) -> Iterator[CodeChange]:
+        for change in self._changes.get(file, []):
+            if change.begins is not None and change.ends is not None and change.begins <= number <= change.ends:
+                yield change
+
+    def _around(self, line: str) -> CalledFunction | None:
+        file, number = _split(line)
+        around = [function for function in self._functions.get(file, []) if function.first <= number <= function.last]
+        return min(around, key=lambda function: function.last - function.first, default=None)
+
+
+def _line(change: CodeChange) -> str:
+    return f"{change.file}:{change.first}"
+
+
+def _split(line: str | None) -> tuple[str, int]:
+    file, _, number = (line or "").rpartition(":")
+    return file, int(number) if number.isdecimal() else 0
