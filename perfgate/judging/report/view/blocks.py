@@ -69,8 +69,13 @@ def block_numbers(summary: Summary) -> dict[int, int]:
     if summary.verdict not in {"FAIL", "WARN"} or summary.is_about_harness:
         return {}
     listed = _groups(summary)[: _most(summary)]
-    explained = ((number, group) for number, group in enumerate(listed, 1) if group.causes)
-    return {id(comparison): number for number, group in explained for comparison in group.comparisons}
+    numbers = {}
+    for number, group in enumerate(listed, 1):
+        for comparison in group.comparisons:
+            # A row whose own cause is another of the same line keeps it, e.g. the tensor that it holds.
+            if group.causes and cause_of(comparison, summary) in (None, group.causes[0]):
+                numbers[id(comparison)] = number
+    return numbers
 
 
 def _most(summary: Summary) -> int:
