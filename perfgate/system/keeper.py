@@ -1,7 +1,8 @@
 """``python -m perfgate.system.keeper DESCRIPTOR CPUS PROGRAM…``: run a program that ends with whoever holds the other end.
 
-It is the parent of the program and of every process below it whose own parent ends. When the program ends it writes one line
-of JSON to the descriptor; when the other end is closed, also because its holder was killed, it kills all of them.
+It is the parent of the program and of every process below it whose own parent ends, so that the CPU time of daemons counts.
+When the program has ended it writes one line of JSON to the descriptor; when the other end is closed, also because its holder
+was killed, it kills all of them.
 """
 
 from __future__ import annotations
@@ -14,10 +15,27 @@ import socket
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
-from perfgate.system.processes import adopt_orphans, kill_children
+from perfgate.system.logs import bound_log
+from perfgate.system.processes import (
+    adopt_orphans,
+    cpu_ns_below,
+    kill_children,
+    name_of,
+    running_below,
+    waited_for_ns,
+    wants_cpu,
+)
 
 _NOT_STARTED = 127
+# How often the size of the log is looked at.
+_TICK_SECONDS = 0.2
+# How long orphans may work on; and how often in a row none of them wants a CPU where they are idle, which leaves the helpers of
+# a program (multiprocessing's resource tracker) half a second to see that it has ended.
+_MOST_SECONDS = 10.0
+_ROUND_SECONDS = 0.02
+_IDLE_ROUNDS = 25
 
 
 def main(arguments: list[str]) -> None:
@@ -53,27 +71,67 @@ def _start(cpus: set[int], command: list[str]) -> int:
 
 
 def _keep(connection: socket.socket, wake: int, program: int, began: float) -> None:
-    """Wait until the program has ended or the other end is closed."""
-    while True:
-        ready, _, _ = select.select([connection.fileno(), wake], [], [])
+    """Wait until the program has ended or the other end is closed, and keep its log within bounds."""
+    reaped = _Reaped(program)
+    log, log_begins = Path("/proc/self/fd/1").readlink(), os.fstat(1).st_size
+    while reaped.code is None:
+        ready, _, _ = select.select([connection.fileno(), wake], [], [], _TICK_SECONDS)
+        bound_log(log, begins=log_begins)
         if connection.fileno() in ready:
             return
-        os.read(wake, 4096)
+        if wake in ready:
+            os.read(wake, 4096)
+        reaped.reap()
+    seconds = time.monotonic() - began
+    left = _wait_for_orphans(reaped)
+    # What runs still, and what it has waited for; what we have waited for ourselves is among what was reaped.
+    running = cpu_ns_below(os.getpid()) - waited_for_ns(os.getpid())
+    end = {
+        "code": reaped.code,
+        "seconds": seconds,
+        "cpu": reaped.cpu + running / 1e9,
+        "memory": reaped.memory,
+        "left": [name_of(pid) for pid in left],
+    }
+    with suppress(OSError):
+        connection.sendall(json.dumps(end).encode() + b"\n")
+
+
+class _Reaped:
+    """What the processes that ended have used, each with those that it waited for: the program, and orphans that came to us."""
+
+    def __init__(self, program: int) -> None:
+        self._program = program
+        self.code: int | None = None
+        self.cpu = 0.0
+        self.memory = 0
+
+    def reap(self) -> None:
         with suppress(ChildProcessError):
             while True:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
                 if pid == 0:
                     break
-                if pid == program:
-                    end = {
-                        "code": os.waitstatus_to_exitcode(status),
-                        "seconds": time.monotonic() - began,
-                        "cpu": usage.ru_utime + usage.ru_stime,
-                        "memory": usage.ru_maxrss * 1024,
-                    }
-                    with suppress(OSError):
-                        connection.sendall(json.dumps(end).encode() + b"\n")
-                    return
+                self.cpu += usage.ru_utime + usage.ru_stime
+                self.memory = max(self.memory, usage.ru_maxrss * 1024)
+                if pid == self._program:
+                    self.code = os.waitstatus_to_exitcode(status)
+
+
+def _wait_for_orphans(reaped: _Reaped) -> list[int]:
+    """Wait while processes that outlive the program end or work; return those that are left, doing nothing or still at it.
+
+    What a daemon does for a run is part of it, whoever waits for it.
+    """
+    ends = time.monotonic() + _MOST_SECONDS
+    idle = 0
+    while True:
+        reaped.reap()
+        left = running_below(os.getpid())
+        idle = 0 if any(map(wants_cpu, left)) else idle + 1
+        if not left or idle > _IDLE_ROUNDS or time.monotonic() > ends:
+            return left
+        time.sleep(_ROUND_SECONDS)
 
 
 if __name__ == "__main__":

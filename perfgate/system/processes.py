@@ -6,13 +6,14 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
+_CPUCLOCK_SCHED = 2
 _KILL_ROUNDS = 100
 _ROUND_SECONDS = 0.005
 
@@ -85,6 +86,64 @@ def cpu_seconds() -> dict[int, float]:
         for folder in Path("/proc").glob("[0-9]*")
         if len(fields := _stat(folder)) > 12
     }
+
+
+def process_cpu_ns(pid: int) -> int:
+    """The CPU time of a process, 0 for one that has ended.
+
+    Its clock has the number that clock_getcpuclockid(3) would return: ~pid << 3 | CPUCLOCK_SCHED (linux/posix-timers.h,
+    make_process_cpuclock).
+    """
+    try:
+        return time.clock_gettime_ns(~pid << 3 | _CPUCLOCK_SCHED)
+    except OSError:
+        return 0
+
+
+def cpu_ns_below(pid: int) -> int:
+    """The CPU time of everything below a process, of what has ended and was waited for too; its own is left out."""
+    below = [process for process in process_family(pid) if process != pid]
+    return waited_for_ns(pid) + sum(process_cpu_ns(process) + waited_for_ns(process) for process in below)
+
+
+def waited_for_ns(pid: int) -> int:
+    """The CPU time of the processes that a process has waited for: cutime and cstime of proc(5), stat, in ticks."""
+    fields = _stat(Path(f"/proc/{pid}"))
+    return (int(fields[13]) + int(fields[14])) * 10**9 // os.sysconf("SC_CLK_TCK") if len(fields) > 14 else 0
+
+
+def process_family(pid: int) -> Iterator[int]:
+    """Yield a process and all below it."""
+    pending = [pid]
+    while pending:
+        process = pending.pop()
+        yield process
+        pending.extend(_children_of(process))
+
+
+def _children_of(pid: int) -> Iterable[int]:
+    for thread in threads_of(pid):
+        try:
+            yield from map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+        except OSError:  # it has ended, or a kernel without CONFIG_PROC_CHILDREN
+            continue
+
+
+def threads_of(pid: int) -> list[int]:
+    try:
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208 - names alone, in the time between blocks
+    except OSError:
+        return []
+
+
+def running_below(pid: int) -> list[int]:
+    """The processes below a process that have not ended."""
+    return [process for process in process_family(pid) if process != pid and _runs(process)]
+
+
+def wants_cpu(pid: int) -> bool:
+    """Whether a thread of a process runs or is ready to, or waits for a disk."""
+    return any(_stat(Path(f"/proc/{pid}/task/{thread}"))[:1] in (["R"], ["D"]) for thread in threads_of(pid))
 
 
 def kill_group(pid: int) -> None:

@@ -55,6 +55,7 @@ class CommandSide:
         )
         try:
             end = program.wait(self._settings.timeout)
+            self._place.left_behind.append(end.left)
             if end.code:
                 raise program.failed("exit", _how_it_ended(self._settings.command, end))
             results = self._results(program.output(), metrics, not_before=began - 1)

@@ -122,6 +122,7 @@ def place_of(bench: Bench, reference: JobReference, checkout: Checkout, name: st
         },
         log=bench.log(f"{reference.name}-{name}"),
         cpus=cpus,
+        left_behind=bench.leftovers[checkout.root],
     )
 
 

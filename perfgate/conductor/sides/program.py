@@ -16,11 +16,12 @@ import msgspec
 from perfgate.conductor.machine.cpus import granted_cpus
 from perfgate.conductor.workers.cleanup import log_tail
 from perfgate.conductor.workers.interpreters import RUNNING
-from perfgate.conductor.workers.proc_stats import cpu_ns, process_family, threads_of
 from perfgate.document.message import Message, as_message, english
 from perfgate.document.run import ErrorDetail, ErrorKind
 from perfgate.errors import MeasuringError
 from perfgate.system.interrupts import safe_point
+from perfgate.system.logs import KEPT_BYTES, bound_log
+from perfgate.system.processes import cpu_ns_below, running_below, threads_of
 
 _TICK_SECONDS = 0.2
 _START_SECONDS = 30.0
@@ -36,12 +37,16 @@ class SideError(MeasuringError):
 
 
 class ProgramEnd(msgspec.Struct, frozen=True):
-    """How a program ended: its exit code, or minus the signal that killed it; seconds of wall and CPU; bytes of its largest."""
+    """How a program ended: its exit code, or minus the signal that killed it; seconds of wall and CPU; bytes of its largest.
+
+    CPU time is that of all processes below it. ``left`` are the names of those that were still running some time after.
+    """
 
     code: int
     seconds: float
     cpu: float
     memory: float
+    left: list[str] = []
 
 
 class Program:
@@ -61,6 +66,7 @@ class Program:
         ours, theirs = socket.socketpair()
         keeper = [str(RUNNING), "-m", "perfgate.system.keeper"]
         self._connection = ours
+        bound_log(log)
         with log.open("ab") as output:
             self.log_begins = output.tell()
             self._keeper = subprocess.Popen(
@@ -79,7 +85,7 @@ class Program:
 
     def bind(self, cpus: Sequence[int]) -> None:
         """Bind every thread of it and of all processes below it, and so what these start later, to CPUs."""
-        for thread in (thread for process in process_family(self.pid) for thread in threads_of(process)):
+        for thread in (thread for process in running_below(self._keeper.pid) for thread in threads_of(process)):
             with suppress(OSError):  # it has ended
                 os.sched_setaffinity(thread, cpus)
 
@@ -94,10 +100,14 @@ class Program:
         return self._end
 
     def output(self) -> str:
-        """What it has printed since it was started."""
+        """What it has printed since it was started, the last MiB of it."""
         with self._log.open("rb") as log:
-            log.seek(self.log_begins)
-            return log.read().decode(errors="replace")
+            log.seek(max(self.log_begins, log.seek(0, os.SEEK_END) - KEPT_BYTES))
+            return log.read(KEPT_BYTES).decode(errors="replace")
+
+    def cpu_ns(self) -> int:
+        """The CPU time of it and all below it, daemons and processes that have ended included."""
+        return cpu_ns_below(self._keeper.pid)
 
     def stop(self) -> None:
         self._connection.close()
@@ -112,10 +122,10 @@ class Program:
         if self._turn_ended is None:
             return None
         ended, used = self._turn_ended
-        return round((cpu_ns(self.pid) - used) / 1e9 / max(1e-9, time.monotonic() - ended), 4)
+        return round((self.cpu_ns() - used) / 1e9 / max(1e-9, time.monotonic() - ended), 4)
 
     def end_turn(self) -> None:
-        self._turn_ended = time.monotonic(), cpu_ns(self.pid)
+        self._turn_ended = time.monotonic(), self.cpu_ns()
 
     def failed(self, kind: ErrorKind, message: Message) -> SideError:
         return SideError(ErrorDetail(kind=kind, message=message, log_tail=log_tail(self._log)))

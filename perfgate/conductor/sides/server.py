@@ -28,7 +28,6 @@ from perfgate.conductor.sides.hccl import next_group, port_settings
 from perfgate.conductor.sides.program import Program
 from perfgate.conductor.sides.server_numbers import numbers_of, turn_of_load
 from perfgate.conductor.sides.side import SidePlace, SidePlan, TurnResult
-from perfgate.conductor.workers.proc_stats import cpu_ns
 from perfgate.document.job import JobNumber
 from perfgate.document.message import Message, MessageValue
 from perfgate.job_settings import JobReference
@@ -174,9 +173,9 @@ class ServerSide:
         self._wake_up(program)
         for _ in range(MOST_TRIES):
             counted_before = self._counters()
-            cpu_before = cpu_ns(program.pid)
+            cpu_before = program.cpu_ns()
             load = self._load(program, number, self._load_settings)
-            cpu_seconds = (cpu_ns(program.pid) - cpu_before) / 1e9
+            cpu_seconds = (program.cpu_ns() - cpu_before) / 1e9
             if not _arrived_at_once(load):
                 break
         counters = {name: count - counted_before.get(name, 0) for name, count in self._counters().items()}

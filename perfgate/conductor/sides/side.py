@@ -99,7 +99,8 @@ class SidePlan(NamedTuple):
 class SidePlace:
     """Where a side runs: its checkout, its environment and the file for what it prints.
 
-    ``alone`` says that it has its devices for itself while it runs.
+    ``alone`` says that it has its devices for itself while it runs. ``left_behind`` gets the names of the processes that a run
+    leaves running, one list a run.
     """
 
     root: Path
@@ -107,3 +108,4 @@ class SidePlace:
     log: Path
     cpus: list[int] = field(default_factory=list)
     alone: bool = False
+    left_behind: list[list[str]] = field(default_factory=list)

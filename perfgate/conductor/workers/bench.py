@@ -26,7 +26,6 @@ from perfgate.conductor.workers.environment import (
 from perfgate.conductor.workers.foresight import Foresee, foresee_nothing
 from perfgate.conductor.workers.hubs import show_hub_caches
 from perfgate.conductor.workers.interpreters import RUNNING, explain_closed, probe_device, share_code, with_code
-from perfgate.conductor.workers.proc_stats import process_family
 from perfgate.conductor.workers.worker import ForkServer, Say, Worker, WorkerError
 from perfgate.config import Config, WorkloadReference
 from perfgate.document.doctor import FitnessCheck
@@ -49,7 +48,7 @@ from perfgate.protocol import (
     WatchLoadRequest,
 )
 from perfgate.system.interrupts import held_back
-from perfgate.system.processes import adopt_orphans, children
+from perfgate.system.processes import adopt_orphans, children, process_family
 
 MEMORY_SHARE = 0.9
 # Importing torch is not the workload's doing: a short limit for loading the workload must not end it on a slow disk.

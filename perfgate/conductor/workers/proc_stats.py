@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfgate.system.processes import run_delay_ns
+from perfgate.system.processes import process_cpu_ns, process_family, run_delay_ns, threads_of
 
 _SCHEDULERS = {0: "other", 1: "fifo", 2: "round robin", 3: "batch", 5: "idle", 6: "deadline"}  # sched(7)
-_CPUCLOCK_SCHED = 2
 # A worker that has answered is back in its wait for the next request after some 0.03 ms.
 _POLL_SECONDS = 5e-5
 _ASLEEP_SECONDS = 5e-3
 
 
 def cpu_ns(pid: int) -> int:
-    return sum(_process_cpu_ns(process) for process in process_family(pid))
+    return sum(process_cpu_ns(process) for process in process_family(pid))
 
 
 def waited_share(delay_before_ns: int | None, delay_after_ns: int | None, elapsed_ns: int) -> float | None:
@@ -77,39 +76,3 @@ def _runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split(maxsplit=1)[0] == "R"
     except (OSError, IndexError):
         return False
-
-
-def _process_cpu_ns(pid: int) -> int:
-    """The CPU time of a process, 0 for one that has ended.
-
-    Its clock has the number that clock_getcpuclockid(3) would return: ~pid << 3 | CPUCLOCK_SCHED (linux/posix-timers.h,
-    make_process_cpuclock).
-    """
-    try:
-        return time.clock_gettime_ns(~pid << 3 | _CPUCLOCK_SCHED)
-    except OSError:
-        return 0
-
-
-def process_family(pid: int) -> Iterator[int]:
-    """Yield a process and all below it."""
-    pending = [pid]
-    while pending:
-        process = pending.pop()
-        yield process
-        pending.extend(_children(process))
-
-
-def _children(pid: int) -> Iterable[int]:
-    for thread in threads_of(pid):
-        try:
-            yield from map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
-        except OSError:  # it has ended, or a kernel without CONFIG_PROC_CHILDREN
-            continue
-
-
-def threads_of(pid: int) -> list[int]:
-    try:
-        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208 - names alone, in the time between blocks
-    except OSError:
-        return []

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from perfgate.conductor.workers.cleanup import bound_log, log_tail, one_line, read_log
+from perfgate.conductor.workers.cleanup import log_tail, one_line, read_log
 from perfgate.document.message import Message, as_message, english
 from perfgate.document.run import ErrorDetail, ErrorKind
 from perfgate.errors import MeasuringError
@@ -36,6 +36,7 @@ from perfgate.protocol import (
     server_decoder,
 )
 from perfgate.system.interrupts import safe_point
+from perfgate.system.logs import bound_log
 
 TICK_SECONDS = 0.2
 FORK_SECONDS = 30.0

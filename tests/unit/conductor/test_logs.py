@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfgate.conductor.workers.cleanup import MAX_LOG_BYTES, bound_log, log_tail, one_line, read_log
+from perfgate.conductor.workers.cleanup import log_tail, one_line, read_log
+from perfgate.system.logs import MAX_LOG_BYTES, bound_log
 
 
 def test_bound_log__grown_over_the_bound__beginning_and_end_are_kept(tmp_path: Path) -> None:

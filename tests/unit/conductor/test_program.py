@@ -107,3 +107,65 @@ def test_program__nothing_of_that_name__ends_with_the_shells_word(tmp_path: Path
     program.stop()
     assert "no-such-program" in program.output()
     assert time.monotonic() - began < 60
+
+
+WORK = """import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        while time.process_time() < 0.4: pass
+        time.sleep(float(sys.argv[1]))
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_program__daemon_works_for_it__its_cpu_time_counts_and_nothing_is_left(tmp_path: Path) -> None:
+    (tmp_path / "work.py").write_text(WORK)
+    program = start(f"{sys.executable} work.py 0", tmp_path)
+    end = program.wait(60)
+    program.stop()
+    assert end.code == 0
+    assert end.cpu >= 0.4
+    assert end.left == []
+
+
+def test_program__daemon_outlives_it__its_cpu_time_counts_and_it_is_named(tmp_path: Path) -> None:
+    (tmp_path / "work.py").write_text(WORK)
+    program = start(f"{sys.executable} work.py 600", tmp_path)
+    end = program.wait(60)
+    program.stop()
+    assert end.cpu >= 0.4
+    assert [name for name in end.left if name.startswith("python")] == end.left != []
+
+
+def test_program__fork_server_that_nobody_waits_for__its_cpu_time_counts(tmp_path: Path) -> None:
+    (tmp_path / "pool.py").write_text(
+        "import multiprocessing, time\n"
+        "def work(_):\n"
+        "    while time.process_time() < 0.4: pass\n"
+        "if __name__ == '__main__':\n"
+        "    with multiprocessing.get_context('forkserver').Pool(1) as pool: pool.map(work, [1])\n"
+    )
+    program = start(f"{sys.executable} pool.py", tmp_path)
+    end = program.wait(60)
+    program.stop()
+    assert end.code == 0
+    assert end.cpu >= 0.4
+    assert end.left == []
+
+
+def test_program__daemon_of_a_server__its_cpu_time_counts_after_its_parent_ended(tmp_path: Path) -> None:
+    (tmp_path / "work.py").write_text(WORK)
+    program = start(f"{sys.executable} work.py 600; sleep 600", tmp_path)
+    wait_until(lambda: program.cpu_ns() >= 0.4e9)
+    program.stop()
+
+
+def test_program__prints_without_end__log_stays_bounded_and_its_end_is_read(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("result: 1\n")
+    program = start("head -c 300000000 /dev/zero | tr '\\0' x; echo; echo result: 2; sleep 600", tmp_path)
+    wait_until(lambda: program.output().endswith("result: 2\n") and (tmp_path / "log").stat().st_size < 64 * 1024**2)
+    assert len(program.output()) <= 1024**2
+    program.stop()
+    assert (tmp_path / "log").read_bytes().startswith(b"result: 1\n")
