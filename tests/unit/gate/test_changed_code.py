@@ -1,0 +1,68 @@
+"""Which changed place a line goes back to, and that a cause on it leads one on an unchanged line."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from perfgate.document.decision import Part
+from perfgate.document.explanation import Origin
+from perfgate.document.run import CalledFunction, CodeChange
+from perfgate.judging.gate.causes import with_causes
+from perfgate.judging.gate.changed_code import ChangedCode
+from tests.fakes.documents import make_counter, make_decision, make_run
+
+FUNCTIONS = [
+    CalledFunction(name="forward", file="m.py", first=10, last=20, callers=["service.py:7"]),
+    CalledFunction(name="helper", file="m.py", first=30, last=40, callers=["m.py:15"]),
+    CalledFunction(name="call", file="service.py", first=1, last=9),
+]
+
+
+def changed(file: str, line: int, function: str | None = None, begins: int = 0, ends: int = 0) -> CodeChange:
+    return CodeChange(file=file, first=line, last=line, function=function, begins=begins or None, ends=ends or None)
+
+
+HOOK = changed("service.py", 7, "call", 1, 9)
+LOOP = changed("m.py", 15, "forward", 10, 20)
+TOP = changed("m.py", 12, "forward", 10, 20)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line", "origin"),
+    [
+        ([LOOP], "m.py:15", Origin(line="m.py:15", reach="line", function="forward")),
+        ([LOOP], "m.py:33", Origin(line="m.py:15", reach="caller", function="forward")),
+        ([HOOK], "m.py:33", Origin(line="service.py:7", reach="caller", function="call")),
+        ([TOP], "m.py:18", Origin(line="m.py:12", reach="function", function="forward")),
+        ([changed("other.py", 3)], "m.py:18", Origin(line="other.py:3", reach="elsewhere")),
+        ([changed("other.py", n) for n in range(1, 9)], "m.py:18", None),
+        ([], "m.py:18", None),
+    ],
+)
+def test_origin__what_changed_and_who_calls__nearest_changed_place(
+    changes: list[CodeChange], line: str, origin: Origin | None
+) -> None:
+    assert ChangedCode(changes, FUNCTIONS).origin(line) == origin
+
+
+def test_chain__functions_that_call_each_other__ends() -> None:
+    loop = [
+        CalledFunction(name="a", file="m.py", first=1, last=3, callers=["m.py:5"]),
+        CalledFunction(name="b", file="m.py", first=4, last=6, callers=["m.py:2"]),
+    ]
+    assert ChangedCode([], loop).chain("m.py:2") == ["m.py:2", "m.py:5"]
+
+
+def test_with_causes__more_calls_on_an_unchanged_line_and_on_a_changed_one__the_changed_line_leads() -> None:
+    parts = [
+        Part(name="aten::clone", base=1, head=4, line="m.py:18"),
+        Part(name="aten::select", base=0, head=3, line="m.py:15"),
+    ]
+    decision = make_decision("FAIL", comparisons=[make_counter("counters.framework_ops", 1, 7, parts=parts)])
+    head = make_run("head")
+    counters = [msgspec.structs.replace(head.counters[0], workload="encoder", shape="long", functions=FUNCTIONS)]
+    head = msgspec.structs.replace(head, counters=counters, source=msgspec.structs.replace(head.source, changes=[LOOP]))
+    assert [cause.line for cause in with_causes(decision).causes] == ["m.py:18", "m.py:15"]
+    (lead, *_) = with_causes(decision, None, head).causes
+    assert (lead.line, lead.origin) == ("m.py:15", Origin(line="m.py:15", reach="line", function="forward"))
