@@ -206,7 +206,7 @@ def test_own_pipeline__expanded_by_gitlab_ci_local__measures_and_publishes_minil
 @pytest.mark.parametrize(
     ("inputs", "words"),
     [
-        ({"fail-on": "never"}, "fail-on"),
+        ({"fail-on": "nothing"}, "fail-on"),
         ({"device": "tpu"}, "device"),
         ({"name": "a b"}, "name"),
         ({"tags": "npu"}, "tags"),

@@ -106,10 +106,10 @@ def detached(job: Job) -> None:
     [
         ("undecided", 64, "failed"),
         ("regression", 64, "failed"),
-        ("nothing", 64, "success"),
+        ("never", 64, "success"),
         ("undecided", None, "failed"),
         ("regression", None, "success"),
-        ("nothing", None, "success"),
+        ("never", None, "success"),
         ("undecided", 40, "success"),
     ],
 )

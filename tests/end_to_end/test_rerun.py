@@ -74,3 +74,28 @@ def test_check__append_after_another_commit__refused_and_nothing_is_lost(
     assert done.returncode == 2
     assert "measure it anew without --append" in done.stderr
     assert [(out / name).read_bytes() for name in ("decision.json", "base/run.json", "head/run.json")] == before
+
+
+def test_check__append_from_earlier_attempts__the_newest_that_fits_else_everything_anew(
+    perfgate: Perfgate, clone: Clone, tmp_path: Path
+) -> None:
+    _undecidable(clone)
+    attempts, out = tmp_path / "earlier", tmp_path / "out"
+    arguments = ("check", "--base", "main", "--steps", "4")
+    first = perfgate(*arguments, "--out", str(attempts / "perfgate-default-1"), cwd=clone.root)
+    assert first.returncode in (3, 4), first.stderr
+    # The second attempt ended before it wrote a document.
+    (attempts / "perfgate-default-2").mkdir()
+    second = perfgate(*arguments, "--out", str(out), "--append-from", str(attempts), cwd=clone.root)
+    assert second.returncode in (3, 4), second.stderr
+    decision, base, head = _documents(out)
+    assert (decision["pairs"], decision["rounds"]) == (16, 2)
+    earlier = json.loads((attempts / "perfgate-default-1" / "base" / "run.json").read_text())
+    assert base["replicates"][: len(earlier["replicates"])] == earlier["replicates"]
+    assert [session["id"] for session in head["earlier_sessions"]] == [earlier["session"]["id"]]
+
+    clone.commit("another commit")
+    third = perfgate(*arguments, "--out", str(out), "--append-from", str(attempts), cwd=clone.root)
+    assert third.returncode in (3, 4), third.stderr
+    assert "everything is measured anew: it holds pairs of head" in third.stderr
+    assert _documents(out)[0]["rounds"] == 1

@@ -41,6 +41,12 @@ from perfgate.cli.options import (
     help="Add pairs to the earlier result in --out instead of starting anew, if there is one of the same commits.",
 )
 @click.option(
+    "--append-from",
+    type=PATH,
+    metavar="DIR",
+    help="Add pairs to what an earlier attempt of this CI job left in DIR, if it is of the same commits, settings and machine.",
+)
+@click.option(
     "--base-python",
     type=PATH,
     metavar="PATH",
@@ -59,6 +65,8 @@ from perfgate.cli.options import (
 def COMMAND(
     options: Options,
     out: Path,
+    append: bool,
+    append_from: Path | None,
     base_python: Path | None,
     head_python: Path | None,
     allow_token: bool,
@@ -66,6 +74,8 @@ def COMMAND(
     directory: Path,
 ) -> None:
     """Judge the checked-out commit against its base, as a CI job does. It needs no token."""
+    if append and append_from:
+        raise click.UsageError("--append and --append-from say two things; give one")
     drop_secrets(directory, allow_token=allow_token)
     from rich.console import Console
 
@@ -80,6 +90,8 @@ def COMMAND(
     request = options.record(
         CheckOptions,
         out=out,
+        append=append,
+        append_from=append_from,
         interpreters=GivenInterpreters(base_python, head_python),
         language=spoken,
     )

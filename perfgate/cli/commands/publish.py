@@ -43,7 +43,7 @@ from perfgate.cli.options import (
 )
 @click.option(
     "--fail-on",
-    type=click.Choice(["undecided", "regression", "nothing"]),
+    type=click.Choice(["undecided", "regression", "never"]),
     default="undecided",
     show_default=True,
     help="What makes the commit status red; the exit code is the verdict's.",

@@ -16,15 +16,16 @@ from perfgate.config import Config, load_config
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import write_run
 from perfgate.document.history import write_history
+from perfgate.document.run import RunDocument
 from perfgate.errors import UsageError
 from perfgate.git.repository import Repository
 from perfgate.jobs.check.environments import SideCode, choose_environments
 from perfgate.jobs.check.measure import Job, documents_of, measure
-from perfgate.jobs.check.rerun import find_earlier
-from perfgate.jobs.check.sides import choose_sides, configuration_of, skipped_decision, with_code_changes
+from perfgate.jobs.check.rerun import Earlier, find_attempt, find_earlier
+from perfgate.jobs.check.sides import Sides, choose_sides, configuration_of, skipped_decision, with_code_changes
 from perfgate.jobs.shared.decision import decide_with_advice, write_decision_folder, write_skipped
 from perfgate.jobs.shared.doors import Progress
-from perfgate.jobs.shared.flame import with_pair_flames
+from perfgate.jobs.shared.flame import PairFlame, with_pair_flames
 from perfgate.jobs.shared.options import CheckOptions
 from perfgate.jobs.shared.reads import remember_reads, together
 from perfgate.jobs.shared.session import ci_context, now, prepare_out, remove_results, start_session
@@ -59,9 +60,10 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
     purpose = f"perfgate check in {directory.resolve()}"
     wait = min(LOCK_SECONDS, options.time_budget)
     with machine_lock(lock_path(), purpose=purpose, say=progress.note, timeout=wait):
-        earlier = find_earlier(out, base_commit=sides.base.commit, head_commit=sides.head) if options.append else None
+        earlier = _earlier(out, sides, config, options, progress)
         # What is to be added to stays until its successor is written.
-        remove_results(out, [name for name in RESULTS if not (earlier and name.endswith("run.json"))])
+        keep = earlier and options.append
+        remove_results(out, [name for name in RESULTS if not (keep and name.endswith("run.json"))])
         # The session starts when the machine is ours: waiting for it is not measuring.
         command = "upgrade" if options.comparing == "stack" else "local" if options.work_tree else "check"
         session = start_session(command, config.measure.seed, ci_context(os.environ))
@@ -95,28 +97,45 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
                 progress=progress,
             )
             reads = [watch.files_read() if watch else None for watch in watches]
-        finished = job._replace(session=msgspec.structs.replace(session, finished_at=now()))
+        ended = msgspec.structs.replace(session, finished_at=now())
+        finished = job._replace(session=ended, earlier=measured.added_to)
     base, head = (
         msgspec.structs.replace(run, warnings=[*run.warnings, *notes], files_read=together(run.files_read, files))
         for run, notes, files in zip(documents_of(finished, measured), measured.notes, reads)
     )
     remember_reads(repository, (base, head))
     # The worktree that the configuration comes from is gone; the store is found from the clone.
-    history = stored_history(replace(config, root=directory), head, os.environ, warn=progress.note)
+    finished = finished._replace(config=replace(config, root=directory))
+    return _judge(finished, base, head, measured.flames, options, progress)
+
+
+def _judge(
+    job: Job, base: RunDocument, head: RunDocument, flames: list[PairFlame], options: CheckOptions, progress: Progress
+) -> DecisionDocument:
+    """Decide and write the folder of the results."""
+    out, root = job.out, job.config.root
+    history = stored_history(job.config, head, os.environ, warn=progress.note)
     if history.series or history.accepted:
         write_history(out / "history.json", history)
-    judging = replace(base_config.config or config, root=directory)
+    judging = replace(job.base_config.config or job.config, root=root)
     required = required_of(judging, base, os.environ, only=options.workloads)
     progress.status("drawing the flame graph")
     decision_to_draw = decide(base, head, policy=job.policy, history=history)
-    head = with_pair_flames(base, head, measured.flames, decision_to_draw, out, options.language)
+    head = with_pair_flames(base, head, flames, decision_to_draw, out, options.language)
     for side, run in (("base", base), ("head", head)):
         write_run(out / side / "run.json", run)
     decision = decide_with_advice(
-        base, head, policy=job.policy, history=history, chosen_because=sides.base.because, required=required
+        base, head, policy=job.policy, history=history, chosen_because=job.sides.base.because, required=required
     )
     write_decision_folder(out, decision, base, head, options.language)
     return decision
+
+
+def _earlier(out: Path, sides: Sides, config: Config, options: CheckOptions, progress: Progress) -> Earlier | None:
+    """What this check adds to: the result in its own folder, or an earlier attempt of its CI job."""
+    if options.append_from:
+        return find_attempt(options.append_from, sides, config, options.workloads, say=progress.note)
+    return find_earlier(out, base_commit=sides.base.commit, head_commit=sides.head) if options.append else None
 
 
 def _with_rules_of_base(config: Config, base: BaseConfig) -> Config:

@@ -31,9 +31,9 @@ from perfgate.document.job import JobRecord
 from perfgate.document.message import Message, reason_of
 from perfgate.document.run import REPEAT, Harness, RunDocument, Session
 from perfgate.document.testbed import Testbed
-from perfgate.errors import DocumentError, MeasuringError
+from perfgate.errors import DocumentError, MeasuringError, UsageError
 from perfgate.jobs.check.environments import Environments
-from perfgate.jobs.check.rerun import Earlier, add_to, refuse_other_job, refuse_other_testbed
+from perfgate.jobs.check.rerun import Earlier, add_to, other_testbed, refuse_other_job
 from perfgate.jobs.check.sides import Sides
 from perfgate.jobs.check.turns import JobMeasurement
 from perfgate.jobs.shared.doors import Progress
@@ -77,7 +77,9 @@ class Job(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What has been measured so far; the lists grow workload by workload. ``notes`` are what each side's document adds."""
+    """What has been measured so far; the lists grow workload by workload. ``notes`` are what each side's document adds, and
+    ``added_to`` is the earlier job that it continues.
+    """
 
     testbeds: tuple[Testbed, Testbed]
     harnesses: tuple[list[Harness], list[Harness]]
@@ -87,13 +89,14 @@ class Measured(NamedTuple):
     flames: list[PairFlame]
     jobs: list[MeasuredJob]
     notes: tuple[list[Message], list[Message]] = ([], [])
+    added_to: Earlier | None = None
 
 
 class _Parts:
     """The parts of a check: each workload's checklist on base and head, and its pairs."""
 
-    def __init__(self, progress: Progress, count: int) -> None:
-        self._progress, self._count, self._number = progress, count, 0
+    def __init__(self, progress: Progress) -> None:
+        self._progress, self.count, self._number = progress, 0, 0
 
     def begin(self) -> None:
         self._number += 1
@@ -101,31 +104,36 @@ class _Parts:
 
     def expect(self, foresight: Foresight) -> None:
         if self._number:
-            self._progress.expect(replace(foresight, part=self._number, parts=self._count))
+            self._progress.expect(replace(foresight, part=self._number, parts=self.count))
 
 
 def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, progress: Progress) -> Measured:
     """Measure every workload that is asked for on both sides, or where there is an earlier job, more pairs of it.
 
-    Raises UsageError where that one ran on another testbed.
+    Where that one ran on another testbed, raises UsageError, or with ``append_from`` begins anew.
     """
     folders = {side: job.out / side for side in ("base", "head")}
     for folder in folders.values():
         folder.mkdir(exist_ok=True)
-        if not job.earlier:
-            remove_traces(folder, [reference.name for reference in job.config.selected(options.workloads)])
     logs = job.out / "head" / "logs"
     references = job.config.selected(options.workloads)
-    parts = _Parts(progress, len(references) if job.earlier else 3 * len(references))
+    parts = _Parts(progress)
     pythons = (base.python, head.python)
     with open_bench(job.config, logs=logs, say=progress.status, foresee=parts.expect, pythons=pythons) as bench:
         testbeds = _testbeds(bench, base, head)
+        if job.earlier and (why := other_testbed(job.earlier, testbeds[1])):
+            if not options.append_from:
+                raise UsageError(f"{why}; measure anew without --append")
+            progress.note(f"nothing is added to the earlier attempt, everything is measured anew: {why}")
+            job = job._replace(earlier=None)
+        if not job.earlier:
+            for folder in folders.values():
+                remove_traces(folder, [reference.name for reference in references])
+        parts.count = len(references) if job.earlier else 3 * len(references)
         not_run = [] if job.earlier else _try_head(bench, base, head, job, options)
         harnesses = ([], []) if job.earlier else _harnesses(bench, base, head, job, options)
         measured = Measured(testbeds, harnesses, [], [], [], [], [])
         refused: list[str] = []
-        if job.earlier:
-            refuse_other_testbed(job.earlier, testbeds[1])
         for number, reference in enumerate(references, start=1):
             if job.earlier:
                 parts.begin()
@@ -181,7 +189,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
         *bench.watch_notes(),
         *bench.leftover_notes(),
     ]
-    return measured._replace(notes=(of_base, [*of_job, *of_head]))
+    return measured._replace(notes=(of_base, [*of_job, *of_head]), added_to=job.earlier)
 
 
 def _measure_jobs(

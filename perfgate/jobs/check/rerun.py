@@ -6,19 +6,26 @@ pairs count as evidence that stays true for any number of reruns (judging/gate/r
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from perfgate.conductor.sides.kinds import record_of
 from perfgate.conductor.sides.pairs import PairedMeasurement
 from perfgate.conductor.sides.turns import MeasuredJob, TurnsBefore
+from perfgate.config import Config
 from perfgate.document.files import read_run
 from perfgate.document.job import JobRecord
 from perfgate.document.run import RunDocument, Session
 from perfgate.document.testbed import Testbed
-from perfgate.errors import UsageError
+from perfgate.errors import EXIT_MEASURING, DocumentError, UsageError
+from perfgate.jobs.check.sides import Sides
+from perfgate.jobs.shared.options import exit_code
 from perfgate.jobs.shared.session import log_artifacts
+from perfgate.version import __version__
 
 MOST_ROUNDS = 20
 
@@ -53,31 +60,83 @@ def find_earlier(out: Path, *, base_commit: str, head_commit: str) -> Earlier | 
 
     Raises UsageError when it is of other commits or has been added to too often, and DocumentError when it is damaged.
     """
-    paths = [out / side / "run.json" for side in ("base", "head")]
-    if not all(path.exists() for path in paths):
-        return None
-    earlier = Earlier(read_run(paths[0]), read_run(paths[1]))
-    for side, document, commit in (("base", earlier.base, base_commit), ("head", earlier.head, head_commit)):
-        if document.source.commit != commit:
-            raise UsageError(
-                f"{out} holds pairs of {side} {(document.source.commit or 'without a commit')[:12]}, and {side} is "
-                f"{commit[:12]} now; measure it anew without --append, or into another --out"
-            )
-    if earlier.next_round > MOST_ROUNDS:
-        raise UsageError(f"{out} was added to {MOST_ROUNDS} times; what is undecided now needs a quieter machine")
+    earlier = _read(out)
+    if earlier and (why := _misfit(earlier, base_commit, head_commit)):
+        raise UsageError(f"{out} {why}; measure it anew without --append, or into another --out")
     return earlier
 
 
-def refuse_other_testbed(earlier: Earlier, testbed: Testbed) -> None:
-    """Raise UsageError when this machine is not the one that measured the earlier pairs."""
+def find_attempt(
+    folder: Path, sides: Sides, config: Config, workloads: tuple[str, ...], *, say: Callable[[str], None]
+) -> Earlier | None:
+    """The newest attempt in a folder that can be added to; None where none can, and why is said.
+
+    Its documents come from a job that ran the change's code, as those of this job do, and are read as hostile.
+    """
+    try:
+        attempts = [folder, *sorted((path for path in folder.iterdir() if path.is_dir()), key=_attempt)]
+        earlier = next(filter(None, map(_read, reversed(attempts))), None)
+    except (DocumentError, OSError) as error:
+        earlier, why = None, str(error)
+    else:
+        why = "it left no pair of run documents"
+    if earlier:
+        misfit = _misfit(earlier, sides.base.commit, sides.head) or _other_settings(earlier, config, workloads)
+        if not misfit:
+            return earlier
+        why = f"it {misfit}"
+    say(f"nothing is added to the earlier attempt, everything is measured anew: {why}")
+    return None
+
+
+def _read(folder: Path) -> Earlier | None:
+    paths = [folder / side / "run.json" for side in ("base", "head")]
+    return Earlier(read_run(paths[0]), read_run(paths[1])) if all(path.exists() for path in paths) else None
+
+
+def _attempt(folder: Path) -> tuple[int, str]:
+    """The number at the end of an artifact's name."""
+    number = re.search(r"[0-9]{1,9}$", folder.name)
+    return (int(number[0]) if number else -1, folder.name)
+
+
+def _misfit(earlier: Earlier, base_commit: str, head_commit: str) -> str | None:
+    for side, document, commit in (("base", earlier.base, base_commit), ("head", earlier.head, head_commit)):
+        if document.source.commit != commit:
+            before = (document.source.commit or "without a commit")[:12]
+            return f"holds pairs of {side} {before}, and {side} is {commit[:12]} now"
+    if earlier.next_round > MOST_ROUNDS:
+        return f"was added to {MOST_ROUNDS} times; what is undecided now needs a quieter machine"
+    return None
+
+
+def _other_settings(earlier: Earlier, config: Config, workloads: tuple[str, ...]) -> str | None:
+    jobs = {job.name: record_of(job).sha256 for job in config.selected_jobs(workloads)}
+    pairs = [
+        ("perfgate", earlier.head.perfgate_version, __version__),
+        ("seed", earlier.head.session.seed, config.measure.seed),
+        ("workloads", [one.name for one in earlier.head.workloads], [one.name for one in config.selected(workloads)]),
+        ("jobs", {record.name: record.sha256 for record in earlier.head.jobs}, jobs),
+    ]
+    differing = [name for name, before, now in pairs if before != now]
+    if differing:
+        return f"was measured with other {differing[0] if differing[0] != 'perfgate' else 'versions of perfgate'}"
+    if any(exit_code(run) == EXIT_MEASURING for run in earlier):
+        return "could not measure a part"
+    return None
+
+
+def other_testbed(earlier: Earlier, testbed: Testbed) -> str | None:
+    """How this machine differs from the one that measured the earlier pairs; None where it does not."""
     before, now = earlier.head.testbed.comparable, testbed.comparable
     differing = sorted(field for field in before.keys() | now.keys() if before.get(field) != now.get(field))
-    if differing:
-        field = differing[0]
-        raise UsageError(
-            f"the earlier pairs were measured on another testbed: {field} was {before.get(field, 'absent')} and is "
-            f"{now.get(field, 'absent')} here; measure anew without --append"
-        )
+    if not differing:
+        return None
+    field = differing[0]
+    return (
+        f"the earlier pairs were measured on another testbed: {field} was {before.get(field, 'absent')} and is "
+        f"{now.get(field, 'absent')} here"
+    )
 
 
 def refuse_other_job(earlier: Earlier, record: JobRecord) -> JobRecord:

@@ -254,6 +254,7 @@ def _inputs(below: str, folder: Path, forge: Forge, options: InitOptions, projec
         inputs.update({"runs-on": json.dumps(labels or "ubuntu-latest"), "container": container})
         inputs.update({"python-version": version, "setup": setup})
     inputs["python"] = "" if version else python
+    inputs["fail-on"] = "never"
     return {name: value for name, value in inputs.items() if value}
 
 

@@ -54,12 +54,12 @@ from perfgate.version import __version__
 # Of a measuring job that ended before it was done. GitHub cancels a job that runs longer than its `timeout-minutes`.
 CANCELLED = ("cancelled", "timed_out")
 _STATES: dict[str, StatusState] = {"FAIL": "failure", "INCONCLUSIVE": "error"}
-FailOn = Literal["undecided", "regression", "nothing"]
+FailOn = Literal["undecided", "regression", "never"]
 # Which verdicts make a status red.
 _RED: dict[FailOn, tuple[Verdict, ...]] = {
     "undecided": ("FAIL", "INCONCLUSIVE"),
     "regression": ("FAIL",),
-    "nothing": (),
+    "never": (),
 }
 
 

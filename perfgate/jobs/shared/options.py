@@ -37,10 +37,11 @@ class CheckOptions:
     """What the command line asks for.
 
     ``work_tree`` measures uncommitted changes too (``perfgate local``); ``append`` adds pairs to those of an earlier job in
-    ``out``, where there are any. ``interpreters`` are those named for the sides; ``comparing`` the stack takes one commit for
-    both sides (``perfgate upgrade``). ``steps`` of the checklist run on both sides; None is every one that the device does in
-    seconds. Comment and report are written in ``language``. ``head`` is another revision than the
-    one that is checked out; ``always`` measures also what the path filter would skip. After ``time_budget`` seconds
+    ``out``, where there are any. ``append_from`` is a folder with what earlier attempts of a CI job left: pairs are added to
+    theirs where they fit, else everything is measured anew. ``interpreters`` are those named for the sides; ``comparing``
+    the stack takes one commit for both sides (``perfgate upgrade``). ``steps`` of the checklist run on both sides; None is
+    every one that the device does in seconds. Comment and report are written in ``language``. ``head`` is another revision
+    than the one that is checked out; ``always`` measures also what the path filter would skip. After ``time_budget`` seconds
     nothing new is begun.
     """
 
@@ -56,6 +57,7 @@ class CheckOptions:
     allow_dirty: bool = False
     device: str | None = None
     append: bool = False
+    append_from: Path | None = None
     interpreters: GivenInterpreters = NONE_GIVEN
     comparing: Comparing = "code"
     language: Language = "en"

@@ -12,10 +12,12 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from ruamel.yaml import YAML
+
+from perfgate.jobs.publish.job import FailOn
 
 ROOT = Path(__file__).parents[3]
 BIN = Path(sys.executable).parent
@@ -287,7 +289,7 @@ def test_own_workflows__inputs__are_the_same() -> None:
 
 def _measuring(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the steps from the measuring on, with what differs by design taken out: where the inputs come from."""
-    start = [step["name"] for step in steps].index("Measure")
+    start = [step["name"] for step in steps].index("Get the earlier attempt")
     text = json.dumps(steps[start:]).replace("${{ inputs.out }}", "perfgate-out")
     ordered = "${{ github.event_name == 'issue_comment' && needs.command.outputs."
     text = text.replace(ordered + "workload || inputs.workload }}", "${{ inputs.workload }}")
@@ -330,6 +332,7 @@ class Measuring:
             "PERFGATE_BASE": "",
             "PERFGATE_WORKLOAD": "",
             "PERFGATE_OUT": str(self.out),
+            "PERFGATE_FAIL_ON": "undecided",
         }
         command = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", self.steps[step]["run"]]
         return subprocess.run(
@@ -499,10 +502,69 @@ def test_measure__checkout_that_another_user_owns__is_read_all_the_same(measurin
     assert "dubious ownership" not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("code", "expected"), [("0", 0), ("1", 1), ("3", 3), ("", 5)])
-def test_verdict_step__exit_code__is_the_jobs(measuring: Measuring, code: str, expected: int) -> None:
-    assert measuring.run("Verdict", PERFGATE_EXIT_CODE=code).returncode == expected
+FAIL_ON = [
+    ("undecided", {"0": 0, "1": 1, "2": 2, "3": 3, "4": 4, "5": 5, "": 5}),
+    ("regression", {"0": 0, "1": 1, "2": 2, "3": 0, "4": 0, "5": 5, "": 5}),
+    ("never", {"0": 0, "1": 0, "2": 2, "3": 0, "4": 0, "5": 5, "": 5}),
+]
 
 
-def test_verdict_step__no_exit_code__is_a_bug(measuring: Measuring) -> None:
-    assert measuring.run("Verdict").returncode == 5
+@pytest.mark.parametrize(("fail_on", "codes"), FAIL_ON)
+def test_verdict_step__exit_code__is_the_jobs_unless_fail_on_lets_it_pass_with_a_warning(
+    measuring: Measuring, fail_on: str, codes: dict[str, int]
+) -> None:
+    for code, expected in codes.items():
+        done = measuring.run("Verdict", PERFGATE_EXIT_CODE=code, PERFGATE_FAIL_ON=fail_on)
+        assert done.returncode == expected, (fail_on, code)
+        is_let_pass = expected == 0 and code != "0"
+        assert done.stdout.startswith("::warning title=perfgate::exit code") is is_let_pass
+
+
+@pytest.mark.parametrize("name", ["gate", "trusted"])
+@pytest.mark.parametrize(("fail_on", "codes"), FAIL_ON)
+def test_publish_step__exit_code__as_in_the_measuring_job(
+    tmp_path: Path, name: str, fail_on: str, codes: dict[str, int]
+) -> None:
+    publish = next(step for step in _jobs(name)["publish"]["steps"] if step["name"] == "Publish")
+    assert publish["env"]["PERFGATE_FAIL_ON"] == "${{ inputs.fail-on }}"
+    perfgate = tmp_path / "perfgate" / "bin" / "perfgate"
+    perfgate.parent.mkdir(parents=True)
+    perfgate.write_text('#!/bin/sh\necho "$@" > "$RUNNER_TEMP/said"\nexit "$CODE"\n')
+    perfgate.chmod(0o755)
+    for code, expected in codes.items():
+        environ = {"PATH": os.environ["PATH"], "RUNNER_TEMP": str(tmp_path), "CODE": code or "5"}
+        script = ["bash", "-e", "-c", publish["run"]]
+        done = subprocess.run(script, env={**environ, "PERFGATE_FAIL_ON": fail_on}, check=False, capture_output=True)
+        assert done.returncode == expected, (fail_on, code)
+        assert f"--fail-on {fail_on}" in (tmp_path / "said").read_text()
+
+
+def test_fail_on__action_workflows_template_and_command__take_the_same_words() -> None:
+    words = [fail_on for fail_on, _ in FAIL_ON]
+    template = next(YAML(typ="safe").load_all(ROOT / "templates" / "perfgate.yml"))
+    assert template["spec"]["inputs"]["fail-on"]["options"] == words
+    assert list(get_args(FailOn)) == words
+    defaults = {_inputs(name)["fail-on"]["default"] for name in ("gate", "trusted")}
+    assert defaults == {_load(ACTION)["inputs"]["fail-on"]["default"]} == {words[0]}
+
+
+def test_measure__fail_on_misspelt__is_refused(measuring: Measuring) -> None:
+    done = measuring.run("Measure", PERFGATE_FAIL_ON="nothing")
+    assert "fail-on must be undecided, regression or never, found 'nothing'" in done.stdout
+    assert measuring.outputs() == {"exit-code": "2"}
+
+
+def test_measure__earlier_attempt__only_a_repeated_run_has_one(measuring: Measuring) -> None:
+    earlier = measuring.out / "earlier" / "perfgate-default-1"
+    earlier.mkdir(parents=True)
+    measuring.run("Measure", GITHUB_RUN_ATTEMPT="2")
+    assert earlier.is_dir()
+    measuring.run("Measure", GITHUB_RUN_ATTEMPT="1")
+    assert not earlier.exists()
+
+
+def test_baseline_job__run_that_broke_a_rule__is_kept_and_one_of_a_change_is_not() -> None:
+    condition = " ".join(_jobs("trusted")["baseline"]["if"].split())
+    assert """contains(fromJSON('["success", "failure"]'), github.event.workflow_run.conclusion)""" in condition
+    assert "github.event.workflow_run.event == 'push'" in condition
+    assert "github.event.workflow_run.head_branch == github.event.repository.default_branch" in condition

@@ -91,7 +91,7 @@ INPUTS: list[dict[str, Any]] = [
     {"tags": ["npu"], "publish-tags": ["docker"]},
     {
         "name": "gpu", "key": "gpu", "tags": ["gpu", "big"], "publish-tags": ["docker"], "stage": "perf", "device": "cuda",
-        "setup": ['echo "a: b"', "source env.sh"], "fail-on": "nothing", "baseline": False, "weekly": False,
+        "setup": ['echo "a: b"', "source env.sh"], "fail-on": "never", "baseline": False, "weekly": False,
     },
 ]  # fmt: skip
 
@@ -212,7 +212,7 @@ def test_job__perfgate_commands__are_ones_with_these_options() -> None:
     [
         ("undecided", {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 5}),
         ("regression", {0: 0, 1: 1, 2: 2, 3: 80, 4: 80, 5: 5}),
-        ("nothing", {0: 0, 1: 80, 2: 2, 3: 80, 4: 80, 5: 5}),
+        ("never", {0: 0, 1: 80, 2: 2, 3: 80, 4: 80, 5: 5}),
     ],
 )
 def test_verdict__exit_code__fails_or_warns_as_the_input_says(fail_on: str, codes: dict[int, int]) -> None:

@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 from perfgate.cli.main import cli
 from perfgate.config import load_config, parse_config
 from perfgate.errors import RepositoryError, SetUpError, UsageError
-from perfgate.jobs.init.job import InitOptions, start_project
+from perfgate.jobs.init.job import Forge, InitOptions, start_project
 from tests.installed import from_git, write_installation
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -421,9 +421,11 @@ def test_init__gitlab__the_inputs_are_those_asked_for(project: Path) -> None:
     package = f"git+https://gitlab.com/tools/perfgate@{PIN}"
     assert first["inputs"]["image"] == f"python:3.{sys.version_info.minor}"
     assert second["inputs"] == {
-        "image": "python:3.10", "setup": ["pip install -r 'a b.txt' # why"], "package": package,
+        "image": "python:3.10", "setup": ["pip install -r 'a b.txt' # why"], "package": package, "fail-on": "never",
     }  # fmt: skip
-    assert third["inputs"] == {"tags": ["npu"], "python": "/opt/conda/bin/python3", "package": package}
+    assert third["inputs"] == {
+        "tags": ["npu"], "python": "/opt/conda/bin/python3", "package": package, "fail-on": "never",
+    }  # fmt: skip
 
 
 def test_init__a_pipeline_is_there__left_as_it_is_and_the_lines_printed(project: Path) -> None:
@@ -599,3 +601,13 @@ def test_init__another_branch_than_perfgate_would_find__told_in_perfgate_toml(pr
     assert (
         parse_config((project / "perfgate.toml").read_text(), project / "perfgate.toml").store.main_branch == "master"
     )
+
+
+@pytest.mark.parametrize("forge", ["github", "gitlab"])
+def test_init__ci_files__report_and_block_nothing_and_say_how_to_change_that(project: Path, forge: Forge) -> None:
+    started = start_project(project, InitOptions(forge=forge, action=ACTION, ci_only=True))
+    for file in started.files:
+        text = (project / file).read_text()
+        assert "fail-on: 'never'" in text
+        assert "once you trust the verdicts, write regression" in text
+    assert len(started.files) == (2 if forge == "github" else 1)
