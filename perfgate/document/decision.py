@@ -299,9 +299,13 @@ class HarnessChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SideSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One side of the comparison, and why it was chosen. ``sha256`` is that of its run document's content."""
+    """One side of the comparison, and why it was chosen. ``sha256`` is that of its run document's content.
+
+    ``reviewed`` is the head commit of the change request; None unless ``commit`` is the forge's merge of it into the target.
+    """
 
     commit: str | None = None
+    reviewed: str | None = None
     branch: str | None = None
     subject: str | None = None
     committed_at: str | None = None

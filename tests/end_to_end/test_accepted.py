@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+from pathlib import Path
 
+import pytest
+
+from perfgate.jobs.publish.job import obeys_comments
+from perfgate.judging.forge.detect import detect
+from perfgate.judging.forge.forge import connect
 from tests.end_to_end.conftest import Clone, Perfgate
+from tests.end_to_end.publishing import START, Job
+from tests.end_to_end.test_command import Order
+from tests.fakes.forge import BOT_TOKEN
 
 RELU = "return torch.relu(y)"
 
@@ -32,3 +43,95 @@ def test_baseline_accept__commit_that_git_does_not_know__exit_2(perfgate: Perfga
     assert done.returncode == 2
     assert "git knows no commit 'nonsense'" in done.stderr
     assert perfgate("baseline", "accepted", "--json", cwd=clone.root).stdout.strip() == "[]"
+
+
+def _commands(text: str, program: str) -> list[str]:
+    return re.findall(rf"`({re.escape(program)} [^`]+)`", text)
+
+
+def _clone_of_branch(job: Job, folder: Path) -> Path:
+    """A clone as a reviewer has it: of the branches on the server, where no branch leads to the forge's merge."""
+    server = folder / "server.git"
+    job.project.git("clone", "-q", "--bare", str(job.root), str(server))
+    job.project.git("push", "-q", str(server), f"{job.project.head}:refs/heads/feature")
+    branch = folder / "branch"
+    job.project.git("clone", "-q", "--branch", "feature", "--no-local", str(server), str(branch))
+    for field in ("name", "email"):
+        job.project.git("-C", str(branch), "config", f"user.{field}", "someone")
+    return branch
+
+
+def test_comment__command_of_the_line_if_intended__accepts_in_a_clone_of_the_branch(
+    job: Job, perfgate: Perfgate, tmp_path: Path
+) -> None:
+    """On GitHub and in GitLab's pipelines for merged results the commit that was measured is the forge's merge."""
+    job.measure(ops=64)
+    assert job.publish().returncode == 1
+    (command,) = _commands(job.comment(), "perfgate baseline accept")
+    branch = _clone_of_branch(job, tmp_path)
+    words = shlex.split(command)[1:]
+    accepted = perfgate(*words, cwd=branch, PERFGATE_STORE=job.environ["PERFGATE_STORE"])
+    assert accepted.returncode == 0, accepted.stderr
+    assert job.project.head[:12] in accepted.stdout
+    assert job.publish().returncode == 0
+    assert "## perfgate: WARN" in job.comment()
+
+
+def test_check__in_a_job_of_a_change_request__its_own_text_names_the_head_of_the_branch(job: Job) -> None:
+    job.measure(ops=64)
+    decision = json.loads((job.artifact / "decision.json").read_text())
+    assert (decision["head"]["commit"], decision["head"]["reviewed"]) == (job.project.merge, job.project.head)
+
+
+def test_comment__on_a_forge_that_reads_orders__its_order_accepts(github: Job) -> None:
+    github.fake.roles = {"ann": "maintain"}
+    github.measure(ops=64)
+    github.publish()
+    github.fake.upload(50, "perfgate-default-1", github.zipped())
+    (order,) = _commands(github.comment(), "/perfgate accept")
+    assert github.comment().index(order) < github.comment().index("perfgate baseline accept")
+    Order(github, "ann", order).obey()
+    comment, reply = github.comments()
+    assert "## perfgate: WARN" in comment
+    assert reply.endswith("is accepted; the verdict of perfgate is now WARN\n")
+
+
+def test_comment__on_a_forge_that_reads_no_orders__has_none(gitlab: Job) -> None:
+    gitlab.measure(ops=64)
+    gitlab.publish()
+    assert "/perfgate" not in gitlab.comment()
+
+
+TRUSTED = "jobs: {trusted: {uses: team/perfgate/.github/workflows/trusted.yml@main}}"
+
+
+@pytest.mark.parametrize(
+    ("workflow", "count"),
+    [
+        (f"on: {{issue_comment: {{types: [created]}}}}\n{TRUSTED}", 1),
+        (f"on: {{push: }}  # not issue_comment\n{TRUSTED}", 0),
+        (
+            "on: {issue_comment: {types: [created]}}\njobs: {greet: {uses: team/greeter/.github/workflows/greet.yml@main}}",
+            0,
+        ),
+        ("on: issue_comment\njobs: {own: {steps: [{run: perfgate command --key default}]}}", 1),
+    ],
+)
+def test_comment__workflows_of_the_checkout__decide_whether_an_order_is_heard(
+    github: Job, tmp_path: Path, workflow: str, count: int
+) -> None:
+    root = tmp_path / "checkout"
+    github.project.git("clone", "-q", str(github.root), str(root))
+    (root / ".github" / "workflows").mkdir(parents=True)
+    (root / ".github" / "workflows" / "perfgate.yml").write_text(f"{workflow}\n")
+    github.measure(ops=64)
+    github.publish(root=root)
+    assert len(_commands(github.comment(), "/perfgate accept")) == count
+
+
+def test_comment__job_that_is_none_of_github_actions__without_workflows_no_order_is_heard(github: Job) -> None:
+    event = detect(github.environ)
+    assert event is not None
+    forge = connect(event, BOT_TOKEN, sleep=lambda _: None, clock=lambda: START)
+    assert obeys_comments(forge, github.root, github.environ)
+    assert not obeys_comments(forge, github.root, {"JENKINS_URL": "https://ci.example"})

@@ -74,6 +74,12 @@ def _checked_out(folder: Path) -> Revision:
             f"perfgate was installed from {folder}, whose commit {commit.output[:12]} is in no branch of its origin: push it, "
             f"or {REMEDY}"
         )
+    if address(origin.output) is None:
+        remedy = REMEDY.replace("COMMIT", commit.output)
+        raise UsageError(
+            f"perfgate was installed from {folder}, whose origin {origin.output!a} is on no server, so {remedy}: push the "
+            "clone there before CI runs"
+        )
     return _at(origin.output, commit.output)
 
 

@@ -106,9 +106,10 @@ def _refusal(order: _Asked, change: OrderedChange, comment: CommentEvent) -> Ans
         return Answer("unnamed", head=change.head_sha)
     if isinstance(order, AcceptOrder):
         try:
-            refuse_unknown_metric(order.metric)
+            for metric in order.metrics:
+                refuse_unknown_metric(metric)
         except UnknownMetricError as error:
-            return Answer("no_metric", metric=order.metric, close=error.close)
+            return Answer("no_metric", metrics=(metric,), close=error.close)
     return None
 
 
@@ -145,14 +146,14 @@ def _accept(
         load_config(request.root, environ=doors.environ),
         doors.environ,
         commit=change.head_sha,
-        metrics=[order.metric],
+        metrics=order.metrics,
         reason=order.reason,
         accepted_by=comment.author,
     )
     head = change.head_sha[:12]
     state = _state(forge, change.number, request.key)
     if state is None or state.head != change.head_sha:
-        return Answer("waiting", head=head, metric=order.metric)
+        return Answer("waiting", head=head, metrics=order.metrics)
     again = PublishRequest(
         key=request.key,
         token_variable=request.token_variable,
@@ -161,7 +162,7 @@ def _accept(
     )
     publish(request.root, None, again, doors)
     state = _state(forge, change.number, request.key)
-    return Answer("accepted", head=head, metric=order.metric, verdict=state.verdict if state else None)
+    return Answer("accepted", head=head, metrics=order.metrics, verdict=state.verdict if state else None)
 
 
 def _state(forge: Forge, number: int, key: str) -> CommentState | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -14,7 +16,7 @@ from perfgate.document.files import write_decision, write_text_atomically
 from perfgate.document.message import Message, ReasonError, reason_of
 from perfgate.errors import DocumentError, ForgeError, RepositoryError, UsageError
 from perfgate.git.commands import COMMIT_ID
-from perfgate.git.repository import checked_out, is_behind
+from perfgate.git.repository import checked_out, is_behind, prefix_of
 from perfgate.jobs.publish.evidence import evidence_pages
 from perfgate.jobs.shared.artifact import DEFAULT_KEY, fetch_artifact
 from perfgate.jobs.shared.decision import decide_with_advice
@@ -34,6 +36,7 @@ from perfgate.judging.forge.forge import (
     find_token,
     token_variables,
 )
+from perfgate.judging.forge.orders import OrderForge, accept_order
 from perfgate.judging.forge.runner import (
     OUTPUT_VARIABLE,
     SUMMARY_VARIABLE,
@@ -53,6 +56,9 @@ from perfgate.version import __version__
 
 # Of a measuring job that ended before it was done. GitHub cancels a job that runs longer than its `timeout-minutes`.
 CANCELLED = ("cancelled", "timed_out")
+_YAML_COMMENT = re.compile(r"(?:^|\s)#.*")
+# perfgate's workflow for a caller's jobs, or the command that a job of one's own runs.
+_OBEYS = re.compile(r"/workflows/trusted\.ya?ml\b|\bperfgate command\b")
 _STATES: dict[str, StatusState] = {"FAIL": "failure", "INCONCLUSIVE": "error"}
 FailOn = Literal["undecided", "regression", "never"]
 # Which verdicts make a status red.
@@ -125,6 +131,8 @@ def publish(root: Path, artifact: Path | None, request: PublishRequest, doors: D
     if case is not None and decision.links:
         pages = evidence_pages(case.forge, case.event, request.key, decision.links)
         context = replace(context, pages=pages)
+    if case is not None and obeys_comments(case.forge, root, doors.environ):
+        context = replace(context, accept_order=accept_order)
     text = render_comment(decision, context, budget=TEXT_BUDGET)
     _write_results(request, decision, documents, text, doors)
     if case is None or request.dry_run:
@@ -132,6 +140,25 @@ def publish(root: Path, artifact: Path | None, request: PublishRequest, doors: D
     else:
         _post(case, decision, text, request, doors)
     return exit_code(decision)
+
+
+def obeys_comments(forge: Forge, root: Path, environ: Mapping[str, str]) -> bool:
+    """Whether a ``/perfgate`` comment is heard: the forge has such orders, and a workflow of the checkout obeys them.
+
+    A checkout without workflows is one whose workflows are elsewhere, where this job is one of GitHub Actions at all.
+    """
+    if not isinstance(forge, OrderForge):
+        return False
+    folder = root.joinpath(*[".."] * prefix_of(root).count("/"), ".github", "workflows")
+    workflows = [file.read_text("utf-8", "replace") for file in (*folder.glob("*.yml"), *folder.glob("*.yaml"))]
+    if not workflows:
+        return environ.get("GITHUB_ACTIONS") == "true"
+    return any(map(_obeys, workflows))
+
+
+def _obeys(workflow: str) -> bool:
+    said = _YAML_COMMENT.sub("", workflow)
+    return "issue_comment" in said and "perfgate" in said and _OBEYS.search(said) is not None
 
 
 def _documents(
@@ -179,7 +206,7 @@ def judge_without_forge(
             raise refusal or DocumentError("there is none")
         if event is not None:
             refuse_foreign_artifact(documents, event, None, None)
-        return _decide(only, documents, grounds, event, doors, None)
+        return _decide(only, documents, grounds, doors, None)
     except DocumentError as error:
         return _undecided("INCONCLUSIVE", _artifact(error), grounds, event)
 
@@ -206,7 +233,7 @@ def _judge(
             raise refusal or DocumentError("there is none")
         refuse_foreign_artifact(documents, case.event, case.change, case.forge)
         because = _reason_for_base(documents, case, root)
-        return _decide(only, documents, grounds, case.event, doors, because)
+        return _decide(only, documents, grounds, doors, because)
     except DocumentError as error:
         return _undecided("INCONCLUSIVE", _artifact(error), grounds, case.event)
 
@@ -264,14 +291,12 @@ def _decide(
     only: tuple[str, ...],
     documents: CheckDocuments,
     grounds: Grounds,
-    event: CiEvent | None,
     doors: Doors,
     because: Message | None,
 ) -> DecisionDocument:
     missing: list[str] = []
     base, head = documents
-    commit = event.head_sha if event else head.source.commit or ""
-    history = history_of(grounds.config, head, commit, doors.environ, warn=missing.append)
+    history = history_of(grounds.config, head, doors.environ, warn=missing.append)
     for words in missing:
         doors.say(words)  # with the place of the store, which is nobody's business but the log's
     required = required_of(grounds.config, base, doors.environ, only=only)

@@ -79,12 +79,11 @@ def stored_history(
     environ: Mapping[str, str],
     *,
     warn: Callable[[str], None],
-    also_commit: str | None = None,
 ) -> History:
     """The series that a run is shown beside and what was accepted of it; where the store cannot be read, that is said.
 
     What main's own history shows as regressed is left out of its series until somebody has accepted it. What was accepted
-    of ``also_commit`` counts too: of the commit under review, where the forge's merge of it was measured.
+    of the commit under review counts too, where the forge's merge of it was measured.
     """
     try:
         store = open_project_store(config, environ)
@@ -109,8 +108,8 @@ def stored_history(
     except StoreError as error:
         warn(f"stored runs of main are left out: {error}")
         return History()
-    commit = head.source.commit
-    acceptances = [entry for entry in accepted if entry.commit in (commit, also_commit)]
+    commit, ci = head.source.commit, head.session.ci
+    acceptances = [entry for entry in accepted if entry.commit in (commit, ci.head_sha if ci else None)]
     own = [msgspec.structs.replace(entry, commit=commit) for entry in acceptances] if commit else []
     return History(series=[entry for entry in series if entry.values], accepted=own)
 

@@ -125,18 +125,14 @@ def _changed_files(root: Path, change: ChangeRequest, base: str, forge: Forge | 
 def history_of(
     config: Config | None,
     head: RunDocument,
-    commit: str,
     environ: Mapping[str, str],
     *,
     warn: Callable[[str], None],
 ) -> History:
-    """What our own store knows: an artifact's word on what is usual, or accepted, counts for nothing.
-
-    What was accepted of the commit under review also counts for the forge's merge of it, which is what was measured.
-    """
+    """What our own store knows: an artifact's word on what is usual, or accepted, counts for nothing."""
     if config is None:
         return History()
-    return stored_history(config, head, environ, warn=warn, also_commit=commit)
+    return stored_history(config, head, environ, warn=warn)
 
 
 # Runs of main are made every few commits; one that is older than this many says little of the base.

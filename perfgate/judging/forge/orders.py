@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -12,6 +13,7 @@ from perfgate.judging.forge.forge import Forge
 
 CALL = "/perfgate"
 MAX_LINE = 1_000
+_SEPARATOR = ","
 # The names of workloads that perfgate.toml takes, as far as they are ASCII: this one goes on to a shell of CI.
 _WORKLOAD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
@@ -40,9 +42,9 @@ class RunOrder:
 
 @dataclass(frozen=True)
 class AcceptOrder:
-    """A regression is meant; ``head`` is the commit its writer has looked at."""
+    """Regressions of these metrics are meant; ``head`` is the commit its writer has looked at."""
 
-    metric: str
+    metrics: tuple[str, ...]
     reason: str
     head: str | None = None
 
@@ -104,5 +106,19 @@ def read_order(body: str) -> Order | None:
             raise OrderError("no workload can have this name")
         return RunOrder(head, rest[0] if rest else None)
     if verb == "accept" and len(rest) >= 2:
-        return AcceptOrder(rest[0], " ".join(rest[1:]), head)
-    raise OrderError("it is neither `run [WORKLOAD]` nor `accept METRIC REASON`")
+        metrics = tuple(filter(None, rest[0].split(_SEPARATOR)))
+        if metrics:
+            return AcceptOrder(metrics, " ".join(rest[1:]), head)
+    raise OrderError("it is neither `run [WORKLOAD]` nor `accept METRIC[,METRIC] REASON`")
+
+
+def accept_order(commit: str, metrics: Sequence[str]) -> str | None:
+    """The first line of a comment that accepts these metrics of this commit; None where such a line cannot say them.
+
+    It names the commit, so that it accepts no other one that is pushed meanwhile, and is obeyed for a fork too.
+    """
+    line = f"{CALL} accept {commit} {_SEPARATOR.join(metrics)} REASON"
+    try:
+        return line if read_order(line) == AcceptOrder(tuple(metrics), "REASON", commit) else None
+    except OrderError:
+        return None

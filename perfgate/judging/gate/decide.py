@@ -188,7 +188,7 @@ def _document(
         verdict=verdict,
         reasons=reasons,
         base=SideSummary(),
-        head=side_of(head.source, sha256=content_sha256(head)),
+        head=msgspec.structs.replace(side_of(head.source, sha256=content_sha256(head)), reviewed=_reviewed(head)),
         device=head.testbed.comparable.get("device.name", head.testbed.device_kind),
         policy=policy,
         procedure=Procedure(name=PROCEDURE_ALONE, version=1, seed=head.session.seed, quantiles=[]),
@@ -385,6 +385,11 @@ def side_of(source: Source, chosen_because: Message | None = None, *, sha256: st
     """One side of a decision; ``sha256`` is that of the run document's content, where it was measured."""
     side = msgspec.convert(source, SideSummary, from_attributes=True)
     return msgspec.structs.replace(side, chosen_because=chosen_because, sha256=sha256)
+
+
+def _reviewed(head: RunDocument) -> str | None:
+    measured, commit = head.source.commit, head.session.ci.head_sha if head.session.ci else None
+    return commit if measured and commit != measured else None
 
 
 def _failures(run: RunDocument, side: Side, deciding: Set[int]) -> list[Failure]:

@@ -12,6 +12,7 @@ from perfgate.judging.forge.orders import (
     OrderedChange,
     OrderError,
     RunOrder,
+    accept_order,
     read_order,
     takes_orders,
 )
@@ -28,8 +29,15 @@ HEAD = "a" * 40
         ("/perfgate run encoder", RunOrder(workload="encoder")),
         (f"/perfgate run {HEAD}", RunOrder(head=HEAD)),
         (f"/perfgate  run {HEAD}  encoder.v2-x ", RunOrder(head=HEAD, workload="encoder.v2-x")),
-        ("/perfgate accept latency.low a larger vocabulary", AcceptOrder("latency.low", "a larger vocabulary")),
-        (f"/perfgate accept {HEAD} latency.*@encoder why not", AcceptOrder("latency.*@encoder", "why not", head=HEAD)),
+        ("/perfgate accept latency.low a larger vocabulary", AcceptOrder(("latency.low",), "a larger vocabulary")),
+        (
+            f"/perfgate accept {HEAD} latency.*@encoder why not",
+            AcceptOrder(("latency.*@encoder",), "why not", head=HEAD),
+        ),
+        (
+            "/perfgate accept latency.low,memory.*@encoder meant",
+            AcceptOrder(("latency.low", "memory.*@encoder"), "meant"),
+        ),
         ("/perfgate run\r", RunOrder()),
         ("please look\n/perfgate run", None),
         (" /perfgate run", None),
@@ -40,6 +48,23 @@ HEAD = "a" * 40
 )
 def test_read_order__first_line__is_what_it_says(line: str, order: Order | None) -> None:
     assert read_order(line + "\nmore words") == order
+
+
+@pytest.mark.parametrize(
+    ("metrics", "line"),
+    [
+        (["latency.low"], f"/perfgate accept {HEAD} latency.low REASON"),
+        (
+            ["latency.low", "memory.peak@encoder/short"],
+            f"/perfgate accept {HEAD} latency.low,memory.peak@encoder/short REASON",
+        ),
+        (["latency.low@encoder/1, 2"], None),
+        (["latency.low@a b"], None),
+        (["x" * 1000], None),
+    ],
+)
+def test_accept_order__metrics__line_that_is_read_back_or_none(metrics: list[str], line: str | None) -> None:
+    assert accept_order(HEAD, metrics) == line
 
 
 @pytest.mark.parametrize(
@@ -55,6 +80,7 @@ def test_read_order__first_line__is_what_it_says(line: str, order: Order | None)
         "/perfgate run a`b`",
         "/perfgate accept latency.low",
         f"/perfgate accept {HEAD} latency.low",
+        "/perfgate accept , meant",
         "/perfgate run \u202eencoder",
         "/perfgate accept latency.low \x1b[2J",
         "/perfgate accept latency.low " + "x" * 1000,

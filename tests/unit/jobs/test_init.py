@@ -292,6 +292,20 @@ def test_init__installed_from_a_directory_that_is_no_clone__asked(
         start_project(project, InitOptions(forge="gitlab"))
 
 
+def test_init__clone_whose_origin_is_a_path__names_it_and_gives_the_option_that_works(
+    project: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(source, "remote", "set-url", "origin", str(tmp_path))
+    install(monkeypatch, tmp_path, {"url": source.as_uri(), "dir_info": {}})
+    with pytest.raises(UsageError) as refused:
+        start_project(project, InitOptions(forge="github"))
+    assert f"installed from {source}, whose origin '{tmp_path}' is on no server" in str(refused.value)
+    (option,) = re.findall(r"--action OWNER/REPO@([0-9a-f]{40})", str(refused.value))
+    assert option == git(source, "rev-parse", "HEAD")
+    start_project(project, InitOptions(forge="github", action=f"OWNER/REPO@{option}"))
+    assert option in (project / GITHUB[2]).read_text()
+
+
 @pytest.mark.parametrize(
     "wrong", ["tools/perfgate", "tools/perfgate@main", f"tools@{PIN}", f"a/b@{PIN[:-1]}", f"a/b@{PIN}\n"]
 )

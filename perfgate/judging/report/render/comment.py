@@ -136,14 +136,15 @@ Outcome = Literal["measuring", "accepted", "waiting", "unclear", "own_fork", "un
 class Answer:
     """What became of an order.
 
-    ``head`` is the change's commit and ``named`` another one that was asked for; ``close`` the metric that was meant.
+    ``head`` is the change's commit and ``named`` another one that was asked for; ``close`` the metric that was meant
+    instead of the first of ``metrics``.
     """
 
     outcome: Outcome
     head: str = ""
     named: str = ""
     workload: str | None = None
-    metric: str = ""
+    metrics: tuple[str, ...] = ()
     close: str | None = None
     verdict: Verdict | None = None
     job_url: str | None = None
@@ -152,5 +153,6 @@ class Answer:
 def render_answer(answer: Answer, language: Language) -> str:
     """The Markdown of a reply, one line."""
     with speaking(language):
-        values = {**asdict(answer), "outcome": Words(answer.outcome), "verdict": Words(answer.verdict or "")}
+        words = {"outcome": Words(answer.outcome), "verdict": Words(answer.verdict or "")}
+        values = {**asdict(answer), **words, "metric": ", ".join(answer.metrics)}
         return render("order/answer.md.j2", "markdown", values).strip()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.decision import RULE_METHODS, Comparison, Suggestion
 from perfgate.document.explanation import Cause
+from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.words import Words
@@ -137,6 +138,7 @@ def _block(
     tip = next((tip for tip in tips if (tip.line in lines if tip.line else tip.evidence.get("op") in ops)), None)
     is_slower = any(slower[where] for where in group.places) or not counts
     costs = [] if own else _costs(summary, group.places)
+    keys = _acceptable(group, summary, failing)
     is_apart = group.more_time and (not own or any(timed[where] > 1 for where in group.places))
     return CauseBlock(
         cause=_leading(group),
@@ -149,7 +151,8 @@ def _block(
         counts=counts,
         suggestion=None if tip is None else _worded(tip),
         accepted=first.accepted,
-        accept=_accept_command(group, summary, failing),
+        accept=_accept_command(keys, summary),
+        order=_accept_order(keys, summary),
     )
 
 
@@ -207,21 +210,36 @@ def _at_most(summary: Summary, places: Iterable[str]) -> Words | None:
     return numbers.percent(max(0.0, *ends)) if ends else None
 
 
-def _accept_command(group: _Group, summary: Summary, failing: Mapping[str, int]) -> str | None:
-    """What accepts exactly this, for the commit that was measured; None where nothing can be accepted."""
+def _acceptable(group: _Group, summary: Summary, failing: Mapping[str, int]) -> tuple[str, ...]:
+    """The metrics that accept exactly this, with their places where others would be accepted too; none where nothing can be."""
     decision = summary.decision
     meant = [c for c in group.comparisons if c.gating and c.method != "check"]
-    if summary.verdict != "FAIL" or not meant or decision.head.dirty or not decision.head.commit:
-        return None
-    if decision.comparing != "code":
-        return None
+    if summary.verdict != "FAIL" or decision.head.dirty or decision.comparing != "code":
+        return ()
     here = Counter(c.metric for c in meant)
     keys: dict[str, None] = {}
     for comparison in meant:
         where = f"{comparison.workload}/{comparison.shape}" if comparison.shape else comparison.workload
         is_all = here[comparison.metric] == failing[comparison.metric]
         keys[comparison.metric if is_all else f"{comparison.metric}@{where}"] = None
-    if len(keys) > _MOST_KEYS:
+    return tuple(keys) if len(keys) <= _MOST_KEYS else ()
+
+
+def _accept_command(keys: Sequence[str], summary: Summary) -> str | None:
+    commit = _commit(summary)
+    if not keys or commit is None:
         return None
     named = " ".join(shlex.quote(key) for key in keys)
-    return f"perfgate baseline accept {named} --commit {decision.head.commit[:_COMMIT_LENGTH]} --reason TEXT"
+    return f"perfgate baseline accept {named} --commit {commit[:_COMMIT_LENGTH]} --reason TEXT"
+
+
+def _accept_order(keys: Sequence[str], summary: Summary) -> str | None:
+    commit, order = _commit(summary), summary.context.accept_order
+    return order(commit, keys) if keys and commit and order else None
+
+
+def _commit(summary: Summary) -> str | None:
+    """The measured commit that clones of the branch have: not a merge, which only the forge has."""
+    head = summary.decision.head
+    commit = head.reviewed or head.commit
+    return commit if commit and COMMIT_ID.fullmatch(commit) else None

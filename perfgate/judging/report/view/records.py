@@ -366,7 +366,8 @@ class CauseBlock:
 
     ``slower`` are the times that got worse, ``apart`` the seconds a call that the cause adds by itself, and ``at_most`` the
     slowdown that is still possible where calls are not shown to be slower. ``unexplained`` is whether times got worse whose
-    cause was sought and not found; of a job none is sought.
+    cause was sought and not found; of a job none is sought. ``accept`` is the command that accepts exactly this, and ``order``
+    the comment that does, on a forge whose comments are read.
     """
 
     cause: CauseView | None
@@ -380,6 +381,7 @@ class CauseBlock:
     suggestion: SuggestionView | None
     accepted: str | None
     accept: str | None
+    order: str | None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -39,8 +39,9 @@ class CommentContext:
 
     ``marker`` is the HTML comment of the first line by which we find our own comment. The only links are ``artifact_url``,
     ``report_url`` and ``job_url``, from the job's environment, and ``pages``, the addresses of kept files by their path, from
-    what the forge lists. ``reproduce`` is the command that repeats it locally;
-    ``language`` is the one it is written in.
+    what the forge lists. ``reproduce`` is the command that repeats it locally; ``accept_order`` makes of a commit and
+    metrics the comment that accepts them, in a repository that obeys ``/perfgate`` comments; ``language`` is the one it is
+    written in.
     """
 
     marker: str
@@ -49,6 +50,7 @@ class CommentContext:
     job_url: str | None = None
     pages: Mapping[str, str] = field(default_factory=dict)
     reproduce: str | None = None
+    accept_order: Callable[[str, Sequence[str]], str | None] | None = None
     language: Language = "en"
 
 
