@@ -14,6 +14,7 @@ from tests.end_to_end.conftest import SMALL_GATE, WORKLOADS
 from tests.fakes.forge import BOT_TOKEN, FakeForge, StoredChange
 from tests.fakes.forge_similar import GiteeDialect
 from tests.installed import from_git, write_installation
+from tests.unit.cli.test_trace_ranks import job
 
 SECONDS = 300
 MODEL = "https://github.com/team/model"
@@ -72,6 +73,7 @@ class Desk:
         author = {f"GIT_{role}_{field}": "someone" for role in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
         settings = [(f"url.{self._place(address)}.insteadOf", address) for address in (MODEL, PERFGATE)]
         settings += [("protocol.file.allow", "always"), ("init.defaultBranch", "main")]
+        settings += [("user.name", "someone"), ("user.email", "someone")]
         git = {"GIT_CONFIG_COUNT": str(len(settings))}
         for number, (name, value) in enumerate(settings):
             git.update({f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value})
@@ -166,3 +168,53 @@ class Jenkins(Project):
         """End the forge; it has seen nothing that its API does not know."""
         self.forge.__exit__()
         assert self.forge.violations == []
+
+
+class Checked(Watched):
+    """A fresh clone of a branch that the gate fails by an operator more, with what `perfgate check` has written there.
+
+    Its project has stored runs of main and a rule that judges a run alone; beside it lie recordings of a job of several ranks.
+    """
+
+    def __init__(self, folder: Path, *, measured: bool = True) -> None:
+        super().__init__(folder)
+        with (self.clone / "perfgate.toml").open("a") as settings:
+            settings.write('[limits]\n"ops.kernel_time.warning" = { value = 1000, gating = true }\n')
+        self._commit(self.clone, "a rule")
+        self._git(self.clone, "push", "-q", "origin", "HEAD")
+        base = self._git(self.clone, "rev-parse", "HEAD").strip()
+        self._git(self.clone, "switch", "-q", "-c", "feature")
+        model = self.clone / "model.py"
+        model.write_text(model.read_text().replace("return torch.relu(y)", "return torch.relu(y + 0)"))
+        self._commit(self.clone, "an operator more")
+        head = self._git(self.clone, "rev-parse", "HEAD").strip()
+        self.origin = self._git(self.clone, "remote", "get-url", "origin").strip()
+        self._git(self.clone, "push", "-q", "origin", "feature")
+        self._git(folder, "clone", "-q", "--branch", "feature", "--no-local", self.origin, "branch")
+        self.clone = folder / "branch"
+        (folder / "empty").mkdir()
+        self._git(folder / "empty", "init", "-q")
+        self._git(folder / "empty", "remote", "add", "origin", MODEL)
+        recordings = folder / "recordings"
+        job(recordings / "job")
+        shutil.copy(ROOT / "tests" / "data" / "trace" / "device.json", recordings / "trace.json")
+        self.known = self.words(recordings, base, head, folder / "empty")
+        if measured:
+            done = self.run("perfgate check --steps 4 || test $? -eq 1")
+            assert done.returncode == 0, done.stdout
+
+    @staticmethod
+    def words(recordings: Path, base: str, head: str, empty: Path) -> dict[str, str]:
+        """What the capital words of printed commands stand for here."""
+        file, run = "perfgate-out/base/run.json", "perfgate-out/head/run.json"
+        job_folder = str(recordings / "job")
+        known = {"BASE": base, "COMMIT": head, "DIR": job_folder, "EMPTY": str(empty), "FILE": file, "RUN": run}
+        known |= {
+            "METRIC": "latency.low",
+            "N": "5",
+            "NAME": "latency.p50",
+            "PATH": sys.executable,
+            "WORD": "batch.knee",
+        }
+        known |= {"MAIN": "main"}
+        return {**known, "REC": str(recordings / "trace.json"), "NEW": sys.prefix, "TEXT": "meant"}

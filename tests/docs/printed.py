@@ -1,0 +1,200 @@
+"""Every command that perfgate prints: in comments, on the terminal, in errors, advice and reports, and in the prose of docs/.
+
+Fenced blocks of docs/ are run by test_docs.py, the templates in perfgate/starter by tests/ci.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from perfgate.cli import commands
+from perfgate.plugins import member_names
+from perfgate.toml import tomllib
+from tests.docs.blocks import DOCS, ROOT
+
+_NAMES = "|".join(name.replace("_", "-") for name in member_names(commands))
+_SUBCOMMANDS = "accept|accepted|copy|diff|gaps|list|prune|ranks|record|reduce|requests|steps|top"
+_QUOTED = re.compile(r"`((?:perfgate|git|pip) [^`\n]+)`")
+# Outside quotes a command is what reads like one: its name, a subcommand, options with their values.
+_BARE = re.compile(
+    rf"(?<![\w`/.-])(perfgate (?:{_NAMES})(?: (?:{_SUBCOMMANDS}))?"
+    r"(?: --[a-z][a-z-]*(?:[= ](?:[A-Z][A-Z/]*|\{[\w{}]*))?)*)(?![\w-])"
+)
+_ORDER = re.compile(r"(/perfgate (?:run|accept)[^`\n|]*)`")
+_COMMIT = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{9,40}\b")
+_ACCEPTED = re.compile(r"(?<=baseline accept )(?:[a-z_]+\.[\w.@*/:]+ ?)+")
+
+# What is executed for a printed command, in a fresh clone of a branch whose check has failed (`desk.Checked`); None where it is
+# executed as it stands. Capital words stand for what the reader knows: `Checked.words` gives the clone's.
+RUN: dict[str, str | None] = {
+    "git log --all": None,
+    "git push": None,
+    "git push --no-verify": None,
+    "perfgate advise": None,
+    "perfgate baseline accept": "perfgate baseline accept latency.low --reason meant",
+    "perfgate baseline accept METRIC --commit COMMIT --reason TEXT": None,
+    'perfgate baseline accept METRIC --reason "the new layer"': None,
+    "perfgate baseline list": None,
+    "perfgate baseline list --limit N": None,
+    "perfgate baseline prune --keep N": None,
+    "perfgate baseline record --run FILE": "perfgate baseline record --allow-dirty --run FILE",
+    "perfgate config": None,
+    "perfgate explain": "perfgate explain WORD",
+    "perfgate explain 4": None,
+    "perfgate explain 7": None,
+    "perfgate explain 7 --lang zh": None,
+    "perfgate explain NAME": None,
+    "perfgate explain WORD": None,
+    "perfgate gate": "perfgate gate perfgate-out",
+    "perfgate gate --base main --head change --out decision": "perfgate gate --base RUN --head RUN --out decision",
+    "perfgate gate --head RUN": None,
+    "perfgate gate --head run": "perfgate gate --head RUN",
+    "perfgate gate perfgate-out --lang zh --out perfgate-out": None,
+    "perfgate init": "perfgate init --ci-only --github",
+    "perfgate init --job server": "perfgate init --job server --github -C EMPTY",
+    "perfgate publish": "perfgate publish perfgate-out",
+    "perfgate publish --out judged": "perfgate publish perfgate-out --out judged",
+    "perfgate report": "perfgate report --csv numbers.csv perfgate-out",
+    "perfgate report --csv": "perfgate report --csv numbers.csv perfgate-out",
+    "perfgate report --csv numbers.csv perfgate-out": None,
+    "perfgate run --from-profile": "perfgate run --from-profile REC --out run",
+    "perfgate run --from-profile DIR --out main": "perfgate run --from-profile REC --out main",
+    "perfgate run --from-profile DIR --out run": "perfgate run --from-profile REC --out run",
+    "perfgate run --from-profile FOLDER": "perfgate run --from-profile REC",
+    "perfgate trace diff": "perfgate trace diff REC REC",
+    "perfgate trace diff BASE HEAD": "perfgate trace diff REC REC",
+    "perfgate trace flame REC [--head REC]": "perfgate trace flame REC --head REC",
+    "perfgate trace gaps REC": None,
+    "perfgate trace ranks": "perfgate trace ranks DIR",
+    "perfgate trace ranks DIR [--out FILE]": "perfgate trace ranks DIR --out ranks.html",
+    "perfgate trace reduce": "perfgate trace reduce DIR",
+    "perfgate trace reduce DIR": None,
+    "perfgate trace requests": "perfgate trace requests REC",
+    "perfgate trace requests REC [--id ID]": "perfgate trace requests REC",
+    "perfgate trace steps REC": None,
+    "perfgate trace timeline REC": None,
+    "perfgate trace top": "perfgate trace top REC",
+    "perfgate trace top REC": None,
+    "perfgate trace … --json": "perfgate trace top REC --json",
+    "perfgate trend": None,
+    "perfgate trend --fail-on-regression": None,
+}
+# The same for what measures: many seconds each.
+MEASURE: dict[str, str | None] = {
+    "perfgate check": "perfgate check --steps 4",
+    "perfgate check --append": "perfgate check --append --steps 4",
+    "perfgate check --base {} --out": "perfgate check --base BASE --out perfgate-out --steps 4",
+    "perfgate check --steps 1,2,3,4,9": "perfgate check --steps 1,2,3,4",
+    "perfgate check --base-python PATH --head-python PATH": "perfgate check --base-python PATH --head-python PATH --steps 4",
+    "perfgate local": "perfgate local --steps 4",
+    "perfgate local --base COMMIT": "perfgate local --base BASE --steps 4",
+    "perfgate local --base {}": "perfgate local --base BASE --steps 4",
+    "perfgate local --workload {}": "perfgate local --workload small --steps 4",
+    "perfgate run": "perfgate run --quick --steps 4",
+    "perfgate run --quick": "perfgate run --quick --steps 4",
+    "perfgate run --quick --steps 1,4": None,
+    "perfgate run --steps": "perfgate run --quick --steps 4",
+    "perfgate run --steps {step}": "perfgate run --quick --steps 4",
+    "perfgate run --steps {} --workload {}": "perfgate run --quick --steps 4 --workload small",
+    "perfgate trend --confirm": None,
+    "perfgate trend --confirm --out DIR": "perfgate trend --confirm --out confirmed",
+}
+# What a plain machine cannot run, with the reason. perfgate's own are parsed by its command line all the same.
+NOT_RUN: dict[str, str] = {
+    "git fetch --unshallow": "needs a shallow clone: test_printed.py runs it in one",
+    "git fetch origin MAIN:refs/remotes/origin/MAIN": "needs a clone of one branch: test_printed.py runs it in one",
+    "git init": "begins a repository: test_printed.py runs it in an empty folder",
+    "perfgate baseline": "a group of commands",
+    "perfgate baseline record": "measures the whole checklist on main: tests/end_to_end/test_branch_store.py",
+    "perfgate baseline record --from": "keeps the artifact of a CI job of main: tests/attacks/test_item_10_the_store.py",
+    "perfgate command": "runs for a comment on GitHub alone: tests/end_to_end/test_command.py",
+    "perfgate demo": "two whole gates: tests/end_to_end/test_demo.py",
+    "perfgate doctor": "three minutes of gates: tests/end_to_end/test_doctor.py",
+    "perfgate doctor --fitness": "its exit code is about this machine: tests/end_to_end/test_doctor.py",
+    "perfgate init --gitlab --action tools/perfgate@COMMIT": "COMMIT is of the reader's server: tests/unit/jobs/test_init.py",
+    "perfgate local --hook": "reads what git gives a hook: tests/end_to_end/test_hook.py",
+    "perfgate serve": "serves until it is interrupted: tests/unit/cli/test_serve.py",
+    "perfgate serve --traces DIR": "serves until it is interrupted: tests/unit/cli/test_serve.py",
+    "perfgate trace": "a group of commands",
+    "perfgate trend --post": "writes an issue on a forge: tests/end_to_end/test_trend.py",
+    "perfgate trend --post --confirmations DIR/confirmations.json": "as above",
+    "perfgate upgrade": "compares two installed stacks: tests/end_to_end/test_environments.py",
+    "perfgate upgrade --python NEW/bin/python": "as above",
+    "perfgate upgrade --python PATH": "as above",
+    "pip install 'perfgate[serving]'": "downloads; the extra is in pyproject.toml",
+    "pip install 'perfgate[zstd]'": "downloads; the extra is in pyproject.toml",
+    "pip install msprof-analyze openpyxl": "downloads somebody else's program",
+}
+# What stands for a printed one where only its options and arguments are held against the command line.
+WHOLE = {"perfgate baseline record --from": "perfgate baseline record --from DIR"}
+
+
+def printed() -> dict[str, set[str]]:
+    """Every printed command, what differs from case to case named in capitals, with the places that print it."""
+    found: dict[str, set[str]] = {}
+    for place, text in _texts():
+        quoted = [match[1] for match in _QUOTED.finditer(text)]
+        for command in [*quoted, *(match[1] for match in _BARE.finditer(_QUOTED.sub(" ", text)))]:
+            found.setdefault(_general(command), set()).add(place)
+    return found
+
+
+def orders() -> dict[str, set[str]]:
+    """Every order that a comment on a change request is told to be."""
+    found: dict[str, set[str]] = {}
+    for place, text in _texts():
+        for match in _ORDER.finditer(text):
+            found.setdefault(match[1].strip(), set()).add(place)
+    return found
+
+
+def _general(command: str) -> str:
+    command = re.sub(r" 2>.*| > .*", "", command)
+    return _ACCEPTED.sub("METRIC ", _COMMIT.sub("COMMIT", command)).strip()
+
+
+@cache
+def _texts() -> tuple[tuple[str, str], ...]:
+    package = ROOT / "perfgate"
+    texts = [(path, text) for path in sorted(package.rglob("*.py")) for text in _strings(path)]
+    catalogue = sorted((package / "catalogue").rglob("*.toml"))
+    texts += [(path, text) for path in catalogue for text in _values(tomllib.loads(path.read_text("utf-8")))]
+    templates = sorted((package / "judging").rglob("*.j2"))
+    golden = sorted((ROOT / "tests" / "golden" / "data").iterdir())
+    texts += [(path, path.read_text("utf-8")) for path in [*templates, *golden]]
+    pages = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted(DOCS.glob("*.md"))]
+    texts += [
+        (path, re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)) for path in pages
+    ]
+    return tuple((str(path.relative_to(ROOT)), text) for path, text in texts)
+
+
+def _strings(path: Path) -> Iterator[str]:
+    """The text constants of a module but for docstrings; what an f-string fills in is `{}`."""
+    tree = ast.parse(path.read_text("utf-8"))
+    skipped = set()
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
+            skipped.add(id(body[0].value))
+        if isinstance(node, ast.JoinedStr):
+            skipped.update(id(part) for part in node.values)
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)  # type: ignore[misc]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def _values(entry: object) -> Iterator[str]:
+    if isinstance(entry, str):
+        yield entry
+    elif isinstance(entry, dict | list):
+        for value in entry.values() if isinstance(entry, dict) else entry:
+            yield from _values(value)
