@@ -231,8 +231,9 @@ class GraphSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     spans: Annotated[
         list[Text],
         _doc(
-            "Two parts of names: of the compiler's entry and of running the graph. Unset: those of the device's own compiler, "
-            "on an NPU `npu_fx_compiler inference` and `ExecuteGraph`."
+            "Parts of names: of the compiler's entry, of running the graph and, where there is one, of its native code between "
+            "them. Unset: those of the device's own compiler, on an NPU `npu_fx_compiler inference` (also with `_`), "
+            "`ExecuteGraph` and `TorchNpuGraphBase::Run`."
         ),
     ] = []
 
@@ -487,9 +488,10 @@ def _check_lists(parsed: ConfigFile, path: Path) -> None:
     looks, spans, requirements = parsed.gate.looks, parsed.graph.spans, parsed.measure.requirements
     if looks != sorted(set(looks)):
         raise ConfigError(f"{path}: [gate] looks must be growing numbers of pairs, found {looks}")
-    if len(spans) not in (0, 2):
+    if len(spans) not in (0, 2, 3):
         raise ConfigError(
-            f"{path}: [graph] spans must be two texts: of the compiler's entry and of running the graph, found {spans}"
+            f"{path}: [graph] spans must be two or three texts: of the compiler's entry, of running the graph, and of its "
+            f"native code; found {spans}"
         )
     if not all(map(_stays_inside, requirements)):
         raise ConfigError(

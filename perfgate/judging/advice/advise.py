@@ -46,12 +46,12 @@ def advised(decision: DecisionDocument, base: RunDocument, head: RunDocument) ->
 def _ranked(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
     """Each suggestion once, by what it surely saves, then by what it may save, then by severity.
 
-    One rule on one line is the same advice whatever the shape: that of the shape which gains most stays.
+    The same words on one line are the same advice, whatever rule, step, shape or rank gives it: the one which gains most stays.
     """
     once: dict[tuple[object, ...], Suggestion] = {}
     for suggestion in sorted(suggestions, key=_rank):
         words = english(suggestion.message)
-        once.setdefault((suggestion.workload, suggestion.rule, words, suggestion.line), suggestion)
+        once.setdefault((suggestion.workload, words, suggestion.line), suggestion)
     return list(once.values())
 
 

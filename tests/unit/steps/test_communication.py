@@ -335,12 +335,14 @@ def test_communication__recorded_npus__waiting_transit_and_idle_as_the_file_has_
     summaries = summarize(recording.timelines)
     outcome = STEP.judge_recording(RecordingContext(recording, summaries, "model", {}))
 
-    # Total Op Info of communication.json: Elapse 105.9919 ms, Transit 3.6834, Wait 5.9406, Idle 96.3679, and of waiting and
-    # transit the Wait Time Ratio 0.6173.
+    # Total Op Info of communication.json: Elapse 105.9919 ms, Transit 3.6834, Wait 5.9406, Idle 96.3679.
     shares = {value.metric: value.value for value in outcome.values}
-    assert shares["communication.waiting"] == pytest.approx(0.6173, abs=5e-5)
+    assert shares["communication.waiting"] == pytest.approx(5.9406 / 105.9919, rel=1e-4)
     assert shares["communication.transit"] == pytest.approx(3.6833535 / 105.9918777, rel=1e-6)
     assert shares["communication.idle"] == pytest.approx(96.3679055 / 105.9918777, rel=1e-6)
+    assert sum(shares[f"communication.{part}"] for part in ("waiting", "transit", "idle")) == pytest.approx(
+        1.0, rel=1e-4
+    )
 
 
 def on_rank(number: int, *, exposed: int) -> Timeline:

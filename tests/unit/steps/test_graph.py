@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from perfgate import trace
+from perfgate.catalogue.lookup import RULES
 from perfgate.measuring.checklist.runner import run_step
 from perfgate.measuring.checklist.step import RecordingContext
 from perfgate.measuring.checklist.steps import s09_graph
@@ -252,7 +253,8 @@ def test_head_times__torchair_call__framework_compiler_and_graph():
     )
     calls = Intervals(np.array([10]), np.array([100]))
 
-    assert head_times(table, calls, HeadSpans("npu_fx_compiler inference", "ExecuteGraph")) == (20, 20, 25)
+    parts = head_times(table, calls, HeadSpans("npu_fx_compiler inference", "ExecuteGraph"))
+    assert {name: part.ns for name, part in parts.items()} == {"framework": 20, "compiler": 20, "graph": 25}
 
 
 def test_head_times__names_of_somebody_elses_backend__as_they_are_given():
@@ -261,7 +263,8 @@ def test_head_times__names_of_somebody_elses_backend__as_they_are_given():
     )
     calls = Intervals(np.array([10]), np.array([100]))
 
-    assert head_times(table, calls, HeadSpans("my entry", "my run")) == (2, 8, 1)
+    parts = head_times(table, calls, HeadSpans("my entry", "my run"))
+    assert {name: part.ns for name, part in parts.items()} == {"framework": 2, "compiler": 8, "graph": 1}
 
 
 def test_head_times__device_begins_after_the_host_is_done__the_work_that_the_call_launched():
@@ -279,7 +282,9 @@ def test_head_times__device_begins_after_the_host_is_done__the_work_that_the_cal
 
     found = head_times(builder.table(), calls, HeadSpans("npu_fx_compiler inference", "ExecuteGraph"))
 
-    assert found == (20, 20, 80)
+    assert {name: part.ns for name, part in found.items()} == {"framework": 20, "compiler": 20, "graph": 80}
+    # The device still worked on the call before until 130, which is when this one's first kernel begins.
+    assert found["graph"].exposed_ns == 20
 
 
 def test_recorded__steps_marked_on_the_host__the_frameworks_part_too():
@@ -300,7 +305,70 @@ def test_recorded__steps_marked_on_the_host__the_frameworks_part_too():
 def test_head_times__a_call_without_a_graph__none():
     table = events(("npu_fx_compiler inference", "annotation", 30, 60))
 
-    assert head_times(table, Intervals(np.array([10]), np.array([100])), HeadSpans("npu", "ExecuteGraph")) is None
+    assert head_times(table, Intervals(np.array([10]), np.array([100])), HeadSpans("npu", "ExecuteGraph")) == {}
+
+
+@pytest.mark.parametrize("entry", ["npu_fx_compiler inference", "npu_fx_compiler_inference"])
+def test_recorded__both_spellings_of_the_entry__parts_of_torchair_and_whom_each_is_reported_to(entry):
+    """As torch_npu's source and as other documents write it; TorchAir's sides meet at TorchNpuGraphBase::Run."""
+    table = events(
+        ("ProfilerStep#1", "annotation", 0, 100),
+        (entry, "annotation", 2, 90),
+        ("aten::scalar_tensor", "host_op", 4, 20),
+        ("TorchNpuGraphBase::Run", "host_op", 30, 60),
+        ("aten::contiguous", "host_op", 31, 18),
+        ("aten::clone", "host_op", 32, 16),
+        ("ExecuteGraph", "host_op", 60, 30),
+        ("MatMulV2", "compute", 75, 20),
+    )
+    outcome = judged(Timeline(0, 0, table, kernels=(kernel(0, 7),), steps=profiler_steps(table)))
+
+    parts = {value.labels["part"]: value.value for value in outcome.values if value.metric == "graph.head"}
+    assert {part: round(seconds * 1e9) for part, seconds in parts.items()} == {
+        "framework": 2, "python": 28, "native": 30, "graph": 15,
+    }  # fmt: skip
+    found = {finding.rule: finding for finding in outcome.findings}
+    assert set(found) == {"graph.head_python", "graph.head_native"}
+    assert found["graph.head_python"].evidence["operators"] == "aten::scalar_tensor"
+    assert found["graph.head_native"].evidence["operators"] == "aten::contiguous, aten::clone"
+    assert found["graph.head_native"].evidence["graph.head_native"] == pytest.approx(0.3)
+    advice = {rule: RULES[rule].advice.message for rule in found}
+    assert "Python side: report it to gitcode.com/Ascend/torchair" in advice["graph.head_python"]
+    assert "C++ side: report it to gitcode.com/Ascend/torchair" in advice["graph.head_native"]
+
+
+def test_recorded__no_steps_marked__a_call_lasts_until_the_next_entry():
+    rows = [
+        (name, kind, start + begin, duration)
+        for start in (0, 1000)
+        for name, kind, begin, duration in (
+            ("npu_fx_compiler_inference", "annotation", 0, 500),
+            ("ExecuteGraph", "host_op", 100, 400),
+            ("MatMulV2", "compute", 600, 400),
+        )
+    ]
+    outcome = judged(Timeline(0, 0, events(*rows), kernels=(kernel(0, 7),)))
+
+    assert {value.labels["part"]: value.value for value in outcome.values if value.metric == "graph.head"} == {
+        "compiler": pytest.approx(100e-9), "graph": pytest.approx(500e-9),
+    }  # fmt: skip
+    (found,) = outcome.findings
+    assert (found.rule, found.evidence["graph.head_graph"]) == ("graph.head_graph", pytest.approx(0.5))
+
+
+def test_recorded__head_behind_a_busy_device__nothing_to_find():
+    """The host runs ahead: whatever its parts take, the device works on the call before."""
+    table = events(
+        ("ProfilerStep#1", "annotation", 0, 100),
+        ("npu_fx_compiler inference", "annotation", 10, 80),
+        ("ExecuteGraph", "host_op", 50, 40),
+        ("Cast", "compute", 0, 75),
+        ("MatMulV2", "compute", 75, 25),
+    )
+    outcome = judged(Timeline(0, 0, table, kernels=(kernel(0, 7),), steps=profiler_steps(table)))
+
+    assert next(value.value for value in outcome.values if value.metric == "graph.head") == pytest.approx(10e-9)
+    assert outcome.findings == []
 
 
 def judged(timeline: Timeline, settings=None, **fields):
@@ -327,7 +395,7 @@ def recorded(*model_ids: int | None) -> Timeline:
 def test_recorded__kernels_with_the_number_of_a_graph__share_launches_and_head():
     outcome = judged(recorded(7, 7, None, 7), {"level": "Level1"})
 
-    assert outcome.status == "ok"
+    assert [finding.rule for finding in outcome.findings] == ["graph.head_compiler", "graph.head_graph"]
     found = {
         (value.metric, value.labels.get("kind") or value.labels.get("part")): value.value for value in outcome.values
     }

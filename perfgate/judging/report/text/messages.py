@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from string import Formatter
 
 from perfgate.catalogue.lookup import MESSAGES, METRICS, RULES
 from perfgate.document.message import QUOTE, Message, MessageValue
-from perfgate.document.run import Finding
+from perfgate.document.run import Finding, Severity
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.words import Words, say, translated
 from perfgate.locale import current_language, translate
+
+# Timelines of recordings are called so (trace/summary.py, shape_names).
+_RANK = re.compile(r"rank \d+")
+_MOST_RANKS = 8
+_SEVERITIES: tuple[Severity, ...] = ("severe", "warning", "info")
 
 
 class Pieces(str):
@@ -59,6 +65,44 @@ def word_finding(finding: Finding) -> str:
     except (KeyError, ValueError, TypeError, AttributeError):
         pass
     return word(finding.message or Message(finding.rule, finding.evidence))
+
+
+def word_findings(findings: Iterable[Finding]) -> list[tuple[Finding, str]]:
+    """The findings in words, one for each; the same of several ranks is that of the worst rank, with the others' names."""
+    alike: dict[object, list[Finding]] = {}
+    for number, finding in enumerate(findings):
+        alike.setdefault(_of_any_rank(finding) or number, []).append(finding)
+    worst = [min(group, key=_badness) for group in alike.values()]
+    return [(first, _of_ranks(first, group)) for first, group in zip(worst, alike.values())]
+
+
+def _of_any_rank(finding: Finding) -> tuple[object, ...] | None:
+    """What findings of several ranks have in common, None for one that is of no rank."""
+    if not _RANK.match(str(finding.evidence.get("shape", ""))):
+        return None
+    words = {name: value for name, value in finding.evidence.items() if isinstance(value, str) and name != "shape"}
+    return (finding.rule, *sorted(words.items()))
+
+
+def _badness(finding: Finding) -> tuple[int, float]:
+    """The lowest is the worst: by severity, then by how far the value lies from its limit."""
+    value, bound = (finding.evidence.get(name) for name in (finding.rule, "limit"))
+    known = isinstance(value, (int, float)) and isinstance(bound, (int, float))
+    return _SEVERITIES.index(finding.severity), -abs(float(value) - float(bound)) if known else 0.0  # type: ignore[arg-type]
+
+
+def _of_ranks(worst: Finding, group: Sequence[Finding]) -> str:
+    words, rank = word_finding(worst), str(worst.evidence.get("shape", ""))
+    others = [str(finding.evidence["shape"]) for finding in group if finding is not worst]
+    if not _RANK.match(rank) or (rank in words and not others):
+        return words
+    pieces = [*_pieces(words), Words(" ("), rank]
+    if others:
+        pieces += [say("; also ")]
+        pieces += _pieces(_word_list(others[:_MOST_RANKS], say(", ")))
+    if len(others) > _MOST_RANKS:
+        pieces += [say(" and {more}", more=numbers.counted(len(others) - _MOST_RANKS, "more", "more"))]
+    return _joined([*pieces, Words(")")])
 
 
 def _fill(sentence: str, values: Mapping[str, MessageValue]) -> str:

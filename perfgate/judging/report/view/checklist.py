@@ -16,7 +16,7 @@ from perfgate.document.run import FROM_PROFILE, CounterSet, RunDocument, StepRes
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.escape import clean
-from perfgate.judging.report.text.messages import word, word_finding
+from perfgate.judging.report.text.messages import word, word_findings
 from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import Words, phrase, say, translated
 from perfgate.judging.report.view.headline import first_line, metric_name
@@ -121,7 +121,9 @@ def _notes(step: StepResult) -> list[str]:
     notes[:0] = [busy] if (busy := busy_machine(step.waited)) else []
     notes += [say("{more} in run.json", more=numbers.counted(hidden, "more value"))] if hidden else []
     notes += _missing_lines(value for value in step.values if value.value is None)
-    notes += [f"{_MARKS[finding.severity]} {clean(word_finding(finding), limit=200)}" for finding in step.findings]
+    notes += [
+        f"{_MARKS[finding.severity]} {clean(words, limit=200)}" for finding, words in word_findings(step.findings)
+    ]
     if step.error:
         return [*notes, clean(first_line(word(step.error.message)))]
     return notes + ([clean(word(step.reason), limit=200)] if step.reason else [])
@@ -249,7 +251,7 @@ def tally(steps: list[StepSummary]) -> list[Words]:
 
 def worded_step(step: StepSummary) -> StepView:
     # Every shape may notice the same.
-    notes = list(dict.fromkeys(word_finding(finding) for finding in step.findings))
+    notes = list(dict.fromkeys(words for _, words in word_findings(step.findings)))
     return StepView(
         number=step.number,
         title=translated(CARDS[step.number].title) if step.number in CARDS else step.slug,

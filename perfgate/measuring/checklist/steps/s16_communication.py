@@ -202,23 +202,21 @@ def _judge_recorded(summaries: Sequence[DeviceSummary], limits: Limits) -> StepO
 
 
 def _waiting(summary: DeviceSummary) -> Iterator[Value]:
-    """Yield the shares as the profiler defines them: waiting of waiting and transit, transit and idling of all the time.
+    """Yield the shares of all the time of collectives in which this rank waited, sent or received, and idled.
 
     Idle is what is neither, mostly time before the last rank came (sample msinsight-910B-alexnet-2501: 96.4 of 106.0 ms).
     """
     timed = [collective for collective in summary.timeline.collectives or () if collective.elapsed_ns]
     elapsed = sum(collective.elapsed_ns or 0 for collective in timed)
-    moving = [collective for collective in timed if collective.transit_ns is not None]
-    waiting_or_moving = sum((collective.wait_ns or 0) + (collective.transit_ns or 0) for collective in moving)
-    for metric, column, total in (
-        ("communication.waiting", [collective.wait_ns for collective in timed], waiting_or_moving),
-        ("communication.transit", [collective.transit_ns for collective in timed], elapsed),
-        ("communication.idle", [collective.idle_ns for collective in timed], elapsed),
+    for metric, column in (
+        ("communication.waiting", [collective.wait_ns for collective in timed]),
+        ("communication.transit", [collective.transit_ns for collective in timed]),
+        ("communication.idle", [collective.idle_ns for collective in timed]),
     ):
         times = [time for time in column if time is not None]
-        if total and len(times) == len(timed):
+        if elapsed and len(times) == len(timed):
             labels = {"shape": summary.shape}
-            yield Value(metric=metric, value=sum(times) / total, count=len(timed), labels=labels)
+            yield Value(metric=metric, value=sum(times) / elapsed, count=len(timed), labels=labels)
 
 
 def _links(summary: DeviceSummary) -> Iterator[Value]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -41,7 +41,7 @@ from perfgate.measuring.counting.counters import WARM_UP_CALLS
 from perfgate.measuring.counting.tally import Site
 from perfgate.measuring.timing.versus import Versus
 from perfgate.system.garbage import quiet
-from perfgate.trace.analysis import IntColumn, Intervals, counts_by_name
+from perfgate.trace.analysis import Covered, IntColumn, Intervals, counts_by_name
 from perfgate.trace.events import DEVICE_KINDS, EventTable
 from perfgate.trace.kernel_table import KernelTable
 from perfgate.trace.spans import KERNEL_LAUNCH, launch_starts, launched_or_began
@@ -98,7 +98,7 @@ class GraphStep:
         if isinstance(graphs, Message) and isinstance(timed, Message):
             return unavailable(together([graphs, timed]))
         outcome = _judge_graphs(graphs, context.limits)
-        outcome.add(_judge_timed(timed, {"shape": shape}, compiles_itself=compiles_itself))
+        outcome.add(_judge_timed(timed, {"shape": shape}, context.limits, compiles_itself=compiles_itself))
         return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
@@ -107,7 +107,8 @@ class GraphStep:
         level = context.recording.settings.get("level")
         outcome = StepOutcome()
         for summary in context.summaries:
-            outcome.values += _signs_of_graphs(summary, level, spans)
+            outcome.values += _signs_of_graphs(summary, level)
+            outcome.add(_judge_recorded_head(summary, spans, context.limits))
             outcome.add(_judge_compiling(summary, context.limits))
         return outcome if outcome.values else unavailable(Message("graph.graph-not-in-recording"))
 
@@ -122,7 +123,7 @@ class _Timed:
     call: Compiled
     versus: Versus
     cached_ns: int
-    head: HeadTimes | None
+    head: Mapping[str, HeadPart]
 
     @property
     def cold_seconds(self) -> float:
@@ -193,7 +194,9 @@ def _judge_graphs(graphs: Compilations | Message, limits: Limits) -> StepOutcome
     )
 
 
-def _judge_timed(timed: _Timed | Message, labels: dict[str, str], *, compiles_itself: bool) -> StepOutcome:
+def _judge_timed(
+    timed: _Timed | Message, labels: dict[str, str], limits: Limits, *, compiles_itself: bool
+) -> StepOutcome:
     """Say what compiling gains; of a workload that compiles itself, that it gains nothing."""
     outcome = StepOutcome()
     if compiles_itself:
@@ -218,13 +221,10 @@ def _judge_timed(timed: _Timed | Message, labels: dict[str, str], *, compiles_it
             reason=Message("graph.not-faster") if break_even is None else None,
         ),
     ]
-    if timed.head is None:
-        outcome.values += missing("graph.head", Message("graph.graph-not-in-trace"), labels)
+    if timed.head:
+        outcome.add(_judge_head(timed.head, timed.versus.second_ns, _TRACED_CALLS, labels, limits))
     else:
-        outcome.values += [
-            Value(metric="graph.head", value=ns / 1e9, count=_TRACED_CALLS, labels={**labels, "part": part})
-            for part, ns in timed.head._asdict().items()
-        ]
+        outcome.values += missing("graph.head", Message("graph.graph-not-in-trace"), labels)
     outcome.findings += _judge_gain(timed, labels, compiles_itself=compiles_itself)
     return outcome
 
@@ -245,8 +245,8 @@ def _judge_gain(timed: _Timed, labels: dict[str, str], *, compiles_itself: bool)
     return [finding("graph.gain", "info", {**evidence, "calls until it has paid": timed.calls_to_break_even})]
 
 
-def _signs_of_graphs(summary: DeviceSummary, level: str | None, names: Sequence[HeadSpans]) -> list[Value]:
-    """What one device and its host show of graphs; nothing for what was not recorded. ``names`` are spans to look for."""
+def _signs_of_graphs(summary: DeviceSummary, level: str | None) -> list[Value]:
+    """What one device and its host show of graphs; nothing for what was not recorded."""
     labels = profiled(summary)
     events = summary.timeline.events.of_kind("runtime")
     kinds = [next((kind for kind, calls in _LAUNCHES.items() if calls.search(name)), None) for name in events.names]
@@ -265,10 +265,33 @@ def _signs_of_graphs(summary: DeviceSummary, level: str | None, names: Sequence[
         replayed = sum(number for kernel, number, _ in computed if kernel.model_id is not None)
         share = replayed / sum(alike.number for alike in computed)
         values.append(Value(metric="graph.replayed_share", value=share, labels=labels))
-    parts = head_of_steps(summary.timeline.events, names)
-    return values + [
-        Value(metric="graph.head", value=ns / 1e9, labels={**labels, "part": part}) for part, ns in parts.items()
-    ]
+    return values
+
+
+def _judge_recorded_head(summary: DeviceSummary, names: Sequence[HeadSpans], limits: Limits) -> StepOutcome:
+    calls, parts = head_of_steps(summary.timeline.events, names)
+    if not parts:
+        return StepOutcome()
+    return _judge_head(parts, float(np.median(calls.end - calls.start)), len(calls.start), profiled(summary), limits)
+
+
+def _judge_head(
+    parts: Mapping[str, HeadPart], call_ns: float, calls: int, labels: dict[str, str], limits: Limits
+) -> StepOutcome:
+    """Every part of the head, and of which the device waits for much of the call: each part has its own maintainers."""
+    outcome = StepOutcome()
+    for name, part in parts.items():
+        value = Value(metric="graph.head", value=part.ns / 1e9, count=calls, labels={**labels, "part": name})
+        outcome.values.append(value)
+        if part.exposed_ns is None:
+            continue
+        evidence: MaybeEvidence = {
+            **labels,
+            "time": part.exposed_ns / 1e9,
+            "operators": ", ".join(part.operators) or None,
+        }
+        outcome.findings += above(_HEAD_RULES[name], part.exposed_ns / call_ns, limits, evidence)
+    return outcome
 
 
 def _judge_compiling(summary: DeviceSummary, limits: Limits) -> StepOutcome:
@@ -298,34 +321,45 @@ def _judge_compiling(summary: DeviceSummary, limits: Limits) -> StepOutcome:
 
 
 class HeadSpans(NamedTuple):
-    """Parts of the names of two spans: the compiler's entry of a call, and running the graph."""
+    """Parts of the names of spans: the compiler's entry of a call, running the graph, and where its native code begins."""
 
     compiler: str
     graph: str
+    native: str = ""
 
 
-class HeadTimes(NamedTuple):
-    """Nanoseconds until the compiler's entry, from there until the graph is run, from there until the first work."""
+class HeadPart(NamedTuple):
+    """A part of the head in nanoseconds of a typical call, and how many of them no device works: None where none was recorded.
 
-    framework: float
-    compiler: float
-    graph: float
+    ``operators`` are the names of the host's operators that take most of it.
+    """
+
+    ns: float
+    exposed_ns: float | None
+    operators: tuple[str, ...] = ()
 
 
-# torchair wraps every call in record_function("npu_fx_compiler inference") and runs its graph in ExecuteGraph
-# (torch_npu, dynamo/torchair/npu_fx_compiler.py); dynamo and inductor mark theirs since torch 2.1.
+# torchair wraps every call in record_function("npu_fx_compiler inference"), which some builds write with an underscore, and
+# runs its graph in ExecuteGraph (torch_npu, dynamo/torchair/npu_fx_compiler.py), within TorchNpuGraphBase::Run of its C++
+# side where that is marked; dynamo and inductor mark theirs since torch 2.1.
 HEAD_SPANS: Mapping[str, HeadSpans] = {
-    "npu": HeadSpans("npu_fx_compiler inference", "ExecuteGraph"),
+    "npu": HeadSpans("npu_fx_compiler inference", "ExecuteGraph", "TorchNpuGraphBase::Run"),
     "cuda": HeadSpans("Torch-Compiled Region", "Call CompiledFxGraph"),
     "cpu": HeadSpans("Torch-Compiled Region", "Call CompiledFxGraph"),
 }
+_WHOLE, _SPLIT = ("framework", "compiler", "graph"), ("framework", "python", "native", "graph")
+_HEAD_RULES: Mapping[str, str] = {part: f"graph.head_{part}" for part in (*_WHOLE, *_SPLIT)}
+_MOST_OPERATORS = 3
 
 
-def head_times(events: EventTable, calls: Intervals, names: HeadSpans) -> HeadTimes | None:
-    """The medians over the calls, None where a call does not hold both spans and work after them.
+def head_times(events: EventTable, calls: Intervals, names: HeadSpans) -> dict[str, HeadPart]:
+    """The parts of a typical call's head; none where a call does not hold both spans and work after them.
 
-    Work is what runs on the device, or where the trace shows no device the first operator inside the graph; inductor's own
-    kernels on a CPU leave no mark in a trace.
+    The framework's part lasts until the compiler's entry, the compiler's until the graph is run (in two, ``python`` and
+    ``native``, where every call marks its native code), the graph's until the first work. Work is what runs on the device, or
+    where the trace shows no device the first operator inside the graph; inductor's own kernels on a CPU leave no mark in a
+    trace. The graph's part does not last until the entry's span ends: what the host does after the first kernel began is
+    hidden behind the device.
     """
     device = events.of_kind(*DEVICE_KINDS)
     work = device if len(device) else _operators(events)
@@ -333,34 +367,60 @@ def head_times(events: EventTable, calls: Intervals, names: HeadSpans) -> HeadTi
     launched = launched_or_began(work, launch_starts(work, events.of_kind("runtime")))
     order = np.lexsort((work.start, launched))
     launches, begins = launched[order], work.start[order]
-    compiler, graph = (np.sort(_named(events, part).start) for part in names)
-    parts = []
+    compiler, graph, native = (np.sort(_named(events, part).start) for part in names)
+    bounds, natives = [], []
     for start, end in zip(calls.start.tolist(), calls.end.tolist()):
         entry = _next_start(compiler, start, end)
         run = None if entry is None else _next_start(graph, entry, end)
         launch = None if run is None else _next_start(launches, run, end)
-        if launch is None:
-            return None
-        began = int(begins[np.searchsorted(launches, launch)])
-        parts.append(np.diff([start, entry, run, began]))
-    return HeadTimes(*np.median(parts, axis=0).tolist()) if parts else None
+        if entry is None or run is None or launch is None:
+            return {}
+        bounds.append([start, entry, run, int(begins[np.searchsorted(launches, launch)])])
+        natives.append(_next_start(native, entry, run))
+    if not bounds:
+        return {}
+    moments = np.array(bounds, np.int64)
+    is_split = None not in natives
+    if is_split:
+        moments = np.insert(moments, 2, np.array(natives, np.int64), axis=1)
+    busy = Covered(device.intervals) if len(device) else None
+    inner = _operators(events)
+    inner = inner.select(~inner.is_named(_holds(*names)))
+    parts = {}
+    for at, part in enumerate(_SPLIT if is_split else _WHOLE):
+        windows = Intervals(moments[:, at], moments[:, at + 1])
+        lengths = windows.end - windows.start
+        exposed = None if busy is None else float(np.median(lengths - busy.within(windows)))
+        parts[part] = HeadPart(float(np.median(lengths)), exposed, _longest_operators(inner, windows))
+    return parts
 
 
-def head_of_steps(events: EventTable, known: Sequence[HeadSpans]) -> Mapping[str, float]:
-    """The nanoseconds of each part: from the begin of a step on, where the recording marks steps and each runs a graph.
+def head_of_steps(events: EventTable, known: Sequence[HeadSpans]) -> tuple[Intervals, dict[str, HeadPart]]:
+    """The calls and the parts of their head: from the begin of a step on, where steps are marked and each runs a graph.
 
-    Else the parts are those from the compiler's entry on; none where no known span is in the recording.
+    Else a call lasts from one entry of the compiler to the next, and has no part of the framework; none where no known span
+    is in the recording.
     """
     marks = step_marks(events)
     for names in known:
-        entries = _named(events, names.compiler)
-        if not len(entries):
+        entries = np.sort(_named(events, names.compiler).start)
+        if not entries.size:
             continue
-        if marks and (times := head_times(events, windows_of(marks), names)) is not None:
-            return times._asdict()
-        if (times := head_times(events, entries.intervals, names)) is not None:
-            return {"compiler": times.compiler, "graph": times.graph}
-    return {}
+        if marks and (times := head_times(events, steps := windows_of(marks), names)):
+            return steps, times
+        calls = Intervals(entries, np.append(entries[1:], (events.start + events.duration).max()))
+        if times := head_times(events, calls, names):
+            del times["framework"]
+            return calls, times
+    return Intervals(np.array([], np.int64), np.array([], np.int64)), {}
+
+
+def _longest_operators(operators: EventTable, windows: Intervals) -> tuple[str, ...]:
+    """The operators that begin in these windows, which do not overlap, those of most time first."""
+    at = np.searchsorted(windows.start, operators.start, side="right") - 1
+    inside = operators.select((at >= 0) & (operators.start < windows.end[at]))
+    times = np.bincount(inside.name, inside.duration, len(inside.names))
+    return tuple(inside.names[code] for code in np.argsort(-times, kind="stable")[:_MOST_OPERATORS] if times[code])
 
 
 def _next_start(starts: IntColumn, begin: int, end: int) -> int | None:
@@ -369,7 +429,13 @@ def _next_start(starts: IntColumn, begin: int, end: int) -> int | None:
 
 
 def _named(events: EventTable, part: str) -> EventTable:
-    return events.select(np.isin(events.name, [code for code, name in enumerate(events.names) if part in name]))
+    return events.select(events.is_named(_holds(part)))
+
+
+def _holds(*parts: str) -> Callable[[str], bool]:
+    """Whether a name has one of these parts, a space and an underscore being alike; an empty part is in none."""
+    wanted = [part.replace("_", " ") for part in parts if part]
+    return lambda name: any(part in name.replace("_", " ") for part in wanted)
 
 
 def _operators(events: EventTable) -> EventTable:
