@@ -17,6 +17,7 @@ import msgspec
 
 from perfgate.document.budget import Budget
 from perfgate.document.doctor import FitnessCheck
+from perfgate.document.message import Message
 from perfgate.document.run import (
     Artifact,
     CallAccount,
@@ -207,7 +208,7 @@ class StepRequest(Request, frozen=True):
     """Run one step of the checklist; ``steady`` seconds of each shape are timed by step 1, 0 for its own time.
 
     Up to ``copies`` of the workload run at the same time in step 10, and step 1 times a ``cold_start``; step 13 tries the
-    ``shape_space``.
+    ``shape_space``. ``no_experiments`` says why the step tries nothing but the workload's own calls.
     """
 
     number: int
@@ -223,6 +224,7 @@ class StepRequest(Request, frozen=True):
     copies: int = 0
     cold_start: bool = False
     shape_space: bool = False
+    no_experiments: Message | None = None
 
 
 class StepReply(Reply, frozen=True):
@@ -381,6 +383,10 @@ class Progress(Reply, frozen=True):
     """A worker says what it is doing."""
 
     text: str
+
+
+class Experimenting(Reply, frozen=True):
+    """A worker begins an experiment of a step: if it fails or dies from here on, that need not be the workload's fault."""
 
 
 class Failed(Reply, frozen=True):

@@ -172,6 +172,20 @@ def kill_children(*, spare: Collection[int]) -> list[str]:
     return sorted(killed.values())
 
 
+def kill_descendants(*, spare: Collection[int]) -> None:
+    """Kill all processes below this one but ``spare``, also those that start meanwhile; bounded like ``kill_children``.
+
+    After ``adopt_orphans`` this process becomes the parent of a process whose own parent dies first.
+    """
+    for _ in range(_KILL_ROUNDS):
+        started = set(running_below(os.getpid())) - set(spare)
+        if not started:
+            return
+        for pid in started:
+            _end(pid)
+        time.sleep(_ROUND_SECONDS)
+
+
 def _end(pid: int) -> None:
     with suppress(ProcessLookupError, ChildProcessError, PermissionError):
         os.kill(pid, signal.SIGKILL)

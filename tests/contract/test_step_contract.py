@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 import pytest
+import torch
+import torch._dynamo
 
 from perfgate.catalogue.lookup import CARDS, metric
 from perfgate.document.run import StepResult, StepStatus
+from perfgate.measuring.checklist import step as step_module
 from perfgate.measuring.checklist.runner import find_steps, run_step
 from perfgate.measuring.checklist.step import Step, StepContext
+from perfgate.measuring.devices.registry import open_device
+from perfgate.measuring.workload.workload import Traffic, Workload
 from tests.fakes.device import ALL_CAPABILITIES, FakeDevice
 from tests.fakes.workloads import context_on, curve
 
@@ -104,3 +112,120 @@ def test_step__same_seed_and_device__same_result(step: Step, tmp_path: Path) -> 
 def test_step__quick_on_a_call_of_a_millisecond__at_most_fifteen_seconds(step: Step, tmp_path: Path) -> None:
     result, _ = run_step(step, _context("asynchronous", tmp_path))
     assert result.duration < 15.0
+
+
+# --- experiments: what the workload does not do itself
+
+
+class OddError(BaseException):
+    """No Exception, and without words."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+RAISED: list[BaseException] = [
+    RuntimeError("mat1 and mat2 shapes cannot be multiplied"),
+    AssertionError("expected size 64==64, stride 96==1 at dim=0"),
+    KeyError("missing"),
+    MemoryError(),
+    torch._dynamo.exc.TorchRuntimeError("failed to run a node"),
+    torch._dynamo.exc.InternalTorchDynamoError("a bug of the compiler"),
+    SystemExit(1),
+    OddError(),
+]
+# The steps that try what the workload does not do, on a model with products, convolutions, traffic and two ranks.
+EXPERIMENTING = (5, 8, 9, 10, 13, 14, 15, 16)
+CHECKLIST = Path(step_module.__file__).parent
+# What only an experiment does: another way to do the same, a copy of the model, a compiler, processes of its own.
+_TRIES = {"compare", "deepcopy", "compile", "autocast", "Popen", "run_job", "time_threads", "time_processes"}
+# These are the tools that experiments use; a reference and preprocessing on the device are the user's own two ways.
+_TOOLS = {"copies/copies.py", "collectives/job.py", "operator_cases.py"}
+
+
+def _raising(error: BaseException, reached: list[bool]) -> Callable[[], None]:
+    def plant() -> None:
+        reached.append(True)
+        raise error
+
+    return plant
+
+
+@every_step
+@pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
+def test_step__any_experiment_of_it_raises__no_error_and_every_missing_value_has_a_reason(
+    step: Step, error: BaseException, tmp_path: Path
+) -> None:
+    planted = replace(_context("asynchronous", tmp_path), experimenting=_raising(error, []), copies=2, shape_space=True)
+
+    result, _ = run_step(step, planted)
+
+    assert result.error is None
+    assert result.status != "error"
+
+
+@pytest.mark.parametrize("number", EXPERIMENTING)
+def test_step__on_a_real_model_its_experiment_raises__reached_and_no_error(number: int, tmp_path: Path) -> None:
+    reached: list[bool] = []
+    error = AssertionError("planted in an experiment")
+
+    result, _ = run_step(STEPS[number], replace(_real(tmp_path), experimenting=_raising(error, reached)))
+
+    assert reached
+    assert result.error is None
+    said = str([result.reason, *(value.reason for value in result.values), *(f.evidence for f in result.findings)])
+    assert "planted in an experiment" in said
+
+
+@pytest.mark.parametrize("number", EXPERIMENTING)
+def test_step__workloads_own_call_raises__an_error(number: int, tmp_path: Path) -> None:
+    class Broken(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise KeyError("the workload's own")
+
+    result, _ = run_step(STEPS[number], _real(tmp_path, Broken(), ranks=1))
+
+    if number == 16:  # measures the machine and makes no call
+        assert result.status == "not_applicable"
+    else:
+        assert result.status == "error"
+
+
+def test_steps__modules_that_try_something__do_so_in_an_experiment() -> None:
+    outside = []
+    for path in sorted(CHECKLIST.rglob("*.py")):
+        name = path.relative_to(CHECKLIST).as_posix()
+        calls = {_called(node) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)}
+        if calls & _TRIES and "experiment" not in calls and name not in _TOOLS:
+            outside.append((name, sorted(calls & _TRIES)))
+
+    assert outside == []
+
+
+def _called(call: ast.Call) -> str:
+    """The last name of what is called, nothing of ``re.compile``."""
+    if isinstance(call.func, ast.Attribute):
+        owner = call.func.value
+        return "" if isinstance(owner, ast.Name) and owner.id == "re" else call.func.attr
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+class _Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = torch.nn.Conv2d(3, 30, 3), torch.nn.Linear(30, 50)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        output: torch.Tensor = self.head(self.conv(x).mean((2, 3)))
+        return output
+
+
+def _real(folder: Path, model: Any = None, **fields: Any) -> StepContext:
+    workload = Workload(
+        build=lambda device: (model or _Net()).eval(),
+        inputs=lambda batch, seed: torch.randn(batch, 3, 9, 9, generator=torch.Generator().manual_seed(seed)),
+        batch=2,
+        traffic=Traffic(rate=200.0),
+        **{"ranks": 2, **fields},
+    )
+    return context_on(open_device("cpu"), workload, artifacts=folder, root=Path(__file__).parents[2])

@@ -17,7 +17,7 @@ from perfgate.conductor.workers.foresight import foresee_steps
 from perfgate.conductor.workers.proc_stats import waited_share
 from perfgate.conductor.workers.worker import Worker, WorkerError
 from perfgate.config import WorkloadReference
-from perfgate.document.message import Message, as_message
+from perfgate.document.message import Message, as_message, english
 from perfgate.document.run import (
     TIME_SPENT,
     Artifact,
@@ -86,7 +86,8 @@ def run_checklist(
     for as long as perfgate.toml asks for. ``earlier`` are the seconds that the steps took on the other side, or another time.
 
     What fails is recorded as an error with its traceback; everything else is still measured. Where an error of the device
-    spoils the process, each step has one of its own.
+    spoils the process, each step has one of its own. An experiment cannot fail a step: one that fails after an experiment ran
+    in the same process, or with it, is repeated in a fresh process without experiments.
     """
     asked = (*steps, *informing)
     runner = _StepRunner(
@@ -133,6 +134,8 @@ class _StepRunner:
     findings: Findings
     # Seconds that the informing steps took so far.
     spent: float = 0.0
+    # The steps that are repeated without experiments, each with the reason.
+    without_experiments: dict[int, Message] = field(default_factory=dict)
 
     def run_next(self, worker: Worker, loaded: Loaded) -> bool:
         """Run the next step, or the check. Return whether the worker can be asked again."""
@@ -209,6 +212,7 @@ class _StepRunner:
             copies=config.measure.copies,
             cold_start=config.measure.cold_start,
             shape_space=config.measure.shape_space,
+            no_experiments=self.without_experiments.get(number),
         )
         doing = f"{self.reference.name}: step {number} {card(number).slug}"
         self.bench.say(doing)
@@ -217,8 +221,12 @@ class _StepRunner:
             timeout = min(config.measure.step_timeout, at_most) + self._steady_seconds(number)
             reply = worker.ask(request, StepReply, timeout=timeout, doing=doing)
         except WorkerError as error:
+            if self._repeats(worker, number, error.detail):
+                return False
             findings.steps.append(_unmeasured(number, self.reference, error=error.detail))
             return error.alive
+        if reply.result.error is not None and self._repeats(worker, number, reply.result.error):
+            return False
         waited = waited_share(delay, run_delay_ns(worker.pid), time.perf_counter_ns() - started)
         findings.steps.append(replace(reply.result, waited=waited))
         findings.counters += reply.counters
@@ -227,6 +235,16 @@ class _StepRunner:
         paths = {artifact.path for artifact in findings.artifacts}
         new = [artifact for artifact in reply.artifacts if artifact.path not in paths]
         findings.artifacts += [replace(artifact, workload=self.reference.name) for artifact in new]
+        return True
+
+    def _repeats(self, worker: Worker, number: int, error: ErrorDetail) -> bool:
+        """Whether a failed step is to be repeated in a fresh process; put back, it then comes next, without experiments."""
+        if not worker.experimented or number in self.without_experiments:
+            return False
+        reason = Message("experiment.broke-process", {"error": as_message(error.message)})
+        self.without_experiments[number] = reason
+        self.remaining.insert(0, number)
+        self.bench.say(f"{self.reference.name}: repeating step {number} without experiments: {english(reason)}")
         return True
 
 

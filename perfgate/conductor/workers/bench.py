@@ -430,8 +430,8 @@ class Bench:
                 for process in process_family(worker.pid) if worker.pid else ():
                     self._worker_ids |= namespace_ids(process)
             worker.close()
-            if root is not None and worker.exited is not None:
-                self.leftovers[root].append(worker.exited.left_behind)
+            if root is not None:
+                self.leftovers[root].append(worker.left_behind)
 
     def _home(self, root: Path | None) -> Path:
         """The home of the workers of a checkout: caches of compilers start empty for base and head alike."""

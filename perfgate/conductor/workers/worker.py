@@ -23,6 +23,7 @@ from perfgate.protocol import (
     STACK_SIGNAL,
     ConnectionClosed,
     Exited,
+    Experimenting,
     Failed,
     ForkFailed,
     ForkRequest,
@@ -216,7 +217,11 @@ class ForkServer:
 
 
 class Worker:
-    """One worker process. Ask it with ``ask``; ``close`` ends it and everything it started."""
+    """One worker process. Ask it with ``ask``; ``close`` ends it and everything it started.
+
+    ``experimented`` is whether a step tried anything in it beside the workload's own calls, and ``left_behind`` are the
+    processes of the workload that its end found running.
+    """
 
     def __init__(
         self, server: ForkServer, connection: socket.socket, *, worker_id: int, log: Path, stack: Path, say: Say
@@ -225,6 +230,8 @@ class Worker:
         self.log = log
         self.pid = 0
         self.exited: Exited | None = None
+        self.experimented = False
+        self._in_experiment = False
         self._server = server
         self._connection = connection
         self._inbox = Inbox(connection)
@@ -244,6 +251,7 @@ class Worker:
             raise self._ended() from None
         except (ProtocolError, msgspec.DecodeError) as error:
             raise self._breach(str(error)) from error
+        self._in_experiment = False
         if isinstance(answer, Failed):
             raise WorkerError(msgspec.structs.replace(answer.error, log_tail=log_tail(self.log)), alive=True)
         if not isinstance(answer, reply):
@@ -258,6 +266,11 @@ class Worker:
         bound_log(self.log)
         self._server.forget(self)
 
+    @property
+    def left_behind(self) -> list[str]:
+        """A worker that ends within an experiment leaves what perfgate started, a compiler for instance."""
+        return self.exited.left_behind if self.exited is not None and not self._in_experiment else []
+
     def _await_reply(self, timeout: float, doing: str) -> msgspec.Struct:
         started = time.monotonic()
         status = doing
@@ -266,6 +279,9 @@ class Worker:
             safe_point()
             if received is not None:
                 message: msgspec.Struct = reply_decoder.decode(received)
+                if isinstance(message, Experimenting):
+                    self.experimented = self._in_experiment = True
+                    continue
                 if not isinstance(message, Progress):
                     return message
                 status = f"{doing}: {one_line(message.text)}"

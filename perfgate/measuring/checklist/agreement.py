@@ -7,12 +7,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import cycle
-from typing import Any, NamedTuple
+from typing import Any
 
 from perfgate.document.message import Message
+from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment
+from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.devices.batches import each_tensor, tensors
 from perfgate.measuring.devices.device import Device
-from perfgate.measuring.workload.bound import BoundWorkload
 
 TRAINS = Message("operators.training-changes-model")
 # How far two answers to one input may lie apart by rounding alone, as a share of the largest value.
@@ -91,25 +92,17 @@ def compare_outputs(first: Callable[[], Any], second: Callable[[], Any], device:
     return compared
 
 
-class ModelCopy(NamedTuple):
-    """A copy of the workload's model, or why there is none."""
-
-    model: Any
-    reason: Message | None = None
-
-
-def copy_of_model(workload: BoundWorkload, device: Device) -> ModelCopy:
-    """A copy of the model that may be changed."""
+def copy_of_model(context: StepContext) -> Any:
+    """A copy of the model that may be changed, for an experiment. Raises ExperimentError where there is none."""
     import torch
 
-    if not isinstance(workload.model, torch.nn.Module):
-        return ModelCopy(None, Message("operators.not-a-module"))
-    try:
-        return ModelCopy(copy.deepcopy(workload.model))
-    except (RuntimeError, TypeError, ValueError, MemoryError) as error:
-        if device.is_out_of_memory(error):
-            return ModelCopy(None, Message("operators.no-memory-for-copy"))
-        return ModelCopy(None, Message("operators.copy-fails", {"error": str(error).partition("\n")[0]}))
+    model = context.workload.model
+    if not isinstance(model, torch.nn.Module):
+        raise ExperimentError(Message("operators.not-a-module"))
+    copied = experiment(context, lambda: copy.deepcopy(model), failing="operators.copy-fails")
+    if isinstance(copied, FailedExperiment):
+        raise ExperimentError(Message("operators.no-memory-for-copy") if copied.out_of_memory else copied.reason)
+    return copied
 
 
 def rotating(invoke: Callable[[Any], Any], pool: Sequence[Any]) -> Callable[[], Any]:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
-from perfgate.errors import WorkloadError
+from perfgate.document.message import Message
+from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.timing.calls import CallBudget, measure_throughput, time_calls, timed_call
 
 _LARGEST = 64
-
-# What a model may raise for a batch size it was not built for: torch words shape errors as RuntimeError, asserts and
-# reshapes in Python as the others.
-_REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AssertionError, WorkloadError)
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class Sweep:
     sizes: list[int] = field(default_factory=list)
     rates: dict[int, list[float]] = field(default_factory=dict)
     latencies: dict[int, list[float]] = field(default_factory=dict)
-    refused: dict[int, str] = field(default_factory=dict)
+    refused: dict[int, Message] = field(default_factory=dict)
     out_of_memory: int | None = None
     too_slow: int | None = None
 
@@ -49,6 +47,11 @@ class Sweep:
         self.sizes = [smaller for smaller in self.sizes if smaller < size]
         self.rates = {smaller: rates for smaller, rates in self.rates.items() if smaller < size}
         return dropped
+
+    def drop(self, size: int) -> None:
+        """Forget a size."""
+        self.sizes.remove(size)
+        self.rates.pop(size, None)
 
     def throughput(self) -> dict[int, float]:
         """The median items per second of every size, in rising order of sizes."""
@@ -63,25 +66,28 @@ def probe(context: StepContext, shape: str, effort: Effort, sweep: Sweep) -> Non
     # The configured size comes first: it must work, and it must be in the sweep.
     for size in (configured, *sorted(sizes)):
         context.progress(f"trying batch size {size}")
-        try:
-            call = context.workload.caller(shape, batch=size)
-            call()
-            context.device.synchronize()
-            seconds = timed_call(call, context.device) / 1e9
-        except (*_REFUSALS, MemoryError) as error:
-            if size == configured:
-                raise
-            if not context.device.is_out_of_memory(error):
-                sweep.refused[size] = str(error).partition("\n")[0]
-                continue
-            sweep.out_of_memory = size
-        else:
+        call_once = partial(_seconds_of_a_call, context, shape, size)
+        seconds = call_once() if size == configured else experiment(context, call_once)
+        if not isinstance(seconds, FailedExperiment):
             sweep.sizes = sorted([*sweep.sizes, size])
             if size == configured or seconds <= effort.call_seconds:
                 continue
             sweep.too_slow = size
+        elif not seconds.out_of_memory:
+            sweep.refused[size] = seconds.reason
+            continue
+        else:
+            sweep.out_of_memory = size
         break
     forget(context, shape, [*sweep.refused, *([sweep.out_of_memory] if sweep.out_of_memory else [])])
+
+
+def _seconds_of_a_call(context: StepContext, shape: str, size: int) -> float:
+    """What a call takes, after one that may allocate."""
+    call = context.workload.caller(shape, batch=size)
+    call()
+    context.device.synchronize()
+    return timed_call(call, context.device) / 1e9
 
 
 def forget(context: StepContext, shape: str, sizes: list[int]) -> None:
@@ -104,18 +110,25 @@ def visit_all(context: StepContext, shape: str, effort: Effort, sweep: Sweep) ->
 
 def _visit(context: StepContext, shape: str, size: int, effort: Effort, sweep: Sweep) -> None:
     """Measure one size once more; several calls in flight may need memory that the single call of the probe did not."""
-    device, window = context.device, effort.visit_seconds
-    try:
-        call = context.workload.caller(shape, batch=size)
-        call()
-        device.synchronize()
-        throughput = measure_throughput(call, device, items=size, window_seconds=window, windows=1)
-        sweep.rates.setdefault(size, []).append(float(throughput.rates[0]))
-        if context.workload.workload.sla.p99 is not None:
-            times = time_calls(call, device, CallBudget(calls=3, seconds=window))
-            sweep.latencies.setdefault(size, []).extend((times.wall / 1e9).tolist())
-    except (RuntimeError, MemoryError) as error:
-        if not device.is_out_of_memory(error):
-            raise
+    failed = experiment(context, partial(_measure_once, context, shape, size, effort, sweep))
+    if failed is None:
+        return
+    if failed.out_of_memory:
         sweep.out_of_memory = size
         forget(context, shape, sweep.drop_from(size))
+    else:
+        sweep.refused[size] = failed.reason
+        sweep.drop(size)
+        forget(context, shape, [size])
+
+
+def _measure_once(context: StepContext, shape: str, size: int, effort: Effort, sweep: Sweep) -> None:
+    device, window = context.device, effort.visit_seconds
+    call = context.workload.caller(shape, batch=size)
+    call()
+    device.synchronize()
+    throughput = measure_throughput(call, device, items=size, window_seconds=window, windows=1)
+    sweep.rates.setdefault(size, []).append(float(throughput.rates[0]))
+    if context.workload.workload.sla.p99 is not None:
+        times = time_calls(call, device, CallBudget(calls=3, seconds=window))
+        sweep.latencies.setdefault(size, []).extend((times.wall / 1e9).tolist())

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from perfgate.document.message import Message
 from perfgate.document.run import Finding, Value
+from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
 from perfgate.measuring.checklist.limits import above
 from perfgate.measuring.checklist.step import StepContext, StepOutcome
 from perfgate.measuring.checklist.values import missing
@@ -19,8 +20,6 @@ from perfgate.measuring.timing.calls import timed_call
 
 _COST, _RECOMPILES = "shapes.cost", "shapes.recompiles"
 _CALLS = 5
-# What a model may raise for sizes that it was not built for.
-_REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AssertionError)
 
 Arguments = Mapping[str, Any]
 
@@ -93,12 +92,13 @@ def measure_shape_space(context: StepContext) -> StepOutcome:
         labels = {"shape": bound.shapes[0], "proposed": proposal.name, "kind": proposal.kind}
         context.progress(f"trying the {proposal.kind} shape {proposal.name}")
         compiled = _compilations()
-        try:
-            cost = _time_calls(context, proposal.arguments).over(configured)
-        except _REFUSALS as error:
-            text = f"{type(error).__name__}: {error}".partition("\n")[0][:200]
-            outcome.values += missing(_COST, Message("operators.shape-refused", {"error": text}), labels)
+        timed = experiment(
+            context, partial(_time_calls, context, proposal.arguments), failing="operators.shape-refused"
+        )
+        if isinstance(timed, FailedExperiment):
+            outcome.values += missing(_COST, timed.reason, labels)
             continue
+        cost = timed.over(configured)
         value = Value(metric=_COST, value=cost, count=_CALLS, labels=labels)
         costs.append((cost, value, above(_COST, cost, context.limits, labels)))
         if compiled is not None:

@@ -43,6 +43,8 @@ class StepContext:
     ``copies`` is how many may run at the same time, 0 where nobody asked; ``cold_start`` is whether new processes are timed,
     which load the workload as ``load`` says; ``shape_space`` is whether shapes are tried that nobody configured.
     ``kept`` are the files in ``artifacts`` that stay with the run: a step adds those it made or used, however it ends.
+    ``experimenting`` tells the conductor that an experiment begins, and ``no_experiments`` says why none may; both are for
+    ``experiment`` alone.
     """
 
     workload: BoundWorkload
@@ -64,6 +66,8 @@ class StepContext:
     shape_space: bool = False
     load: LoadRequest | None = None
     kept: list[Artifact] = field(default_factory=list)
+    experimenting: Callable[[], None] = lambda: None
+    no_experiments: Message | None = None
 
     def budgets_on(self, metric: str, shape: str) -> list[Budget]:
         name = self.workload.name

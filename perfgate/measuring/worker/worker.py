@@ -170,6 +170,8 @@ class Worker:
             cold_start=request.cold_start,
             shape_space=request.shape_space,
             load=self.load,
+            experimenting=lambda: protocol.send(self.connection, protocol.Experimenting()),
+            no_experiments=request.no_experiments,
         )
         result, outcome = run_step(find_steps()[request.number], context)
         reply = protocol.StepReply(result=result, artifacts=context.kept)

@@ -147,3 +147,36 @@ call_answers_itself = _calling(lambda: _write(b'\x14\x00\x00\x00{"type":"BlockDo
 prints_much = _calling(_print_much)
 leaves_process = _calling(_leave_process)
 leaves_daemon = _calling(_leave_daemon)
+
+
+class Uncopyable(torch.nn.Linear):
+    """A model that works as long as nobody copies it, which only experiments do."""
+
+    def __init__(self, ending):
+        super().__init__(4, 4)
+        self.ending = ending
+
+    def __deepcopy__(self, memo):
+        self.ending()
+
+
+class FullOnly(torch.nn.Linear):
+    """A model that works in full precision."""
+
+    def forward(self, x):
+        if torch.is_autocast_enabled("cpu"):
+            _segfault()
+        return super().forward(x)
+
+
+def _uncopyable(ending):
+    return _workload(build=lambda device: Uncopyable(ending).eval())
+
+
+copy_raises = _uncopyable(lambda: _raise(ReluctantError()))
+copy_exits = _uncopyable(lambda: sys.exit("not me"))
+copy_exits_hard = _uncopyable(lambda: os._exit(7))
+copy_segfaults = _uncopyable(_segfault)
+copy_hangs = _uncopyable(_sleep)
+copy_takes_memory = _uncopyable(_allocate)
+autocast_segfaults = _workload(build=lambda device: FullOnly(4, 4).eval())

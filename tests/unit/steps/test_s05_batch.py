@@ -127,7 +127,10 @@ def test_batch__long_calls_in_quick_mode__sweep_ends_early() -> None:
 def test_batch__fixed_batch__not_applicable_with_the_models_own_words() -> None:
     outcome = _measure(MS, MS, batch=4, model={"only_batch": 4})
     assert outcome.status == "not_applicable"
-    assert reason_of(outcome) == "the batch size is fixed at 4: a batch of 1 is refused (expected a batch of 4, got 1)"
+    assert reason_of(outcome) == (
+        "the batch size is fixed at 4: a batch of 1 is refused "
+        "(RuntimeError: expected a batch of 4, got 1, raised in tests/fakes/workloads.py:36)"
+    )
 
 
 def test_batch__one_size_refused__left_out_and_said() -> None:

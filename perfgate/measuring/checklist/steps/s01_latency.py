@@ -13,8 +13,8 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.run import Finding, Value
 from perfgate.document.samples import SampleSet, pack
-from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.copies.copies import start_cold
+from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, finding, limit
 from perfgate.measuring.checklist.recorded import NO_STEPS, or_absent, profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
@@ -157,10 +157,13 @@ def _cold_start(context: StepContext, load: LoadRequest) -> list[Value]:
     """The parts of a cold start on the first shape, each the median of new processes one after another."""
     labels = {"shape": context.workload.shapes[0]}
     context.progress("starting a process that imports, loads and calls the workload")
-    try:
-        starts = [start_cold(load, folder=context.artifacts) for _ in range(1 if context.quick else _COLD_STARTS)]
-    except MeasuringError as error:
-        return missing(_COLD_START, Message("times.cold-start-failed", {"error": str(error)}), labels)
+    starts = experiment(
+        context,
+        lambda: [start_cold(load, folder=context.artifacts) for _ in range(1 if context.quick else _COLD_STARTS)],
+        failing="times.cold-start-failed",
+    )
+    if isinstance(starts, FailedExperiment):
+        return missing(_COLD_START, starts.reason, labels)
     parts = np.array([(start.import_ns, start.load_ns, start.first_call_ns) for start in starts]) / 1e9
     seconds = np.median(np.column_stack((parts, parts.sum(axis=1))), axis=0)
     return several(dict(zip(_COLD_START, seconds.tolist())), labels, count=len(starts))

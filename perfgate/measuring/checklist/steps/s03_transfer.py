@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,9 +14,16 @@ import numpy.typing as npt
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.run import Value
+from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
 from perfgate.measuring.checklist.limits import above
 from perfgate.measuring.checklist.recorded import device_times_missing, or_absent, profiled
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, not_applicable
+from perfgate.measuring.checklist.step import (
+    RecordingContext,
+    StepContext,
+    StepOutcome,
+    not_applicable,
+    unavailable,
+)
 from perfgate.measuring.checklist.values import median, missing
 from perfgate.measuring.devices.device import Device, Event
 from perfgate.measuring.timing.calls import CallBudget, find_steady_state, time_calls
@@ -41,22 +49,11 @@ class TransferStep:
         """Measure the first shape; not applicable where the device has no memory of its own."""
         if "own_memory" not in context.device.capabilities:
             return not_applicable(Message("times.host-memory"))
-        shape = context.workload.shapes[0]
-        outcome = StepOutcome()
         with quiet():
-            context.progress(f"copying inputs of shape {shape}")
-            transfers = _Transfers(context.workload, context.device, shape)
-            shares = _copying_shares(context, transfers)
-            outcome.values = [
-                median("transfer.share", share, {"shape": shape, "mode": mode}) for mode, share in shares.items()
-            ]
-            for mode in _MODES:
-                outcome.values += _copy_values(context.device, transfers, mode, shape)
-        # Plain copying is judged: it is what code does that takes no care. What care would gain is evidence.
-        medians = {mode: float(np.median(share)) for mode, share in shares.items()}
-        evidence = {f"transfer.share {mode}": share for mode, share in medians.items() if mode != _PLAIN}
-        outcome.findings = above("transfer.share", medians[_PLAIN], context.limits, evidence)
-        return outcome
+            own_call(context, context.workload.shapes[0])
+            # Pinned memory and a second stream are perfgate's idea.
+            outcome = experiment(context, partial(_measure, context), failing="times.copying-fails")
+        return unavailable(outcome.reason) if isinstance(outcome, FailedExperiment) else outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Only what no kernel hides is in a recording; what copying costs a call takes a call without it."""
@@ -75,6 +72,23 @@ class TransferStep:
 
 
 STEP = TransferStep()
+
+
+def _measure(context: StepContext) -> StepOutcome:
+    shape = context.workload.shapes[0]
+    context.progress(f"copying inputs of shape {shape}")
+    transfers = _Transfers(context.workload, context.device, shape)
+    shares = _copying_shares(context, transfers)
+    outcome = StepOutcome(
+        [median("transfer.share", share, {"shape": shape, "mode": mode}) for mode, share in shares.items()]
+    )
+    for mode in _MODES:
+        outcome.values += _copy_values(context.device, transfers, mode, shape)
+    # Plain copying is judged: it is what code does that takes no care. What care would gain is evidence.
+    medians = {mode: float(np.median(share)) for mode, share in shares.items()}
+    evidence = {f"transfer.share {mode}": share for mode, share in medians.items() if mode != _PLAIN}
+    outcome.findings = above("transfer.share", medians[_PLAIN], context.limits, evidence)
+    return outcome
 
 
 def _copying_shares(context: StepContext, transfers: _Transfers) -> dict[str, npt.NDArray[np.float64]]:

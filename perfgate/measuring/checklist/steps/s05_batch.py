@@ -13,7 +13,13 @@ from perfgate.document.message import Message
 from perfgate.document.run import Finding, Value
 from perfgate.measuring.checklist.batch_sweep import FULL, QUICK, Sweep, forget, probe, visit_all
 from perfgate.measuring.checklist.limits import above, finding, limit
-from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, not_applicable
+from perfgate.measuring.checklist.step import (
+    RecordingContext,
+    StepContext,
+    StepOutcome,
+    not_applicable,
+    unavailable,
+)
 from perfgate.measuring.checklist.values import median, missing, with_interval
 from perfgate.stats.signed_rank import lower_bound, upper_bound
 from perfgate.stats.summary import CONFIDENCE, quantile
@@ -33,6 +39,8 @@ class BatchStep:
         with quiet():
             probe(context, shape, effort, sweep)
             if set(sweep.sizes) <= {configured}:
+                if context.no_experiments is not None:
+                    return unavailable(context.no_experiments)
                 return not_applicable(_why_fixed(sweep, configured))
             visit_all(context, shape, effort, sweep)
             forget(context, shape, sweep.sizes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import Finding, Value
 from perfgate.document.samples import SampleSet, pack
 from perfgate.measuring.checklist.agreement import agreement
+from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding, limit
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import (
@@ -24,7 +26,7 @@ from perfgate.measuring.checklist.step import (
     not_applicable,
     unavailable,
 )
-from perfgate.measuring.checklist.values import of_quantile
+from perfgate.measuring.checklist.values import missing, of_quantile
 from perfgate.measuring.timing.calls import CallBudget, Ints, time_calls
 from perfgate.measuring.timing.preprocessing import Preprocessing, measure_exposed
 from perfgate.measuring.timing.versus import compare
@@ -112,8 +114,12 @@ def _measure_host(context: StepContext, shape: str, effort: _Effort) -> StepOutc
     def feed(batch: Any) -> Any:
         return context.workload.invoke(device.to_device(batch))
 
-    exposed = measure_exposed(preprocessing, feed, device, seconds=effort.pipeline, seed=context.seed)
     outcome.values.append(Value(metric="preprocess.share", value=share, labels=labels))
+    pipeline = partial(measure_exposed, preprocessing, feed, device, seconds=effort.pipeline, seed=context.seed)
+    exposed = experiment(context, pipeline, failing="times.pipeline-fails")
+    if isinstance(exposed, FailedExperiment):
+        outcome.values += missing("preprocess.exposed_share", exposed.reason, labels)
+        return outcome
     outcome.values.append(exposed.value("preprocess.exposed_share", labels))
     evidence: MaybeEvidence = {
         "shape": shape,

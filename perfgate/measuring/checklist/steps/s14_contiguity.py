@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from perfgate.catalogue.lookup import card
@@ -12,12 +13,13 @@ from perfgate.document.message import Message
 from perfgate.document.run import Value
 from perfgate.measuring.checklist.agreement import TRAINS, compare_outputs, copy_of_model, rotating
 from perfgate.measuring.checklist.audit import CAUSES, EITHER, AuditedOp, Cause, audit_shape, is_cast
+from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment
 from perfgate.measuring.checklist.limits import MaybeEvidence, above
 from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome, unavailable
 from perfgate.measuring.checklist.traces import steady_summary
 from perfgate.measuring.checklist.values import missing
 from perfgate.measuring.devices.batches import each_tensor
-from perfgate.measuring.timing.versus import compare
+from perfgate.measuring.timing.versus import Versus, compare
 from perfgate.system.garbage import quiet
 from perfgate.trace.kernel_table import KernelTable
 from perfgate.trace.recording import Kernel
@@ -140,45 +142,43 @@ def _moves(kernel: Kernel) -> bool:
 def _try_channels_last(context: StepContext, shape: str, audit: Sequence[AuditedOp]) -> StepOutcome:
     """Measure what channels_last gains, on a copy of the model; outputs that differ are no gain."""
     labels = {"shape": shape}
-    call = _in_channels_last(context, shape, audit)
-    if isinstance(call, Message):
-        return StepOutcome(missing(_SPEEDUP, call, labels))
+    orders = {order for op in audit if op.convolution for order in op.convolution} - {EITHER}
+    if context.device.kind == "npu":
+        return StepOutcome(missing(_SPEEDUP, Message("operators.npu-own-formats"), labels))
+    if context.workload.workload.train_step is not None:
+        return StepOutcome(missing(_SPEEDUP, TRAINS, labels))
+    if orders == {"NHWC"}:
+        return StepOutcome(missing(_SPEEDUP, Message("operators.channels-last-already"), labels))
     context.progress(f"comparing channels_last with inputs of shape {shape}")
-    with quiet():
-        versus = compare(
-            rotating(context.workload.invoke, context.workload.pool(shape)),
-            call,
-            context.device,
-            seconds=(1.5 if context.quick else 8.0) / len(context.workload.shapes),
-            seed=context.seed,
-        )
+    versus = experiment(context, partial(_in_channels_last, context, shape), failing="operators.channels-last-fails")
+    if isinstance(versus, FailedExperiment):
+        return StepOutcome(missing(_SPEEDUP, versus.reason, labels))
     op = next(op for op in audit if op.convolution is not None)
     evidence: MaybeEvidence = {"shape": shape, "speedup": versus.speedup, "op": op.name, "line": op.line}
     findings = above("contiguity.channels_last", versus.low, context.limits, evidence)
     return StepOutcome([versus.value(_SPEEDUP, labels)], findings)
 
 
-def _in_channels_last(context: StepContext, shape: str, audit: Sequence[AuditedOp]) -> Callable[[], Any] | Message:
-    """A call in channels_last, or why there is none to compare with."""
+def _in_channels_last(context: StepContext, shape: str) -> Versus:
+    """How much faster the call is in channels_last. Raises ExperimentError where the outputs cannot be compared or differ."""
     import torch
 
-    if context.device.kind == "npu":
-        return Message("operators.npu-own-formats")
-    if context.workload.workload.train_step is not None:
-        return TRAINS
-    orders = {order for op in audit if op.convolution for order in op.convolution} - {EITHER}
-    if orders == {"NHWC"}:
-        return Message("operators.channels-last-already")
-    model, reason = copy_of_model(context.workload, context.device)
-    if reason is not None:
-        return reason
     workload, pool = context.workload, context.workload.pool(shape)
-    turned = workload.around(model.to(memory_format=torch.channels_last))
+    turned = workload.around(copy_of_model(context).to(memory_format=torch.channels_last))
     turned_pool = [each_tensor(inputs, _turn) for inputs in pool]
     agreed = compare_outputs(lambda: workload.invoke(pool[0]), lambda: turned.invoke(turned_pool[0]), context.device)
     if isinstance(agreed, Message):
-        return agreed
-    return rotating(turned.invoke, turned_pool) if agreed.within(_SAME) else Message("operators.channels-last-differs")
+        raise ExperimentError(agreed)
+    if not agreed.within(_SAME):
+        raise ExperimentError(Message("operators.channels-last-differs"))
+    with quiet():
+        return compare(
+            rotating(workload.invoke, pool),
+            rotating(turned.invoke, turned_pool),
+            context.device,
+            seconds=(1.5 if context.quick else 8.0) / len(workload.shapes),
+            seed=context.seed,
+        )
 
 
 def _turn(tensor: Any) -> Any:

@@ -7,6 +7,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from itertools import cycle
 from typing import Any, Literal, NamedTuple
 
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.run import Value
+from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, limit
 from perfgate.measuring.checklist.recorded import or_unavailable, profiled
 from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome, unavailable
@@ -54,31 +56,12 @@ class CacheStep:
 
     def measure(self, context: StepContext) -> StepOutcome:
         """Measure the first shape; unavailable where the cache is of unknown size."""
-        size, sweep = context.device.cache_bytes(), context.device.cache_sweeper()
-        if size is None or sweep is None:
-            return unavailable(Message("system.cache-unknown"))
         shape = context.workload.shapes[0]
-        context.progress(f"hot and cold caches with inputs of shape {shape}")
         with quiet():
-            buffers = _Buffers(context, shape, cache_bytes=size)
-            rounds = _rounds(context, buffers, sweep)
-        outcome = StepOutcome()
-        for way in (_HOT, _COLD, _ROTATING):
-            labels = {"shape": shape, "buffers": way}
-            if way == _ROTATING and buffers.refusal is not None:
-                outcome.values += missing(_SENSITIVITY, buffers.refusal, labels)
-                continue
-            times = [turn[way] for turn in rounds]
-            seconds = float(np.median(times)) / 1e9
-            outcome.values.append(Value(metric="cache.call_time", value=seconds, count=len(rounds), labels=labels))
-            if way == _HOT:
-                continue
-            versus = summarize_turns(np.asarray([(turn[way], turn[_HOT]) for turn in rounds]))
-            outcome.values.append(versus.value(_SENSITIVITY, labels))
-            # The whole interval must lie above the limit: single cold calls scatter.
-            if versus.low > limit("cache.sensitivity.warning", context.limits):
-                outcome.findings += above(_SENSITIVITY, versus.speedup, context.limits, labels)
-        return outcome
+            own_call(context, shape)
+            # The memory that sweeps the cache, and copies of the inputs, are perfgate's.
+            outcome = experiment(context, partial(_measure, context, shape), failing="system.cache-fails")
+        return unavailable(outcome.reason) if isinstance(outcome, FailedExperiment) else outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """The hit rates of the heaviest operators of every rank, and what its memory carried."""
@@ -99,6 +82,32 @@ class CacheStep:
 STEP = CacheStep()
 
 
+def _measure(context: StepContext, shape: str) -> StepOutcome:
+    size, sweep = context.device.cache_bytes(), context.device.cache_sweeper()
+    if size is None or sweep is None:
+        return unavailable(Message("system.cache-unknown"))
+    context.progress(f"hot and cold caches with inputs of shape {shape}")
+    buffers = _Buffers(context, shape, cache_bytes=size)
+    rounds = _rounds(context, buffers, sweep)
+    outcome = StepOutcome()
+    for way in (_HOT, _COLD, _ROTATING):
+        labels = {"shape": shape, "buffers": way}
+        if way == _ROTATING and buffers.refusal is not None:
+            outcome.values += missing(_SENSITIVITY, buffers.refusal, labels)
+            continue
+        times = [turn[way] for turn in rounds]
+        seconds = float(np.median(times)) / 1e9
+        outcome.values.append(Value(metric="cache.call_time", value=seconds, count=len(rounds), labels=labels))
+        if way == _HOT:
+            continue
+        versus = summarize_turns(np.asarray([(turn[way], turn[_HOT]) for turn in rounds]))
+        outcome.values.append(versus.value(_SENSITIVITY, labels))
+        # The whole interval must lie above the limit: single cold calls scatter.
+        if versus.low > limit("cache.sensitivity.warning", context.limits):
+            outcome.findings += above(_SENSITIVITY, versus.speedup, context.limits, labels)
+    return outcome
+
+
 class _Buffers:
     """The inputs of a shape: one, and so many copies of it that twice the cache is full before one comes again.
 
@@ -115,7 +124,18 @@ class _Buffers:
             self.refusal = Message("system.no-tensor-inputs")
         elif copies > _MOST_COPIES:
             self.refusal = Message("system.too-many-copies", {"size": size, "needed": copies})
-        self._copies = cycle(() if self.refusal else [copy.deepcopy(self._inputs) for _ in range(copies)])
+        made = self._copied(context, copies) if self.refusal is None else []
+        self._copies = cycle(made)
+
+    def _copied(self, context: StepContext, copies: int) -> list[Any]:
+        """So many copies of the input, none where it cannot be copied."""
+        made = experiment(
+            context, lambda: [copy.deepcopy(self._inputs) for _ in range(copies)], failing="system.inputs-not-copied"
+        )
+        if isinstance(made, FailedExperiment):
+            self.refusal = made.reason
+            return []
+        return made
 
     def same(self) -> Any:
         """Make a call on the same input as always."""

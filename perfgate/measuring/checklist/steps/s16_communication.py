@@ -8,6 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from perfgate.document.samples import SampleSet, pack
 from perfgate.measuring.checklist.collectives.job import OPERATIONS, Operation, Plan, RankReport, run_job, sizes_up_to
 from perfgate.measuring.checklist.collectives.packets import judge_packets, judge_retransmissions, rdma_times
 from perfgate.measuring.checklist.collectives.recorded_ranks import judge_ranks
+from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, finding, limit
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import (
@@ -63,7 +65,10 @@ class CommunicationStep:
         outcome = _trace_overlap(context)
         if ranks > 1:
             context.progress(f"collectives between {ranks} processes")
-            reports = _run(context, ranks)
+            reports = experiment(context, partial(_run, context, ranks), failing="system.collectives-fail")
+            if isinstance(reports, FailedExperiment):
+                outcome.values += missing("communication.bus_bandwidth", reports.reason)
+                return outcome if len(outcome.values) > 1 else unavailable(reports.reason)
             outcome.add(_judge_job(context, operation_times(reports), skew(reports), reports))
         return (
             outcome if outcome.values else not_applicable(Message("system.one-device", {"kind": context.device.kind}))

@@ -264,7 +264,7 @@ class AcceleratorDevice(TorchDevice):
         import torch
 
         # Some allocators (torch_npu's of old) raise a plain RuntimeError.
-        oom = f"{self.kind.upper()} out of memory" in str(error)
+        oom = f"{self.kind.upper()} out of memory" in text_of_error(error)
         return oom or isinstance(error, (torch.OutOfMemoryError, MemoryError))
 
 
@@ -346,6 +346,14 @@ class _Mark:
             mark.anchor = None
         assert self.known_ns is not None
         return self.known_ns
+
+
+def text_of_error(error: BaseException) -> str:
+    """What an exception says; nothing of one that fails to say it, as a user's own class may."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001
+        return ""
 
 
 def _held(stats: Mapping[str, int], kind: str) -> int:

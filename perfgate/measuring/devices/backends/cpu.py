@@ -18,7 +18,7 @@ from typing import Any
 from perfgate.document.message import Message, UnmeasuredError
 from perfgate.document.telemetry import Telemetry
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.backends._shared import GIB, TorchDevice, require_packages, sweeper
+from perfgate.measuring.devices.backends._shared import GIB, TorchDevice, require_packages, sweeper, text_of_error
 from perfgate.measuring.devices.device import Capability, Condition, Event, HostWait, MemoryCount, MemoryStatistics
 from perfgate.measuring.devices.host import text_of
 from perfgate.trace.events import CALL
@@ -149,7 +149,7 @@ class CpuDevice(TorchDevice):
         """Do nothing: torch caches no host memory."""
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        return isinstance(error, MemoryError) or any(text in str(error) for text in _OUT_OF_MEMORY)
+        return isinstance(error, MemoryError) or any(text in text_of_error(error) for text in _OUT_OF_MEMORY)
 
 
 class HostEvent:

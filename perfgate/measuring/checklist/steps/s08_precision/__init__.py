@@ -11,6 +11,7 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, together
 from perfgate.document.run import Finding, Value
 from perfgate.measuring.checklist.audit import AuditedOp, Product, audit_shape, is_cast
+from perfgate.measuring.checklist.experiment import FailedExperiment
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, finding, limit
 from perfgate.measuring.checklist.step import (
     Limits,
@@ -21,7 +22,6 @@ from perfgate.measuring.checklist.step import (
     unavailable,
 )
 from perfgate.measuring.checklist.steps.s08_precision.trial import (
-    Failed,
     Trial,
     rounding_switches,
     try_autocast,
@@ -64,7 +64,11 @@ class PrecisionStep:
             outcome.add(_judge_kernels_or_casts(context, shape, audit))
             trial = _try(context, shape, [product for _, product in products], share)
             outcome.add(judge_trial(trial, shape, context.limits))
-            if isinstance(trial, Failed) and trial.broken and "spoiled_by_errors" in context.device.capabilities:
+            if (
+                isinstance(trial, FailedExperiment)
+                and trial.raised
+                and "spoiled_by_errors" in context.device.capabilities
+            ):
                 break
         if not outcome.values:
             return not_applicable(Message("operators.no-products"))
@@ -217,7 +221,7 @@ def _is_low(kernel: Kernel) -> bool | None:
     return True if low else False if full else None
 
 
-def _try(context: StepContext, shape: str, products: Iterable[Product], share: float) -> Trial | Failed:
+def _try(context: StepContext, shape: str, products: Iterable[Product], share: float) -> Trial | FailedExperiment:
     seconds = (2.0 if context.quick else 12.0) / len(context.workload.shapes)
     if share < _MOSTLY:
         return try_autocast(context, shape, seconds=seconds)
@@ -229,8 +233,8 @@ def _try(context: StepContext, shape: str, products: Iterable[Product], share: f
     return try_full(context, shape, dtype=dtype, seconds=seconds)
 
 
-def judge_trial(trial: Trial | Failed, shape: str, limits: Limits) -> StepOutcome:
-    if isinstance(trial, Failed):
+def judge_trial(trial: Trial | FailedExperiment, shape: str, limits: Limits) -> StepOutcome:
+    if isinstance(trial, FailedExperiment):
         return StepOutcome(missing("precision.speedup", trial.reason, {"shape": shape}))
     labels = {"shape": shape, "dtype": trial.dtype, "against": trial.against}
     outcome = StepOutcome([trial.versus.value("precision.speedup", labels)])

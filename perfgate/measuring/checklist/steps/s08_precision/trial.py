@@ -9,15 +9,14 @@ from typing import Any, Literal, NamedTuple
 from perfgate.document.message import Message
 from perfgate.measuring.checklist.agreement import TRAINS, Agreement, compare_outputs, copy_of_model, rotating
 from perfgate.measuring.checklist.audit import audit_call
+from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.devices.batches import each_tensor
 from perfgate.measuring.timing.versus import Versus, compare
-from perfgate.measuring.workload.bound import refusal, words_of
+from perfgate.measuring.workload.bound import refusal
 from perfgate.system.garbage import quiet
 
 Against = Literal["as_is", "full"]
-# What user code raises that was not written for another precision: torch words mixed dtypes as RuntimeError.
-_FAILURES = (RuntimeError, ValueError, TypeError, AssertionError)
 
 
 class Trial(NamedTuple):
@@ -36,13 +35,6 @@ class Trial(NamedTuple):
     memory_ratio: float | None
 
 
-class Failed(NamedTuple):
-    """Why there is no trial; ``broken`` where the call was made and raised."""
-
-    reason: Message
-    broken: bool = False
-
-
 class _Ways(NamedTuple):
     """One call in full and in low precision, each on an input of its own pool."""
 
@@ -52,12 +44,25 @@ class _Ways(NamedTuple):
     low_pool: list[Any]
 
 
-def try_autocast(context: StepContext, shape: str, *, seconds: float) -> Trial | Failed:
+def try_autocast(context: StepContext, shape: str, *, seconds: float) -> Trial | FailedExperiment:
     """Compare the call as it is with itself under autocast."""
+    if context.workload.workload.train_step is not None:
+        return FailedExperiment(TRAINS)
+    trial = partial(_under_autocast, context, shape, seconds)
+    return experiment(context, trial, failing="operators.autocast-fails")
+
+
+def try_full(context: StepContext, shape: str, *, dtype: str, seconds: float) -> Trial | FailedExperiment:
+    """Compare a float32 copy of a model in low precision with the workload as it is."""
+    if context.workload.workload.train_step is not None:
+        return FailedExperiment(TRAINS)
+    trial = partial(_beside_full_copy, context, shape, dtype, seconds)
+    return experiment(context, trial, failing="operators.float32-copy-fails")
+
+
+def _under_autocast(context: StepContext, shape: str, seconds: float) -> Trial:
     import torch
 
-    if context.workload.workload.train_step is not None:
-        return Failed(TRAINS)
     kind, workload = context.device.kind, context.workload
     dtype = low_dtype(kind)
 
@@ -67,35 +72,23 @@ def try_autocast(context: StepContext, shape: str, *, seconds: float) -> Trial |
 
     pool = workload.pool(shape)
     ways = _Ways(workload.invoke, pool, under_autocast, pool)
-    try:
-        word = str(dtype).rpartition(".")[2]
-        return _trial(context, shape, ways, dtype=word, against="as_is", seconds=seconds)
-    except _FAILURES as error:
-        return Failed(Message("operators.autocast-fails", {"error": words_of(error)}), broken=True)
+    word = str(dtype).rpartition(".")[2]
+    return _trial(context, shape, ways, dtype=word, against="as_is", seconds=seconds)
 
 
-def try_full(context: StepContext, shape: str, *, dtype: str, seconds: float) -> Trial | Failed:
-    """Compare a float32 copy of a model in low precision with the workload as it is."""
-    if context.workload.workload.train_step is not None:
-        return Failed(TRAINS)
-    model, reason = copy_of_model(context.workload, context.device)
-    if reason is not None:
-        return Failed(reason)
+def _beside_full_copy(context: StepContext, shape: str, dtype: str, seconds: float) -> Trial:
     workload = context.workload
-    full = workload.around(model.float())
+    full = workload.around(copy_of_model(context).float())
     low_pool = workload.pool(shape)
     full_pool = [
         each_tensor(inputs, lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
         for inputs in low_pool
     ]
-    try:
-        audit = audit_call(context, lambda: full.invoke(full_pool[0]))
-        if any(op.product is not None and op.product.low for op in audit):
-            return Failed(Message("operators.autocast-inside"))
-        ways = _Ways(full.invoke, full_pool, workload.invoke, low_pool)
-        return _trial(context, shape, ways, dtype=dtype, against="full", seconds=seconds)
-    except _FAILURES as error:
-        return Failed(Message("operators.float32-copy-fails", {"error": words_of(error)}), broken=True)
+    audit = audit_call(context, lambda: full.invoke(full_pool[0]))
+    if any(op.product is not None and op.product.low for op in audit):
+        raise ExperimentError(Message("operators.autocast-inside"))
+    ways = _Ways(full.invoke, full_pool, workload.invoke, low_pool)
+    return _trial(context, shape, ways, dtype=dtype, against="full", seconds=seconds)
 
 
 def low_dtype(kind: str) -> Any:

@@ -7,6 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ import numpy as np
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, together
 from perfgate.document.run import Finding, Value
+from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding, limit
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome, unavailable
@@ -22,7 +24,6 @@ from perfgate.measuring.checklist.steps.s09_graph.compilation import (
     BACKENDS,
     GRAPHS_ONLY,
     Compiled,
-    NotCompiledError,
     apart,
     compiled,
     compiled_twin,
@@ -89,16 +90,21 @@ class GraphStep:
         effort = _QUICK if context.quick else _FULL
         shape = context.workload.shapes[0]
         with quiet():
-            call = context.workload.caller(shape)
             for _ in range(WARM_UP_CALLS):
-                call()
+                own_call(context, shape)
             compiles_itself = has_compiled()
-            graphs = _take_graphs(context, effort, compiles_itself=compiles_itself)
-            timed = _time_graph(context, shape, effort)
-        if isinstance(graphs, Message) and isinstance(timed, Message):
-            return unavailable(together([graphs, timed]))
+            take = partial(_take_graphs, context, effort.graphs, compiles_itself=compiles_itself)
+            graphs = experiment(context, take, failing="graph.fails")
+            timed = experiment(context, partial(_time_graph, context, shape, effort), failing="graph.fails")
+        if isinstance(graphs, FailedExperiment) and isinstance(timed, FailedExperiment):
+            return unavailable(together([graphs.reason, timed.reason]))
         outcome = _judge_graphs(graphs, context.limits)
         outcome.add(_judge_timed(timed, {"shape": shape}, context.limits, compiles_itself=compiles_itself))
+        outcome.findings += [
+            finding("graph.fails", "info", {"shape": shape, "why": failed.reason})
+            for failed in (graphs, timed)
+            if isinstance(failed, FailedExperiment) and failed.raised
+        ]
         return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
@@ -137,37 +143,30 @@ class _Timed:
         return self.cold_seconds / saved if self.versus.faster and saved > 0 else None
 
 
-def _take_graphs(context: StepContext, effort: _Effort, *, compiles_itself: bool) -> Compilations | Message:
-    """What is compiled over calls of every shape, or why nothing can be."""
-    workload = context.workload
+def _take_graphs(context: StepContext, seconds: float, *, compiles_itself: bool) -> Compilations:
+    """What is compiled over calls of every shape."""
     context.progress("taking the graphs of every shape")
-    try:
-        with apart(), compiling(effort.graphs):
-            twin = workload if compiles_itself else compiled_twin(workload, GRAPHS_ONLY)
-            return compilations(twin, workload.shapes, root=context.root)
-    except NotCompiledError as error:
-        return error.reason
+    with apart(), compiling(seconds):
+        twin = context.workload if compiles_itself else compiled_twin(context, GRAPHS_ONLY)
+        return compilations(twin, context.workload.shapes, root=context.root)
 
 
-def _time_graph(context: StepContext, shape: str, effort: _Effort) -> _Timed | Message:
-    """The times of the compiled call, or why there are none."""
+def _time_graph(context: StepContext, shape: str, effort: _Effort) -> _Timed:
+    """The times of the compiled call."""
     context.progress(f"compiling the call of shape {shape}")
     spans = HeadSpans(*context.graph_spans) if context.graph_spans else HEAD_SPANS[context.device.kind]
-    try:
-        with compiled(context, shape, seconds=effort.compile) as call:
-            context.progress(f"timing the compiled call of shape {shape}")
-            versus = call.compare(context, seconds=effort.compare)
-            with tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".graph-") as folder:
-                trace = record_calls(context.device, call.fast, calls=_TRACED_CALLS, folder=Path(folder), name="trace")
-            return _Timed(call, versus, call.cached_ns(), head_times(trace.events, trace.spans(), spans))
-    except NotCompiledError as error:
-        return error.reason
+    with compiled(context, shape, seconds=effort.compile) as call:
+        context.progress(f"timing the compiled call of shape {shape}")
+        versus = call.compare(context, seconds=effort.compare)
+        with tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".graph-") as folder:
+            trace = record_calls(context.device, call.fast, calls=_TRACED_CALLS, folder=Path(folder), name="trace")
+        return _Timed(call, versus, call.cached_ns(), head_times(trace.events, trace.spans(), spans))
 
 
-def _judge_graphs(graphs: Compilations | Message, limits: Limits) -> StepOutcome:
+def _judge_graphs(graphs: Compilations | FailedExperiment, limits: Limits) -> StepOutcome:
     """Count breaks and recompiles; a finding for each place that breaks the graph, and for each that is compiled anew."""
-    if isinstance(graphs, Message):
-        return StepOutcome(missing(("graph.breaks", "graph.recompiles"), graphs))
+    if isinstance(graphs, FailedExperiment):
+        return StepOutcome(missing(("graph.breaks", "graph.recompiles"), graphs.reason))
     places = {site for sites in graphs.breaks.values() for site in sites}
     # Those with a line of the project first.
     breaks = sorted(places, key=lambda site: (site.line is None, site.line or "", site.name))
@@ -195,15 +194,15 @@ def _judge_graphs(graphs: Compilations | Message, limits: Limits) -> StepOutcome
 
 
 def _judge_timed(
-    timed: _Timed | Message, labels: dict[str, str], limits: Limits, *, compiles_itself: bool
+    timed: _Timed | FailedExperiment, labels: dict[str, str], limits: Limits, *, compiles_itself: bool
 ) -> StepOutcome:
     """Say what compiling gains; of a workload that compiles itself, that it gains nothing."""
     outcome = StepOutcome()
     if compiles_itself:
         outcome.findings.append(finding("graph.compiled_already", "info", labels))
-    if isinstance(timed, Message):
+    if isinstance(timed, FailedExperiment):
         metrics = ("graph.speedup", "graph.compile_cold", "graph.compile_cached", "graph.break_even", "graph.head")
-        outcome.values += missing(metrics, timed, labels)
+        outcome.values += missing(metrics, timed.reason, labels)
         return outcome
     if timed.call.agrees:
         outcome.values.append(timed.versus.value("graph.speedup", labels))

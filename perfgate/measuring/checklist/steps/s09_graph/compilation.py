@@ -19,6 +19,7 @@ from typing import Any
 
 from perfgate.document.message import Message
 from perfgate.measuring.checklist.agreement import Agreement, agreement
+from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment
 from perfgate.measuring.checklist.limits import limit
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.counting.compiled import has_compiled
@@ -26,6 +27,7 @@ from perfgate.measuring.devices.batches import tensors
 from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.timing.versus import Versus, compare
 from perfgate.measuring.workload.bound import BoundWorkload
+from perfgate.system.processes import kill_descendants, running_below
 
 # What compiles for a device: torchair registers itself as "npu" (torch_npu, dynamo/__init__.py).
 BACKENDS: Mapping[str, str] = {"cpu": "inductor", "cuda": "inductor", "npu": "npu"}
@@ -39,14 +41,6 @@ _SETTINGS: Mapping[str, Any] = {"compile_threads": 1, "cpp.vec_isa_ok": True, "f
 
 
 _RING_AGAIN_SECONDS = 0.2
-
-
-class NotCompiledError(Exception):
-    """There is no compiled call, for a reason."""
-
-    def __init__(self, reason: Message) -> None:
-        super().__init__(reason.code)
-        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -111,11 +105,11 @@ def missing_compiler(kind: str) -> Message | None:
 def compiled(context: StepContext, shape: str, *, seconds: float) -> Iterator[Compiled]:
     """Compile the call of one shape in at most so many seconds, with empty caches; forget all of it at the end.
 
-    A workload that compiles itself is compared with itself run without. Raises NotCompiledError, also where the compiler
-    fails, with the first line of what it says.
+    A workload that compiles itself is compared with itself run without. For an experiment: raises ExperimentError where
+    nothing can be compiled or time is up, and whatever the compiler raises.
     """
     if reason := missing_compiler(context.device.kind):
-        raise NotCompiledError(reason)
+        raise ExperimentError(reason)
     compiles_itself = has_compiled()
     with apart():
         if not compiles_itself:
@@ -184,15 +178,15 @@ def _variable(name: str, value: str) -> Iterator[None]:
             os.environ[name] = before
 
 
-def compiled_twin(workload: BoundWorkload, backend: str) -> BoundWorkload:
+def compiled_twin(context: StepContext, backend: str) -> BoundWorkload:
     """The workload with a model of its own and calls that are compiled; a training step compiles the modules only.
 
-    Raises NotCompiledError where the model cannot be copied.
+    Raises ExperimentError where the model cannot be copied.
     """
     import torch
 
-    twin = _copied(workload)
-    definition = workload.workload
+    twin = _copied(context)
+    definition = context.workload.workload
     if definition.train_step is not None:
         for module in _modules(twin.model):
             module.compile(backend=backend)
@@ -203,21 +197,22 @@ def compiled_twin(workload: BoundWorkload, backend: str) -> BoundWorkload:
     return twin
 
 
-def _copied(workload: BoundWorkload) -> BoundWorkload:
-    """The workload with a copy of its model, on the same inputs. Raises NotCompiledError where it cannot be copied."""
+def _copied(context: StepContext) -> BoundWorkload:
+    """The workload with a copy of its model, on the same inputs. Raises ExperimentError where it cannot be copied."""
+    workload = context.workload
     twin = copy.copy(workload)
-    try:
-        twin.model = copy.deepcopy(workload.model)
-    except (TypeError, RuntimeError, AttributeError) as error:
-        raise NotCompiledError(Message("graph.copy-fails", {"error": _first_line(error)})) from error
+    copied = experiment(context, lambda: copy.deepcopy(workload.model), failing="graph.copy-fails")
+    if isinstance(copied, FailedExperiment):
+        raise ExperimentError(copied.reason)
+    twin.model = copied
     return twin
 
 
 def _compiled_copy(context: StepContext, shape: str, seconds: float) -> Compiled:
     """Compile a twin of a workload that compiles nothing."""
     workload = context.workload
-    reference = _output(_copied(workload), shape, context.seed)
-    twin = compiled_twin(workload, BACKENDS[context.device.kind])
+    reference = _output(_copied(context), shape, context.seed)
+    twin = compiled_twin(context, BACKENDS[context.device.kind])
     return _compile(context, shape, seconds, twin, reference, workload.caller(shape))
 
 
@@ -228,9 +223,9 @@ def _recompiled(context: StepContext, shape: str, seconds: float) -> Compiled:
     workload = context.workload
     stance = getattr(getattr(torch, "compiler", None), "set_stance", None)
     if stance is None:
-        raise NotCompiledError(Message("graph.compiles-itself"))
+        raise ExperimentError(Message("graph.compiles-itself"))
     if workload.workload.train_step is not None:
-        raise NotCompiledError(Message("graph.compiles-itself-training"))
+        raise ExperimentError(Message("graph.compiles-itself-training"))
     call = workload.caller(shape)
 
     def plain() -> Any:
@@ -264,14 +259,12 @@ def _compile(
 
 @contextmanager
 def compiling(seconds: float) -> Iterator[None]:
-    """Raise NotCompiledError where the block fails, or takes longer than so many seconds."""
+    """Raise ExperimentError where the block takes longer than so many seconds."""
     try:
         with time_limit(seconds):
             yield
     except TimeUpError as up:
-        raise NotCompiledError(Message("graph.too-slow")) from up
-    except (RuntimeError, ImportError, OSError) as error:
-        raise NotCompiledError(Message("graph.fails", {"error": _first_line(error)})) from error
+        raise ExperimentError(Message("graph.too-slow")) from up
 
 
 def _output(workload: BoundWorkload, shape: str, seed: int) -> Any:
@@ -317,14 +310,14 @@ class TimeUpError(BaseException):
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimeUpError in the block after so many seconds, and end the processes that it started.
+    """Raise TimeUpError in the block after so many seconds; none of the processes that it started is left then.
 
-    A compiler cannot be asked to stop, nor the compilers that it starts.
+    A compiler cannot be asked to stop, nor the compilers that it starts; g++ may start cc1plus while it is being killed.
     """
-    before = set(_below(os.getpid()))
+    before = set(running_below(os.getpid()))
 
     def ring(_signal: int, _frame: FrameType | None) -> None:
-        for process in set(_below(os.getpid())) - before:
+        for process in set(running_below(os.getpid())) - before:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         raise TimeUpError
@@ -334,17 +327,10 @@ def time_limit(seconds: float) -> Iterator[None]:
     signal.setitimer(signal.ITIMER_REAL, seconds, _RING_AGAIN_SECONDS)
     try:
         yield
+    except TimeUpError:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        kill_descendants(spare=before)
+        raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)
-
-
-def _below(process: int) -> Iterator[int]:
-    """Yield the processes below one, as Linux lists them (proc(5), ``children``)."""
-    try:
-        lists = [path.read_text() for path in Path(f"/proc/{process}/task").glob("*/children")]
-    except OSError:  # it ended meanwhile
-        return
-    for child in (int(number) for text in lists for number in text.split()):
-        yield child
-        yield from _below(child)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,8 +14,9 @@ from perfgate.document.message import Message
 from perfgate.document.run import Finding, Value
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.batch_sweep import forget
+from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding, limit
-from perfgate.measuring.checklist.step import StepContext, StepOutcome, not_applicable
+from perfgate.measuring.checklist.step import StepContext, StepOutcome, not_applicable, unavailable
 from perfgate.measuring.checklist.steps.s10_batching.copies import measure_copies
 from perfgate.measuring.checklist.steps.s10_batching.serving import (
     Candidate,
@@ -86,20 +88,27 @@ class BatchingStep:
             return not_applicable(Message("times.no-traffic"))
         if workload.train_step is not None:
             return not_applicable(Message("times.training-no-requests"))
-        shape = context.workload.shapes[0]
         with quiet():
-            service = measure_service(context, shape)
-            simulation = _simulate(context, shape, service, workload.traffic)
-            # New requests of the same traffic: the simulated ones chose the policy.
-            requests = arrivals(workload.traffic, count=_FULL_REQUESTS, seed=context.seed + 1)
-            policies = dict.fromkeys([simulation.static.policy, simulation.best.policy])
-            replays = replay(context, shape, service, requests, list(policies))
-            agree = items_agree(context, shape, service.padded(simulation.best.policy.batch))
-            forget(context, shape, service.sizes)
-        return _outcome(context, simulation, replays, agree)
+            own_call(context, context.workload.shapes[0])
+            served = partial(_serve_requests, context, workload.traffic)
+            outcome = experiment(context, served, failing="times.batching-fails")
+        return unavailable(outcome.reason) if isinstance(outcome, FailedExperiment) else outcome
 
 
 STEP = BatchingStep()
+
+
+def _serve_requests(context: StepContext, traffic: Traffic) -> StepOutcome:
+    shape = context.workload.shapes[0]
+    service = measure_service(context, shape)
+    simulation = _simulate(context, shape, service, traffic)
+    # New requests of the same traffic: the simulated ones chose the policy.
+    requests = arrivals(traffic, count=_FULL_REQUESTS, seed=context.seed + 1)
+    policies = dict.fromkeys([simulation.static.policy, simulation.best.policy])
+    replays = replay(context, shape, service, requests, list(policies))
+    agree = items_agree(context, shape, service.padded(simulation.best.policy.batch))
+    forget(context, shape, service.sizes)
+    return _outcome(context, simulation, replays, agree)
 
 
 def _simulate(context: StepContext, shape: str, service: ServiceModel, traffic: Traffic) -> _Simulation:
@@ -222,9 +231,8 @@ def items_agree(context: StepContext, shape: str, batch: int) -> bool | None:
         return None
     bound = limit("batching.agreement", context.limits)
     for item in (0, batch - 1):
-        try:
-            alone = _answer(context, _row(inputs, item, batch))
-        except (RuntimeError, ValueError, TypeError, IndexError):
+        alone = experiment(context, partial(_answer, context, _row(inputs, item, batch)))
+        if isinstance(alone, FailedExperiment):
             return None
         compared = agreement(_row(together, item, batch), alone)
         if not compared.comparable:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from perfgate.document.message import Message
 from perfgate.document.run import Finding, Value
-from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.copies.copies import Level, free_memory, levels_up_to, time_processes, time_threads
 from perfgate.measuring.checklist.copies.neighbours import neighbours
+from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment, own_call
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding, limit
 from perfgate.measuring.checklist.step import StepContext, StepOutcome
 from perfgate.measuring.checklist.values import lower_bound_only, missing, of_quantile, several
@@ -27,22 +29,16 @@ def measure_copies(context: StepContext) -> StepOutcome:
 def _measure_ways(context: StepContext) -> StepOutcome:
     levels, seconds = levels_up_to(context.copies), 0.7 if context.quick else 3.0
     shape, outcome = context.workload.shapes[0], StepOutcome()
+    own_call(context, shape)
     gains: dict[str, float] = {}
     for way in ("threads", "processes"):
         context.progress(f"up to {context.copies} {way} at the same time, on shape {shape}")
-        try:
-            if way == "threads":
-                measured = time_threads(context.workload, context.device, levels, seconds=seconds)
-            elif context.load is None:
-                continue
-            elif refusal := too_large(context):
-                outcome.values += missing(_METRICS, refusal, {"shape": shape, "in": way})
-                continue
-            else:
-                measured = time_processes(context.load, levels, seconds=seconds, folder=context.artifacts)
-        except MeasuringError as error:
-            reason = Message("times.copies-failed", {"error": str(error)})
-            outcome.values += missing(_METRICS, reason, {"shape": shape, "in": way})
+        if way == "processes" and context.load is None:
+            continue
+        run = partial(_time_copies, context, way, levels, seconds)
+        measured = experiment(context, run, failing="times.copies-failed")
+        if isinstance(measured, FailedExperiment):
+            outcome.values += missing(_METRICS, measured.reason, {"shape": shape, "in": way})
             continue
         for level in measured:
             outcome.values += _values(level, context, {"shape": shape, "in": way, "copies": str(level.copies)})
@@ -53,6 +49,15 @@ def _measure_ways(context: StepContext) -> StepOutcome:
         evidence: MaybeEvidence = {"shape": shape, "threads": gains["threads"], "processes": gains["processes"]}
         outcome.findings += above("copies.waiting", gains["processes"] / gains["threads"], context.limits, evidence)
     return outcome
+
+
+def _time_copies(context: StepContext, way: str, levels: list[int], seconds: float) -> list[Level]:
+    """Raises ExperimentError where so many processes would not fit into memory."""
+    if way == "threads" or context.load is None:
+        return time_threads(context.workload, context.device, levels, seconds=seconds)
+    if refusal := too_large(context):
+        raise ExperimentError(refusal)
+    return time_processes(context.load, levels, seconds=seconds, folder=context.artifacts)
 
 
 def too_large(context: StepContext) -> Message | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, together
 from perfgate.measuring.checklist.agreement import agreement
+from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, limit
 from perfgate.measuring.checklist.recorded import or_unavailable, profiled
 from perfgate.measuring.checklist.shape_space import measure_shape_space
@@ -242,14 +244,11 @@ def _try_padding(
     call_ns: float,
 ) -> StepOutcome:
     labels = {**labels, "op": product.op, "sizes": product.shapes({}), "padded": product.shapes(padding)}
-    try:
-        versus = _compare(context, product, padding, effort)
-    except RuntimeError as error:
-        if not context.device.is_out_of_memory(error):
-            raise
-        versus = Message("operators.no-memory-for-operands")
-    if isinstance(versus, Message):
-        return StepOutcome(missing("tiling.padding_gain", versus, labels))
+    padded = partial(_compare, context, product, padding, effort)
+    versus = experiment(context, padded, failing="operators.padding-fails")
+    if isinstance(versus, FailedExperiment):
+        reason = Message("operators.no-memory-for-operands") if versus.out_of_memory else versus.reason
+        return StepOutcome(missing("tiling.padding_gain", reason, labels))
     outcome = StepOutcome([versus.value("tiling.padding_gain", labels)])
     saved_ns = (versus.first_ns - versus.second_ns) * product.count
     if saved_ns > _NOTICEABLE * call_ns:
@@ -264,16 +263,16 @@ def _try_padding(
     return outcome
 
 
-def _compare(context: StepContext, product: Product, padding: Mapping[str, int], effort: _Effort) -> Versus | Message:
-    """How much faster the padded product is, or why that was not measured."""
+def _compare(context: StepContext, product: Product, padding: Mapping[str, int], effort: _Effort) -> Versus:
+    """How much faster the padded product is. Raises ExperimentError where it gives another result or takes too long."""
     with context.device.inference_mode():
         replay = Replay(product, padding, context.device.handle())
         plain, padded = replay.outputs()
         if not agreement(plain, padded).within(_TOLERANCE):
-            return Message("operators.padding-differs")
+            raise ExperimentError(Message("operators.padding-differs"))
         once_ns = timed_call(replay.plain, context.device)
         if once_ns > effort.longest_ns:
-            return Message("operators.too-long", {"seconds": once_ns / 1e9})
+            raise ExperimentError(Message("operators.too-long", {"seconds": once_ns / 1e9}))
         return compare(replay.plain, replay.padded, context.device, seconds=effort.seconds, seed=context.seed)
 
 

@@ -1,0 +1,86 @@
+"""Experiments: calls that the workload does not make itself, which a step tries to see what they would bring.
+
+Another precision, layout, batch size or shape, a compiled twin, copies side by side: the workload was not written for them,
+so whatever they raise is a reason for a missing value and never an error of the workload. A step first makes the workload's
+own call, with ``own_call``: what that raises is the workload's error. The conductor counts on it too: a step that fails in a
+process in which an experiment ran, or kills that process, is repeated in a fresh one without experiments.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from perfgate.document.message import Message, ReasonedError, quote
+from perfgate.errors import PerfgateError
+from perfgate.measuring.checklist.mistakes import one_line
+from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.counting.tally import SourceLines
+from perfgate.system.processes import kill_descendants, running_below
+
+_MAX_LINE = 300
+
+Result = TypeVar("Result")
+
+
+class ExperimentError(ReasonedError):
+    """An experiment ended without a result, for a reason of its own."""
+
+
+class FailedExperiment(NamedTuple):
+    """Why an experiment has no result; ``raised`` where something in it was raised that perfgate does not raise itself."""
+
+    reason: Message
+    raised: bool = False
+    out_of_memory: bool = False
+
+
+def experiment(
+    context: StepContext, run: Callable[[], Result], *, failing: str | None = None
+) -> Result | FailedExperiment:
+    """The result of ``run``, or why there is none: what was raised, as ``{error}`` of the message ``failing`` if one is given.
+
+    An ExperimentError brings its own reason. Everything else that is raised counts as failure, SystemExit included. The
+    processes that a failed experiment started, such as compilers, are ended here, so that they are not taken for the
+    workload's. Where the conductor asked for no experiments, after one broke its process, the reason is the conductor's.
+    """
+    if context.no_experiments is not None:
+        return FailedExperiment(context.no_experiments)
+    before = set(running_below(os.getpid()))
+    try:
+        context.experimenting()
+        return run()
+    except KeyboardInterrupt:
+        raise
+    except ExperimentError as error:
+        failed = FailedExperiment(error.reason)
+    except BaseException as error:  # noqa: BLE001 - compilers and models that were not written for it raise anything
+        reason = described(error, context)
+        reason = Message(failing, {"error": reason}) if failing else reason
+        failed = FailedExperiment(reason, raised=True, out_of_memory=context.device.is_out_of_memory(error))
+    # The exception is gone by now, and with it the tensors that its frames held.
+    kill_descendants(spare=before)
+    return failed
+
+
+def own_call(context: StepContext, shape: str) -> None:
+    """Make one call as the workload makes it and wait for it. What it raises is the workload's error."""
+    context.workload.caller(shape)()
+    context.device.synchronize()
+
+
+def described(error: BaseException, context: StepContext) -> Message:
+    """An exception with the code that raised it: a line of the project, or a module of someone else's."""
+    if isinstance(error, PerfgateError):
+        return error.reason if isinstance(error, ReasonedError) else quote(str(error))
+    values: dict[str, Any] = {"error": one_line(error)[:_MAX_LINE]}
+    frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    if not frames:
+        return Message("experiment.raised", {**values, "where": "?"})
+    frame, line = frames[-1]
+    of_project = SourceLines(context.root).at(frame.f_code.co_filename, line)
+    module = str(frame.f_globals.get("__name__") or frame.f_code.co_filename)
+    # Deeper names are of generated code, or tell the reader nothing.
+    return Message("experiment.raised", {**values, "where": of_project or ".".join(module.split(".")[:2])})
