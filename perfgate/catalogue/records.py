@@ -9,6 +9,8 @@ import msgspec
 
 from perfgate.catalogue.terms import Amount, Better, DeviceKind, GainOf, Kind, Unit
 
+_GATE_STEP = 20
+
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An entry of a TOML file; a key that is no field of it is an error."""
@@ -74,6 +76,12 @@ class Metric(Entry, frozen=True):
     listed_last: bool = False
     # The entry in changes.toml for a counter that grew.
     advice: str = ""
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the gate compares it over repeated steps if ``[gate.tolerance]`` names it, and otherwise not at all."""
+        compared = self.family or self.counted or self.part or self.tolerance is not None
+        return self.kind == "noisy" and self.step != _GATE_STEP and not compared
 
 
 class Family(Entry, frozen=True):

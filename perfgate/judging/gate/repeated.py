@@ -32,7 +32,6 @@ from perfgate.stats.error_control import holm
 
 # Of the gate's alpha, beside the shares of the families: nobody who names no number pays for it.
 SHARE = 0.05
-_GATE = 20
 
 
 def repeated_metrics(policy: Policy) -> tuple[str, ...]:
@@ -40,16 +39,7 @@ def repeated_metrics(policy: Policy) -> tuple[str, ...]:
     return tuple(sorted({parse_place(key).metric for key in policy.tolerances} & _REPEATABLE))
 
 
-# What neither pairs of processes, nor exact counts, nor recordings compare.
-_REPEATABLE = {
-    name
-    for name, entry in METRICS.items()
-    if entry.step != _GATE
-    and entry.kind == "noisy"
-    and not entry.family
-    and not entry.counted
-    and entry.tolerance is None
-}
+_REPEATABLE = {name for name, entry in METRICS.items() if entry.repeatable}
 
 
 class _Cell(NamedTuple):

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from perfgate.catalogue.lookup import CARDS, LIMITS, METRICS, RULES
+from perfgate.catalogue.lookup import CARDS, FAMILIES, LIMITS, METRICS, RULES
 from perfgate.catalogue.terms import DEVICE_KINDS
 from perfgate.cli.commands.explain import COMMAND, columns, wrapped
+from perfgate.document.decision import Policy
 from perfgate.errors import UsageError
+from perfgate.judging.gate.repeated import repeated_metrics
 from perfgate.judging.report.render.explain import Reader
 from perfgate.judging.report.render.explain import explain as explain_to
 from perfgate.locale import translate
@@ -48,6 +50,18 @@ def test_explain__metric_of_an_operator__is_derived() -> None:
 def test_explain__gated_metric__says_the_default_tolerance() -> None:
     assert "a worsening above 0.5 % regresses" in explain("latency.low")
     assert "a worsening above 0 % regresses" in explain("counters.copies")
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_explain__every_metric__says_how_the_gate_compares_it(name: str) -> None:
+    text, entry = explain(name), METRICS[name]
+    assert ("over pairs of processes" in text) == any(name in family.metrics for family in FAMILIES.values())
+    assert ("only if [gate.tolerance] in perfgate.toml names it" in text) == (
+        name in repeated_metrics(Policy(tolerances={name: 0.1}))
+    )
+    assert ("unit      a count;" in text) == (entry.unit == "1" and entry.counted)
+    if entry.share:
+        assert "unit      a share of the whole;" in text
 
 
 @pytest.mark.parametrize(("wrong", "near"), [("latency.p5O", "latency.p50"), ("utilisation", "utilization")])

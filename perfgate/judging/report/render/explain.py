@@ -23,7 +23,7 @@ _UNITS = {
     "B": phrase("bytes"),
     "B/s": phrase("bytes per second"),
     "items/s": phrase("items per second"),
-    "1": phrase("a count"),
+    "1": phrase("a number without a unit, such as a ratio"),
 }
 _BETTER = {
     "lower": phrase("lower is better"),
@@ -117,7 +117,6 @@ def _explain_step(card: StepCard, reader: Reader) -> str:
 
 def _explain_metric(metric: Metric, reader: Reader) -> str:
     card = CARDS[metric.step]
-    share = say("a share of the whole") if formats.is_share(metric.name) else None
     return _render(
         "metric",
         {
@@ -125,9 +124,11 @@ def _explain_metric(metric: Metric, reader: Reader) -> str:
             # Of an operator's metric both hold its name, which is from outside.
             "title": Words(clean(say(metric.title, part=Words(metric.part)))),
             "explanation": Words(clean(say(metric.explanation, part=Words(metric.part)), limit=_LONG)),
-            "unit": share or say(_UNITS.get(metric.unit, metric.unit)),
+            "unit": _unit(metric),
             "better": say(_BETTER[metric.better]),
             "exact": metric.kind == "exact",
+            "paired": bool(metric.family),
+            "repeatable": metric.repeatable,
             "source": translated(metric.source),
             "step": card.number,
             "step_title": translated(card.title),
@@ -135,6 +136,14 @@ def _explain_metric(metric: Metric, reader: Reader) -> str:
             "limits": [_limit(limit, reader) for limit in card.limits if limit.name.startswith(f"{metric.name}.")],
         },
     )
+
+
+def _unit(metric: Metric) -> Words:
+    if formats.is_share(metric.name):
+        return say("a share of the whole")
+    if metric.unit == "1" and metric.counted:
+        return say("a count")
+    return say(_UNITS.get(metric.unit, metric.unit))
 
 
 def _explain_rule(name: str, reader: Reader) -> str:
