@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from perfgate import protocol
+from perfgate.document.message import Message
 from perfgate.errors import MeasuringError
 from perfgate.judging.report.text.messages import word
 from perfgate.measuring.checklist.copies.copies import Level, levels_up_to, start_cold, time_processes, time_threads
@@ -19,7 +20,7 @@ from perfgate.measuring.checklist.copies.neighbours import neighbours
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.checklist.steps.s01_latency import STEP as LATENCY
 from perfgate.measuring.checklist.steps.s10_batching import STEP
-from perfgate.measuring.checklist.steps.s10_batching.copies import too_large
+from perfgate.measuring.checklist.steps.s10_batching.copies import best_gain, too_large
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.load import load_workload
@@ -84,8 +85,26 @@ def test_levels_up_to__powers_of_two_and_the_most() -> None:
 
 
 def test_level__calls_of_two_copies__rates_add_up() -> None:
-    level = Level(2, [np.array([0.1, 0.1]), np.array([0.05] * 4)])
+    level = Level(2, [[np.array([0.1, 0.1]), np.array([0.05] * 4)]])
     assert level.calls_per_second == pytest.approx(30.0)
+
+
+def test_gain_over__visits_that_scatter__interval_over_the_passes() -> None:
+    alone = Level(1, [[np.array([seconds])] for seconds in (0.10, 0.10, 0.26, 0.10, 0.22, 0.10)])
+    two = Level(2, [[np.array([0.1]), np.array([0.1])]] * 6)
+
+    gain = two.gain_over(alone)
+
+    assert (gain.low, gain.high) == (pytest.approx(2.0), pytest.approx(5.2))
+    assert gain.low < gain.speedup < gain.high
+    assert gain.quads == 6
+
+
+def test_best_gain__three_times_by_two_copies__one_was_disturbed() -> None:
+    reason = best_gain([Level(1, [[np.array([0.3])]] * 6), Level(2, [[np.array([0.2]), np.array([0.2])]] * 6)])
+
+    assert isinstance(reason, Message)
+    assert word(reason).startswith("3.00 times the throughput of one with 2 copies is more than copies can bring")
 
 
 @pytest.mark.slow

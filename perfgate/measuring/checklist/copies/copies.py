@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -23,31 +23,42 @@ from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.copies.timing import Go, Stands, Times, time_copy
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.host import text_of
+from perfgate.measuring.timing.versus import FEWEST_QUADS, Versus, summarize_turns
 from perfgate.measuring.workload.bound import BoundWorkload
 
 _PROCESS = "perfgate.measuring.checklist.copies.process"
 # From telling the copies to begin until they do.
 _LEAD_NS = 50_000_000
 _START_SECONDS, _END_SECONDS = 120.0, 5.0
+# Over the levels; fewer visits give no interval.
+_PASSES = FEWEST_QUADS
+
+
+Seconds = npt.NDArray[np.float64]
 
 
 class Level(NamedTuple):
-    """How many copies ran at once, and the seconds of every call of each."""
+    """How many copies ran at once, and of every visit to it the seconds of each copy's calls."""
 
     copies: int
-    seconds: list[npt.NDArray[np.float64]]
+    visits: list[list[Seconds]]
 
     @property
     def calls_per_second(self) -> float:
         """Each copy's calls over the time they took, all copies together."""
-        return float(sum(walls.size / walls.sum() for walls in self.seconds))
+        return _rate([np.concatenate(walls) for walls in zip(*self.visits)])
 
     @property
-    def pooled(self) -> npt.NDArray[np.float64]:
-        return np.concatenate(self.seconds)
+    def pooled(self) -> Seconds:
+        return np.concatenate([walls for visit in self.visits for walls in visit])
 
-    def joined(self, other: Level) -> Level:
-        return Level(self.copies, [np.concatenate(pair) for pair in zip(self.seconds, other.seconds)])
+    def gain_over(self, alone: Level) -> Versus:
+        """How many times the throughput of another level it has, over the visits to both, pass by pass."""
+        return summarize_turns(np.array([[1e9 / _rate(visit) for visit in level.visits] for level in (alone, self)]).T)
+
+
+def _rate(seconds: Iterable[Seconds]) -> float:
+    return float(sum(walls.size / walls.sum() for walls in seconds))
 
 
 def levels_up_to(most: int) -> list[int]:
@@ -56,7 +67,10 @@ def levels_up_to(most: int) -> list[int]:
 
 
 def time_threads(workload: BoundWorkload, device: Device, levels: list[int], *, seconds: float) -> list[Level]:
-    """Copies that share the model, each in a thread; on a device with queues each thread has a stream of its own."""
+    """Copies that share the model, each in a thread; on a device with queues each thread has a stream of its own.
+
+    Each level takes ``seconds`` in all.
+    """
     shape = workload.shapes[0]
 
     def one(go: Go) -> list[int]:
@@ -69,10 +83,10 @@ def time_threads(workload: BoundWorkload, device: Device, levels: list[int], *, 
         with torch.get_device_module(device.handle()).stream(stream):
             return time_copy(call, stream.synchronize, go)
 
-    def run(copies: int) -> Level:
+    def run(copies: int) -> list[Seconds]:
         with ThreadPoolExecutor(copies) as threads:
-            go = _go(seconds)
-            return _level(copies, list(threads.map(one, [go] * copies)))
+            go = _go(seconds / _PASSES)
+            return _in_seconds(threads.map(one, [go] * copies))
 
     return _up_and_down(run, levels)
 
@@ -84,11 +98,11 @@ def time_processes(request: protocol.LoadRequest, levels: list[int], *, seconds:
         for connection in started:
             _stands(connection)
 
-        def run(copies: int) -> Level:
-            go = _go(seconds)
+        def run(copies: int) -> list[Seconds]:
+            go = _go(seconds / _PASSES)
             for connection in started[:copies]:
                 protocol.send(connection, go)
-            return _level(copies, [_receive(connection, Times).walls_ns for connection in started[:copies]])
+            return _in_seconds(_receive(connection, Times).walls_ns for connection in started[:copies])
 
         return _up_and_down(run, levels)
 
@@ -105,11 +119,13 @@ def start_cold(request: protocol.LoadRequest, *, folder: Path) -> Stands:
         return _stands(connection)
 
 
-def _up_and_down(run: Callable[[int], Level], levels: list[int]) -> list[Level]:
-    """Every level twice, in rising and in falling order: a drift of the machine then meets all alike."""
-    rising = [run(copies) for copies in levels]
-    falling = [run(copies) for copies in reversed(levels)]
-    return [first.joined(second) for first, second in zip(rising, reversed(falling))]
+def _up_and_down(run: Callable[[int], list[Seconds]], levels: list[int]) -> list[Level]:
+    """Visit every level in each pass, in rising and in falling order by turns: a drift of the machine then meets all alike."""
+    measured = [Level(copies, []) for copies in levels]
+    for number in range(_PASSES):
+        for level in measured if number % 2 == 0 else reversed(measured):
+            level.visits.append(run(level.copies))
+    return measured
 
 
 def _go(seconds: float) -> Go:
@@ -117,8 +133,8 @@ def _go(seconds: float) -> Go:
     return Go(begin_ns=begin, end_ns=begin + int(seconds * 1e9))
 
 
-def _level(copies: int, walls_ns: list[list[int]]) -> Level:
-    return Level(copies, [np.maximum(np.asarray(walls, dtype=np.float64), 1.0) / 1e9 for walls in walls_ns])
+def _in_seconds(walls_ns: Iterable[list[int]]) -> list[Seconds]:
+    return [np.maximum(np.asarray(walls, dtype=np.float64), 1.0) / 1e9 for walls in walls_ns]
 
 
 @contextmanager

@@ -11,7 +11,8 @@ from perfgate.measuring.checklist.copies.neighbours import neighbours
 from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment, own_call
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding, limit
 from perfgate.measuring.checklist.step import StepContext, StepOutcome
-from perfgate.measuring.checklist.values import lower_bound_only, missing, of_quantile, several
+from perfgate.measuring.checklist.values import lower_bound_only, missing, of_quantile
+from perfgate.measuring.timing.versus import Versus
 from perfgate.stats.summary import P99_FLOOR, dependent_quantile
 
 _METRICS = ("copies.throughput", "copies.p50", "copies.p99")
@@ -27,10 +28,10 @@ def measure_copies(context: StepContext) -> StepOutcome:
 
 
 def _measure_ways(context: StepContext) -> StepOutcome:
-    levels, seconds = levels_up_to(context.copies), 0.7 if context.quick else 3.0
+    levels, seconds = levels_up_to(context.copies), 1.4 if context.quick else 6.0
     shape, outcome = context.workload.shapes[0], StepOutcome()
     own_call(context, shape)
-    gains: dict[str, float] = {}
+    gains: dict[str, Versus] = {}
     for way in ("threads", "processes"):
         context.progress(f"up to {context.copies} {way} at the same time, on shape {shape}")
         if way == "processes" and context.load is None:
@@ -42,12 +43,18 @@ def _measure_ways(context: StepContext) -> StepOutcome:
             continue
         for level in measured:
             outcome.values += _values(level, context, {"shape": shape, "in": way, "copies": str(level.copies)})
+        gain = best_gain(measured)
+        if isinstance(gain, Message):
+            outcome.values += missing(f"copies.{way}_gain", gain, {"shape": shape})
+            continue
+        gains[way] = gain
+        outcome.values.append(gain.value(f"copies.{way}_gain", {"shape": shape}))
         outcome.findings += _judge_growth(measured, way, context)
-        gains[way] = max(level.calls_per_second for level in measured) / measured[0].calls_per_second
-        outcome.values += several({f"copies.{way}_gain": gains[way]}, {"shape": shape})
     if len(gains) > 1:
-        evidence: MaybeEvidence = {"shape": shape, "threads": gains["threads"], "processes": gains["processes"]}
-        outcome.findings += above("copies.waiting", gains["processes"] / gains["threads"], context.limits, evidence)
+        threads, processes = gains["threads"], gains["processes"]
+        evidence: MaybeEvidence = {"shape": shape, "threads": threads.speedup, "processes": processes.speedup}
+        # The whole intervals must lie apart.
+        outcome.findings += above("copies.waiting", processes.low / threads.high, context.limits, evidence)
     return outcome
 
 
@@ -80,6 +87,15 @@ def _values(level: Level, context: StepContext, labels: dict[str, str]) -> list[
     return [throughput, of_quantile("copies.p50", p50, labels), tail]
 
 
+def best_gain(levels: list[Level]) -> Versus | Message:
+    """What the best number of copies brings over one, or why that is not known: no copies bring more than their number."""
+    best = max(levels, key=lambda level: level.calls_per_second)
+    gain = best.gain_over(levels[0])
+    if gain.low > best.copies:
+        return Message("times.copies-disturbed", {"copies": best.copies, "gain": gain.speedup})
+    return gain
+
+
 def _judge_growth(levels: list[Level], way: str, context: StepContext) -> list[Finding]:
     """Until which number of copies each step to the next brings more, and what the slowest calls pay for it."""
     gain, knee = limit("copies.knee.gain", context.limits), levels[0]
@@ -88,11 +104,14 @@ def _judge_growth(levels: list[Level], way: str, context: StepContext) -> list[F
             break
         knee = level
     alone, last = levels[0], levels[-1]
+    versus = knee.gain_over(alone)
     evidence: MaybeEvidence = {
         "shape": context.workload.shapes[0],
         "in": way,
         "copies": knee.copies,
-        "gain": knee.calls_per_second / alone.calls_per_second,
+        "gain": versus.speedup,
+        "low": versus.low,
+        "high": versus.high,
         "most": last.copies,
         "decay": _slowest(last) / _slowest(alone),
     }
