@@ -144,6 +144,19 @@ def test_suggestions__one_rule_on_one_line_in_two_shapes__once_with_the_larger_g
     assert (found.shape, found.line) == ("short", "m.py:3")
 
 
+def test_suggestions__the_same_words_of_two_steps_and_two_ranks__once() -> None:
+    """Steps 2 and 16 both see that nothing hides the collectives, of every rank of a recording."""
+    noticed = [
+        step(number, *[finding(rule, shape=f"rank {rank}", **{share: 0.5}) for rank in (0, 1)], workload="training")
+        for number, rule, share in (
+            (2, "utilization.communication", "exposed communication"),
+            (16, "communication.exposed", "communication.exposed"),
+        )
+    ]
+    (found,) = suggestions(make_run(steps=noticed))
+    assert (found.code or "").endswith("bucket_cap_mb=10)"), "smaller than the 25 that DDP takes by itself"
+
+
 def test_suggestions__workload_with_a_hostile_name__command_quotes_it() -> None:
     (found,) = suggestions(make_run(steps=[step(17, finding("memory.growth"), workload="a; rm -rf ~")]))
     assert found.command == "perfgate run --steps 17 --workload 'a; rm -rf ~'"

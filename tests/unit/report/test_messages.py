@@ -11,7 +11,8 @@ import pytest
 import perfgate
 from perfgate.catalogue.lookup import MESSAGES
 from perfgate.document.message import Message, quote
-from perfgate.judging.report.text.messages import word
+from perfgate.document.run import Finding
+from perfgate.judging.report.text.messages import word, word_finding, word_findings
 from perfgate.judging.report.text.templates import environment
 from perfgate.locale import speaking
 
@@ -96,3 +97,30 @@ def used_codes() -> set[str]:
 
 def test_catalogue__every_code_that_perfgate_uses__has_its_sentence() -> None:
     assert used_codes() - MESSAGES.keys() == set()
+
+
+def _packets(shape: str, share: float, link: str = "HCCS") -> Finding:
+    evidence = {"shape": shape, "link": link, "share": share, "smaller": 1e6, "limit": 0.3}
+    return Finding(rule="communication.small_packets", severity="warning", evidence={**evidence, RULE: share})
+
+
+RULE = "communication.small_packets"
+
+
+def test_word_findings__the_same_of_several_ranks__once_with_the_worst_and_the_others_named() -> None:
+    found = [_packets("rank 0", 0.44), _packets("rank 1", 0.61), _packets("rank 0", 0.5, "RDMA")]
+    of_two, of_one = word_findings(found)
+    assert (of_two[0], of_one[0]) == (found[1], found[2])
+    assert of_two[1].startswith("61 % of the time on HCCS")
+    assert of_two[1].endswith("(rank 1; also rank 0)")
+    assert of_one[1].endswith("(rank 0)")
+
+
+def test_word_findings__ranks_of_a_large_job__eight_are_named_and_the_others_counted() -> None:
+    ((_, words),) = word_findings([_packets(f"rank {rank}", 0.5) for rank in range(64)])
+    assert words.endswith("(rank 0; also rank 1, rank 2, rank 3, rank 4, rank 5, rank 6, rank 7, rank 8 and 55 more)")
+
+
+def test_word_findings__shapes_of_a_workload__each_says_its_own() -> None:
+    found = [_packets("short", 0.44), _packets("long", 0.61)]
+    assert [words for _, words in word_findings(found)] == [word_finding(finding) for finding in found]

@@ -265,6 +265,9 @@ def test_head_times__names_of_somebody_elses_backend__as_they_are_given():
 
     parts = head_times(table, calls, HeadSpans("my entry", "my run"))
     assert {name: part.ns for name, part in parts.items()} == {"framework": 2, "compiler": 8, "graph": 1}
+    assert {part.exposed_ns for part in parts.values()} == {None}, (
+        "without a device in the trace nobody knows when none works"
+    )
 
 
 def test_head_times__device_begins_after_the_host_is_done__the_work_that_the_call_launched():
