@@ -248,10 +248,12 @@ class Job:
                     archive.write(file, prefix + str(file.relative_to(self.artifact)))
         return data.getvalue()
 
-    def publish(self, *, token: str | None = BOT_TOKEN, **request: Any) -> Done:
+    def publish(
+        self, *, token: str | None = BOT_TOKEN, environment: type[dict[str, str]] = dict, **request: Any
+    ) -> Done:
         """Publish in this process: real HTTP, real git, and time that passes only when somebody sleeps."""
         time, said = _Time(), list[str]()
-        environ = {**self.environ, **({"PERFGATE_TOKEN": token} if token else {})}
+        environ = environment({**self.environ, **({"PERFGATE_TOKEN": token} if token else {})})
         doors = Doors(environ=environ, say=said.append, sleep=time.sleep, clock=time.clock)
         root, artifact = request.pop("root", self.root), request.pop("artifact", self.artifact)
         try:

@@ -15,7 +15,7 @@ from perfgate.document.run import FROM_PROFILE
 from perfgate.judging.forge.comment import read_state
 from perfgate.judging.forge.detect import detect
 from tests.end_to_end.publishing import MARKER, Job
-from tests.fakes.forge import BOT, BOT_TOKEN, PERSON, Reply, StoredChange
+from tests.fakes.forge import BOT, BOT_TOKEN, PERSON, Fault, Reply, StoredChange
 from tests.unit.forge.test_runner import outputs_of
 
 STRANGER = "d" * 40
@@ -421,3 +421,41 @@ def test_publish__outputs_outside_github__wrong_use(github: Job) -> None:
     done = github.publish(outputs=True)
     assert (done.returncode, github.comments()) == (2, [])
     assert "GITHUB_OUTPUT" in done.stderr
+
+
+class _Failing(dict[str, str]):
+    """An environment that fails, in a way that nobody thought of, when it is asked where the store is."""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        if name == "PERFGATE_STORE":
+            raise RuntimeError("nobody thought of this")
+        return super().get(name, default)
+
+
+def test_publish__something_fails_while_it_is_judged__the_earlier_pass_does_not_stay(job: Job) -> None:
+    job.measure()
+    assert job.publish().returncode == 0
+    with pytest.raises(RuntimeError, match="nobody thought of this"):
+        job.publish(out=job.folder / "out", environment=_Failing)
+    assert "## perfgate: INCONCLUSIVE" in job.comments()[0]
+    assert "this could not be judged (RuntimeError)" in job.comments()[0]
+    assert job.statuses()[-1:] == job.marked("error")
+    assert read_decision(job.folder / "out" / "decision.json").verdict == "INCONCLUSIVE"
+
+
+def test_publish__forge_fails_while_it_is_judged__posted_as_inconclusive_and_exit_4(github: Job) -> None:
+    github.measure()
+    assert github.publish().returncode == 0
+    github.fake.faults += [Fault("GET", "/pulls/7/files", Reply(422, {"message": "no"}))]
+    done = github.publish()
+    assert (done.returncode, github.statuses()[-1][1], github.fake.faults) == (4, "error", [])
+
+
+def test_publish__results_cannot_be_written__the_verdict_is_posted_all_the_same(github: Job) -> None:
+    github.measure(ops=64)
+    out = github.folder / "out"
+    (out / "decision.json").mkdir(parents=True)
+    done = github.publish(out=out)
+    assert done.returncode == 2
+    assert "not a regular file" in done.stderr
+    assert "## perfgate: FAIL" in github.comment()

@@ -136,6 +136,26 @@ def test_publish__status_not_answered__the_comment_and_the_verdict_stand(github:
     assert done.returncode == 1
     assert "The commit status was not set" in done.stdout
     assert "## perfgate: FAIL" in job.comment()
+    assert "the forge refused the commit status `perfgate`" in job.comment()
+
+
+def test_publish__second_attempt_and_its_status_is_refused__comment_says_that_the_green_one_is_old(github: Job) -> None:
+    job = github
+    job.measure()
+    assert job.publish().returncode == 0
+    assert job.statuses() == [(job.project.head, "success")]
+    job.measure(ops=64)
+    job.fake.faults += [Fault("POST", "/statuses/", Reply(500, {}))] * 9
+    assert job.publish().returncode == 1
+    assert "one that stands there is of an earlier run" in job.comments()[0]
+
+
+def test_publish__status_refused_and_no_change_request_to_say_it_in__exit_4(github: Job) -> None:
+    github.fake.changes[:] = []
+    github.workflow_run()
+    github.measure(commit=github.project.head)
+    github.fake.faults += [Fault("POST", "/statuses/", Reply(403, {"message": "no"}))]
+    assert github.publish().returncode == 4
 
 
 @pytest.mark.parametrize("reply", [DROPPED, BUSY, SLOW_DOWN], ids=["drop", "503", "429"])
@@ -149,13 +169,16 @@ def test_publish__download_fails_once__asked_again(job: Job, reply: Reply | None
     assert len(job.comments()) == 1
 
 
-def test_publish__storage_never_answers__exit_4_and_nothing_posted(job: Job) -> None:
+def test_publish__storage_never_answers__exit_4_and_the_earlier_verdict_does_not_stay(job: Job) -> None:
+    job.measure()
+    assert job.publish().returncode == 0
     job.fake.upload(50, "perfgate-default-1", b"x" * 100)
     job.fake.blobs.status = 503
     done = job.download()
     assert done.returncode == 4
     assert "HTTP 503" in done.stderr
-    assert job.comments() == []
+    assert "## perfgate: INCONCLUSIVE" in job.comments()[0]
+    assert job.statuses()[-1:] == job.marked("error")
 
 
 def test_publish__a_hundred_and_one_comments__ours_on_the_second_page_is_found(job: Job) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -13,8 +13,8 @@ import msgspec
 from perfgate.document.artifact import CheckDocuments, read_check
 from perfgate.document.decision import DecisionDocument, Procedure, SideSummary, Verdict
 from perfgate.document.files import write_decision, write_text_atomically
-from perfgate.document.message import Message, ReasonError, reason_of
-from perfgate.errors import DocumentError, ForgeError, RepositoryError, UsageError
+from perfgate.document.message import Message, ReasonedError, ReasonError, quote, reason_of
+from perfgate.errors import EXIT_BUG, DocumentError, ForgeError, PerfgateError, RepositoryError, UsageError
 from perfgate.git.commands import COMMIT_ID
 from perfgate.git.repository import checked_out, is_behind, prefix_of
 from perfgate.jobs.publish.evidence import evidence_pages
@@ -98,12 +98,16 @@ class PublishRequest:
 
 
 class _Case(NamedTuple):
-    """Whom a job speaks to, and about what: ``change`` is the change request that still has the event's head."""
+    """Whom a job speaks to, and about what: ``change`` is the change request that still has the event's head.
+
+    ``hears_orders`` tells whether ``/perfgate`` comments are obeyed there.
+    """
 
     event: CiEvent
     forge: Forge
     change: ChangeRequest | None
     access: GitAccess
+    hears_orders: Callable[[], bool]
 
 
 def publish(root: Path, artifact: Path | None, request: PublishRequest, doors: Doors) -> int:
@@ -111,8 +115,13 @@ def publish(root: Path, artifact: Path | None, request: PublishRequest, doors: D
 
     ``root`` is the folder with perfgate.toml in a checkout of the base or of the default branch, never of the change.
     ``artifact`` is a check's folder or zip; None is what the event's run has uploaded.
-    Raises ForgeError (exit code 4) where the forge does not let us: then what stands there may be of an earlier run.
+    Raises ForgeError (exit code 4) where the forge does not let us: then what stands there may be of an earlier run. What
+    fails while it is judged is posted as INCONCLUSIVE, and then raised.
     """
+    if request.outputs and outputs_path(doors.environ) is None:
+        raise UsageError(
+            f"--outputs needs the file that GitHub's runner names in {OUTPUT_VARIABLE}, which is not set here"
+        )
     event = request.event or detect(doors.environ)
     token = find_token(event.forge, doors.environ, request.token_variable) if event else None
     case = None
@@ -120,26 +129,94 @@ def publish(root: Path, artifact: Path | None, request: PublishRequest, doors: D
     if event is None or token is None or (request.dry_run and artifact):
         if artifact is None:
             raise UsageError("an artifact is downloaded in a CI job that has a token; give a folder or zip here")
-        documents, refusal = _read_documents(artifact)
-        decision = judge_without_forge(root, only, documents, refusal, doors, event)
+        documents, refusal = _read(lambda: artifact)
+        published = _judged(
+            lambda: judge_without_forge(root, only, documents, refusal, doors, event), documents, case, request, event
+        )
     else:
         forge = connect(event, token, sleep=doors.sleep, clock=doors.clock)
         documents, refusal = _documents(artifact, request.key, forge, event)
-        case = _open_case(event, token, forge, documents)
-        decision = _judge(root, only, doors, case, documents, refusal)
+        case = opened = _open_case(event, token, forge, documents, lambda: obeys_comments(forge, root, doors.environ))
+        published = _judged(
+            lambda: _judge(root, only, doors, opened, documents, refusal), documents, case, request, event
+        )
+    try:
+        _write_results(request, published, doors)
+    finally:
+        # Whatever fails, an older comment must not stay for the verdict on this head.
+        if case is None or request.dry_run:
+            _show(published.text, request, doors, event)
+        else:
+            _post(case, published, request, doors)
+    if published.error is not None:
+        raise published.error
+    return published.exit_code
+
+
+@dataclass(frozen=True)
+class _Published:
+    """What is published of a decision: the comment, and the page where there were documents to judge.
+
+    ``error`` is what the decision stands for, where the judging failed.
+    """
+
+    decision: DecisionDocument
+    context: CommentContext
+    text: str
+    page: str | None = None
+    error: Exception | None = None
+
+    @property
+    def exit_code(self) -> int:
+        if self.error is None:
+            return exit_code(self.decision)
+        return self.error.exit_code if isinstance(self.error, PerfgateError) else EXIT_BUG
+
+    def with_note(self, note: Message) -> str:
+        """The comment with one more note."""
+        noted = msgspec.structs.replace(self.decision, warnings=[note, *self.decision.warnings])
+        return render_comment(noted, self.context, budget=TEXT_BUDGET)
+
+
+def _judged(
+    judge: Callable[[], DecisionDocument],
+    documents: CheckDocuments | None,
+    case: _Case | None,
+    request: PublishRequest,
+    event: CiEvent | None,
+) -> _Published:
+    """Judge, and word what came of it.
+
+    The documents come from anybody. Whatever they, or the forge, make fail between reading and wording becomes INCONCLUSIVE,
+    with a comment and a status of its own: the verdict on an earlier head must not stand for this one. The error itself is
+    raised again once that is posted, so that its traceback is in the job's log and its exit code the job's.
+    """
+    try:
+        return _worded(judge(), documents, case, request, event)
+    except Exception as error:  # noqa: BLE001 - raised again by publish
+        why = reason_of(error) if isinstance(error, ReasonedError) else quote(type(error).__name__)
+        decision = _undecided("INCONCLUSIVE", Message("publish.not-judged", {"why": why}), Grounds(), event)
+        return replace(_worded(decision, None, None, request, event), error=error)
+
+
+def _worded(
+    decision: DecisionDocument,
+    documents: CheckDocuments | None,
+    case: _Case | None,
+    request: PublishRequest,
+    event: CiEvent | None,
+) -> _Published:
     context = _context(request, event, decision)
     if case is not None and decision.links:
         pages = evidence_pages(case.forge, case.event, request.key, decision.links)
         context = replace(context, pages=pages)
-    if case is not None and obeys_comments(case.forge, root, doors.environ):
+    # A decision without a procedure judged nothing, so there is nothing to accept.
+    if case is not None and decision.procedure.name != "none" and case.hears_orders():
         context = replace(context, accept_order=accept_order)
-    text = render_comment(decision, context, budget=TEXT_BUDGET)
-    _write_results(request, decision, documents, text, doors)
-    if case is None or request.dry_run:
-        _show(text, request, doors, event)
-    else:
-        _post(case, decision, text, request, doors)
-    return exit_code(decision)
+    page = None
+    if request.out is not None and documents is not None and decision.procedure.name != "none":
+        page = render_html(decision, documents.base, documents.head, request.language)
+    return _Published(decision, context, render_comment(decision, context, budget=TEXT_BUDGET), page)
 
 
 def obeys_comments(forge: Forge, root: Path, environ: Mapping[str, str]) -> bool:
@@ -163,36 +240,36 @@ def _obeys(workflow: str) -> bool:
 
 def _documents(
     artifact: Path | None, key: str, forge: Forge, event: CiEvent
-) -> tuple[CheckDocuments | None, DocumentError | None]:
+) -> tuple[CheckDocuments | None, Exception | None]:
     if event.measured in CANCELLED:
         return None, ReasonError(Message("publish.job-cancelled"))
+    return _read(lambda: artifact or fetch_artifact(forge, event, key))
+
+
+def _read(artifact: Callable[[], Path | bytes]) -> tuple[CheckDocuments | None, Exception | None]:
+    """The documents of an artifact, or why there are none, for the judging to raise."""
     try:
-        return read_check(artifact or fetch_artifact(forge, event, key)), None
-    except DocumentError as error:
+        return read_check(artifact()), None
+    except Exception as error:  # noqa: BLE001 - raised by the judging
         return None, error
 
 
-def _open_case(event: CiEvent, token: str, forge: Forge, documents: CheckDocuments | None) -> _Case:
+def _open_case(
+    event: CiEvent, token: str, forge: Forge, documents: CheckDocuments | None, hears_orders: Callable[[], bool]
+) -> _Case:
     # Of several change requests with this very head the artifact may say which one it is of: never any other.
     ci = documents.head.session.ci if documents else None
     change = forge.find_change_request(prefer=ci.change_request if ci else None)
     if change is not None and change.head_sha != event.head_sha:
         change = None
-    return _Case(event, forge, change, git_access(event, token))
-
-
-def _read_documents(artifact: Path) -> tuple[CheckDocuments | None, DocumentError | None]:
-    try:
-        return read_check(artifact), None
-    except DocumentError as error:
-        return None, error
+    return _Case(event, forge, change, git_access(event, token), hears_orders)
 
 
 def judge_without_forge(
     root: Path,
     only: tuple[str, ...],
     documents: CheckDocuments | None,
-    refusal: DocumentError | None,
+    refusal: Exception | None,
     doors: Doors,
     event: CiEvent | None,
 ) -> DecisionDocument:
@@ -217,7 +294,7 @@ def _judge(
     doors: Doors,
     case: _Case,
     documents: CheckDocuments | None,
-    refusal: DocumentError | None,
+    refusal: Exception | None,
 ) -> DecisionDocument:
     try:
         grounds = _grounds(root, doors, case, measured=documents is not None)
@@ -341,30 +418,18 @@ def _context(request: PublishRequest, event: CiEvent | None, decision: DecisionD
     )
 
 
-def _write_results(
-    request: PublishRequest,
-    decision: DecisionDocument,
-    documents: CheckDocuments | None,
-    text: str,
-    doors: Doors,
-) -> None:
+def _write_results(request: PublishRequest, published: _Published, doors: Doors) -> None:
     """Write what was judged here, for the job to upload: what the comment links is made of it and not by the measuring job."""
-    if request.outputs:
-        path = outputs_path(doors.environ)
-        if path is None:
-            raise UsageError(
-                f"--outputs needs the file that GitHub's runner names in {OUTPUT_VARIABLE}, which is not set here"
-            )
-        answers = {"verdict": decision.verdict, "exit-code": str(exit_code(decision))}
+    if request.outputs and (path := outputs_path(doors.environ)) is not None:
+        answers = {"verdict": published.decision.verdict, "exit-code": str(published.exit_code)}
         append_to(path, output_lines(answers), OUTPUT_VARIABLE)
     if request.out is None:
         return
     request.out.mkdir(parents=True, exist_ok=True)
-    write_decision(request.out / "decision.json", decision)
-    write_text_atomically(request.out / "comment.md", text)
-    if documents is not None and decision.procedure.name != "none":
-        page = render_html(decision, documents.base, documents.head, request.language)
-        write_text_atomically(request.out / "report.html", page)
+    write_decision(request.out / "decision.json", published.decision)
+    write_text_atomically(request.out / "comment.md", published.text)
+    if published.page is not None:
+        write_text_atomically(request.out / "report.html", published.page)
 
 
 def _show(text: str, request: PublishRequest, doors: Doors, event: CiEvent | None) -> None:
@@ -382,47 +447,70 @@ def _show(text: str, request: PublishRequest, doors: Doors, event: CiEvent | Non
         doors.say(f"Nothing was posted: no token in {names}.")
 
 
-def _post(case: _Case, decision: DecisionDocument, text: str, request: PublishRequest, doors: Doors) -> None:
-    event, change = case.event, case.change
-    if change is not None:
+def _post(case: _Case, published: _Published, request: PublishRequest, doors: Doors) -> None:
+    """Post the comment and set the status. A status that the forge refuses is named in the comment: an older one may stand.
 
-        def worded_turn(last: Decided, now: Decided) -> str:
-            return render_turn(last, now, event.head_sha, request.language)
+    Raises ForgeError where the status was asked for and refused, or is all that there is.
+    """
+    if case.change is None:
+        gone = f"No change request has the head {case.event.head_sha[:12]} any more: only the commit status is set."
+        doors.say(log_lines(published.text, doors.environ))
+        doors.say("A merge queue has no comments: only the commit status is set." if case.event.base_sha else gone)
+    elif not _comment(case, case.change, published.text, published, request, doors):
+        return
+    if (refused := _mark(case.forge, case.event, published.decision, request, doors)) is None:
+        return
+    if case.change is not None:
+        note = Message("publish.status-refused", {"name": _status_name(request)})
+        _comment(case, case.change, published.with_note(note), published, request, doors)
+    if request.status or case.change is None:
+        raise refused
 
-        state, texts = state_of(event, decision.verdict), PostTexts(worded_turn, render_double(request.language))
-        posted = post(case.forge, change.number, text, state, marker(request.name), sleep=doors.sleep, texts=texts)
-        if posted.outcome == "kept":
-            doors.say(f"The comment on change request {change.number} is from a newer run; it was left as it is.")
-            return
-        doors.say(f"The comment on change request {change.number} was {posted.outcome}.")
-    else:
-        doors.say(log_lines(text, doors.environ))
-        gone = f"No change request has the head {event.head_sha[:12]} any more: only the commit status is set."
-        doors.say("A merge queue has no comments: only the commit status is set." if event.base_sha else gone)
-    _mark(case.forge, event, decision, request, doors)
+
+def _comment(
+    case: _Case, change: ChangeRequest, text: str, published: _Published, request: PublishRequest, doors: Doors
+) -> bool:
+    """Post a text as our comment; return whether it is there. That of a newer run is left as it is."""
+    event = case.event
+
+    def worded_turn(last: Decided, now: Decided) -> str:
+        return render_turn(last, now, event.head_sha, request.language)
+
+    state, texts = state_of(event, published.decision.verdict), PostTexts(worded_turn, render_double(request.language))
+    posted = post(case.forge, change.number, text, state, marker(request.name), sleep=doors.sleep, texts=texts)
+    if posted.outcome == "kept":
+        doors.say(f"The comment on change request {change.number} is from a newer run; it was left as it is.")
+        return False
+    doors.say(f"The comment on change request {change.number} was {posted.outcome}.")
+    return True
 
 
-def _mark(forge: Forge, event: CiEvent, decision: DecisionDocument, request: PublishRequest, doors: Doors) -> None:
-    """Set the commit status, where one is wanted.
+def _mark(
+    forge: Forge, event: CiEvent, decision: DecisionDocument, request: PublishRequest, doors: Doors
+) -> ForgeError | None:
+    """Set the commit status, where one is wanted; return why the forge did not let us.
 
     A token without that right is a reason to fail only where the status was asked for: else this job's exit code says the same.
     """
     if not (request.status if request.status is not None else not event.is_check):
         doors.say("No commit status is set: this pipeline is the check.")
-        return
+        return None
     if event.is_check and event.built_sha != event.head_sha:
         doors.say(
             "No commit status is set: the head of merged results has no pipeline, so it would begin one of its own."
         )
-        return
-    name = "perfgate" if request.name == DEFAULT_KEY else f"perfgate/{request.name}"
+        return None
+    name = _status_name(request)
     state = _STATES.get(decision.verdict, "success") if decision.verdict in _RED[request.fail_on] else "success"
     status = CommitStatus(event.head_sha, state, name, status_line(decision, request.language), event.job_url)
     try:
         forge.set_status(status)
     except ForgeError as error:
-        if request.status:
-            raise
-        doors.say(f"The commit status was not set: {error}")
-    else:
-        doors.say(f"The commit status {name} of {event.head_sha[:12]} is {state}.")
+        doors.say(log_lines(f"The commit status was not set: {error}", doors.environ))
+        return error
+    doors.say(f"The commit status {name} of {event.head_sha[:12]} is {state}.")
+    return None
+
+
+def _status_name(request: PublishRequest) -> str:
+    return "perfgate" if request.name == DEFAULT_KEY else f"perfgate/{request.name}"

@@ -15,7 +15,15 @@ import requests
 
 from perfgate.errors import ForgeError, ForgeGoneError, ForgeUnansweredError
 from perfgate.judging.forge.forge import Clock, Sleep
-from perfgate.judging.forge.session import BearerAuth, NothingArrivedError, download, open_session, read_bounded
+from perfgate.judging.forge.session import (
+    BearerAuth,
+    NothingArrivedError,
+    TooSlowError,
+    download,
+    open_session,
+    read_bounded,
+    within,
+)
 from perfgate.judging.forge.url import api_root, check_page_url, is_same_host, shown
 
 Query = Mapping[str, str | int | list[str]]
@@ -72,7 +80,7 @@ class ForgeSession:
     """Requests to one API root with one token.
 
     ``sleep`` and ``clock`` (seconds since the epoch) are doors, so that tests wait for nothing. ``rights`` says what the token
-    needs on this forge.
+    needs on this forge. An answer may take ``answer_timeout`` seconds in all.
     """
 
     def __init__(
@@ -86,12 +94,14 @@ class ForgeSession:
         ca_file: str | None = None,
         scheme: str = "Bearer",
         rights: str = RIGHTS,
+        answer_timeout: float = ANSWER_TIMEOUT,
     ) -> None:
         self._root = api_root(api_url)
         self._auth = BearerAuth(token, scheme)
         self._rights = rights
         self._sleep = sleep
         self._clock = clock
+        self._answer_timeout = answer_timeout
         self._waited = 0.0
         # As an argument of every request: requests lets REQUESTS_CA_BUNDLE overwrite the session's own setting.
         self._verify: bool | str = ca_file or True
@@ -179,7 +189,6 @@ class ForgeSession:
                     answer.location,
                     api_root=self._root,
                     most_bytes=MAX_ANSWER_BYTES,
-                    clock=self._clock,
                     verify=self._verify if on_forge else True,
                 )
             except NothingArrivedError:
@@ -225,25 +234,11 @@ class ForgeSession:
     def _try(self, request: _Request) -> Answer | Refusal:
         """Send once: an Answer, a Refusal that waiting may lift, or ForgeError."""
         try:
-            with self._session.request(
-                request.method,
-                request.url,
-                params=request.query,
-                data=request.data,
-                headers={"Content-Type": "application/json"} if request.data is not None else {},
-                timeout=(CONNECT_TIMEOUT, READ_TIMEOUT),
-                allow_redirects=False,
-                verify=self._verify,
-                stream=True,
-            ) as response:
-                body = read_bounded(
-                    response,
-                    request.where,
-                    most_bytes=MAX_ANSWER_BYTES,
-                    seconds=ANSWER_TIMEOUT,
-                    clock=self._clock,
-                    advice="that is not the API",
-                )
+            response, body = within(self._answer_timeout, request.where, lambda: self._send(request))
+        except TooSlowError as error:
+            if request.repeatable:
+                raise
+            raise ForgeUnansweredError(f"{error}; it may or may not be done") from None
         except requests.exceptions.SSLError as error:
             # A certificate does not become good by waiting.
             raise ForgeError(self._auth.scrub(f"{request.where}: {error}; is the forge's own CA file given?")) from None
@@ -255,6 +250,21 @@ class ForgeSession:
                 ) from None
             return Refusal(self._auth.scrub(f"no answer ({error})"), {})
         return self._judge(response, body, request)
+
+    def _send(self, request: _Request) -> tuple[requests.Response, bytes]:
+        with self._session.request(
+            request.method,
+            request.url,
+            params=request.query,
+            data=request.data,
+            headers={"Content-Type": "application/json"} if request.data is not None else {},
+            timeout=(CONNECT_TIMEOUT, READ_TIMEOUT),
+            allow_redirects=False,
+            verify=self._verify,
+            stream=True,
+        ) as response:
+            body = read_bounded(response, request.where, most_bytes=MAX_ANSWER_BYTES, advice="that is not the API")
+            return response, body
 
     def _judge(self, response: requests.Response, body: bytes, request: _Request) -> Answer | Refusal:
         status = response.status_code

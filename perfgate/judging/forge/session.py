@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import requests
 from requests.auth import AuthBase
 
 from perfgate.errors import ForgeError, ForgeSettingError, ForgeTooLargeError
-from perfgate.judging.forge.forge import Clock
 from perfgate.judging.forge.url import download_address, is_loopback
 from perfgate.version import __version__
 
@@ -69,13 +70,42 @@ class NoAuth(AuthBase):
 
 CONNECT_TIMEOUT, READ_TIMEOUT, DOWNLOAD_TIMEOUT = 10.0, 30.0, 300.0
 _CHUNK = 65_536
+T = TypeVar("T")
+
+
+class TooSlowError(ForgeError):
+    """The whole of an answer did not arrive in time."""
 
 
 class NothingArrivedError(ForgeError):
     """The storage did not answer, not with the file, or not with all of it; asking the forge again may help."""
 
 
-def download(location: str, *, api_root: str, most_bytes: int, clock: Clock, verify: bool | str) -> bytes:
+def within(seconds: float, where: str, request: Callable[[], T]) -> T:
+    """Return what ``request`` returns. Raises TooSlowError if it takes longer than ``seconds`` in all.
+
+    Timeouts of a socket bound the wait for the next byte, so a server that drips holds a reader for as long as it likes: in
+    the headers, in the body, inside a compressed block. The thread that still reads is abandoned; it ends with the process.
+    """
+    outcome: list[T | BaseException] = []
+
+    def run() -> None:
+        try:
+            outcome.append(request())
+        except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
+            outcome.append(error)
+
+    reader = threading.Thread(target=run, daemon=True)
+    reader.start()
+    reader.join(seconds)
+    if not outcome:
+        raise TooSlowError(f"{where}: the answer did not end within {seconds:g} s; run the job again later")
+    if isinstance(outcome[0], BaseException):
+        raise outcome[0]
+    return outcome[0]
+
+
+def download(location: str, *, api_root: str, most_bytes: int, verify: bool | str) -> bytes:
     """Fetch a file from an address of the forge's storage, which is https unless both are on this machine.
 
     ``verify`` is True, or a file of certificates to check the storage's by. Raises NothingArrivedError where it may
@@ -83,6 +113,10 @@ def download(location: str, *, api_root: str, most_bytes: int, clock: Clock, ver
     """
     url = download_address(location, api_root)
     where = url.partition("?")[0]  # the rest of a signed address is a secret
+    return within(DOWNLOAD_TIMEOUT, where, lambda: _fetch(url, where, most_bytes=most_bytes, verify=verify))
+
+
+def _fetch(url: str, where: str, *, most_bytes: int, verify: bool | str) -> bytes:
     try:
         with open_session(url, NoAuth(), {"Accept-Encoding": "identity"}) as session:
             timeout = (CONNECT_TIMEOUT, READ_TIMEOUT)
@@ -91,10 +125,7 @@ def download(location: str, *, api_root: str, most_bytes: int, clock: Clock, ver
                     raise ForgeError(f"{where}: the storage redirects once more, which is not followed")
                 if response.status_code != 200:
                     raise NothingArrivedError(f"{where}: the storage answers HTTP {response.status_code}")
-                advice = "no artifact of a check is"
-                data = read_bounded(
-                    response, where, most_bytes=most_bytes, seconds=DOWNLOAD_TIMEOUT, clock=clock, advice=advice
-                )
+                data = read_bounded(response, where, most_bytes=most_bytes, advice="no artifact of a check is")
                 announced = response.headers.get("Content-Length", "")
     except requests.exceptions.SSLError as error:
         raise ForgeError(f"{where}: {_without_query(error, url)}; is the forge's own CA file given?") from None
@@ -105,18 +136,13 @@ def download(location: str, *, api_root: str, most_bytes: int, clock: Clock, ver
     return data
 
 
-def read_bounded(
-    response: requests.Response, where: str, *, most_bytes: int, seconds: float, clock: Clock, advice: str
-) -> bytes:
-    """The whole of a streamed answer. Raises ForgeError for one that is too large or takes too long."""
-    deadline = clock() + seconds
+def read_bounded(response: requests.Response, where: str, *, most_bytes: int, advice: str) -> bytes:
+    """The whole of a streamed answer. Raises ForgeTooLargeError for one that is too large."""
     data = bytearray()
     for chunk in response.iter_content(_CHUNK):
         data += chunk
         if len(data) > most_bytes:
             raise ForgeTooLargeError(f"{where}: the answer is larger than {most_bytes} bytes; {advice}")
-        if clock() > deadline:
-            raise ForgeError(f"{where}: the answer did not end within {seconds:.0f} s")
     return bytes(data)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ import pytest
 import requests
 from requests.auth import AuthBase
 
-from perfgate.errors import ForgeError
+from perfgate.errors import ForgeError, ForgeUnansweredError
 from perfgate.judging.forge import http
 from perfgate.judging.forge.http import ForgeSession, Refusal, is_rate_limit, wait_after
 from perfgate.judging.forge.session import BearerAuth, NoAuth
@@ -153,12 +156,6 @@ def test_get__redirect_with_a_large_text__is_not_read_to_its_end(
         _session(fake).get("/x", Body)
 
 
-def test_get__answer_never_ends__refused(fake: FakeForge) -> None:
-    times = iter([NOW, NOW + 1000])
-    with pytest.raises(ForgeError, match="did not end within"):
-        list(_session(fake, clock=lambda: next(times)).pages(PATH, Body))
-
-
 @pytest.mark.parametrize("answer", [b"<html>sign in</html>", b'{"id": "x"}', b"\xff\xfe", b"[" * 100_000, b""])
 def test_get__not_the_api__refused(fake: FakeForge, answer: bytes) -> None:
     fake.script("GET", Reply(200, answer))
@@ -249,3 +246,46 @@ def test_is_rate_limit__later_or_no__told_apart(
 )
 def test_wait_after__limited__in_the_documented_order(headers: dict[str, str], attempt: int, seconds: float) -> None:
     assert wait_after(Refusal("slow down", headers, limited=True), attempt, NOW) == seconds
+
+
+@pytest.fixture
+def drip() -> Iterator[str]:
+    """An API that sends its answer a byte at a time and never ends: no timeout of a socket ends the wait for it."""
+    stop = threading.Event()
+
+    class Drip(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            if "/body" in self.path:
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", "100000")
+                self.end_headers()
+            with contextlib.suppress(OSError):
+                while not stop.wait(0.02):
+                    self.wfile.write(b"[" if "/body" in self.path else b"H")
+                    self.wfile.flush()
+
+        do_POST = do_GET  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Drip) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        stop.set()
+        server.shutdown()
+
+
+@pytest.mark.parametrize("part", ["headers", "body"])
+def test_request__answer_drips_a_byte_at_a_time__ends_by_the_timeout_of_the_whole(drip: str, part: str) -> None:
+    session = ForgeSession(
+        drip, BOT_TOKEN, accept="application/json", sleep=lambda seconds: None, clock=lambda: NOW, answer_timeout=0.3
+    )
+    with pytest.raises(ForgeError, match=r"did not end within 0\.3 s"):
+        session.get(f"/{part}", Body)
+    with pytest.raises(ForgeUnansweredError, match="may or may not be done"):
+        session.send("POST", f"/{part}", {}, Body, expect=201, repeatable=False)
