@@ -28,5 +28,6 @@ STEADY_NUMBERS = frozenset({"latency.drift", "latency.steady_share", "soak.memor
 PREPROCESSING, PREPROCESSING_STAGES = "preprocess.low", "preprocess.time"
 GAP, TURNAROUND, INSTRUCTIONS = "throughput.gap", "throughput.turnaround", "hardware.instructions"
 FRAMEWORK_OPS, LOW_PRECISION_OPS = "counters.framework_ops", "counters.low_precision_ops"
+FLOPS, DEFERRED_OPS = "counters.flops", "counters.deferred_ops"
 COPIES, SYNCS = "counters.copies", "counters.syncs"
 SIGNATURE, SLA = "correctness.signature", "sla.p99"

@@ -104,8 +104,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(f"no limit {name!r} is known that could gate")
 
 
-# What a counter tells of an operator besides that it runs: its result is kept in memory, a repeated input saves it, or it
-# computes in full precision.
 class Part(msgspec.Struct, frozen=True, kw_only=True):
     """What a comparison is made of: an operator's count on both sides and the line that calls it, or a stage's seconds.
 

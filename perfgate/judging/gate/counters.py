@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from perfgate.catalogue.lookup import metric
-from perfgate.catalogue.names import COPIES, FRAMEWORK_OPS, LOW_PRECISION_OPS
+from perfgate.catalogue.names import COPIES, DEFERRED_OPS, FLOPS, FRAMEWORK_OPS, LOW_PRECISION_OPS
 from perfgate.document.alignment import AlignedRow, TimedRow, align
 from perfgate.document.decision import Comparison, Outcome, Part, Policy
 from perfgate.document.explanation import Aspect, OperatorChange, PartSite, Replacement
@@ -23,7 +23,9 @@ RANGES_APART = 2
 _ABSENT = OpCount(op="", count=0)
 _COPY_METRICS = (COPIES, "counters.noncontiguous_copies")
 # What the sites of a counter count, where it is not the operator's own calls.
-_ASPECTS: dict[str, Aspect] = {"memory.kept": "kept", "counters.repeat_saves": "saved"}
+_ASPECTS: dict[str, Aspect] = {"memory.kept": "kept", "counters.repeat_saves": "saved", DEFERRED_OPS: "deferred"}
+# A call that runs none of them any more may not have computed its output.
+_PROOFS_OF_WORK = (FRAMEWORK_OPS, FLOPS)
 _REASONS = {"counters.repeat_saves": Message("gate.same-input-caching")}
 
 
@@ -61,6 +63,8 @@ class _Counters:
                 yield self._comparison(name, "not_comparable", reason=Message("gate.only-one-side", {"side": side}))
             elif name == LOW_PRECISION_OPS:
                 yield self._compare_precision()
+            elif self._has_nothing_left(name):
+                yield self._nothing_left(name)
             elif name in self.base.unstable or name in self.head.unstable:
                 yield self._compare_ranges(name)
             elif 0 in (self.base.repeats, self.head.repeats) and self.base.values[name] != self.head.values[name]:
@@ -112,6 +116,22 @@ class _Counters:
         reason = Message("gate.ranges-apart")
         apart = self._comparison(name, outcome, gating=True, allowed=allowed, reason=reason, parts=self._parts(name))
         return msgspec.structs.replace(apart, base=ends[0], head=ends[1], delta=relative_change(*ends))
+
+    def _has_nothing_left(self, name: str) -> bool:
+        is_exact = name not in self.head.unstable and 0 not in (self.base.repeats, self.head.repeats)
+        return name in _PROOFS_OF_WORK and is_exact and self.base.values[name] > self.head.values[name] == 0
+
+    def _nothing_left(self, name: str) -> Comparison:
+        """A head without the work that the base does is no improvement: its output may not have been computed.
+
+        It may come from where nobody counts, a captured graph or a kernel of one's own. The workload's check tells the two
+        apart: where it accepts the output, the loss warns; otherwise the gate cannot pass.
+        """
+        reason = Message("gate.nothing-left-checked" if self.checked else "gate.nothing-left")
+        parts = self._parts(name)
+        return self._comparison(
+            name, "inconclusive", gating=not self.checked, reason=reason, parts=parts, by_check=self.checked
+        )
 
     def _single_step(self) -> Message | None:
         """Say where a recording holds a single step: its counts are compared, and nothing shows that they repeat."""

@@ -140,7 +140,7 @@ def _count_call(
     tally = CallTally(order=[] if in_order else None)
     shared = "own_memory" not in device.capabilities
     mode = CountingMode(tally, root=root, waits=device.host_waits(), counts_host_memory=shared)
-    mode.count(lambda: workload.invoke(inputs))
+    mode.count(lambda: workload.invoke(inputs, returned=mode.call_returned))
     device.synchronize()
     return tally
 

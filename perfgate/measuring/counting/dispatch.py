@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import concurrent.futures.thread
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from perfgate.measuring.counting.tally import (
     COPIES,
     COPY_BYTES,
+    DEFERRED_OPS,
     FLOPS,
     FRAMEWORK_OPS,
     LOW_PRECISION_OPS,
@@ -30,6 +34,7 @@ from perfgate.measuring.counting.tally import (
 )
 from perfgate.measuring.devices.batches import tensors
 from perfgate.measuring.devices.device import HostWait
+from perfgate.measuring.workload.output import reading_into
 from perfgate.trace.spans import COLLECTIVES
 
 # Which operators copy a whole tensor, by schema name: position of (result, source) among result and arguments is in
@@ -90,6 +95,9 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         keywords = kwargs or {}
+        if any(map(_dispatches_itself, types)):
+            # The class runs what the operator is made of for it, if it runs it now: those come here again.
+            return NotImplemented
         if _is_composite(func):
             # Whoever comes here runs without ADInplaceOrView, which under inference mode makes the views of a weight;
             # a view made without it claims to need no gradient, and matmul then takes another way than without us.
@@ -111,6 +119,47 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         raise NotImplementedError
 
 
+@dataclass
+class _ThreadWork:
+    """What a thread did for a call, and whether it was still at it when the call returned."""
+
+    tally: CallTally
+    done: threading.Event
+    # Whoever waited for it goes on once this is done, a moment before the thread is.
+    future: concurrent.futures.Future[Any] | None
+    outlived_call: bool
+
+    @property
+    def has_result(self) -> bool:
+        return self.done.is_set() if self.future is None else self.future.done()
+
+
+# What runs a thread from its start to its end, and one function that was given to a pool of them.
+_THREAD_WORK: tuple[tuple[Any, str], ...] = (
+    (threading.Thread, "_bootstrap_inner"),
+    (concurrent.futures.thread._WorkItem, "run"),
+)
+# How long to wait for the threads of a call; one that goes on for longer serves all of them.
+_THREAD_SECONDS = 10.0
+
+
+class _AnyOperator(WatchingMode):  # type: ignore[no-untyped-call]
+    """Whether any operator was dispatched."""
+
+    ran: bool = False
+
+    def saw(self, *_: Any) -> None:
+        self.ran = True
+
+
+def runs_operators(call: Callable[[], Any]) -> bool:
+    """Whether a call dispatches an operator in this thread."""
+    mode = _AnyOperator()  # type: ignore[no-untyped-call]
+    with mode:
+        call()
+    return mode.ran
+
+
 class CountingMode(WatchingMode):
     """Count what one call dispatches into ``tally`` while active, by schema name (``aten::addmm``).
 
@@ -123,24 +172,54 @@ class CountingMode(WatchingMode):
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._tally = tally
+        self._root = root
+        self._in_threads: list[_ThreadWork] = []
         self._counts_host_memory = counts_host_memory
         self._lines = SourceLines(root)
         self._waits = waits
         self._waiting = False
+        self._returned = False
         self._autocast_lines: list[str | None] = []
         self._seen_storages: set[int] = set()
         # Looked up once: a call that changes it changes it for the next call.
         self._rounds_products = torch.get_float32_matmul_precision() != "highest"
 
     def count(self, call: Callable[[], Any]) -> None:
-        """Make one call and count it; its output is gone when this returns."""
+        """Make one call and count it, with what it does in threads of Python; its output is gone when this returns."""
         with ExitStack() as stack:
             for wait in self._waits:
                 stack.enter_context(_replaced(wait.owner, wait.name, self._counting(wait)))
+            for owner, name in _THREAD_WORK:
+                stack.enter_context(_replaced(owner, name, self._counting_thread(getattr(owner, name))))
             with _watched_autocast(self._lines, self._autocast_lines), self:
                 call()
+        for work in self._in_threads:
+            work.done.wait(_THREAD_SECONDS)
+            self._tally.include(work.tally, deferred=work.outlived_call)
+
+    def call_returned(self) -> None:
+        """From now on the output is read."""
+        self._returned = True
+        for work in self._in_threads:
+            work.outlived_call = not work.has_result
+
+    def _counting_thread(self, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Count what a thread of the call does: a dispatch mode is active in the thread alone that entered it."""
+
+        def counting(item: Any) -> Any:
+            work = _ThreadWork(CallTally(), threading.Event(), getattr(item, "future", None), self._returned)
+            self._in_threads.append(work)
+            try:
+                with CountingMode(work.tally, root=self._root, counts_host_memory=self._counts_host_memory):
+                    return run(item)
+            finally:
+                work.done.set()
+
+        return counting
 
     def saw(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
+        if reading_into and (reading_into[-1] is None or any(argument is reading_into[-1] for argument in args)):
+            return  # our own copy of what a lazy tensor computed
         view = is_view(func)
         op = self._tally.ops.setdefault(name, OpTally(view=view))
         op.count += 1
@@ -153,6 +232,7 @@ class CountingMode(WatchingMode):
         op.add(FLOPS, line, flops or 0)
         if not view:
             op.add(FRAMEWORK_OPS, line)
+            op.add(DEFERRED_OPS, line, self._returned)
             op.add(COLLECTIVES, line, name.startswith(_COLLECTIVES) and name not in _AROUND_COLLECTIVES)
             # A region of autocast is the reason, whatever runs in it.
             region = self._autocast_lines[-1] if self._autocast_lines else None
@@ -295,6 +375,12 @@ def _watched_autocast(lines: SourceLines, entered: list[str | None]) -> Iterator
 
     with _replaced(torch.autocast, "__enter__", entering), _replaced(torch.autocast, "__exit__", leaving):
         yield
+
+
+@lru_cache(maxsize=256)
+def _dispatches_itself(kind: type) -> bool:
+    """Whether a class of tensors runs operators in a way of its own (``__torch_dispatch__``)."""
+    return getattr(kind, "__torch_dispatch__", None) is not torch.Tensor.__torch_dispatch__
 
 
 @lru_cache(maxsize=4096)

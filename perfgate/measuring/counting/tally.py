@@ -19,8 +19,13 @@ NONCONTIGUOUS_COPIES = "counters.noncontiguous_copies"
 SYNCS = "counters.syncs"
 LOW_PRECISION_OPS = "counters.low_precision_ops"
 FLOPS = "counters.flops"
+# Operators that ran after the call had returned: in its output when that was read, or in a thread.
+DEFERRED_OPS = "counters.deferred_ops"
 # What every call is counted by; memory and the rest are there only where they can be counted.
-_DISPATCHED = (FRAMEWORK_OPS, COPIES, COPY_BYTES, NONCONTIGUOUS_COPIES, SYNCS, LOW_PRECISION_OPS, COLLECTIVES, FLOPS)
+_DISPATCHED = (
+    *(FRAMEWORK_OPS, COPIES, COPY_BYTES, NONCONTIGUOUS_COPIES, SYNCS, LOW_PRECISION_OPS, COLLECTIVES, FLOPS),
+    DEFERRED_OPS,
+)
 
 
 class Site(NamedTuple):
@@ -47,6 +52,12 @@ class OpTally:
     def add(self, metric: str, line: str | None, amount: int = 1) -> None:
         if amount:
             self.amounts[metric, line] += amount
+
+    def include(self, other: OpTally) -> None:
+        """Add what another thread of the call did with the operator."""
+        self.count += other.count
+        self.lines.update(other.lines)
+        self.amounts.update(other.amounts)
 
     def total(self, metric: str) -> int:
         return sum(amount for (name, _), amount in self.amounts.items() if name == metric)
@@ -133,6 +144,19 @@ class CallTally:
             for (metric, _), amount in op.amounts.items():
                 totals[metric] += amount
         return {**totals, **self.memory}
+
+    def include(self, other: CallTally, *, deferred: bool) -> None:
+        """Add what another thread of the call dispatched; ``deferred`` where it was not done when the call returned.
+
+        Its operators have no place in the order, which is that of one thread.
+        """
+        for name, op in other.ops.items():
+            if deferred:
+                for (metric, line), amount in list(op.amounts.items()):
+                    if metric == FRAMEWORK_OPS:
+                        op.amounts[DEFERRED_OPS, line] = amount
+            self.ops.setdefault(name, OpTally(view=op.view)).include(op)
+        self.blocks += other.blocks
 
     def counts(self) -> dict[str, int]:
         return {f"ops.count:{name}": op.count for name, op in self.ops.items()}

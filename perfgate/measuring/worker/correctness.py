@@ -17,8 +17,10 @@ from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.blocks import FEWEST_CALLS, run_block
 from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload, refusal, words_of
+from perfgate.measuring.workload.output import UnreadOutputError, holds_result
 
 MAX_SIGNATURE = 1000
+MAX_SHOWN = 100
 # How far two outputs of the same input may lie apart, as a share of the largest value: kernels choose their way by where
 # in memory the input lies, and round differently. An output of another input is far beyond it.
 ROUNDING = 1e-3
@@ -40,15 +42,34 @@ def _check_shape(workload: BoundWorkload, device: Device, shape: str) -> Correct
         output = device.to_host(workload.invoke(device.to_device(inputs)))
         device.synchronize()
         form = signature(output)
+        if unrun := nothing_computed(workload, device, output, inputs):
+            return msgspec.structs.replace(result, status="error", message=unrun)
         wrong: Message | str | None = refusal(workload, output, inputs)
         if wrong is None and workload.workload.train_step is None:  # a training step changes the model
             wrong = _stale_output(workload, device, shape) or _wrong_when_timed(workload, device, shape)
+    except UnreadOutputError as error:
+        return msgspec.structs.replace(result, status="error", message=error.reason)
     except Exception as error:  # noqa: BLE001 - a shape that cannot be called says nothing about the others
         if unchecked:  # nothing was asked of the output, and the steps report a call that fails
             return result
         return msgspec.structs.replace(result, status="error", message=words_of(error))
     status = "failed" if wrong else "not_checked" if unchecked else "passed"
     return msgspec.structs.replace(result, status=status, message=wrong, signature=form)
+
+
+def nothing_computed(workload: BoundWorkload, device: Device, output: Any, inputs: Any) -> Message | None:
+    """A message where a call shows nothing that it did: no value in its output, which was read, and no operator.
+
+    What works without operators, a tokenizer for instance, returns values.
+    """
+    if holds_result(output, inputs):
+        return None
+    from perfgate.measuring.counting.dispatch import runs_operators  # imports torch
+
+    batch = device.to_device(inputs)
+    if runs_operators(lambda: workload.invoke(batch)):
+        return None
+    return Message("output.nothing-computed", {"output": signature(output)[:MAX_SHOWN]})
 
 
 def _stale_output(workload: BoundWorkload, device: Device, shape: str) -> Message | None:

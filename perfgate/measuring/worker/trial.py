@@ -19,7 +19,9 @@ from perfgate.errors import WorkloadError
 from perfgate.measuring.counting.compiled import has_compiled
 from perfgate.measuring.counting.tally import SourceLines
 from perfgate.measuring.devices.device import Device
+from perfgate.measuring.worker.correctness import nothing_computed
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload, answered_no, line_of
+from perfgate.measuring.workload.output import UnreadOutputError
 
 # How long calls on more inputs may take, for functions that only some inputs reach.
 _SEEKING_SECONDS = 1.0
@@ -68,6 +70,8 @@ def try_calls(workload: BoundWorkload, device: Device, root: Path) -> FailedTria
             inputs = workload.host_inputs(shape)
             output = device.to_host(workload.invoke(device.to_device(inputs)))
             device.synchronize()
+            if unrun := nothing_computed(workload, device, output, inputs):
+                raise UnreadOutputError(unrun)
             part = "check"
             if refused := answered_no(workload, output, inputs):
                 place = line_of(workload.workload.check, root) if workload.workload.check else None

@@ -6,12 +6,14 @@ import copy
 import functools
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple
 
 from perfgate.errors import WorkloadError
 from perfgate.measuring.devices.device import Device
+from perfgate.measuring.workload.output import read
 from perfgate.measuring.workload.workload import Workload
 
 POOL_SIZE = 8
@@ -87,16 +89,20 @@ class BoundWorkload:
     def drop_pool(self, shape: str, *, batch: int) -> None:
         self._pools.pop((shape, batch), None)
 
-    def invoke(self, inputs: Any) -> Any:
-        """Make one call on inputs that are already on the device, without waiting for the device."""
-        if self.workload.train_step is not None:
-            return self.workload.train_step(self.model, inputs)
-        if self.workload.grad:
-            return self._forward(inputs)
-        with self.device.inference_mode():
-            return self._forward(inputs)
+    def invoke(self, inputs: Any, *, returned: Callable[[], None] | None = None) -> Any:
+        """Make one call on inputs that are already on the device and read its output, without waiting for the device.
+
+        ``returned`` is told when the call is over and the reading begins.
+        """
+        with nullcontext() if self.workload.train_step or self.workload.grad else self.device.inference_mode():
+            output = self._forward(inputs)
+            if returned is not None:
+                returned()
+            return read(output)
 
     def _forward(self, inputs: Any) -> Any:
+        if self.workload.train_step is not None:
+            return self.workload.train_step(self.model, inputs)
         if self.workload.call is not None:
             return self.workload.call(self.model, inputs)
         if isinstance(inputs, dict):

@@ -18,6 +18,7 @@ SLOWER = [1.1 * factor for factor in UNCHANGED]
 FASTER = [0.9 * factor for factor in UNCHANGED]
 # What is a fault by itself.
 FAULTS = {
+    "counters.deferred_ops",
     "counters.device_copies",
     "counters.fallbacks",
     "counters.format_conversions",
@@ -37,7 +38,8 @@ def judged(factors: list[float], name: str, policy: Policy | None = None) -> Dec
     base, head = sides(factors)
     before, after = counters({"aten::add": 1}), counters({"aten::add": 1})
     before, after = (
-        msgspec.structs.replace(side, values={**side.values, name: n}) for side, n in ((before, 1), (after, 2))
+        msgspec.structs.replace(side, values={**side.values, name: n})
+        for side, n in ((before, 1), (after, 2 + int(METRICS[name].allowed_more)))
     )
     return decide(
         msgspec.structs.replace(base, counters=[before]),

@@ -143,6 +143,7 @@ def test_top_ops__every_shape__has_its_counters(tmp_path):
         "counters.device_copies": 0,
         "counters.collectives": 0,
         "counters.flops": 0,
+        "counters.deferred_ops": 0,
     }
 
 

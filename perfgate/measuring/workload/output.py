@@ -1,0 +1,310 @@
+"""Read what a call returned to its end: what an output puts off is work of the call that returned it.
+
+A generator has not begun when a call returns it, a future has not ended, and a lazy tensor is computed when somebody reads it.
+So the output of every call is read, and both are timed and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import io
+import sys
+from collections import deque
+from collections.abc import AsyncIterable, Awaitable, Iterable, Iterator, Mapping, Set
+from contextlib import suppress
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+from perfgate.document.message import Message, ReasonedError
+from perfgate.errors import WorkloadError
+
+# Types whose instances hold their value.
+_VALUES = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray, memoryview, range, slice})
+_LIBRARIES_OF_VALUES = frozenset({"numpy", "pandas", "pyarrow", "PIL", "scipy"})
+_FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, functools.partial)
+# Devices on which torch records operators and runs them when a value is needed (torch/_lazy, torch_xla).
+_LAZY_DEVICES = frozenset({"lazy", "xla"})
+_MOST_DEPTH = 8
+
+
+class _Promise(NamedTuple):
+    """How to wait for a result: objects with the methods ``marks`` have it once ``read`` returns."""
+
+    marks: tuple[str, str]
+    read: str
+
+
+_PROMISES = (
+    _Promise(("done", "result"), "result"),  # concurrent.futures.Future and those of dask, ray and others
+    _Promise(("done", "wait"), "wait"),  # torch.futures.Future
+    _Promise(("is_completed", "wait"), "wait"),  # torch.distributed.Work
+    _Promise(("ready", "get"), "get"),  # multiprocessing.pool.AsyncResult
+    _Promise(("__dask_graph__", "compute"), "compute"),  # dask collections
+    _Promise(("trigger_wait", "wait"), "wait"),  # torch.distributed._functional_collectives.AsyncCollectiveTensor
+    _Promise(("is_alive", "join"), "join"),  # threads and processes
+)
+
+
+class UnreadOutputError(ReasonedError, WorkloadError):
+    """An output that was not computed when the call returned, and that cannot be read from outside."""
+
+
+# The tensor that the values of a lazy one are copied into, while they are; None while it is made. Both are no work of the call.
+reading_into: list[Any] = []
+
+
+def read(output: Any, *, depth: int = 0) -> Any:
+    """The output with all of it computed, as it is where nothing in it was put off.
+
+    Containers, mappings and dataclasses are walked. An iterator becomes the list of its items, a future, a coroutine or a
+    promise of another kind its result. A tensor of a class of somebody else's (not torch's) is copied once, an object of a
+    class of the project's is asked for its public attributes and properties. Raises UnreadOutputError for a function, which
+    nobody has called, and for a tensor without values.
+    """
+    import torch
+
+    kind: Any = type(output)
+    if kind in _VALUES:
+        return output
+    if isinstance(output, torch.Tensor):
+        _read_tensor(output, torch)
+        return output
+    if depth > _MOST_DEPTH:
+        return output
+    inner = depth + 1
+    if isinstance(output, Mapping):
+        return _read_mapping(output, inner)
+    if isinstance(output, (tuple, list)):
+        return _read_sequence(output, inner)
+    if isinstance(output, (Set, deque)):
+        members = [read(member, depth=inner) for member in output]
+        return output if all(map(_is, members, output)) else members
+    if dataclasses.is_dataclass(output) and not isinstance(output, type):
+        return _read_record(output, inner)
+    if isinstance(output, _FUNCTIONS):
+        raise UnreadOutputError(Message("output.function", {"name": getattr(output, "__name__", kind.__name__)}))
+    return _read_other(output, inner)
+
+
+def holds_result(output: Any, inputs: Any) -> bool:
+    """Whether an output that was read holds anything that the call may have computed.
+
+    That is a number, a text, an array or a tensor other than the inputs. An object that shows nothing of the kind may not have
+    computed anything yet.
+    """
+    import torch
+
+    given = {tensor.data_ptr() for tensor in _plain_tensors(inputs, torch)}
+    return _holds(output, given, torch, depth=0)
+
+
+def _holds(output: Any, given: set[int], torch: Any, *, depth: int) -> bool:
+    if isinstance(output, torch.Tensor):
+        return _address(output) not in given
+    if type(output) in _VALUES:
+        return output is not None
+    if depth > _MOST_DEPTH or isinstance(output, (ModuleType, torch.nn.Module, type)):
+        return False
+    members: Iterable[Any]
+    if isinstance(output, Mapping):
+        members = output.values()
+    elif isinstance(output, (tuple, list, Set, deque)):
+        members = output
+    elif dataclasses.is_dataclass(output):
+        members = (getattr(output, field.name) for field in dataclasses.fields(output))
+    elif isinstance(output, _FUNCTIONS):
+        return False
+    elif _kind(output).__module__.partition(".")[0] in _LIBRARIES_OF_VALUES:
+        return True
+    elif hasattr(output, "__dict__"):
+        members = (member for name, member in vars(output).items() if not name.startswith("_"))
+    else:
+        return is_installed(_kind(output))  # an array or an object of a compiled library
+    return any(_holds(member, given, torch, depth=depth + 1) for member in members)
+
+
+def _plain_tensors(batch: Any, torch: Any) -> Iterator[Any]:
+    if isinstance(batch, torch.Tensor):
+        if _address(batch) is not None:
+            yield batch
+    elif isinstance(batch, Mapping):
+        for member in batch.values():
+            yield from _plain_tensors(member, torch)
+    elif isinstance(batch, (tuple, list)):
+        for member in batch:
+            yield from _plain_tensors(member, torch)
+
+
+def _address(tensor: Any) -> int | None:
+    """Where a tensor's memory lies, None where it has none of its own: a sparse one, a wrapper."""
+    try:
+        return int(tensor.data_ptr())
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def _kind(output: Any) -> Any:
+    return type(output)
+
+
+def _is(first: Any, second: Any) -> bool:
+    return first is second
+
+
+# --- tensors
+
+
+def _read_tensor(tensor: Any, torch: Any) -> None:
+    kind: Any = type(tensor)
+    device = tensor.device.type
+    if device == "meta":
+        raise UnreadOutputError(Message("output.meta"))
+    if device in _LAZY_DEVICES:
+        tensor.cpu()
+    elif kind is not torch.Tensor and not _holds_its_values(kind):
+        _copy_values(tensor, torch)
+    elif kind is not torch.Tensor and (promise := _promise_of(kind)):
+        getattr(tensor, promise.read)()
+
+
+@functools.lru_cache(maxsize=256)
+def _holds_its_values(kind: type) -> bool:
+    """Whether a class of tensors computes at once: torch's own and those of its vision and quantization libraries do."""
+    return kind.__module__.partition(".")[0] in ("torch", "torchvision", "torchao", "torch_npu")
+
+
+def _copy_values(tensor: Any, torch: Any) -> None:
+    """Let a tensor compute its values, whatever its class does to put that off."""
+    reading_into.append(None)
+    try:
+        with torch.no_grad():
+            values = reading_into[-1] = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+            values.copy_(tensor)
+    finally:
+        reading_into.pop()
+
+
+# --- containers
+
+
+def _read_sequence(output: Any, depth: int) -> Any:
+    if _VALUES.issuperset(map(type, output)):
+        return output
+    members = [read(member, depth=depth) for member in output]
+    if all(map(_is, members, output)):
+        return output
+    if hasattr(output, "_fields"):
+        return type(output)(*members)
+    return tuple(members) if isinstance(output, tuple) else members
+
+
+def _read_mapping(output: Mapping[Any, Any], depth: int) -> Any:
+    changed = {key: after for key, before in output.items() if (after := read(before, depth=depth)) is not before}
+    if not changed:
+        return output
+    members = {**output, **changed}
+    try:
+        return members if type(output) is dict else type(output)(members)  # type: ignore[call-arg]
+    except TypeError:
+        return members
+
+
+def _read_record(output: Any, depth: int) -> Any:
+    for field in dataclasses.fields(output):
+        before = getattr(output, field.name)
+        after = read(before, depth=depth)
+        if after is not before:
+            object.__setattr__(output, field.name, after)  # also of a frozen one
+    if not is_installed(_kind(output)):
+        _read_properties(output, depth)
+    return output
+
+
+# --- what has yet to run, and objects
+
+
+def _read_other(output: Any, depth: int) -> Any:
+    kind: Any = type(output)
+    if isinstance(output, (Awaitable, AsyncIterable)):
+        return read(_awaited(output), depth=depth)
+    if promise := _promise_of(kind):
+        return read(getattr(output, promise.read)(), depth=depth)
+    if isinstance(output, Iterator):
+        return output if isinstance(output, io.IOBase) else [read(item, depth=depth) for item in output]
+    if not is_installed(kind) and not _is_model(output):
+        _read_attributes(output, depth)
+        _read_properties(output, depth)
+        if depth == 1 and isinstance(output, Iterable):
+            for item in output:
+                read(item, depth=depth)
+    return output
+
+
+def _awaited(output: Any) -> Any:
+    async def result() -> Any:
+        return [item async for item in output] if isinstance(output, AsyncIterable) else await output
+
+    loop = output.get_loop() if isinstance(output, asyncio.Future) else asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(result())
+    finally:
+        if not isinstance(output, asyncio.Future):
+            loop.close()
+
+
+@functools.lru_cache(maxsize=256)
+def _promise_of(kind: type) -> _Promise | None:
+    for promise in _PROMISES:
+        if all(callable(getattr(kind, name, None)) for name in (*promise.marks, promise.read)):
+            return promise
+    return None
+
+
+def _is_model(output: Any) -> bool:
+    import torch
+
+    return isinstance(output, (torch.nn.Module, ModuleType, type))
+
+
+def _read_attributes(output: Any, depth: int) -> None:
+    """Read what an object of the project's shows; its functions and iterators are its own and left alone."""
+    for name, before in list(getattr(output, "__dict__", {}).items()):
+        if name.startswith("_") or isinstance(before, (*_FUNCTIONS, Iterator)):
+            continue
+        with suppress(UnreadOutputError, AttributeError):
+            if (after := read(before, depth=depth)) is not before:
+                setattr(output, name, after)
+
+
+def _read_properties(output: Any, depth: int) -> None:
+    for name in _properties(_kind(output)):
+        try:
+            value = getattr(output, name)
+        except Exception:  # noqa: BLE001, S112 - a property that does not apply to this object computes nothing
+            continue
+        with suppress(UnreadOutputError):
+            read(value, depth=depth)
+
+
+@functools.lru_cache(maxsize=256)
+def _properties(kind: type) -> tuple[str, ...]:
+    """The public properties that a class of the project's and its bases in the project compute."""
+    return tuple(
+        name
+        for base in kind.__mro__
+        if not is_installed(base)
+        for name, member in vars(base).items()
+        if isinstance(member, (property, functools.cached_property)) and not name.startswith("_")
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def is_installed(kind: type) -> bool:
+    """Whether a class belongs to Python or an installed package, not to the project that is measured."""
+    package = kind.__module__.partition(".")[0]
+    if package in sys.stdlib_module_names:
+        return True
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
+    return "/site-packages/" in file or "/dist-packages/" in file
