@@ -9,8 +9,8 @@ import msgspec
 from perfgate.catalogue.terms import Amount
 from perfgate.document.run import OUTSIDE_OPERATORS
 
-# What a counter tells of an operator besides that it runs: its result is kept in memory, a repeated input saves it, it runs after
-# the call returned, or it computes in full precision.
+# What a counter tells of an operator besides that it runs: its result is kept in memory, a repeated input saves it, it runs
+# after the call returned, or it computes in full precision.
 Aspect = Literal["kept", "saved", "deferred", "full precision"]
 Compiling = Literal["graph_break", "recompilation"]
 # How a change reaches a line: it changed the line itself, one that calls it, the function around it; or one elsewhere.
