@@ -95,6 +95,12 @@ class Exited(ServerMessage, frozen=True):
     left_behind: list[str] = []
 
 
+class Resumed(ServerMessage, frozen=True):
+    """A worker had been stopped by a signal, and goes on."""
+
+    worker_id: int
+
+
 class ServerReady(ServerMessage, frozen=True):
     """Everything is imported."""
 

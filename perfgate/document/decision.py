@@ -38,6 +38,8 @@ InvalidKind = Literal[
     "too_few_clean",
     "worker_clock",
     "worker_changed",
+    "code_changed",
+    "stopped",
     "out_of_turn",
     "late",
     "not_steady",

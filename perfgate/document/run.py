@@ -12,6 +12,7 @@ import msgspec
 from perfgate.document.job import JobRecord, Turn
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.samples import Arm, Replicate, SampleSet
+from perfgate.document.seal import Seal
 from perfgate.document.testbed import Environment, Testbed
 
 RUN_SCHEMA: Literal["perfgate/run"] = "perfgate/run"
@@ -443,9 +444,9 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     """One pass of the checklist over the workloads of a project on one testbed.
 
     ``earlier_sessions`` are the jobs whose pairs this one added to, oldest first; ``session`` is the latest. ``environment``
-    and ``harness`` are there where base and head differ in them. ``files_read`` are the files of the commit that were read
-    while it was measured, or whose access times perfgate could not follow, relative to the repository; None where the file
-    system keeps no access times.
+    and ``harness`` are there where base and head differ in them, and ``seal`` where they were measured side by side.
+    ``files_read`` are the files of the commit that were read while it was measured, or whose access times perfgate could not
+    follow, relative to the repository; None where the file system keeps no access times.
     """
 
     schema: Literal["perfgate/run"] = RUN_SCHEMA
@@ -456,6 +457,7 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     session: Session
     earlier_sessions: list[Session] = []
     source: Source
+    seal: Seal | None = None
     testbed: Testbed
     environment: Environment | None = None
     harness: list[Harness] = []

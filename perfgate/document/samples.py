@@ -128,6 +128,10 @@ class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
     stages: list[StageTimes] = []
 
 
+# The setting that says how often a signal stopped a worker.
+STOPPED = "stopped"
+
+
 class Replicate(msgspec.Struct, frozen=True, kw_only=True):
     """One worker process of a pair. In arm ``aa`` both members of the pair run the base.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import secrets
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
@@ -252,14 +253,18 @@ class Repository:
     def worktrees(self, commits: dict[str, str], *, link: list[str]) -> Iterator[dict[str, Path]]:
         """Check out each commit in a folder of its own and remove the folders at the end, whatever happens.
 
-        ``link`` are paths git ignores (weights, data) that the worktrees share with the clone. Folders that a killed
-        perfgate left behind are swept away first: their lock is free.
+        No path leads from one of them to another by a name that can be known before. ``link`` are paths git ignores (weights,
+        data) that the worktrees share with the clone. Folders that a killed perfgate left behind are swept away first: their
+        lock is free.
         """
         parent = self.common_folder() / WORKTREE_FOLDER
         with held_back():
             session, lock = self._open_session(parent)
             try:
-                yield {name: self._add_worktree(session / name, commit, link) for name, commit in commits.items()}
+                yield {
+                    name: self._add_worktree(session / secrets.token_hex(8) / name, commit, link)
+                    for name, commit in commits.items()
+                }
             finally:
                 self._remove_session(session)
                 os.close(lock)

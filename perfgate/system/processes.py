@@ -49,6 +49,14 @@ def be_open() -> None:
     _prctl(_PR_SET_DUMPABLE, 1)
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a signal has stopped a process (state T of proc(5)); False where it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except (OSError, IndexError):
+        return False
+
+
 def run_delay_ns(pid: int) -> int | None:
     """How long a process's main thread has been ready to run without a CPU; None where the kernel does not say.
 

@@ -14,6 +14,7 @@ import pytest
 from perfgate.cli.streams import make_streams_harmless
 from perfgate.conductor.workers.bench import Checkout, open_bench
 from perfgate.conductor.workers.cleanup import leftover_notes, remove_unsafe_entries
+from perfgate.conductor.workers.seals import Seals
 from perfgate.conductor.workers.virtualenv import SetupPlan, read_requirements
 from perfgate.config import MeasureSettings, load_config
 from perfgate.document.files import write_text_atomically
@@ -348,7 +349,14 @@ def test_choose_environments__planted_by_an_earlier_job__used_and_in_ci_said(
         (planted / "perfgate-complete").touch()
     around = {"PATH": os.environ["PATH"], "PERFGATE_CACHE": str(tmp_path / "cache"), **environ}
     found = choose_environments(
-        *sides, NONE_GIVEN, MeasureSettings(), out=tmp_path / "out", environ=around, say=lambda text: None
+        *sides,
+        NONE_GIVEN,
+        MeasureSettings(),
+        seals=Seals(),
+        code_of=lambda _: [],
+        out=tmp_path / "out",
+        environ=around,
+        say=lambda text: None,
     )
     assert (found.base.notes, found.head.notes) == (notes, notes)
 

@@ -28,6 +28,7 @@ from perfgate.document.run import (
     Source,
     WorkloadRecord,
 )
+from perfgate.document.seal import Seal
 from perfgate.document.testbed import Testbed as _Testbed
 from perfgate.document.testbed import fingerprint
 from perfgate.errors import PerfgateError
@@ -326,6 +327,7 @@ def make_side(side: Any, ops: int, commit: str, ci: CiContext | None, *, slowdow
         project="model",
         session=Session(id="s-1", **times, seed=1, command="perfgate check", ci=ci),
         source=Source(commit=commit, branch="feature", subject="a change"),
+        seal=Seal(entries=40_000, before="5e" * 32, after="5e" * 32),
         testbed=_Testbed(fingerprint=fingerprint(comparable), device_kind="cpu", comparable=comparable),
         workloads=[workload],
         correctness=[CorrectnessResult(workload="encoder", shape="short", status="passed", signature="float32[4]")],

@@ -40,6 +40,7 @@ from perfgate.document.run import (
     WorkloadRecord,
 )
 from perfgate.document.samples import BlockColumns, Replicate, pack
+from perfgate.document.seal import Seal
 from perfgate.document.testbed import Testbed
 from perfgate.judging.gate.causes import with_causes
 
@@ -309,6 +310,7 @@ def make_run(side: Side | None = "head", *, slowdown: float = 0.0, pairs: int = 
             command="perfgate check",
         ),
         "source": Source(commit=BASE_COMMIT if side == "base" else HEAD_COMMIT, branch="main"),
+        "seal": Seal(entries=40_000, before="5e" * 32, after="5e" * 32) if side else None,
         "testbed": Testbed(
             fingerprint="f" * 64, device_kind="cpu", comparable=dict(TESTBED), observed={"load.1m": "0.41"}
         ),
@@ -400,6 +402,7 @@ def _replicate(pair: int, arm: Any, member: Any, slowdown: float, calls: int) ->
         start_up=1.1,
         warm_up_calls=12,
         steady=True,
+        settings={"stopped": "0"},
         shapes={
             "long": BlockColumns(
                 quad=list(range(6)), sequence=[0] * 6, calls=[block] * 6, start_ns=[0] * 6, end_ns=[1] * 6,

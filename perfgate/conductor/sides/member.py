@@ -14,7 +14,7 @@ from perfgate.conductor.workers.worker import ReplyType, Worker, WorkerError
 from perfgate.document.files import misfit
 from perfgate.document.message import Message
 from perfgate.document.run import PAIRS_PER_ROUND, ErrorDetail
-from perfgate.document.samples import BlockColumns, Replicate, unpack
+from perfgate.document.samples import STOPPED, BlockColumns, Replicate, unpack
 from perfgate.errors import DocumentError
 from perfgate.protocol import (
     BlockDone,
@@ -159,7 +159,7 @@ class Member:
             shapes=self._with_logs(collected.shapes, "call"),
             preprocess=self._with_logs(collected.preprocess, "preprocess"),
             round=plan.pair // PAIRS_PER_ROUND,
-            settings={**collected.settings, **settings},
+            settings={**collected.settings, **settings, STOPPED: str(self.worker.times_stopped())},
         )
 
     def _with_logs(self, shapes: Mapping[str, BlockColumns], lane: Lane) -> dict[str, BlockColumns]:

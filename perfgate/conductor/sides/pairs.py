@@ -74,6 +74,7 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
     draw: int = 0,
     observer: Observer | None = None,
     traces: Path | None = None,
+    before_pair: Callable[[], None] = lambda: None,
 ) -> None:
     """Measure pairs of one workload into ``measured`` until, at a look, ``is_decided`` or the time is spent.
 
@@ -82,7 +83,7 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
     ``observer`` holds the clocks and what the kernel says of workers: by default those of this machine. ``needs_names`` is
     asked before the first pair, at every look and on the way to an only one; once it is true, some pairs of the first round
     profile their operators, and leave traces in the folder ``traces``, where there is one. ``draw`` is how often layouts
-    were drawn before, and ``budget_ends`` when their common budget does.
+    were drawn before, and ``budget_ends`` when their common budget does. ``before_pair`` is called while no worker runs.
     """
     gate, seed = bench.config.gate, bench.config.measure.seed
     observer = observer or Observer()
@@ -124,6 +125,7 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
             if pair_count in renewals:
                 bench.start_beside(renewals[pair_count])
             bench.renew()
+            before_pair()
             began = observer.monotonic()
             bench.foresee(
                 foresee_pairs(

@@ -59,7 +59,7 @@ class TurnTaker:
     ``layouts`` holds the sides once, or once for each half of the devices that they swap: then every quad has turns in both
     layouts, and the difference between the halves cancels out. ``looks`` are the numbers of quads after which ``is_decided``
     is asked. After ``ends`` (of the monotonic clock) no quad begins. ``announce`` is called after the first few quads, when
-    it is known how long one takes.
+    it is known how long one takes. ``begin`` is told which sides are about to have processes.
     """
 
     layouts: Sequence[Sides]
@@ -71,6 +71,7 @@ class TurnTaker:
     announce: Callable[[], None]
     ends: float
     seed: int
+    begin: Callable[[Sequence[SideName]], None] = lambda _: None
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
@@ -166,6 +167,8 @@ class TurnTaker:
         begun = self.clock()
         order = self._in_lots_order()
         self.say(f"{self.measured.record.name}: starting both sides")
+        if self.plan.most:
+            self.begin(NAMES)
         for names in ([name] for name in order) if self.plan.one_by_one else [order]:
             for name in names:
                 self.unstarted = name
@@ -193,6 +196,8 @@ class TurnTaker:
         quad_began = self.clock()
         for place, name in enumerate(order, first_place):
             safe_point()
+            if own_process:
+                self.begin([name])
             began = self.clock()
             # Both sides get the same work; every quad another.
             result = self._side(name).turn(quad * len(order) // 2 + len(turns[name]))

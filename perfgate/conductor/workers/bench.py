@@ -26,6 +26,7 @@ from perfgate.conductor.workers.environment import (
 from perfgate.conductor.workers.foresight import Foresee, foresee_nothing
 from perfgate.conductor.workers.hubs import show_hub_caches
 from perfgate.conductor.workers.interpreters import RUNNING, explain_closed, probe_device, share_code, with_code
+from perfgate.conductor.workers.seals import SealedFolder, sealed_tree
 from perfgate.conductor.workers.worker import ForkServer, Say, Worker, WorkerError
 from perfgate.config import Config, WorkloadReference
 from perfgate.document.doctor import FitnessCheck
@@ -205,7 +206,17 @@ class Bench:
             if server.running:
                 return server
             server.close()
+            return self._restart(key)
         return self.start(key.python, second=key.second)
+
+    def _restart(self, key: _ServerKey) -> ForkServer:
+        """Start a server in the place of one that is gone. Raises WorkerError: what was measured until now is not lost."""
+        try:
+            return self.start(key.python, second=key.second)
+        except WorkerError:
+            raise
+        except MeasuringError as error:
+            raise WorkerError(ErrorDetail(kind="exit", message=reason_of(error)), alive=False) from error
 
     def _environment(self) -> dict[str, str]:
         environment = self._allowed_environment()
@@ -263,6 +274,10 @@ class Bench:
         checks = probe_device(python or RUNNING, device, self._environment(), cwd=self._scratch)
         text = explain_closed(str(error), device, checks)
         return error if text == str(error) else MeasuringError(text)
+
+    def seal_shared_code(self) -> SealedFolder:
+        """The folder from which programs, and the workers of another interpreter, import perfgate."""
+        return sealed_tree("perfgate's link to itself", share_code(self._scratch / "code"))
 
     # --- workers
 

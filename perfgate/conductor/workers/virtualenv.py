@@ -166,7 +166,15 @@ def _setup_environment(environ: Mapping[str, str], plan: SetupPlan) -> dict[str,
         for name, value in environ.items()
         if name in _SETUP_ALLOWED or name.startswith(_SETUP_PREFIXES) or name in plan.pass_env
     }
-    return {**allowed, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PYTHONUNBUFFERED": "1"}
+    return {
+        **allowed,
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_NO_INPUT": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "1",
+        # A file that two environments share is changed in both.
+        "UV_LINK_MODE": "copy",
+    }
 
 
 def _run(

@@ -30,6 +30,7 @@ from perfgate.protocol import (
     Inbox,
     Progress,
     ProtocolError,
+    Resumed,
     ServerFailed,
     reply_decoder,
     send,
@@ -38,12 +39,15 @@ from perfgate.protocol import (
 )
 from perfgate.system.interrupts import safe_point
 from perfgate.system.logs import bound_log
+from perfgate.system.processes import is_stopped
 
 TICK_SECONDS = 0.2
 FORK_SECONDS = 30.0
 LEAVE_SECONDS = 0.5
 EXIT_SECONDS = 5.0
 STACK_SECONDS = 1.0
+# A process that is stopped for so long, while it should answer, is not waited for.
+STOPPED_SECONDS = 10.0
 MAX_STACK = 20_000
 
 ReplyType = TypeVar("ReplyType", bound=msgspec.Struct)
@@ -170,6 +174,12 @@ class ForkServer:
                 self._note_exit(server_decoder.decode(message))
         return worker.exited
 
+    def note_messages(self) -> None:
+        """Take note of what the server has said of its workers until now."""
+        with suppress(ConnectionClosed):
+            while (message := self._inbox.poll(0)) is not None:
+                self._note_exit(server_decoder.decode(message))
+
     def forget(self, worker: Worker) -> None:
         self._workers.pop(worker.worker_id, None)
 
@@ -195,10 +205,19 @@ class ForkServer:
                     return message
                 self._note_exit(message)
             waited = time.monotonic() - started
+            if waited > timeout and worker_id is not None:
+                raise self._silent(timeout)
             if waited > timeout:
                 raise MeasuringError(f"{doing} took longer than {timeout:.0f} s; raise [measure] load_timeout")
             if waited > 1:
                 self._say(f"{doing} ({waited:.0f} s)")
+
+    def _silent(self, seconds: float) -> WorkerError:
+        """Kill a server that does not answer: the next worker gets a new one."""
+        state = _kernel_state(self._process.pid)
+        self._kill()
+        message = Message("worker.server-silent", {"seconds": seconds, "state": state})
+        return WorkerError(ErrorDetail(kind="timeout", message=message, log_tail=log_tail(self._log)), alive=False)
 
     def _poll(self, seconds: float) -> bytes | None:
         try:
@@ -207,6 +226,8 @@ class ForkServer:
             raise WorkerError(self.end_detail(), alive=False) from None
 
     def _note_exit(self, message: object) -> None:
+        if isinstance(message, Resumed) and message.worker_id in self._workers:
+            self._workers[message.worker_id].resumed += 1
         if isinstance(message, Exited) and message.worker_id in self._workers:
             self._workers[message.worker_id].exited = message
 
@@ -232,6 +253,8 @@ class Worker:
         self.exited: Exited | None = None
         self.experimented = False
         self._in_experiment = False
+        # How often it went on after a signal had stopped it.
+        self.resumed = 0
         self._server = server
         self._connection = connection
         self._inbox = Inbox(connection)
@@ -258,6 +281,11 @@ class Worker:
             raise self._breach(f"a {type(answer).__name__} is no answer to {doing}")
         return answer
 
+    def times_stopped(self) -> int:
+        """How often a signal has stopped it until now."""
+        self._server.note_messages()
+        return self.resumed
+
     def close(self) -> None:
         self._connection.close()
         if self.pid and self._server.exit_of(self, timeout=LEAVE_SECONDS) is None:
@@ -272,7 +300,7 @@ class Worker:
         return self.exited.left_behind if self.exited is not None and not self._in_experiment else []
 
     def _await_reply(self, timeout: float, doing: str) -> msgspec.Struct:
-        started = time.monotonic()
+        started = last_running = time.monotonic()
         status = doing
         while True:
             received = self._inbox.poll(TICK_SECONDS)
@@ -292,6 +320,14 @@ class Worker:
             if waited > 1:
                 self._say(f"{status} ({waited:.0f} s)")
                 bound_log(self.log)
+            if not is_stopped(self.pid):
+                last_running = time.monotonic()
+            elif time.monotonic() - last_running > STOPPED_SECONDS:
+                raise self._left_stopped(status)
+
+    def _left_stopped(self, status: str) -> WorkerError:
+        self._kill()
+        return self._error("timeout", Message("worker.stopped", {"doing": status, "seconds": STOPPED_SECONDS}))
 
     def _timed_out(self, status: str, timeout: float) -> WorkerError:
         self._write_stack()

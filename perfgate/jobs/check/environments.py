@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -17,6 +17,7 @@ from perfgate.conductor.workers.interpreters import (
     share_code,
     with_code,
 )
+from perfgate.conductor.workers.seals import SealedFolder, Seals
 from perfgate.conductor.workers.virtualenv import (
     SetupPlan,
     cache_folder,
@@ -27,9 +28,11 @@ from perfgate.conductor.workers.virtualenv import (
 from perfgate.conductor.workers.worker import Say
 from perfgate.config import MeasureSettings
 from perfgate.document.message import Message
+from perfgate.document.run import Side
 from perfgate.document.testbed import Environment
 from perfgate.jobs.shared.options import GivenInterpreters
 
+_SIDES: tuple[Side, Side] = ("base", "head")
 REUSED = Message("notes.reused-environment")
 _NAMED_FILES = 3
 
@@ -70,6 +73,8 @@ def choose_environments(
     interpreters: GivenInterpreters,
     settings: MeasureSettings,
     *,
+    seals: Seals,
+    code_of: Callable[[Path | None], list[SealedFolder]],
     out: Path,
     environ: Mapping[str, str] = os.environ,
     say: Say,
@@ -77,7 +82,8 @@ def choose_environments(
     """Choose the environments to measure in, and make them where ``[measure] setup`` must.
 
     What the two sides need is told from the files that define dependencies; where these say the same, or no setup command
-    is there, both share the running interpreter. Interpreters named on the command line come first. Raises MeasuringError
+    is there, both share the running interpreter. Interpreters named on the command line come first. ``seals`` get what those
+    import, by ``code_of``. Raises MeasuringError
     when the setup fails, and ConfigError or UsageError when no worker can run in an interpreter.
     """
     needs = [read_requirements(side.root, settings.requirements) for side in (base, head)]
@@ -86,11 +92,16 @@ def choose_environments(
         choices = [_given(interpreters.base, "--base-python"), _given(interpreters.head, "--head-python")]
         if all(choice.python is None for choice in choices):
             return Environments()
+        for side, choice in zip(_SIDES, choices):
+            seals.add(code_of(choice.python), side)
     elif head.setup and (differing or base.setup not in ("", head.setup)):
-        choices = [
-            _built("base", base, base.setup or head.setup, needs[0], settings, out, environ, say),
-            _built("head", head, head.setup, needs[1], settings, out, environ, say),
-        ]
+        choices = []
+        for side, code, need in zip(_SIDES, (base, head), needs):
+            # The setup of the head is code of the head: what base imports is sealed before it runs.
+            seals.begin(side)
+            choice = _built(side, code, code.setup or head.setup, need, settings, out, environ, say)
+            seals.add(code_of(choice.python), side)
+            choices.append(choice)
     else:
         return Environments(notes=(_ran_with_what_is_installed(differing),) if differing else ())
     say("looking at the packages of base and head")

@@ -22,6 +22,7 @@ from perfgate.git.repository import Repository
 from perfgate.jobs.check.environments import SideCode, choose_environments
 from perfgate.jobs.check.measure import Job, documents_of, measure
 from perfgate.jobs.check.rerun import Earlier, find_attempt, find_earlier
+from perfgate.jobs.check.sealing import code_of, seal_sides
 from perfgate.jobs.check.sides import Sides, choose_sides, configuration_of, skipped_decision, with_code_changes
 from perfgate.jobs.shared.decision import decide_with_advice, write_decision_folder, write_skipped
 from perfgate.jobs.shared.doors import Progress
@@ -68,7 +69,9 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
         command = "upgrade" if options.comparing == "stack" else "local" if options.work_tree else "check"
         session = start_session(command, config.measure.seed, ci_context(os.environ))
         progress.status("checking out base and head")
-        commits = {"base": sides.base.commit, "head": sides.head}
+        # Base is measured by the head's workload files, from a checkout that the head does not work in.
+        harness = {} if options.comparing == "stack" else {"harness": sides.head}
+        commits = {"base": sides.base.commit, "head": sides.head, **harness}
         # Written in perfgate.toml, so meant from there, as every other path in it.
         link = [f"{prefix}/{entry}" if prefix else entry for entry in config.measure.link]
         with repository.worktrees(commits, link=link) as trees:
@@ -76,27 +79,36 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
             config = replace(load_config(head_root, device=options.device), project=config.project)
             config = _with_rules_of_base(config, base_config)
             sides = with_code_changes(sides, repository, prefix, trees["base"] / prefix, head_root)
+            # Watching sets access times, which a seal would see as a change: first watch, then seal.
+            watches = {name: watch_reads(trees[name], repository.files(commit)) for name, commit in commits.items()}
+            seals = seal_sides(repository, commits, trees, link, os.environ)
             base_setup = base_config.config.measure.setup if base_config.config else ""
             environments = choose_environments(
                 SideCode(trees["base"] / prefix, base_setup),
                 SideCode(head_root, config.measure.setup),
                 options.interpreters,
                 config.measure,
+                seals=seals,
+                code_of=lambda python: code_of(python, os.environ, repository.root),
                 out=out,
                 say=progress.status,
             )
             if options.comparing == "stack" and environments.base.python == environments.head.python:
                 raise UsageError("both sides are the same interpreter; name that of the new stack with --python")
-            job = Job(config, base_config, session, sides, out, earlier, environments, deadline)
-            watches = [watch_reads(trees[side], repository.files(commit)) for side, commit in commits.items()]
+            job = Job(config, base_config, session, sides, out, earlier, environments, deadline, seals)
             measured = measure(
                 job,
-                base=Checkout(trees["base"] / prefix, harness=head_root, python=environments.base.python),
+                base=Checkout(
+                    trees["base"] / prefix,
+                    harness=trees.get("harness", trees["base"]) / prefix,
+                    python=environments.base.python,
+                ),
                 head=Checkout(head_root, harness=head_root, python=environments.head.python),
                 options=options,
                 progress=progress,
             )
-            reads = [watch.files_read() if watch else None for watch in watches]
+            seen = {name: watch.files_read() if watch else None for name, watch in watches.items()}
+            reads = together(seen["base"], seen.get("harness")), seen["head"]
         ended = msgspec.structs.replace(session, finished_at=now())
         finished = job._replace(session=ended, earlier=measured.added_to)
     base, head = (

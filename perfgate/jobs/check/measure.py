@@ -20,10 +20,11 @@ from perfgate.conductor.sides.kinds import record_of
 from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
 from perfgate.conductor.sides.profiles import PairTrace
 from perfgate.conductor.sides.server import RATE_SHARE
-from perfgate.conductor.sides.turns import MeasuredJob, SideName, TurnsBefore
+from perfgate.conductor.sides.turns import NAMES, MeasuredJob, SideName, TurnsBefore
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.conductor.workers.environment import in_ci
 from perfgate.conductor.workers.foresight import Foresight
+from perfgate.conductor.workers.seals import Seals
 from perfgate.config import Config, WorkloadReference
 from perfgate.document.decision import Policy
 from perfgate.document.flame import FlameTree, merged, node_totals, side_by_side
@@ -34,6 +35,7 @@ from perfgate.document.testbed import Testbed
 from perfgate.errors import DocumentError, MeasuringError, UsageError
 from perfgate.jobs.check.environments import Environments
 from perfgate.jobs.check.rerun import Earlier, add_to, other_testbed, refuse_other_job
+from perfgate.jobs.check.sealing import seal_notes
 from perfgate.jobs.check.sides import Sides
 from perfgate.jobs.check.turns import JobMeasurement
 from perfgate.jobs.shared.doors import Progress
@@ -70,6 +72,7 @@ class Job(NamedTuple):
     earlier: Earlier | None
     environments: Environments
     deadline: float
+    seals: Seals
 
     @property
     def policy(self) -> Policy:
@@ -120,6 +123,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
     parts = _Parts(progress)
     pythons = (base.python, head.python)
     with open_bench(job.config, logs=logs, say=progress.status, foresee=parts.expect, pythons=pythons) as bench:
+        job.seals.add([bench.seal_shared_code()], "base", "head")
         testbeds = _testbeds(bench, base, head)
         if job.earlier and (why := other_testbed(job.earlier, testbeds[1])):
             if not options.append_from:
@@ -130,6 +134,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
             for folder in folders.values():
                 remove_traces(folder, [reference.name for reference in references])
         parts.count = len(references) if job.earlier else 3 * len(references)
+        job.seals.begin("base", "head")
         not_run = [] if job.earlier else _try_head(bench, base, head, job, options)
         harnesses = ([], []) if job.earlier else _harnesses(bench, base, head, job, options)
         measured = Measured(testbeds, harnesses, [], [], [], [], [])
@@ -141,9 +146,10 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 _measure_pairs(bench, reference, base, head, job, measured)
                 continue
             deciding, informing = _steps(job, options, testbeds[1].device_kind)
-            for side, checkout, findings in (("base", base, measured.base), ("head", head, measured.head)):
+            for side, checkout, findings in zip(NAMES, (base, head), (measured.base, measured.head)):
                 parts.begin()
                 progress.status(f"{reference.name}: measuring {side}")
+                job.seals.begin(side)
                 findings.append(
                     run_checklist(
                         bench,
@@ -177,10 +183,16 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                     keep_traces(measured.pairs[-1].traces, sides, (folders["base"], folders["head"]))
                 )
         _measure_jobs(bench, {"base": base, "head": head}, job, measured, options, progress)
+        job.seals.check()
     progress.expect(Foresight())
     _note_uncounted(measured, progress)
-    of_base = [*job.environments.base.notes, *bench.leftover_notes(base.root)]
-    of_head = [*not_run, *job.environments.head.notes, *bench.leftover_notes(head.root)]
+    of_base = [*job.environments.base.notes, *seal_notes(job.seals.seal_of("base")), *bench.leftover_notes(base.root)]
+    of_head = [
+        *not_run,
+        *job.environments.head.notes,
+        *seal_notes(job.seals.seal_of("head")),
+        *bench.leftover_notes(head.root),
+    ]
     of_job = [
         *_unselected_note(job, options),
         *([Message("notes.check-refuses-both", {"names": refused})] if refused else []),
@@ -223,6 +235,7 @@ def _measure_jobs(
             measured.jobs[-1],
             is_decided=is_decided,
             foresee=foresee,
+            seals=job.seals,
             tolerated=smallest_tolerance(job.policy, reference.name, reference.must_gate),
             deadline=job.deadline,
             note=progress.note,
@@ -283,8 +296,9 @@ def _confirm_bounds(
         if not broken:
             return
         steps = tuple(sorted({measuring_step(name) for name in broken}))
-        for side, checkout, findings in (("head", sides[1], measured.head[-1]), ("base", sides[0], measured.base[-1])):
+        for side, checkout, findings in zip(reversed(NAMES), reversed(sides), (measured.head[-1], measured.base[-1])):
             # In a folder of its own, because steps look at the traces that earlier ones left in theirs.
+            job.seals.begin(side)
             with tempfile.TemporaryDirectory(dir=job.out / side, prefix=".again-") as folder:
                 again = run_checklist(
                     bench, checkout, reference, steps=steps, quick=True, folder=Path(folder), steady=0.0
@@ -308,7 +322,7 @@ def _repeat_named(
     steps = tuple(sorted({measuring_step(name) for name in named}))
     steady = bench.config.measure.steady if STEADY_NUMBERS & set(named) else 0.0
     ends = min(job.deadline, time.monotonic() + bench.config.gate.budget)
-    sides = list(zip(("base", "head"), checkouts, (measured.base[-1], measured.head[-1])))
+    sides = list(zip(NAMES, checkouts, (measured.base[-1], measured.head[-1])))
     looks = job.policy.looks
     for turn in range(2, looks[-1] + 1) if steps else ():
         if turn == 2 or turn - 1 in looks:
@@ -319,6 +333,7 @@ def _repeat_named(
             return
         progress.status(f"{reference.name}: step {', '.join(map(str, steps))} in turns, {turn} of {looks[-1]}")
         for side, checkout, findings in sides if turn % 2 else reversed(sides):
+            job.seals.begin(side)
             with tempfile.TemporaryDirectory(dir=job.out / side, prefix=".again-") as folder:
                 again = run_checklist(
                     bench, checkout, reference, steps=steps, quick=True, folder=Path(folder), steady=steady
@@ -426,6 +441,7 @@ def _measure_pairs(
             return
     looks = looks_left(job.policy.looks, job.earlier.pairs_of(reference.name)) if job.earlier else job.policy.looks
     budget_ends = time.monotonic() + bench.config.gate.budget
+    job.seals.begin("base", "head")
     with bench.watching(measured.testbeds[1]) as watcher:
         for draw in itertools.count():
             measure_pairs(
@@ -442,6 +458,7 @@ def _measure_pairs(
                 budget_ends=budget_ends,
                 draw=draw,
                 traces=traces,
+                before_pair=job.seals.check_if_due,
             )
             # Luck of the layout, unless it comes again in every other: only then does it say something of the machine.
             look = Look(*documents_of(job, measured), job.policy, workload=reference.name)
@@ -460,7 +477,8 @@ def _measure_pairs(
 
 def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument]:
     if job.earlier:
-        return add_to(job.earlier, job.session, measured.pairs, measured.jobs, head_folder=job.out / "head")
+        seals = (job.seals.seal_of("base"), job.seals.seal_of("head"))
+        return add_to(job.earlier, job.session, measured.pairs, measured.jobs, seals, head_folder=job.out / "head")
     base = assemble_run(
         job.config,
         session=job.session,
@@ -487,6 +505,7 @@ def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument
     return (
         msgspec.structs.replace(
             base,
+            seal=job.seals.seal_of("base"),
             environment=environments.base.record,
             harness=measured.harnesses[0],
             jobs=records,
@@ -494,6 +513,7 @@ def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument
         ),
         msgspec.structs.replace(
             head,
+            seal=job.seals.seal_of("head"),
             jobs=records,
             turns=[turn for one in measured.jobs for turn in one.head],
             environment=environments.head.record,

@@ -20,6 +20,7 @@ from perfgate.config import Config
 from perfgate.document.files import read_run
 from perfgate.document.job import JobRecord
 from perfgate.document.run import RunDocument, Session
+from perfgate.document.seal import Seal
 from perfgate.document.testbed import Testbed
 from perfgate.errors import EXIT_MEASURING, DocumentError, UsageError
 from perfgate.jobs.check.sides import Sides
@@ -155,12 +156,17 @@ def add_to(
     session: Session,
     measured: list[PairedMeasurement],
     jobs: list[MeasuredJob],
+    seals: tuple[Seal, Seal],
     *,
     head_folder: Path,
 ) -> tuple[RunDocument, RunDocument]:
-    """Both documents as the later session leaves them; the logs in ``head_folder`` are its own."""
+    """Both documents as the later session leaves them; the logs in ``head_folder`` are its own.
+
+    A seal that an earlier session broke, or never had, stays so.
+    """
     base = msgspec.structs.replace(
         earlier.base,
+        seal=_seal_of_both(earlier.base.seal, seals[0]),
         session=session,
         earlier_sessions=[*earlier.base.earlier_sessions, earlier.base.session],
         replicates=earlier.base.replicates + [replicate for pairs in measured for replicate in pairs.base],
@@ -168,6 +174,7 @@ def add_to(
     )
     head = msgspec.structs.replace(
         earlier.head,
+        seal=_seal_of_both(earlier.head.seal, seals[1]),
         session=session,
         earlier_sessions=[*earlier.head.earlier_sessions, earlier.head.session],
         replicates=earlier.head.replicates + [replicate for pairs in measured for replicate in pairs.head],
@@ -181,3 +188,7 @@ def add_to(
         + log_artifacts(head_folder),
     )
     return base, head
+
+
+def _seal_of_both(earlier: Seal | None, later: Seal) -> Seal | None:
+    return earlier if earlier is None or earlier.broken else later

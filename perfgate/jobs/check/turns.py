@@ -23,6 +23,7 @@ from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import SidePlan
 from perfgate.conductor.sides.turns import FEWEST_STARTS, MeasuredJob, Reach, SideName, TurnTaker
 from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.seals import Seals
 from perfgate.document.job import Fits
 from perfgate.document.run import FailedPair
 from perfgate.job_settings import JobReference
@@ -46,6 +47,7 @@ class JobMeasurement:
     measured: MeasuredJob
     is_decided: Callable[[], bool]
     foresee: Callable[[int, int], float | None]
+    seals: Seals
     tolerated: float | None
     deadline: float
     note: Callable[[str], None]
@@ -56,6 +58,7 @@ class JobMeasurement:
             self._add_turns()
             return
         try:
+            self.seals.begin("base")
             reference = at_highest_rate(self.bench, self.reference, self.checkouts["base"], "base", self.note)
         except SideError as error:
             failed = FailedPair(pair=0, arm="ab", workload=self.reference.name, error=error.detail, side="base")
@@ -113,6 +116,7 @@ class JobMeasurement:
             announce=announce,
             ends=began + budget,
             seed=self.bench.config.measure.seed,
+            begin=lambda sides: self.seals.begin(*sides),
         )
         self.note(_plan(reference, plan, looks, budget, fits, self.tolerated))
         with keep_off(cpus):
@@ -131,6 +135,7 @@ class JobMeasurement:
         """Whether the side that did not start beside the other does so where there is no other."""
         cpus = self._cpus("resident")
         side = make_side(self.bench, self.reference, self.checkouts[name], name, cpus)
+        self.seals.begin(name)
         try:
             with keep_off(cpus):
                 side.start()

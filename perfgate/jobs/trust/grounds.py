@@ -142,20 +142,20 @@ _NEWEST = 50
 def required_of(
     config: Config | None, base: RunDocument, environ: Mapping[str, str], *, only: Collection[str] = ()
 ) -> Required:
-    """What the base's configuration and main's stored runs require; nothing without a configuration.
+    """What the base's configuration and main's stored runs require; without a configuration only that the code stayed.
 
     ``only`` are the workloads that were asked for alone. A store that cannot be read requires nothing; that it cannot be read
     is said where main's history is.
     """
     if config is None:
-        return Required()
+        return Required(sealed=True)
     names = tuple(entry.name for entry in config.workloads if not only or entry.name in only)
     jobs = {entry.name: entry.must_gate for entry in config.jobs if not only or entry.name in only}
     try:
         stored = _stored_runs(open_project_store(config, environ), config.project, base, names)
     except StoreError:
         stored = ()
-    return Required(workloads=names, jobs=jobs, aa_pairs=config.gate.aa_pairs, stored=stored)
+    return Required(workloads=names, jobs=jobs, aa_pairs=config.gate.aa_pairs, stored=stored, sealed=True)
 
 
 def _stored_runs(store: Store, project: str, base: RunDocument, names: tuple[str, ...]) -> tuple[RunDocument, ...]:

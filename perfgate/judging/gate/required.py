@@ -34,7 +34,7 @@ from perfgate.document.run import (
     Side,
     WorkloadRecord,
 )
-from perfgate.document.samples import Replicate
+from perfgate.document.samples import STOPPED, Replicate
 from perfgate.judging.gate.comparison import Place
 from perfgate.judging.gate.operators import untimed_subroutines
 from perfgate.judging.gate.recordings import are_recordings
@@ -54,13 +54,15 @@ class Required:
 
     ``workloads`` and ``jobs`` are those of the base's configuration, a job with the numbers that it says must gate, and
     ``aa_pairs`` its pairs of base against base. ``stored`` are the newest stored runs of main that measured a workload file of
-    the base; a workload uses the one that measured the same file.
+    the base; a workload uses the one that measured the same file. ``sealed`` is whether both sides must prove that what they
+    ran stayed as it was.
     """
 
     workloads: tuple[str, ...] = ()
     jobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     aa_pairs: int = 0
     stored: tuple[RunDocument, ...] = ()
+    sealed: bool = False
 
 
 def missing_evidence(
@@ -88,12 +90,21 @@ def missing_evidence(
         for entries in (run.replicates, run.counters, run.correctness, run.steps):
             names += [entry.workload for entry in entries]
     explained = failed | not_comparable | removed
-    return [
+    jobs = [*required.jobs, *(job.name for run in runs for job in run.jobs)]
+    return _missing_seals(base, head, [*names, *jobs], required) + [
         entry
         for name in dict.fromkeys(names)
         if name not in explained
         for entry in _WorkloadEvidence(name, base, head, required, policy).missing(timed=timed)
     ]
+
+
+def _missing_seals(base: RunDocument, head: RunDocument, names: Sequence[str], required: Required) -> list[Missing]:
+    """That a side does not prove that what it ran stayed as it was, if it must, or the other side does."""
+    lacking = [side for side, run in zip(_SIDES, (base, head)) if run.seal is None]
+    if not lacking or are_recordings(base, head) or not (required.sealed or len(lacking) < len(_SIDES)):
+        return []
+    return [Missing(workload=name, metric="seal", side=_both_or(lacking)) for name in dict.fromkeys(names)]
 
 
 class _WorkloadEvidence:
@@ -242,6 +253,8 @@ class _WorkloadEvidence:
     def _missing_settings(self) -> Iterator[Missing]:
         """Yield the settings that one member of a pair reports and another does not: they must be equal on both sides."""
         settings = {key for side in _SIDES for replicate in self._replicates[side] for key in replicate.settings}
+        if self._required.sealed:
+            settings.add(STOPPED)
         for key in sorted(settings):
             for side in _SIDES:
                 if any(key not in replicate.settings for replicate in self._replicates[side]):

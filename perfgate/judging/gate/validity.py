@@ -19,7 +19,7 @@ import numpy.typing as npt
 from perfgate.document.decision import Invalid, InvalidKind
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import RunDocument
-from perfgate.document.samples import BlockColumns, Replicate, unpack
+from perfgate.document.samples import STOPPED, BlockColumns, Replicate, unpack
 from perfgate.judging.gate.comparison import rounded
 
 RATED_CLOCK_SHARE = 0.97
@@ -57,9 +57,19 @@ class _Pair(NamedTuple):
 def invalid_times(base: RunDocument, head: RunDocument) -> list[Invalid]:
     """Why the times of a shape prove nothing, one entry a shape and kind."""
     entries: dict[tuple[str, str, str], Invalid] = {}
-    for entry in [*_disturbed(base, head), *misconduct(base, head)]:
+    for entry in [*_changed_code(base, head), *_disturbed(base, head), *misconduct(base, head)]:
         entries.setdefault((entry.workload, entry.shape, entry.kind), entry)
     return list(entries.values())
+
+
+def _changed_code(base: RunDocument, head: RunDocument) -> Iterator[Invalid]:
+    """Yield that something changed what a side runs, of every place: nothing else that was measured tells which code it was."""
+    broken = [run.seal for run in (base, head) if run.seal and run.seal.broken]
+    files = list(dict.fromkeys(name for seal in broken for name in seal.changed))
+    places = [(workload.name, shape) for workload in head.workloads for shape in workload.shapes]
+    for workload, shape in [*places, *((job.name, "") for job in head.jobs)] if broken else ():
+        message = Message("gate.code-changed", {"files": files}) if files else Message("gate.code-changed-somewhere")
+        yield Invalid(workload=workload, shape=shape, kind="code_changed", message=message)
 
 
 def waited_share(blocks: Iterable[BlockColumns]) -> float | None:
@@ -144,6 +154,7 @@ def misconduct(base: RunDocument, head: RunDocument) -> Iterator[Invalid]:
     for side, run in sides:
         for replicate in run.replicates:
             yield from _more_cpus(replicate, side)
+            yield from _stopped(replicate, side)
     for pairs in _pairs_by_workload(base, head).values():
         yield from _changed_settings(pairs)
         yield from _out_of_turn(pairs)
@@ -205,9 +216,15 @@ def _more_cpus(replicate: Replicate, side: str) -> Iterator[Invalid]:
         yield from _every_shape(replicate, "worker_changed", Message("gate.too-many-cpus", values))
 
 
+def _stopped(replicate: Replicate, side: str) -> Iterator[Invalid]:
+    if replicate.settings.get(STOPPED, "0") != "0":
+        message = Message("gate.was-stopped", {"side": side, "pair": replicate.pair})
+        yield from _every_shape(replicate, "stopped", message)
+
+
 def _changed_settings(pairs: list[_Pair]) -> Iterator[Invalid]:
     for first, second in pairs:
-        for name in sorted(first.settings.keys() & second.settings.keys()):
+        for name in sorted((first.settings.keys() & second.settings.keys()) - {STOPPED}):
             before, after = first.settings[name], second.settings[name]
             if before != after:
                 values: dict[str, MessageValue] = {"pair": first.pair, "name": name, "before": before, "after": after}

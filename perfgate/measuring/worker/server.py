@@ -31,6 +31,7 @@ from perfgate.protocol import (
     Forked,
     ForkFailed,
     ForkRequest,
+    Resumed,
     ServerFailed,
     ServerReady,
     fork_decoder,
@@ -135,11 +136,16 @@ class _Server:
     def _reap(self) -> None:
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                # The kernel keeps for its parent that a process was stopped and goes on, however short that was.
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WCONTINUED)
             except ChildProcessError:
                 return
             if pid == 0:
                 return
+            if os.WIFCONTINUED(status):
+                if pid in self.workers:
+                    send(self.connection, Resumed(worker_id=self.workers[pid]))
+                continue
             worker_id = self.workers.pop(pid, None)
             if worker_id is not None:
                 left_behind = self._kill_orphans(pid)

@@ -8,6 +8,15 @@ import importlib.util
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from importlib.machinery import (
+    BYTECODE_SUFFIXES,
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -16,6 +25,34 @@ from perfgate.errors import WorkloadError
 from perfgate.measuring.workload.workload import SLA, Traffic, Workload
 
 MODULE_NAME = "perfgate_workload"
+
+
+class _SourceLoader(SourceFileLoader):
+    """Compiles a source file and never looks for bytecode: whoever can write beside the file could have put it there."""
+
+    def path_stats(self, path: str) -> Mapping[str, Any]:
+        # importlib then neither reads nor writes bytecode (importlib.abc.SourceLoader.get_code).
+        raise OSError(f"no bytecode is used of {path}")
+
+
+def never_from_bytecode(folders: list[Path]) -> None:
+    """Import what lies below these folders from its source; packages of an environment that lies there as usual."""
+    tops = [folder.resolve() for folder in folders]
+    kinds: list[Any] = [
+        (ExtensionFileLoader, EXTENSION_SUFFIXES),
+        (_SourceLoader, SOURCE_SUFFIXES),
+        (SourcelessFileLoader, BYTECODE_SUFFIXES),
+    ]
+
+    def find(path: str) -> FileFinder:
+        resolved = Path(path).resolve()
+        if "site-packages" in resolved.parts or not any(top in (resolved, *resolved.parents) for top in tops):
+            raise ImportError(f"{path} is no folder of the project")
+        return FileFinder(path, *kinds)
+
+    sys.path_hooks.insert(0, find)
+    for path in [path for path in sys.path_importer_cache if any(path.startswith(str(top)) for top in tops)]:
+        del sys.path_importer_cache[path]
 
 
 def load_workload(file: Path, attribute: str, *, root: Path, python_path: list[str]) -> Workload:
@@ -33,10 +70,13 @@ def load_workload(file: Path, attribute: str, *, root: Path, python_path: list[s
             f"workload file {shown} does not exist{_close_file(shown, root)}; correct `workload` in perfgate.toml"
         )
     folders = [str((root / folder).resolve()) for folder in python_path if (root / folder).is_dir()]
-    sys.path[:0] = [*folders, str(file.resolve().parent)]
-    spec = importlib.util.spec_from_file_location(MODULE_NAME, file)
-    if spec is None or spec.loader is None:
+    if file.suffix not in SOURCE_SUFFIXES:
         raise WorkloadError(f"workload file {shown} is not a Python file; its name must end in .py")
+    never_from_bytecode([root, file.parent])
+    sys.path[:0] = [*folders, str(file.resolve().parent)]
+    spec = importlib.util.spec_from_file_location(MODULE_NAME, file, loader=_SourceLoader(MODULE_NAME, str(file)))
+    assert spec is not None
+    assert spec.loader is not None, "a loader was given"
     module = importlib.util.module_from_spec(spec)
     sys.modules[MODULE_NAME] = module
     spec.loader.exec_module(module)

@@ -57,6 +57,7 @@ def replicate(
         start_up=0.1,
         warm_up_calls=20,
         steady=True,
+        settings={"stopped": "0"},
         shapes={shape: columns(call, **fields)},
     )
 

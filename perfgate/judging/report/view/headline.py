@@ -36,7 +36,11 @@ _VERDICTS = {
     "SKIPPED": phrase("SKIPPED"),
 }
 # What is missing may be a part of a document that is no metric.
-_PARTS = {"correctness": phrase("the check of the output"), "replicates.aa": phrase("base against base")}
+_PARTS = {
+    "correctness": phrase("the check of the output"),
+    "replicates.aa": phrase("base against base"),
+    "seal": phrase("the proof that the measured code stayed the same"),
+}
 _METHOD_KINDS = {"check": "correctness", "budget": "budget", "limit": "budget", "expect": "expect", "exact": "counter"}
 _METRIC_KINDS = {
     SIGNATURE: "signature",

@@ -1,0 +1,57 @@
+"""Seal what both sides of a check run, before any code of the change does."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from perfgate.conductor.workers.environment import in_ci, worker_environment
+from perfgate.conductor.workers.sealed_code import compile_own_code, sealed_code
+from perfgate.conductor.workers.seals import MOST_ENTRIES, SealedFolder, Seals, sealed_tree
+from perfgate.document.message import Message
+from perfgate.document.run import Side
+from perfgate.document.seal import Seal
+from perfgate.git.repository import Repository
+from perfgate.system.stamps import stamps_below
+
+# The checkouts that each side reads: base is measured by the workload files of the head, from a checkout of its own.
+_READS: dict[str, Side] = {"base": "base", "harness": "base", "head": "head"}
+
+
+def seal_sides(
+    repository: Repository,
+    commits: Mapping[str, str],
+    trees: Mapping[str, Path],
+    links: Sequence[str],
+    environ: Mapping[str, str],
+) -> Seals:
+    """Seal the checkouts, what is linked into them, and the code that the running interpreter imports."""
+    # Bytecode that this process wrote beside what it imports would look like a change of it.
+    compile_own_code()
+    sys.dont_write_bytecode = True
+    seals = Seals()
+    for name, tree in trees.items():
+        committed = frozenset({*repository.files(commits[name]), ".git"})
+        stamp = partial(stamps_below, tree, most=MOST_ENTRIES)
+        seals.add([SealedFolder(name, stamp, own=_READS[name], committed=committed)], _READS[name])
+    origins = {entry: repository.root / entry for entry in links}
+    seals.add([sealed_tree(entry, origin.resolve()) for entry, origin in origins.items()], "base", "head")
+    seals.add(code_of(None, environ, repository.root), "base", "head")
+    return seals
+
+
+def code_of(python: Path | None, environ: Mapping[str, str], clone: Path) -> list[SealedFolder]:
+    """What an interpreter imports. At a desk people may work in the clone meanwhile, where it is installed in place."""
+    environment = worker_environment(
+        environ, device="cpu", scratch=Path("/"), threads=1, hash_seed=0, pass_env=[], reuse_caches=True
+    )
+    return sealed_code(python, environment, spare=None if in_ci(environ) else clone.resolve())
+
+
+def seal_notes(seal: Seal) -> list[Message]:
+    """What a side's document says of files that its code wrote into its checkout, and of what is too large to be sealed."""
+    own = [Message("notes.wrote-into-checkout", {"files": seal.own})] if seal.own else []
+    left_out = [Message("notes.not-sealed", {"folders": seal.left_out, "most": MOST_ENTRIES})] if seal.left_out else []
+    return [*own, *left_out]

@@ -1,0 +1,102 @@
+"""What the kernel says of files: whether one was written, replaced or put back shows without reading any of them.
+
+No call sets the time of an inode's last change (inode(7), "ctime"; utimensat(2) sets the other two), so a file that is written
+and then put back with its old size and times has another one. A folder shows in the same way what came and went in it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+# What Python imports, and what it reads before it imports anything.
+_IMPORTABLE = (".py", ".pyc", ".pyd", ".pth", ".so", ".zip", ".egg-link")
+
+
+# Inode, mode, size, time of the last write and of the last change; of a link also those of what it leads to.
+Stamp = tuple[int, ...]
+Stamps = dict[str, Stamp]
+
+
+def is_folder(stamp: Stamp) -> bool:
+    return stat.S_ISDIR(stamp[1])
+
+
+def is_library(name: str) -> bool:
+    return name.endswith(".so") or ".so." in name
+
+
+def is_importable(name: str) -> bool:
+    return name.endswith(_IMPORTABLE)
+
+
+def stamps_below(folder: Path, *, most: int, without: frozenset[str] = frozenset()) -> Stamps | None:
+    """Everything in a folder by its path there, the folder itself as ``.``; None where it is more than ``most``.
+
+    Folders directly in it that are called as in ``without`` are left out. What is not there, or cannot be read, has nothing
+    in it. A file is ``.`` alone.
+    """
+    found: Stamps = {}
+    with suppress(OSError):
+        found["."] = _stamp(folder.stat())
+    for name, stamp in _walk(folder, lambda name: name not in without):
+        found[name] = stamp
+        if len(found) > most:
+            return None
+    return found
+
+
+def stamps_of_code(folder: Path, *, most: int) -> Stamps | None:
+    """The files below a folder that can be imported; hidden folders are left out, and so are times of folders.
+
+    For a folder in which people and programs work, such as a clone that is installed in place.
+    """
+    found: Stamps = {}
+    for name, stamp in _walk(folder, lambda name: not name.rpartition("/")[2].startswith(".")):
+        if is_importable(name) and not is_folder(stamp):
+            found[name] = stamp
+            if len(found) > most:
+                return None
+    return found
+
+
+def stamps_in(folder: Path, wanted: Callable[[str], bool]) -> Stamps:
+    """The files of a folder, not of those below it, whose names are ``wanted``."""
+    walked = _walk(folder, lambda _: False)
+    return {name: stamp for name, stamp in walked if wanted(name) and not is_folder(stamp)}
+
+
+def _walk(folder: Path, enters: Callable[[str], bool]) -> Iterator[tuple[str, Stamp]]:
+    below = [""]
+    while below:
+        prefix = below.pop()
+        try:
+            entries = os.scandir(folder / prefix)
+        except OSError:
+            continue
+        with entries:
+            for entry in entries:
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except OSError:  # it has gone in the meantime, which its folder shows
+                    continue
+                name = prefix + entry.name
+                if stat.S_ISDIR(status.st_mode):
+                    if not enters(name):
+                        continue
+                    below.append(f"{name}/")
+                yield name, _stamp(status) + (_target(entry) if stat.S_ISLNK(status.st_mode) else ())
+
+
+def _target(link: os.DirEntry[str]) -> Stamp:
+    try:
+        return _stamp(link.stat())
+    except OSError:  # it leads nowhere
+        return ()
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns

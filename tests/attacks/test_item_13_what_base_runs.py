@@ -1,0 +1,104 @@
+"""Code of the head that changes what base runs, on real checks: the head is slower, and its check is never green."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.conftest import Clone, Perfgate
+
+# Three more operators a call: 60 % slower, and a counter that shows it whatever else runs on the machine.
+SLOW = "y = self.layer(x)\n        y = y + 0\n        y = y + 0\n        y = y + 0"
+MARK = "# the model\n"
+# What the head's model does when it is imported. It knows perfgate: where the checkouts lie, and how they are called.
+FIND = """
+import glob, os, py_compile, shutil, subprocess, sys, tempfile
+HERE = os.path.dirname(os.path.abspath(__file__))
+TREES = {}
+listed = subprocess.run(["git", "worktree", "list", "--porcelain"], cwd=HERE, capture_output=True, text=True).stdout
+for line in listed.splitlines():
+    if line.startswith("worktree "):
+        TREES[os.path.basename(line[9:])] = line[9:]
+BASE, HARNESS = TREES["base"] + "/model.py", TREES["harness"] + "/perf/workload.py"
+SLOW = open(__file__).read().partition("# the" + " model\\n")[2]
+def write(path, text):
+    if not os.path.exists(path) or open(path).read() != text:
+        open(path, "w").write(text)
+"""
+ATTACKS = {
+    "source": ("write(BASE, SLOW)", "base/model.py"),
+    "source through the folder of another process": ("write('/proc/self/root' + BASE, SLOW)", "base/model.py"),
+    "source through a hard link, its times put back": (
+        "link = tempfile.mktemp(dir=TREES['base'] + '/..'); os.link(BASE, link); was = os.stat(BASE)\n"
+        "write(link, SLOW); os.utime(link, ns=(was.st_atime_ns, was.st_mtime_ns)); os.unlink(link)",
+        "base/model.py",
+    ),
+    "source for a moment, then put back": (
+        "text, was = open(BASE).read(), os.stat(BASE)\n"
+        "write(BASE, SLOW); write(BASE, text); os.utime(BASE, ns=(was.st_atime_ns, was.st_mtime_ns))",
+        "base/model.py",
+    ),
+    "bytecode": (
+        "was = os.stat(BASE); planted = tempfile.mktemp(suffix='.py'); write(planted, SLOW)\n"
+        "cached = f\"{TREES['base']}/__pycache__/model.{sys.implementation.cache_tag}.pyc\"\n"
+        "if not os.path.exists(cached):\n"
+        "    py_compile.compile(planted, cfile=cached, dfile=BASE)\n"
+        "    data = bytearray(open(cached, 'rb').read())\n"
+        "    data[8:12] = int(was.st_mtime).to_bytes(4, 'little'); data[12:16] = was.st_size.to_bytes(4, 'little')\n"
+        "    open(cached, 'wb').write(data)",
+        "base/__pycache__",
+    ),
+    "a module that shadows another": ("write(TREES['base'] + '/numbers.py', 'import time')", "base/numbers.py"),
+    "a module for a moment": (
+        "path = TREES['base'] + '/numbers.py'; write(path, 'raise SystemExit'); os.unlink(path)",
+        "base",
+    ),
+    "the workload file that measures base": ("write(HARNESS, open(HARNESS).read() + '\\n')", "harness/perf/workload.py"),
+    "what both import": ("write(os.environ['PYTHONPATH'].split(os.pathsep)[-1] + '/sitecustomize.py', '')", "sitecustomize.py"),
+    "a link's target": ("write(HERE + '/weights/w.txt', 'other')", "weights/w.txt"),
+}  # fmt: skip
+
+
+def head_that(clone: Clone, attack: str) -> None:
+    model = clone.root / "model.py"
+    text = model.read_text().replace("y = self.layer(x)", SLOW)
+    assert text != model.read_text()
+    model.write_text(f"{FIND}{attack}\n{MARK}{text}")
+    clone.commit("the head")
+
+
+def checked(perfgate: Perfgate, clone: Clone, **environment: str) -> tuple[int, dict[str, Any]]:
+    done = perfgate("check", "--base", "main", "--steps", "4", "--out", "out", cwd=clone.root, **environment)
+    path = clone.root / "out" / "decision.json"
+    assert path.exists(), done.stdout + done.stderr
+    return done.returncode, json.loads(path.read_text())
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_item_13__head_changes_what_base_runs__never_green_and_the_file_named(
+    clone: Clone, perfgate: Perfgate, tmp_path: Path, attack: str
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "helper.py").write_text("")
+    (clone.root / "weights").mkdir()
+    (clone.root / "weights" / "w.txt").write_text("1")
+    (clone.root / ".gitignore").write_text("weights\nout\n")
+    settings = (clone.root / "perfgate.toml").read_text()
+    (clone.root / "perfgate.toml").write_text(f'{settings}\n[measure]\nlink = ["weights"]\n')
+    clone.git("checkout", "-q", "main")
+    clone.commit("settings")
+    clone.git("checkout", "-qB", "feature")
+    code, file = ATTACKS[attack]
+    head_that(clone, code)
+    exit_code, decision = checked(perfgate, clone, PYTHONPATH=str(shared))
+    assert decision["verdict"] in ("INCONCLUSIVE", "FAIL"), decision["reasons"]
+    assert exit_code in (1, 4)
+    named = [entry for entry in decision["invalid"] if entry["kind"] == "code_changed"]
+    assert named, decision["invalid"]
+    assert file in json.dumps(named[0]["message"])
+    for side in ("base", "head"):
+        assert json.loads((clone.root / "out" / side / "run.json").read_text())["seal"]
