@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.conftest import Clone, Perfgate
+from tests.end_to_end.conftest import UNDECIDED, Clone, Perfgate
 
 # Three more operators a call: 60 % slower, and a counter that shows it whatever else runs on the machine.
 SLOW = "y = self.layer(x)\n        y = y + 0\n        y = y + 0\n        y = y + 0"
@@ -22,7 +22,7 @@ listed = subprocess.run(["git", "worktree", "list", "--porcelain"], cwd=HERE, ca
 for line in listed.splitlines():
     if line.startswith("worktree "):
         TREES[os.path.basename(line[9:])] = line[9:]
-BASE, HARNESS = TREES["base"] + "/model.py", TREES["harness"] + "/perf/workload.py"
+BASE, HARNESS = TREES["base"] + "/model.py", TREES.get("harness", "") + "/perf/workload.py"
 SLOW = open(__file__).read().partition("# the" + " model\\n")[2]
 def write(path, text):
     if not os.path.exists(path) or open(path).read() != text:
@@ -102,3 +102,88 @@ def test_item_13__head_changes_what_base_runs__never_green_and_the_file_named(
     assert file in json.dumps(named[0]["message"])
     for side in ("base", "head"):
         assert json.loads((clone.root / "out" / side / "run.json").read_text())["seal"]
+
+
+# A program of numbers drawn around what model.py says, so that no busy machine decides; head's also works on base's files.
+PROGRAM = "import json, random\nfrom model import STEP\nprint(json.dumps({'step': STEP * random.gauss(1, 0.01)}))\n"
+JOB = """
+project = "jobs"
+[workloads.bench]
+command = "python bench.py"
+numbers.step = { json = "step", unit = "ms", tolerance = 0.05 }
+"""
+RESULTS = "import pathlib; pathlib.Path('result.json').write_text('1')\n"
+
+
+def command_job(clone: Clone, program: str = PROGRAM) -> None:
+    clone.git("checkout", "-q", "main")
+    (clone.root / "perfgate.toml").write_text(JOB)
+    (clone.root / "bench.py").write_text(program)
+    (clone.root / "model.py").write_text("STEP = 10.0\n")
+    clone.git("rm", "-rqf", "perf")
+    clone.commit("a job")
+    clone.git("checkout", "-qB", "feature")
+
+
+def test_item_13__command_of_the_head_changes_base_between_its_runs__never_green(
+    clone: Clone, perfgate: Perfgate
+) -> None:
+    command_job(clone)
+    (clone.root / "model.py").write_text(f"{FIND}write(BASE, SLOW)\n{MARK}STEP = 16.0\n")
+    clone.commit("the head")
+    exit_code, decision = checked(perfgate, clone)
+    assert (exit_code, decision["verdict"]) == (4, "INCONCLUSIVE")
+    assert [entry["kind"] for entry in decision["invalid"]] == ["code_changed"]
+    assert "base/model.py" in json.dumps(decision["invalid"])
+
+
+def test_item_13__command_writes_results_into_its_own_checkout__measured_and_said(
+    clone: Clone, perfgate: Perfgate
+) -> None:
+    command_job(clone, RESULTS + PROGRAM)
+    clone.commit("the head", model=("10.0", "10.0 + 0"))
+    _, decision = checked(perfgate, clone)
+    assert decision["verdict"] == "PASS"
+    assert decision["invalid"] == []
+    for side in ("base", "head"):
+        assert f"{side}/result.json" in json.dumps(decision["warnings"])
+
+
+def test_item_13__head_stops_the_base_for_moments__never_green(clone: Clone, perfgate: Perfgate) -> None:
+    stop = (
+        "import signal, threading, time\n"
+        "def pulse():\n"
+        "    while True:\n"
+        "        for name in os.listdir('/proc'):\n"
+        "            if name.isdigit() and int(name) != os.getpid():\n"
+        "                try:\n"
+        "                    status = open(f'/proc/{name}/stat').read().rpartition(')')[2].split()\n"
+        "                    if int(status[1]) == os.getppid():\n"
+        "                        os.kill(int(name), signal.SIGSTOP); time.sleep(0.0025); os.kill(int(name), signal.SIGCONT)\n"
+        "                except (OSError, IndexError):\n"
+        "                    pass\n"
+        "        time.sleep(0.0025)\n"
+        "threading.Thread(target=pulse, daemon=True).start()"
+    )
+    clone.commit("the base")
+    head_that(clone, stop)
+    exit_code, decision = checked(perfgate, clone)
+    assert decision["verdict"] in ("INCONCLUSIVE", "FAIL")
+    assert exit_code in (1, 4)
+    assert {"stopped", "out_of_turn"} & {entry["kind"] for entry in decision["invalid"]}
+
+
+def test_item_13__unchanged_head_whose_workload_caches_in_its_checkout__compared(
+    clone: Clone, perfgate: Perfgate
+) -> None:
+    cache = "\nimport pathlib\ncache = pathlib.Path(__file__).parent / 'cache.txt'\ncache.exists() or cache.write_text('1')\n"
+    clone.git("checkout", "-q", "main")
+    for file in ("model.py", "perf/workload.py"):
+        (clone.root / file).write_text((clone.root / file).read_text() + cache)
+    clone.commit("a cache")
+    clone.git("checkout", "-qB", "feature")
+    clone.commit("unchanged", model=("one layer", "a layer"))
+    exit_code, decision = checked(perfgate, clone)
+    assert (exit_code, decision["verdict"]) in [(0, "PASS"), *UNDECIDED], decision["reasons"]
+    assert "code_changed" not in {entry["kind"] for entry in decision["invalid"]}
+    assert "base/cache.txt" in json.dumps(decision["warnings"])

@@ -60,13 +60,14 @@ class _State:
 
     def compare(self, *, alone: Side | None) -> None:
         """Look at the folder again. ``alone`` is the side of which code has run since the last time, where it is only one."""
-        folder = self.folder
+        folder, seen, wrong = self.folder, self.found, set(self.changed())
         self.found = folder.stamp() or {}
         # What the head writes into its own checkout reaches nobody else.
         may_write = folder.own is not None and folder.own in (alone, "head")
-        changed = self.changed() if may_write else []
-        for name in changed:
-            if name in folder.committed:
+        written = [name for name in _differing(seen, self.found) if name not in folder.committed] if may_write else []
+        for name in written:
+            # What somebody else has changed before stays that.
+            if name in wrong:
                 continue
             stamp = self.found.get(name)
             if stamp is None:
@@ -75,14 +76,11 @@ class _State:
             self.expected[name] = stamp
             if not is_folder(stamp):
                 self.own[name] = None
-        if changed:
+        if written:
             self.digest = _digest(self.expected)
 
     def changed(self) -> list[str]:
-        if self.expected == self.found:
-            return []
-        names = self.expected.keys() | self.found.keys()
-        return sorted(name for name in names if self.expected.get(name) != self.found.get(name))
+        return _differing(self.expected, self.found)
 
     def changed_files(self) -> list[str]:
         """What changed, without the folders that only show that something in them did."""
@@ -159,6 +157,12 @@ def _names(states: Sequence[_State], of: Callable[[_State], list[str]]) -> list[
 
 def _path(folder: str, name: str) -> str:
     return folder if name == "." else f"{folder}/{name}"
+
+
+def _differing(before: Stamps, after: Stamps) -> list[str]:
+    if before == after:
+        return []
+    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
 
 
 def _digest(stamps: Stamps) -> str:

@@ -179,6 +179,15 @@ def test_check__head_writes_into_its_own_checkout__its_own_also_beside_base(seal
     assert seals.seal_of("head").own == ["head/log"]
 
 
+def test_check__head_plants_a_file__is_not_base_own_once_base_has_run_alone(seals: Seals, base: Path) -> None:
+    seals.begin("head")
+    plant_bytecode(base)
+    for side in ("base", "head", "base"):
+        seals.begin(side)  # type: ignore[arg-type]
+    seals.check()
+    assert seals.seal_of("base").changed == ATTACKS[plant_bytecode]
+
+
 def test_check__broken_once__stays_broken_though_all_is_put_back(seals: Seals, base: Path) -> None:
     seals.begin("head")
     write_in_place(base)

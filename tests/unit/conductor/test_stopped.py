@@ -1,0 +1,60 @@
+"""Workers and fork servers that a signal stops: it is seen, and costs no more than the pair in which it happens."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from perfgate import protocol
+from perfgate.conductor.workers import worker as workers
+from perfgate.conductor.workers.bench import Bench, _ServerKey
+from perfgate.conductor.workers.worker import ForkServer, WorkerError
+from perfgate.document.message import as_message
+
+TESTBED = protocol.TestbedRequest(device="cpu", threads=1)
+
+
+def server_of(bench: Bench) -> ForkServer:
+    (server,) = bench._servers.values()
+    return server
+
+
+def test_times_stopped__stopped_for_a_moment__is_known_however_short(bench: Bench) -> None:
+    with bench._forked(_ServerKey(), "stopped") as worker:
+        worker.ask(TESTBED, protocol.TestbedReply, timeout=120, doing="asking")
+        assert worker.times_stopped() == 0
+        os.kill(worker.pid, signal.SIGSTOP)
+        os.kill(worker.pid, signal.SIGCONT)
+        deadline = time.monotonic() + 60
+        while not worker.times_stopped() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert worker.times_stopped() >= 1
+        worker.ask(TESTBED, protocol.TestbedReply, timeout=120, doing="asking")
+
+
+def test_ask__worker_stopped_for_good__ended_and_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "STOPPED_SECONDS", 1.0)
+    with bench._forked(_ServerKey(), "stopped") as worker:
+        os.kill(worker.pid, signal.SIGSTOP)
+        with pytest.raises(WorkerError, match="a signal stopped the worker"):
+            worker.ask(TESTBED, protocol.TestbedReply, timeout=600, doing="asking")
+
+
+def test_fork__server_is_stopped__the_next_worker_gets_another_server(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "FORK_SECONDS", 1.0)
+    stopped = server_of(bench)
+    os.kill(stopped._process.pid, signal.SIGSTOP)
+    with pytest.raises(WorkerError) as raised, bench._forked(_ServerKey(), "stopped"):
+        pass
+    message = as_message(raised.value.detail.message)
+    assert (message.code, message.values["state"]) == ("worker.server-silent", " (state T (stopped))")
+    monkeypatch.undo()
+    assert bench.testbed().device_kind == "cpu"
+    assert server_of(bench) is not stopped
+    assert not Path(f"/proc/{stopped._process.pid}").exists()
