@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 from perfgate.conductor.machine.lock import LOCK_SECONDS, lock_path, machine_lock
-from perfgate.conductor.sides.reads import watch_reads
+from perfgate.conductor.sides.reads import ReadWatch, watch_reads
 from perfgate.conductor.workers.bench import Checkout
 from perfgate.config import Config, load_config
 from perfgate.document.decision import DecisionDocument
@@ -70,8 +71,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
         session = start_session(command, config.measure.seed, ci_context(os.environ))
         progress.status("checking out base and head")
         # Base is measured by the head's workload files, from a checkout that the head does not work in.
-        harness = {} if options.comparing == "stack" else {"harness": sides.head}
-        commits = {"base": sides.base.commit, "head": sides.head, **harness}
+        commits = {"base": sides.base.commit, "head": sides.head, **_harness_commit(sides, options)}
         # Written in perfgate.toml, so meant from there, as every other path in it.
         link = [f"{prefix}/{entry}" if prefix else entry for entry in config.measure.link]
         with repository.worktrees(commits, link=link) as trees:
@@ -82,9 +82,8 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
             # Watching sets access times, which a seal would see as a change: first watch, then seal.
             watches = {name: watch_reads(trees[name], repository.files(commit)) for name, commit in commits.items()}
             seals = seal_sides(repository, commits, trees, link, os.environ)
-            base_setup = base_config.config.measure.setup if base_config.config else ""
             environments = choose_environments(
-                SideCode(trees["base"] / prefix, base_setup),
+                SideCode(trees["base"] / prefix, base_config.config.measure.setup if base_config.config else ""),
                 SideCode(head_root, config.measure.setup),
                 options.interpreters,
                 config.measure,
@@ -107,8 +106,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
                 options=options,
                 progress=progress,
             )
-            seen = {name: watch.files_read() if watch else None for name, watch in watches.items()}
-            reads = together(seen["base"], seen.get("harness")), seen["head"]
+            reads = _files_read(watches)
         ended = msgspec.structs.replace(session, finished_at=now())
         finished = job._replace(session=ended, earlier=measured.added_to)
     base, head = (
@@ -148,6 +146,16 @@ def _earlier(out: Path, sides: Sides, config: Config, options: CheckOptions, pro
     if options.append_from:
         return find_attempt(options.append_from, sides, config, options.workloads, say=progress.note)
     return find_earlier(out, base_commit=sides.base.commit, head_commit=sides.head) if options.append else None
+
+
+def _harness_commit(sides: Sides, options: CheckOptions) -> dict[str, str]:
+    return {} if options.comparing == "stack" else {"harness": sides.head}
+
+
+def _files_read(watches: Mapping[str, ReadWatch | None]) -> tuple[list[str] | None, list[str] | None]:
+    """The files that base and head read; base reads its workload files from the harness checkout."""
+    read = {name: watch.files_read() if watch else None for name, watch in watches.items()}
+    return together(read["base"], read.get("harness")), read["head"]
 
 
 def _with_rules_of_base(config: Config, base: BaseConfig) -> Config:
