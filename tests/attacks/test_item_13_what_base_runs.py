@@ -173,7 +173,7 @@ def test_item_13__head_stops_the_base_for_moments__never_green(clone: Clone, per
     assert {"stopped", "out_of_turn"} & {entry["kind"] for entry in decision["invalid"]}
 
 
-def test_item_13__unchanged_head_whose_workload_caches_in_its_checkout__compared(
+def test_item_13__head_without_effect_whose_workload_caches_in_its_checkout__compared(
     clone: Clone, perfgate: Perfgate
 ) -> None:
     cache = "\nimport pathlib\ncache = pathlib.Path(__file__).parent / 'cache.txt'\ncache.exists() or cache.write_text('1')\n"
@@ -182,7 +182,7 @@ def test_item_13__unchanged_head_whose_workload_caches_in_its_checkout__compared
         (clone.root / file).write_text((clone.root / file).read_text() + cache)
     clone.commit("a cache")
     clone.git("checkout", "-qB", "feature")
-    clone.commit("unchanged", model=("one layer", "a layer"))
+    clone.commit("no effect", model=("return torch.relu(y)", "z = y\n        return torch.relu(z)"))
     exit_code, decision = checked(perfgate, clone)
     assert (exit_code, decision["verdict"]) in [(0, "PASS"), *UNDECIDED], decision["reasons"]
     assert "code_changed" not in {entry["kind"] for entry in decision["invalid"]}

@@ -125,11 +125,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
     with open_bench(job.config, logs=logs, say=progress.status, foresee=parts.expect, pythons=pythons) as bench:
         job.seals.add([bench.seal_shared_code()], "base", "head")
         testbeds = _testbeds(bench, base, head)
-        if job.earlier and (why := other_testbed(job.earlier, testbeds[1])):
-            if not options.append_from:
-                raise UsageError(f"{why}; measure anew without --append")
-            progress.note(f"nothing is added to the earlier attempt, everything is measured anew: {why}")
-            job = job._replace(earlier=None)
+        job = _adding_to(job, testbeds[1], options, progress)
         if not job.earlier:
             for folder in folders.values():
                 remove_traces(folder, [reference.name for reference in references])
@@ -240,6 +236,16 @@ def _measure_jobs(
             deadline=job.deadline,
             note=progress.note,
         ).measure()
+
+
+def _adding_to(job: Job, testbed: Testbed, options: CheckOptions, progress: Progress) -> Job:
+    """The job, without the earlier one that it adds to where that ran on another testbed."""
+    if job.earlier and (why := other_testbed(job.earlier, testbed)):
+        if not options.append_from:
+            raise UsageError(f"{why}; measure anew without --append")
+        progress.note(f"nothing is added to the earlier attempt, everything is measured anew: {why}")
+        return job._replace(earlier=None)
+    return job
 
 
 def _try_head(bench: Bench, base: Checkout, head: Checkout, job: Job, options: CheckOptions) -> list[Message]:
