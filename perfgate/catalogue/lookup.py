@@ -29,6 +29,7 @@ MESSAGES: dict[str, Sentence] = {
 FAST_PATHS = FAMILIES["fast_path"].metrics
 _PARTS: dict[str, Metric] = {part.name: part for card in CARDS.values() for part in card.parts}
 _COUNTING_STEP = 4
+_UNKNOWN = Metric(name="", step=20, title="", unit="1", better="neutral", kind="noisy", explanation="", source="")
 
 
 def card(number: int) -> StepCard:
@@ -39,16 +40,22 @@ def card(number: int) -> StepCard:
 def metric(name: str) -> Metric:
     """A metric of the catalogue, or that of an operator, a module or a function, such as ``ops.count:aten::mm``.
 
-    Raises KeyError for a name that is not in the catalogue.
+    A name that is not in the catalogue may be of a newer perfgate: it stands for itself, and no verdict rests on it.
     """
     for prefix, part in _PARTS.items():
         if name.startswith(prefix):
             return msgspec.structs.replace(part, name=name, part=name.removeprefix(prefix))
-    return METRICS[name]
+    return METRICS.get(name) or msgspec.structs.replace(_UNKNOWN, name=name, title=name)
+
+
+def is_known(name: str) -> bool:
+    return name in METRICS or any(name.startswith(prefix) for prefix in _PARTS)
 
 
 def measuring_step(name: str) -> int:
     """Raises KeyError for a name that is not in the catalogue."""
+    if not is_known(name):
+        raise KeyError(name)
     described = metric(name)
     return _COUNTING_STEP if described.counted else described.step
 

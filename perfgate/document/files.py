@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from perfgate.catalogue.names import RANKS_LOSS
 from perfgate.document.decision import DECISION_SCHEMA, DecisionDocument
 from perfgate.document.run import RUN_SCHEMA, RunDocument
 from perfgate.document.samples import BlockColumns
@@ -33,6 +34,8 @@ _SCHEMAS: dict[type[Any], tuple[str, str]] = {
     RunDocument: (RUN_SCHEMA, "run"),
     DecisionDocument: (DECISION_SCHEMA, "decision"),
 }
+# No number of a job is smaller or larger in any base unit. A loss, which only informs, may be any number.
+SMALLEST, LARGEST = 1e-30, 1e30
 _BUG = "this is a bug in perfgate or in what it measured; please report it"
 
 
@@ -57,6 +60,11 @@ def parse_run(data: bytes, *, name: str, complete: bool = False) -> RunDocument:
             for shape, columns in blocks.items():
                 if what := misfit(columns):
                     refuse(name, f"$.replicates[{number}].{lane}.{ascii(shape)[1:-1][:200]}", what, DAMAGED)
+    for number, turn in enumerate(run.turns):
+        for metric, value in turn.values.items():
+            if metric != RANKS_LOSS and value and not SMALLEST <= abs(value) <= LARGEST:
+                what = f"{value:g} is outside what is measured, {SMALLEST:g} to {LARGEST:g}"
+                refuse(name, f"$.turns[{number}].values.{ascii(metric)[1:-1][:200]}", what, DAMAGED)
     return run
 
 

@@ -6,6 +6,7 @@ another machine is the same bytes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -19,6 +20,9 @@ from perfgate.document.history import Acceptance
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument, Source
 
+# The logarithm of about the largest float.
+_LARGEST_LOGARITHM = 700.0
+
 
 class Place(NamedTuple):
     """A shape of a workload; the shape is empty where all shapes are meant."""
@@ -29,6 +33,11 @@ class Place(NamedTuple):
 
 def places(run: RunDocument) -> list[Place]:
     return [Place(workload.name, shape) for workload in run.workloads for shape in workload.shapes]
+
+
+def change_of(logarithm: float) -> float:
+    """The relative change of a ratio, by its logarithm; one that no float holds is the largest that a float does."""
+    return math.expm1(min(logarithm, _LARGEST_LOGARITHM))
 
 
 def rounded(value: float) -> float:

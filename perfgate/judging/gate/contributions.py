@@ -163,8 +163,8 @@ class _Shape:
         outside = added.pop(OUTSIDE_OPERATORS, None)
         parts = [self._of_operator(op, self.tested.get(op, seconds)) for op, seconds in added.items()]
         if outside is not None:
-            before = float(np.median([first[OUTSIDE_OPERATORS] for first, _ in pairs]))
-            parts.append(self._of_outside(outside, before=before))
+            around = [first[OUTSIDE_OPERATORS] for first, _ in pairs if OUTSIDE_OPERATORS in first]
+            parts.append(self._of_outside(outside, before=float(np.median(around)) if around else None))
         parts = _without_profiler(parts, measured, at_most=self._cost_of_an_event(pairs, clocked))
         large = [part for part in parts if abs(part.seconds) >= abs(measured) * MIN_PART]
         # The operators that an exact counter has more of, or fewer; others only do work for these.
@@ -224,8 +224,11 @@ class _Shape:
         waits = (part for c in self.exact if c.metric == SYNCS for part in c.parts)
         return next((part for part in waits if part.head > part.base), None)
 
-    def _of_outside(self, seconds: float, *, before: float) -> Contribution:
-        """What is added outside operators: that of waiting, of more operators, else of the function that grew most."""
+    def _of_outside(self, seconds: float, *, before: float | None) -> Contribution:
+        """What is added outside operators: that of waiting, of more operators, else of the function that grew most.
+
+        ``before`` is base's time outside operators; None where no pair has it, so that operators cannot be priced.
+        """
         wait = self._more_waits
         if wait is not None and seconds > 0:
             return Contribution(
@@ -238,8 +241,7 @@ class _Shape:
             )
         accounts = self.before, self.after
         base_ops, head_ops = (_count(row for row in account.rows if row.kind != "python") for account in accounts)
-        by_launching = before / base_ops * (head_ops - base_ops) if base_ops else 0.0
-        if by_launching / seconds >= _LAUNCHING:
+        if before is not None and base_ops and before / base_ops * (head_ops - base_ops) / seconds >= _LAUNCHING:
             return Contribution(
                 op=OUTSIDE_OPERATORS,
                 kind="launching",

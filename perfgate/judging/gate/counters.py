@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from perfgate.catalogue.lookup import metric
+from perfgate.catalogue.lookup import is_known, metric
 from perfgate.catalogue.names import COPIES, DEFERRED_OPS, FLOPS, FRAMEWORK_OPS, LOW_PRECISION_OPS
 from perfgate.document.alignment import AlignedRow, TimedRow, align
 from perfgate.document.decision import Comparison, Outcome, Part, Policy
@@ -61,6 +61,11 @@ class _Counters:
                 # As the graph breaks of a side that compiles nothing.
                 side = "base" if name in self.base.values else "head"
                 yield self._comparison(name, "not_comparable", reason=Message("gate.only-one-side", {"side": side}))
+            elif not is_known(name):
+                # Of a newer perfgate: equal counts hide nothing, and of others nobody knows which way is worse.
+                differs = self.base.values[name] != self.head.values[name]
+                outcome: Outcome = "inconclusive" if differs else "not_comparable"
+                yield self._comparison(name, outcome, gating=differs, reason=Message("gate.unknown-metric"))
             elif name == LOW_PRECISION_OPS:
                 yield self._compare_precision()
             elif self._has_nothing_left(name):

@@ -52,6 +52,7 @@ from perfgate.judging.gate.stored import compare_stored
 from perfgate.judging.gate.time import compare_time, noise_floors, unmoved
 from perfgate.judging.gate.turn_evidence import invalid_turns, missing_turns
 from perfgate.judging.gate.turns import compare_quantiles, compare_turns
+from perfgate.judging.gate.unknown import unknown_note
 from perfgate.judging.gate.validity import invalid_times, waited_share
 from perfgate.judging.gate.verdict import verdict_of, verdict_rules
 from perfgate.version import __version__
@@ -146,7 +147,7 @@ def decide(
         operator_changes=operator_changes(base, head),
         explanations=explained,
         links=_links(base, "base") + _links(head, "head"),
-        warnings=_warnings(base, head),
+        warnings=[*unknown_note(base, head), *_warnings(base, head)],
         pairs=_pairs(head),
         waited=None if waited is None else rounded(waited),
         unmoved=unmoved(base, head),
@@ -419,6 +420,6 @@ def _duration(head: RunDocument) -> float:
     times = (head.session.started_at, head.session.finished_at)
     try:
         started, finished = (datetime.fromisoformat(text.replace("Z", "+00:00")) for text in times)
-    except ValueError as error:
-        raise DocumentError(f"the session's times are not ISO 8601: {error}") from error
-    return round((finished - started).total_seconds(), 3)
+        return round((finished - started).total_seconds(), 3)
+    except (TypeError, ValueError) as error:  # TypeError: one of the two has a time zone
+        raise DocumentError(f"the session's times are not ISO 8601 with a time zone: {error}") from error

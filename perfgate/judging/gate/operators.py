@@ -70,7 +70,7 @@ def _profiled(run: RunDocument, place: Place, member: str, kind: Kind) -> dict[i
     for replicate in run.replicates:
         shapes = replicate.operators if kind == "operators" else replicate.subroutines
         key = (replicate.workload, replicate.arm, replicate.member)
-        if key == (place.workload, "ab", member) and place.shape in shapes:
+        if key == (place.workload, "ab", member) and shapes.get(place.shape):
             times[replicate.pair] = shapes[place.shape]
     return times
 

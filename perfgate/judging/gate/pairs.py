@@ -81,6 +81,8 @@ def deciding_clock(base: Sequence[BlockColumns], head: Sequence[BlockColumns]) -
     if base[0].cpu_source == "device":
         return "device"
     before, after = _computing_share(base), _computing_share(head)
+    if before is None or after is None:
+        return "wall"
     return "cpu" if min(before, after) >= COMPUTES and abs(after - before) <= ALIKE else "wall"
 
 
@@ -94,8 +96,13 @@ def _blocks_by_lane(run: RunDocument) -> dict[TimedLane, list[BlockColumns]]:
     return blocks
 
 
-def _computing_share(blocks: Sequence[BlockColumns]) -> float:
-    """The share of the time awake that the calling thread computed, by the worker's own account of it."""
+def _computing_share(blocks: Sequence[BlockColumns]) -> float | None:
+    """The share of the time awake that the calling thread computed, by the worker's own account of it.
+
+    None where nothing shows how long the blocks were awake.
+    """
+    if not all(columns.seen_ns for columns in blocks):
+        return None
     computed = awake = 0.0
     for columns in blocks:
         calls = np.asarray(columns.calls)
@@ -103,7 +110,7 @@ def _computing_share(blocks: Sequence[BlockColumns]) -> float:
         # One call of every block is made and not recorded.
         computed += float((np.add.reduceat(unpack(columns.cpu), starts) * (calls + 1) / calls).sum())
         awake += float(_awake_ns(columns).sum())
-    return computed / awake if awake else 0.0
+    return computed / awake if awake else None
 
 
 def _awake_ns(columns: BlockColumns) -> Floats:

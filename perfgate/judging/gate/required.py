@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TypeVar
 
-from perfgate.catalogue.lookup import METRICS, card
+from perfgate.catalogue.lookup import CARDS, METRICS
 from perfgate.catalogue.names import (
     FRAMEWORK_OPS,
     LATENCY,
@@ -274,7 +274,7 @@ class _WorkloadEvidence:
         for side, run in self._runs.items():
             required = {number for w in run.workloads if w.name == self._name for number in w.steps}
             for number in sorted(required - {step.number for step in run.steps if step.workload == self._name}):
-                yield Missing(workload=self._name, metric=f"steps.{card(number).slug}", side=side)
+                yield Missing(workload=self._name, metric=f"steps.{_slug(number)}", side=side)
 
     def _missing_harness(self) -> Iterator[Missing]:
         """Yield what the harnesses of the sides lack: what only the head has is new where the head's says so."""
@@ -350,6 +350,10 @@ class _WorkloadEvidence:
         failed = any(check and check.status == "error" for check in checks.values())
         if any(check.signature for check in results) and not failed:
             yield from self._lacking(unsigned, shape=shape, metric=SIGNATURE, is_stored=True)
+
+
+def _slug(step: int) -> str:
+    return CARDS[step].slug if step in CARDS else str(step)
 
 
 def _both_or(sides: Sequence[Side]) -> MissingSide:

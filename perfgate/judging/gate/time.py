@@ -17,7 +17,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import Arm
 from perfgate.judging.gate.changed_code import ChangedCode
-from perfgate.judging.gate.comparison import Place, margins_for_unchanged, places, rounded, tolerance
+from perfgate.judging.gate.comparison import Place, change_of, margins_for_unchanged, places, rounded, tolerance
 from perfgate.judging.gate.pairs import Clocks, Effects, deciding_clocks, paired_effects, stage_times
 from perfgate.judging.gate.rule import (
     MOST_PAIRS,
@@ -241,7 +241,7 @@ def undecided_because(bounds: Interval | None, margin: float, *, pairs: int) -> 
     """Say which slowdown the pairs do not exclude, and what they show instead."""
     shown = Message("gate.too-few-pairs", {"pairs": pairs})
     if bounds:
-        values = {"bound": rounded(math.expm1(bounds.high)), "confidence": rounded((1 + bounds.confidence) / 2)}
+        values = {"bound": rounded(change_of(bounds.high)), "confidence": rounded((1 + bounds.confidence) / 2)}
         shown = Message("gate.upper-bound", values)
     return Message("gate.slowdown-possible", {"size": rounded(margin), "shown": shown})
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from perfgate.catalogue.lookup import metric
+from perfgate.catalogue.lookup import is_known, metric
 from perfgate.catalogue.names import JOB_HALVES, JOB_OUTPUT, JOB_WORK, RANKS_CPU, RANKS_LOSS, RANKS_MEMORY, RANKS_STEP
 from perfgate.document.decision import (
     Comparison,
@@ -25,7 +25,7 @@ from perfgate.document.decision import (
 from perfgate.document.job import Fits, JobKind, JobNumber, JobRecord, Turn, sample_quantiles, turns_by_quad
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import RunDocument
-from perfgate.judging.gate.comparison import Place, comparison, configured_tolerance, rounded
+from perfgate.judging.gate.comparison import Place, change_of, comparison, configured_tolerance, rounded
 from perfgate.judging.gate.ranks import compare_counts, exposed_parts, losses_differ, rank_parts
 from perfgate.judging.gate.rule import (
     Z_POWER,
@@ -234,6 +234,9 @@ def _judge(cell: _Cell, policy: Policy, p_adjusted: float | None, *, tests: int)
     differences, sign = cell.differences, -1.0 if cell.number.better == "higher" else 1.0
     limits = Limits(math.log1p(cell.tolerance), math.log1p(cell.margin))
     outcome: Outcome = answer(differences, limits, errors, p_adjusted=p_adjusted)
+    reason = None
+    if not is_known(cell.number.metric):
+        outcome, reason = "inconclusive", Message("gate.unknown-metric")
     bounds = interval(differences, errors)
     effect = sign * differences.estimate
     visible = detectable(differences, limits.tolerated, errors, tests=max(1, tests))
@@ -248,8 +251,9 @@ def _judge(cell: _Cell, policy: Policy, p_adjusted: float | None, *, tests: int)
         delta=rounded(math.expm1(effect)),
         tolerance=cell.tolerance,
     )
-    ends = sorted(math.expm1(sign * end) for end in (bounds.low, bounds.high)) if bounds else None
+    ends = sorted(change_of(sign * end) for end in (bounds.low, bounds.high)) if bounds else None
     starts = differences.starts
+    is_open = outcome == "inconclusive" and reason is None
     return msgspec.structs.replace(
         row,
         unit=cell.number.unit,
@@ -259,10 +263,10 @@ def _judge(cell: _Cell, policy: Policy, p_adjusted: float | None, *, tests: int)
         p_adjusted=None if p_adjusted is None else rounded(p_adjusted),
         pairs=differences.size,
         starts=differences.size if starts is None else int(np.unique(starts).size),
-        pairs_needed=pairs_to_decide(differences, excluded=limits.excluded) if outcome == "inconclusive" else None,
+        pairs_needed=pairs_to_decide(differences, excluded=limits.excluded) if is_open else None,
         detectable=None if visible is None else rounded(visible),
         excluded=cell.margin if outcome == "unchanged" else None,
-        reason=undecided_because(bounds, cell.margin, pairs=differences.size) if outcome == "inconclusive" else None,
+        reason=undecided_because(bounds, cell.margin, pairs=differences.size) if is_open else reason,
         parts=cell.parts,
     )
 

@@ -158,6 +158,18 @@ def test_explanations__many_more_operators__the_time_between_them_comes_last_and
     ]
 
 
+def test_explanations__base_without_the_time_outside_operators__none_is_put_down_to_more_operators() -> None:
+    base, head = measured({**BASE, OUTSIDE_OPERATORS: 2e-3}, [*traced(BASE), row("aten::mul", 1e-3, 6)])
+    lacking = [
+        msgspec.structs.replace(
+            replicate, operators={SHAPE: {op: t for op, t in BASE.items() if op != OUTSIDE_OPERATORS}}
+        )
+        for replicate in base.replicates
+    ]
+    found = explained((msgspec.structs.replace(base, replicates=lacking), head), slower(2e-3))
+    assert [part.kind for part in found.contributions if part.op == OUTSIDE_OPERATORS] == ["outside"]
+
+
 def test_explanations__profiler_slows_every_operator__what_it_adds_is_taken_off() -> None:
     # A call of 10 ms takes 13 ms under the profiler: 1 ms for each of three operators.
     base = {**BASE, "aten::addmm": 11e-3}

@@ -136,6 +136,11 @@ def blocks(*, waited: float = 0.0, slept: float = 0.0, source: str = "thread_cpu
     return msgspec.structs.replace(made, run_delay_ns=delays, cpu_source=source)
 
 
+def unseen(found: BlockColumns) -> BlockColumns:
+    """Blocks without what the conductor saw of them."""
+    return msgspec.structs.replace(found, seen_ns=[])
+
+
 @pytest.mark.parametrize(
     ("base", "head", "clock"),
     [
@@ -149,6 +154,9 @@ def blocks(*, waited: float = 0.0, slept: float = 0.0, source: str = "thread_cpu
         (blocks(waited=0.3, source="device"), blocks(waited=0.3, source="device"), "device"),
         (blocks(source="device"), blocks(source="device"), "wall"),
         (columns(CALL), columns(CALL), "wall"),  # a kernel that does not say
+        (blocks(waited=0.3), unseen(blocks(waited=0.3)), "wall"),
+        (unseen(blocks(waited=0.3)), blocks(waited=0.3), "wall"),
+        (unseen(blocks(waited=0.3)), unseen(blocks(waited=0.3)), "wall"),
     ],
 )
 def test_deciding_clock__what_workers_waited_and_computed(base: BlockColumns, head: BlockColumns, clock: str) -> None:

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from perfgate.catalogue.lookup import CARDS, LIMITS, METRICS, RULES, metric
+from perfgate.catalogue.lookup import CARDS, LIMITS, METRICS, RULES, is_known, metric
 from perfgate.catalogue.records import Limit, Metric, Rule, StepCard
 from perfgate.catalogue.terms import DEVICE_KINDS, DeviceKind
 from perfgate.errors import UsageError
@@ -70,10 +70,7 @@ def _explain(name: str, reader: Reader) -> str:
 
 
 def _metric(name: str) -> Metric | None:
-    try:
-        return metric(name)
-    except KeyError:
-        return None
+    return metric(name) if is_known(name) else None
 
 
 def _step_number(text: str) -> int | None:

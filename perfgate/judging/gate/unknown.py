@@ -1,0 +1,52 @@
+"""What documents name and this perfgate does not know, because a newer one wrote them: it is listed, and never judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from perfgate.catalogue.lookup import CARDS, MESSAGES, RULES, is_known
+from perfgate.document.message import QUOTE, Message
+from perfgate.document.run import RunDocument
+from perfgate.version import __version__
+
+MAX_NAMES = 20
+
+
+def unknown_note(base: RunDocument, head: RunDocument) -> list[Message]:
+    """A note with the names that are not known; none where all are.
+
+    A change request that upgrades perfgate is measured by the new version and judged by that of the base.
+    """
+    names = sorted({*_names(base), *_names(head)})
+    if not names:
+        return []
+    more = [f"+{len(names) - MAX_NAMES}"] if len(names) > MAX_NAMES else []
+    values = {"ours": __version__, "theirs": head.perfgate_version, "names": [*names[:MAX_NAMES], *more]}
+    return [Message("gate.not-judged-by-this-version", values)]
+
+
+def _names(run: RunDocument) -> Iterator[str]:
+    metrics = [name for counters in run.counters for name in (*counters.values, *counters.steady, *counters.unstable)]
+    metrics += [number.metric for job in run.jobs for number in job.numbers]
+    # Steps beyond the card of the gate come from other packages. Values of a step are shown, and nothing compares them.
+    own = [step for step in run.steps if step.number <= max(CARDS)]
+    yield from (name for name in metrics if not is_known(name))
+    yield from (f"step {step.number}" for step in own if step.number not in CARDS)
+    # A finding with a sentence of its own needs no rule of ours.
+    found = [finding.rule for step in own for finding in step.findings if finding.message is None]
+    yield from (rule for rule in found if rule not in RULES)
+    yield from (code for code in _codes(msgspec.to_builtins([run.warnings, own])) if code not in MESSAGES)
+
+
+def _codes(value: Any) -> Iterator[str]:
+    """The codes of all messages below a value."""
+    if isinstance(value, dict):
+        if value.keys() == {"code", "values"} and isinstance(value["code"], str) and value["code"] != QUOTE:
+            yield value["code"]
+        value = list(value.values())
+    if isinstance(value, list):
+        for part in value:
+            yield from _codes(part)
