@@ -143,7 +143,7 @@ class _StepRunner:
         number = self.remaining.pop(0)
         usable = True
         if number is _CHECK:
-            self._check(worker, loaded)
+            usable = self._check(worker, loaded)
         elif time.monotonic() > self.deadline:
             self._leave_out(number, TIME_SPENT)
         elif number not in self.informing:
@@ -176,12 +176,18 @@ class _StepRunner:
         to_come = [number for number in self.remaining if number is not _CHECK]
         self.bench.foresee(foresee_steps(self.earlier, done, to_come))
 
-    def _check(self, worker: Worker, loaded: Loaded) -> None:
-        """Run the correctness check; one that cannot run is recorded as an error of every shape."""
+    def _check(self, worker: Worker, loaded: Loaded) -> bool:
+        """Run the correctness check and return whether the worker can be asked again.
+
+        One that cannot run is recorded as an error of every shape. No experiment may spoil it: in a process where one ran, only
+        an output that was called and not refused counts; any other is checked anew in a fresh process.
+        """
         doing = f"checking the output of {self.reference.name}"
         try:
             reply = worker.ask(CheckRequest(), CheckReply, timeout=self.bench.config.measure.step_timeout, doing=doing)
         except WorkerError as error:
+            if worker.experimented:
+                return self._check_again()
             self.bench.say(f"{doing}: {error}")
             self.findings.correctness = [
                 CorrectnessResult(
@@ -189,8 +195,16 @@ class _StepRunner:
                 )
                 for shape in loaded.shapes
             ]
-        else:
-            self.findings.correctness = reply.results
+            return error.alive
+        if worker.experimented and any(result.message or not result.signature for result in reply.results):
+            return self._check_again()
+        self.findings.correctness = reply.results
+        return True
+
+    def _check_again(self) -> bool:
+        self.bench.say(f"{self.reference.name}: checking the output again in a process without experiments")
+        self.remaining.insert(0, _CHECK)
+        return False
 
     def _run_step(self, worker: Worker, number: int, *, at_most: float = math.inf) -> bool:
         """Run one step and return whether the worker can be asked again.

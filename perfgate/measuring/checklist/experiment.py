@@ -29,6 +29,13 @@ class ExperimentError(ReasonedError):
     """An experiment ended without a result, for a reason of its own."""
 
 
+class TimeUpError(BaseException):
+    """A time limit around an experiment is over; whoever set it gives the reason.
+
+    No Exception, so that no code in between takes it for one of its own.
+    """
+
+
 class FailedExperiment(NamedTuple):
     """Why an experiment has no result; ``raised`` where something in it was raised that perfgate does not raise itself."""
 
@@ -52,7 +59,7 @@ def experiment(
     try:
         context.experimenting()
         return run()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, TimeUpError):
         raise
     except ExperimentError as error:
         failed = FailedExperiment(error.reason)

@@ -180,3 +180,28 @@ copy_segfaults = _uncopyable(_segfault)
 copy_hangs = _uncopyable(_sleep)
 copy_takes_memory = _uncopyable(_allocate)
 autocast_segfaults = _workload(build=lambda device: FullOnly(4, 4).eval())
+
+
+class Spoilt(torch.nn.Linear):
+    """A model that an attempt to copy it breaks."""
+
+    def __deepcopy__(self, memo):
+        self.ending = self.spoil
+        raise RuntimeError("half a copy")
+
+    def forward(self, x):
+        getattr(self, "ending", bool)()
+        return super().forward(x)
+
+
+def _spoilt(ending):
+    def build(device):
+        model = Spoilt(4, 4).eval()
+        model.spoil = ending
+        return model
+
+    return _workload(build=build)
+
+
+spoilt_raises = _spoilt(lambda: _raise(KeyError("spoilt")))
+spoilt_segfaults = _spoilt(_segfault)

@@ -66,3 +66,20 @@ def test_run_checklist__workload_itself_fails__stays_an_error_whether_or_not_the
     findings = measure("call_raises", steps=(8, 9, 13, 14))
 
     assert [step.status for step in findings.steps] == ["error"] * 4
+
+
+@pytest.mark.parametrize("name", ["spoilt_raises", "spoilt_segfaults"])
+def test_run_checklist__experiment_spoils_the_process__output_is_checked_in_a_fresh_one(
+    measure: Measure, name: str
+) -> None:
+    findings = measure(name, steps=(7, 9))
+
+    _expect_no_error(findings.steps)
+    assert {check.status for check in findings.correctness} == {"not_checked"}
+
+
+def test_run_checklist__copying_takes_too_long__the_reason_is_the_time(measure: Measure) -> None:
+    (graph,) = measure("copy_hangs", steps=(9,)).steps
+
+    assert graph.error is None
+    assert "TimeUp" not in word(graph.reason or "")

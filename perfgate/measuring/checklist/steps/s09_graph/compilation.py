@@ -19,7 +19,7 @@ from typing import Any
 
 from perfgate.document.message import Message
 from perfgate.measuring.checklist.agreement import Agreement, agreement
-from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment
+from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, TimeUpError, experiment
 from perfgate.measuring.checklist.limits import limit
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.counting.compiled import has_compiled
@@ -302,10 +302,6 @@ def _first_line(error: Exception) -> str:
     """Type and first line of an error."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-
-
-class TimeUpError(BaseException):
-    """Time is up. No Exception, so that nobody who handles those in between takes it for one of theirs."""
 
 
 @contextmanager
