@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
+import torch
 
 from perfgate.measuring.checklist.step import StepOutcome
 from perfgate.measuring.checklist.steps.s05_batch import STEP, find_knee
-from perfgate.measuring.workload.workload import SLA
+from perfgate.measuring.devices.registry import open_device
+from perfgate.measuring.workload.workload import SLA, Workload
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import context_on, curve, fake_workload
@@ -192,3 +195,24 @@ def test_batch__knee__has_an_interval() -> None:
     (knee,) = [value for value in _measure(MS, MS, quick=True).values if value.metric == "batch.knee"]
     assert knee.interval == (16.0, 16.0)
     assert knee.confidence == 0.95
+
+
+def test_batch__other_sizes_refused_after_the_probe__not_applicable_instead_of_a_best_size() -> None:
+    calls: Counter[int] = Counter()
+
+    class Tired(torch.nn.Module):
+        """Takes other sizes than its own three times."""
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            calls[len(x)] += 1
+            assert len(x) == 4 or calls[len(x)] <= 3, "only three times"
+            return x + 1
+
+    workload = Workload(
+        build=lambda device: Tired().eval(), inputs=lambda batch, seed: torch.full((batch, 8), float(seed)), batch=4
+    )
+
+    outcome = STEP.measure(context_on(open_device("cpu"), workload))
+
+    assert outcome.status == "not_applicable"
+    assert "only three times" in reason_of(outcome)

@@ -38,12 +38,14 @@ class BatchStep:
         sweep = Sweep()
         with quiet():
             probe(context, shape, effort, sweep)
-            if set(sweep.sizes) <= {configured}:
-                if context.no_experiments is not None:
-                    return unavailable(context.no_experiments)
-                return not_applicable(_why_fixed(sweep, configured))
-            visit_all(context, shape, effort, sweep)
-            forget(context, shape, sweep.sizes)
+            if set(sweep.sizes) != {configured}:
+                visit_all(context, shape, effort, sweep)
+                forget(context, shape, sweep.sizes)
+        # A size that the probe measured may be refused by a later visit.
+        if set(sweep.sizes) <= {configured}:
+            if context.no_experiments is not None:
+                return unavailable(context.no_experiments)
+            return not_applicable(_why_fixed(sweep, configured))
         return _outcome(context, sweep, {"shape": shape})
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:  # noqa: ARG002  as every step's
