@@ -157,6 +157,13 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Seconds,
         _doc("Seconds of pairs for each workload. Once they are spent, no pair after the second look begins."),
     ] = 60.0
+    checklist_budget: Annotated[
+        Annotated[float, msgspec.Meta(ge=0, le=_DAY)],
+        _doc(
+            "Seconds for each workload in which base and head measure the steps of the checklist in turns, beside the pairs. "
+            "Steps that need more are named, and shown without a difference. 0: none are compared."
+        ),
+    ] = 60.0
     aa_pairs: Annotated[
         Annotated[int, msgspec.Meta(ge=5)],
         _doc("Pairs of base and base, which show the noise. They come with the first look."),

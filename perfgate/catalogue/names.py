@@ -22,7 +22,8 @@ JOB_WORK, JOB_OUTPUT, JOB_HALVES = "job.work", "job.output", "job.halves"
 TTFT, TPOT, E2E, SERVING_CPU = "serving.ttft", "serving.tpot", "serving.e2e", "serving.cpu"
 GOODPUT = "serving.goodput"
 
-LATENCY, WALL_TIME, P50, P99 = "latency.low", "latency.wall", "latency.p50", "latency.p99"
+LATENCY, WALL_TIME, P50, P90, P99 = "latency.low", "latency.wall", "latency.p50", "latency.p90", "latency.p99"
+STD, THROUGHPUT = "latency.std", "throughput.median"
 # What step 1 measures only where perfgate.toml asks for a long steady state.
 STEADY_NUMBERS = frozenset({"latency.drift", "latency.steady_share", "soak.memory_begin", "soak.memory_end"})
 PREPROCESSING, PREPROCESSING_STAGES = "preprocess.low", "preprocess.time"

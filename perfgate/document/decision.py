@@ -180,10 +180,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
     """A number that a step of the checklist is read by, on both sides of a check. It informs and judges nothing.
 
-    Each side was measured once, in a process of its own, one after the other. ``interval`` bounds the relative difference
-    ``delta`` as far as the calls of these two processes tell; two processes of the same code may differ by more. Where
-    ``paired`` is set, values and difference are those of the comparison that pairs of processes gave. ``labels`` are those
-    beside the shape. ``bound`` is the budget or limit on the number, ``tolerance`` the relative worsening that is allowed.
+    ``method`` is how it was compared: ``exact`` counts, ``paired`` samples, or ``repeated`` in turns, ``pairs`` of them; None
+    if each side measured it once, which shows no difference. ``interval`` bounds the relative difference ``delta`` at level
+    ``confidence``; too few turns give neither. ``labels`` are those beside the shape. ``bound`` is the budget or limit on the
+    number, ``tolerance`` the relative worsening that is allowed.
     """
 
     step: int
@@ -197,7 +197,8 @@ class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
     delta: float | None = None
     interval: tuple[float, float] | None = None
     confidence: float | None = None
-    paired: bool = False
+    method: Method | None = None
+    pairs: int | None = None
     clock: Clock = "wall"
     bound: float | None = None
     at_most: bool = True

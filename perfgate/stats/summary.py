@@ -188,25 +188,3 @@ def error_factor(correlation: float) -> float:
     Independent Observations, J. R. Stat. Soc. Suppl. 8 (1946).
     """
     return math.sqrt((1 + correlation) / (1 - correlation))
-
-
-def ratio_interval(
-    before: tuple[float, tuple[float | None, float | None] | None],
-    after: tuple[float, tuple[float | None, float | None] | None],
-) -> tuple[float, float] | None:
-    """Bounds of log(after / before) from two positive estimates that know nothing of each other, each with its interval.
-
-    The method of variance estimates recovery (Zou and Donner, Construction of confidence intervals about effect measures,
-    Statistics in Medicine 27, 2008): the distances of the ends add up in squares, end by end, so that intervals that lie
-    lopsided around their estimates stay so. None where an end is missing or not positive.
-    """
-    (base, base_ends), (head, head_ends) = before, after
-    ends = (*(base_ends or (None,)), *(head_ends or (None,)))
-    if any(end is None or end <= 0 for end in (base, head, *ends)):
-        return None
-    base_low, base_high, head_low, head_high = (math.log(end) for end in ends if end is not None)
-    low, high = math.log(base), math.log(head)
-    return (
-        high - low - math.hypot(high - head_low, base_high - low),
-        high - low + math.hypot(head_high - high, low - base_low),
-    )

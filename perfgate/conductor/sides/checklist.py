@@ -66,7 +66,7 @@ class Findings:
                 )
 
 
-def run_checklist(
+def run_checklist(  # noqa: PLR0913 - all by name, one call
     bench: Bench,
     checkout: Checkout,
     reference: WorkloadReference,
@@ -78,12 +78,15 @@ def run_checklist(
     deadline: float = math.inf,
     steady: float | None = None,
     earlier: Mapping[int, float] | None = None,
+    layout_seed: int = 0,
+    checks: bool = True,
 ) -> Findings:
     """Run the steps and the correctness check on one workload; files go into ``folder``.
 
     No step begins after ``deadline`` (of the monotonic clock); the check does, for nothing passes without it. The steps
     ``informing`` come last and have seconds altogether. Step 1 times calls for ``steady`` seconds a shape, where that is None
     for as long as perfgate.toml asks for. ``earlier`` are the seconds that the steps took on the other side, or another time.
+    ``checks`` says whether the check of the output runs.
 
     What fails is recorded as an error with its traceback; everything else is still measured. Where an error of the device
     spoils the process, each step has one of its own. An experiment cannot fail a step: one that fails after an experiment ran
@@ -94,7 +97,7 @@ def run_checklist(
         bench,
         reference,
         # The steps come first, so that the first call that step 1 times is the first there is.
-        remaining=[*steps, _CHECK, *informing],
+        remaining=[*steps, *([_CHECK] if checks else []), *informing],
         informing=informing,
         quick=quick,
         folder=folder,
@@ -105,7 +108,9 @@ def run_checklist(
     )
     while runner.remaining:
         try:
-            with bench.worker(checkout, reference, cpus=bench.cpus, layout_seed=0, log_name=reference.name) as (
+            with bench.worker(
+                checkout, reference, cpus=bench.cpus, layout_seed=layout_seed, log_name=reference.name
+            ) as (
                 worker,
                 loaded,
             ):

@@ -30,13 +30,14 @@ from perfgate.document.decision import Policy
 from perfgate.document.flame import FlameTree, merged, node_totals, side_by_side
 from perfgate.document.job import JobRecord
 from perfgate.document.message import Message, reason_of
-from perfgate.document.run import REPEAT, Harness, RunDocument, Session
+from perfgate.document.run import Harness, RunDocument, Session
 from perfgate.document.testbed import Testbed
 from perfgate.errors import DocumentError, MeasuringError, UsageError
 from perfgate.jobs.check.environments import Environments
 from perfgate.jobs.check.rerun import Earlier, add_to, other_testbed, refuse_other_job
 from perfgate.jobs.check.sealing import seal_notes
 from perfgate.jobs.check.sides import Sides
+from perfgate.jobs.check.step_turns import MeasuredSide, StepTurns
 from perfgate.jobs.check.turns import JobMeasurement
 from perfgate.jobs.shared.doors import Progress
 from perfgate.jobs.shared.flame import PairFlame
@@ -45,7 +46,7 @@ from perfgate.jobs.shared.preflight import refuse_failed
 from perfgate.jobs.shared.session import artifact_of, assemble_run, job_notes, remove_traces
 from perfgate.jobs.trust.commits import BaseConfig
 from perfgate.judging.gate.decide import Look
-from perfgate.judging.gate.repeated import repeated_metrics
+from perfgate.judging.gate.repeated import metrics_in_turns
 from perfgate.judging.gate.rule import looks_left
 from perfgate.judging.gate.rules import DECIDING_STEPS, broken_metrics, deciding_steps
 from perfgate.judging.gate.turns import foreseen, smallest_tolerance
@@ -166,7 +167,13 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 measured.pairs.append(PairedMeasurement())
                 continue
             _confirm_bounds(bench, reference, (base, head), job, measured)
-            _repeat_named(bench, reference, (base, head), job, measured, progress)
+            turns = StepTurns(
+                bench,
+                reference,
+                MeasuredSide(base, measured.base[-1], folders["base"]),
+                MeasuredSide(head, measured.head[-1], folders["head"]),
+            )
+            _repeat_named(bench, reference, turns, job, measured, progress)
             _note_regressions(reference, job, measured, progress)
             parts.begin()
             measured.pairs.append(PairedMeasurement())
@@ -178,6 +185,9 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 measured.flames.extend(
                     keep_traces(measured.pairs[-1].traces, sides, (folders["base"], folders["head"]))
                 )
+            measured.head[-1].warnings += turns.take_rest(
+                informing, budget=bench.config.gate.checklist_budget, deadline=job.deadline
+            )
         _measure_jobs(bench, {"base": base, "head": head}, job, measured, options, progress)
         job.seals.check()
     progress.expect(Foresight())
@@ -313,22 +323,13 @@ def _confirm_bounds(
 
 
 def _repeat_named(
-    bench: Bench,
-    reference: WorkloadReference,
-    checkouts: tuple[Checkout, Checkout],
-    job: Job,
-    measured: Measured,
-    progress: Progress,
+    bench: Bench, reference: WorkloadReference, turns: StepTurns, job: Job, measured: Measured, progress: Progress
 ) -> None:
-    """Measure the numbers that a tolerance names again, base and head in turns, until they decide or the budget is spent.
-
-    The side that begins changes from turn to turn.
-    """
-    named = repeated_metrics(job.policy)
-    steps = tuple(sorted({measuring_step(name) for name in named}))
+    """Measure the numbers that a tolerance names again, base and head in turns, until they decide or the budget is spent."""
+    named = metrics_in_turns(job.policy)
+    steps = sorted({measuring_step(name) for name in named})
     steady = bench.config.measure.steady if STEADY_NUMBERS & set(named) else 0.0
     ends = min(job.deadline, time.monotonic() + bench.config.gate.budget)
-    sides = list(zip(NAMES, checkouts, (measured.base[-1], measured.head[-1])))
     looks = job.policy.looks
     for turn in range(2, looks[-1] + 1) if steps else ():
         if turn == 2 or turn - 1 in looks:
@@ -338,13 +339,7 @@ def _repeat_named(
         if time.monotonic() > ends:
             return
         progress.status(f"{reference.name}: step {', '.join(map(str, steps))} in turns, {turn} of {looks[-1]}")
-        for side, checkout, findings in sides if turn % 2 else reversed(sides):
-            job.seals.begin(side)
-            with tempfile.TemporaryDirectory(dir=job.out / side, prefix=".again-") as folder:
-                again = run_checklist(
-                    bench, checkout, reference, steps=steps, quick=True, folder=Path(folder), steady=steady
-                )
-            findings.add_again(again.steps, REPEAT, turn)
+        turns.take(steps, steady=steady)
 
 
 def _note_regressions(reference: WorkloadReference, job: Job, measured: Measured, progress: Progress) -> None:

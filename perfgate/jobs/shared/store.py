@@ -18,7 +18,7 @@ from perfgate.git.commands import COMMIT_ID
 from perfgate.git.repository import is_behind
 from perfgate.judging.forge.detect import detect
 from perfgate.judging.forge.forge import CiEvent, find_token
-from perfgate.judging.gate.checklist import leading_numbers
+from perfgate.judging.gate.numbers import leading_numbers
 from perfgate.judging.gate.stored import accepts, level
 from perfgate.judging.store.remote import PREFIX, REMOTE_VARIABLE
 from perfgate.judging.store.store import GitAccess, HistoryValue, Place, Store, open_location, store_location

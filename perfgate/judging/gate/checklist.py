@@ -1,4 +1,7 @@
-"""The checklist of both sides, number by number: what informs beside the verdict, and how far it may be trusted."""
+"""The checklist of both sides, number by number: what informs beside the verdict.
+
+A difference is shown only of what was measured side by side, in pairs or in turns, and of exact counts.
+"""
 
 from __future__ import annotations
 
@@ -10,61 +13,41 @@ import msgspec
 
 from perfgate.catalogue.lookup import LIMITS, METRICS, judged_by
 from perfgate.document.decision import Comparison, Policy, StepComparison
-from perfgate.document.run import REPEAT, RunDocument, Value
+from perfgate.document.message import Message
+from perfgate.document.run import RunDocument, Value
 from perfgate.judging.gate.comparison import relative_change, rounded, zero_of
-from perfgate.stats.summary import ratio_interval
-
-# The labels of a value that was measured again, of a call rate, or of a stretch of the calls: none is the step's own number.
-_NOT_THE_NUMBER = {"attempt", "rate", "stretch", REPEAT}
-
-
-class Number(NamedTuple):
-    """Which number of the checklist: of a step, a workload, its shape, a metric and the labels beside the shape."""
-
-    step: int
-    workload: str
-    shape: str
-    metric: str
-    labels: tuple[tuple[str, str], ...]
-
-
-def leading_numbers(run: RunDocument) -> dict[Number, Value]:
-    """The numbers that the steps of a run are read by, in the order in which they stand in the document."""
-    return {
-        Number(step.number, step.workload, value.labels.get("shape", ""), value.metric, _labels(value)): value
-        for step in run.steps
-        for value in step.values
-        if value.metric in METRICS and METRICS[value.metric].leading and not _NOT_THE_NUMBER & value.labels.keys()
-    }
+from perfgate.judging.gate.numbers import Number, PairedNumbers, SideBySide, leading_numbers
+from perfgate.judging.gate.pairs import Clocks
+from perfgate.judging.gate.rule import Errors, interval, single_interval
 
 
 def compare_checklist(
-    base: RunDocument, head: RunDocument, comparisons: Iterable[Comparison], policy: Policy
+    base: RunDocument, head: RunDocument, comparisons: Iterable[Comparison], policy: Policy, clocks: Clocks
 ) -> list[StepComparison]:
     """Compare every number that a side has, in the order of steps. What the decision compares already is taken from there."""
     decided = list(comparisons)
     paired = {(c.workload, c.shape, c.metric): c for c in decided if c.method in ("paired", "repeated")}
     before, after = leading_numbers(base), leading_numbers(head)
-    bounds = _bounds(decided, policy)
+    numbers, bounds = PairedNumbers(base, head, clocks), _bounds(decided, policy)
     rows = []
     for number in sorted({**before, **after}, key=lambda number: number.step):
-        row = _compare(number, before.get(number), after.get(number))
+        row = _as_measured(number, before.get(number), after.get(number))
         pairs = None if number.labels else paired.get((number.workload, number.shape, number.metric))
         if pairs is not None and pairs.outcome != "not_comparable":
-            row = _from_pairs(row, pairs)
+            row = _from_comparison(row, pairs)
+        elif METRICS[number.metric].kind == "exact":
+            row = _from_counts(row)
+        elif not isinstance(found := numbers.get(number), Message) and found.differences.size > 1:
+            row = _from_turns(row, found, policy)
         if row.base is not None or row.head is not None:
             rows.append(_with_bound(row, bounds))
     return rows
 
 
-def _labels(value: Value) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((name, text) for name, text in value.labels.items() if name != "shape"))
-
-
-def _compare(number: Number, before: Value | None, after: Value | None) -> StepComparison:
-    base = None if before is None else before.value
-    head = None if after is None else after.value
-    row = StepComparison(
+def _as_measured(number: Number, before: Value | None, after: Value | None) -> StepComparison:
+    """What each side measured by itself, without a difference."""
+    base, head = (None if value is None else value.value for value in (before, after))
+    return StepComparison(
         step=number.step,
         workload=number.workload,
         shape=number.shape,
@@ -74,39 +57,45 @@ def _compare(number: Number, before: Value | None, after: Value | None) -> StepC
         base=None if base is None else rounded(base),
         head=None if head is None else rounded(head),
     )
-    if before is None or after is None or base is None or head is None:
+
+
+def _from_counts(row: StepComparison) -> StepComparison:
+    if row.base is None or row.head is None:
         return row
-    zero = zero_of(number.metric)
-    row = msgspec.structs.replace(row, delta=relative_change(zero + base, zero + head))
-    ends = ratio_interval((zero + base, _ends(before, zero)), (zero + head, _ends(after, zero)))
-    if ends is None:
-        return row
-    levels = [value.confidence for value in (before, after) if value.confidence is not None]
+    return msgspec.structs.replace(row, method="exact", delta=relative_change(row.base, row.head))
+
+
+def _from_turns(row: StepComparison, number: SideBySide, policy: Policy) -> StepComparison:
+    zero, head = zero_of(row.metric), number.head(row.metric)
+    if number.from_pairs:
+        bounds = interval(number.differences, Errors(policy.alpha, policy.alpha_ok, tuple(policy.looks)))
+    else:
+        bounds = single_interval(number.differences)
     return msgspec.structs.replace(
         row,
-        interval=(rounded(math.expm1(ends[0])), rounded(math.expm1(ends[1]))),
-        confidence=min(levels, default=None),
+        method="paired" if number.from_pairs else "repeated",
+        base=rounded(number.base),
+        head=rounded(head),
+        delta=relative_change(zero + number.base, zero + head) if bounds else None,
+        interval=(rounded(math.expm1(bounds.low)), rounded(math.expm1(bounds.high))) if bounds else None,
+        confidence=rounded(bounds.confidence) if bounds else None,
+        pairs=number.differences.size,
+        clock=number.clock,
     )
 
 
-def _ends(value: Value, zero: float) -> tuple[float | None, float | None] | None:
-    if value.interval is None:
-        return None
-    low, high = value.interval
-    return None if low is None else zero + low, None if high is None else zero + high
-
-
-def _from_pairs(row: StepComparison, pairs: Comparison) -> StepComparison:
+def _from_comparison(row: StepComparison, pairs: Comparison) -> StepComparison:
     return msgspec.structs.replace(
         row,
+        method=pairs.method,
         base=pairs.base,
         head=pairs.head,
-        delta=pairs.delta,
+        delta=pairs.delta if pairs.interval else None,
         interval=pairs.interval,
         confidence=pairs.confidence,
+        pairs=pairs.pairs,
         clock=pairs.clock,
         tolerance=pairs.tolerance if pairs.gating else None,
-        paired=True,
     )
 
 

@@ -133,7 +133,7 @@ def decide(
         _document(head, policy, comparing, verdict, reasons, comparisons, failures),
         base=side_of(base.source, chosen_because, sha256=content_sha256(base)),
         procedure=Procedure(name=PROCEDURE, version=PROCEDURE_VERSION, seed=head.session.seed, quantiles=[QUANTILE]),
-        checklist=compare_checklist(base, head, comparisons, policy),
+        checklist=compare_checklist(base, head, comparisons, policy, deciding_clocks(base, head)),
         quantiles=compare_quantiles(base, head),
         stored=compare_stored(head, history),
         noise_floors=floors,
@@ -234,7 +234,7 @@ def _compare(base: RunDocument, head: RunDocument, policy: Policy, *, to_come: i
         *(compare_kernel_times(base, head, policy) if are_recordings(base, head) else []),
         *times,
         *judge_subroutines(base, head, policy, invalid=invalid),
-        *([] if are_recordings(base, head) else compare_repeated(base, head, policy)),
+        *([] if are_recordings(base, head) else compare_repeated(base, head, policy, clocks)),
         *(c for c in turns if c.method != "turns"),
     ]
     return _Compared(with_costless(comparisons, policy), floors, invalid)

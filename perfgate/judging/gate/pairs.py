@@ -21,7 +21,19 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.catalogue.names import GAP, INSTRUCTIONS, LATENCY, P50, P99, PREPROCESSING, TURNAROUND, WALL_TIME
+from perfgate.catalogue.names import (
+    GAP,
+    INSTRUCTIONS,
+    LATENCY,
+    P50,
+    P90,
+    P99,
+    PREPROCESSING,
+    STD,
+    THROUGHPUT,
+    TURNAROUND,
+    WALL_TIME,
+)
 from perfgate.document.decision import Clock
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import Arm, BlockColumns, Packed, Replicate, unpack
@@ -51,6 +63,10 @@ WAITED = 0.02
 # what sleeps, waits for a lock or a file, or leaves its work to other threads shows on the wall clock alone.
 COMPUTES = 0.8
 ALIKE = 0.1
+
+# Numbers of step 1 that the samples of the pairs give beside those that the gate judges.
+SAMPLED = frozenset({P90, STD, THROUGHPUT})
+_SHORTEST = 1e-9  # seconds; a logarithm needs more than none
 
 Floats = npt.NDArray[np.float64]
 
@@ -184,18 +200,13 @@ class Statistics(NamedTuple):
 
 def statistics(blocks: BlockColumns, quads: frozenset[int] | None = None, *, clock: Clock = "wall") -> Statistics:
     """Summarise one process, or only these quads of it, by ``clock``: the metrics' entries have the formulas."""
-    is_used = np.array([quads is None or quad in quads for quad in blocks.quad])
-    calls = np.asarray(blocks.calls)
-    used_calls = np.repeat(is_used, calls)
-    # validity.py rejects a worker whose calls take no time; until then every call needs a logarithm.
-    wall = np.maximum(unpack(blocks.wall)[used_calls], 1) / 1e9
-    cpu = unpack(blocks.cpu)[used_calls] / 1e9
-    calls = calls[is_used]
+    used = _used(blocks, quads)
+    is_used, calls, wall, cpu = used
     quad_of_call = np.repeat(np.asarray(blocks.quad)[is_used], calls)
     wall_path = fast_path(_by_quad(wall, quad_of_call))
-    times = wall if clock == "wall" else np.maximum(cpu, 1e-9)
-    sums = np.add.reduceat(wall, np.concatenate([[0], np.cumsum(calls)[:-1]]))
-    spans = (np.asarray(blocks.end_ns) - np.asarray(blocks.start_ns))[is_used] / 1e9
+    times = used.times(clock)
+    sums = _by_block(wall, calls)
+    spans = _spans(blocks)[is_used]
     # One call of every block is made and not recorded. A count of none has no logarithm.
     counts = {
         metric: np.maximum(np.asarray(column, dtype=np.float64)[is_used], 1) / (calls + 1)
@@ -215,6 +226,37 @@ def statistics(blocks: BlockColumns, quads: frozenset[int] | None = None, *, clo
         turnaround=turnaround,
         hardware={metric: float(np.log(np.median(per_call))) for metric, per_call in counts.items()},
     )
+
+
+class _Used(NamedTuple):
+    """The blocks of a process that count, how many calls each has, and the seconds of those calls by both clocks."""
+
+    is_used: npt.NDArray[np.bool_]
+    calls: npt.NDArray[np.int64]
+    wall: Floats
+    cpu: Floats
+
+    def times(self, clock: Clock) -> Floats:
+        return self.wall if clock == "wall" else np.maximum(self.cpu, _SHORTEST)
+
+
+def _used(blocks: BlockColumns, quads: frozenset[int] | None) -> _Used:
+    is_used = np.array([quads is None or quad in quads for quad in blocks.quad])
+    calls = np.asarray(blocks.calls)
+    used_calls = np.repeat(is_used, calls)
+    # validity.py rejects a worker whose calls take no time; until then every call needs a logarithm.
+    wall = np.maximum(unpack(blocks.wall)[used_calls], 1) / 1e9
+    return _Used(is_used, calls[is_used], wall, unpack(blocks.cpu)[used_calls] / 1e9)
+
+
+def _by_block(seconds: Floats, calls: npt.NDArray[np.int64]) -> Floats:
+    sums: Floats = np.add.reduceat(seconds, np.concatenate([[0], np.cumsum(calls)[:-1]]))
+    return sums
+
+
+def _spans(blocks: BlockColumns) -> Floats:
+    spans: Floats = (np.asarray(blocks.end_ns) - np.asarray(blocks.start_ns)) / 1e9
+    return spans
 
 
 def _by_quad(seconds: Floats, quad_of_call: npt.NDArray[np.int64]) -> list[Floats]:
@@ -286,6 +328,45 @@ def paired_effects(
         paths = [(a.fast_path, b.fast_path) for a, b in preprocessed]
         effects[PREPROCESSING] = _fast_path_effects(paths, preprocess_clock)
     return effects
+
+
+def sampled_effects(base: RunDocument, head: RunDocument, place: Place, clocks: Clocks) -> dict[str, Effects]:
+    """P90, standard deviation and throughput of a shape, of the samples that all pairs recorded; empty where there are none.
+
+    The throughput of a process is that of its median block: items of a batch over seconds a call, by the clock that decides.
+    """
+    items = [
+        next((workload.batch for workload in run.workloads if workload.name == place.workload), 0)
+        for run in (base, head)
+    ]
+    clock = clocks.get(TimedLane(place, preprocess=False), "wall")
+    tables: dict[str, list[tuple[float, float]]] = {}
+    for first, second in _by_pair(base.replicates, head.replicates, place, "ab"):
+        lanes = first.shapes[place.shape], second.shapes[place.shape]
+        if (quads := clean_pair(*lanes).quads) is None:
+            continue
+        before, after = (_distribution(lane, quads, clock) for lane in lanes)
+        for name, number in before.items():
+            tables.setdefault(name, []).append((number, after[name]))
+    if min(items) > 0 and tables:
+        shown = math.log(items[0]), math.log(items[1])
+        tables[THROUGHPUT] = [(shown[0] + before, shown[1] + after) for before, after in tables[THROUGHPUT]]
+    else:
+        tables.pop(THROUGHPUT, None)
+    return {name: _log_ratios(table, pairs=len(table), clock=clock) for name, table in tables.items()}
+
+
+def _distribution(blocks: BlockColumns, quads: frozenset[int], clock: Clock) -> dict[str, float]:
+    """Logarithms of a process's P90 and standard deviation in seconds, and of calls a second in its median block."""
+    used = _used(blocks, quads)
+    times = used.times(clock)
+    block_seconds = _spans(blocks)[used.is_used] if clock == "wall" else _by_block(times, used.calls)
+    rates = used.calls / np.maximum(block_seconds, _SHORTEST)
+    return {
+        P90: float(np.log(np.quantile(times, 0.9))),
+        STD: float(np.log(max(_SHORTEST, float(np.std(times))))),
+        THROUGHPUT: float(np.log(np.median(rates))),
+    }
 
 
 def _by_pair(

@@ -37,6 +37,7 @@ FEWEST_TO_ALARM = 10
 ASSUMED_ALIKE = 0.65
 FEWEST_TO_TELL = 12
 MOST_ALIKE = 0.75
+SINGLE_CONFIDENCE = 0.95
 _LEAST_SCALE = 1e-4
 _NO_SPREAD = 1e-9
 
@@ -196,8 +197,17 @@ def spread(differences: Differences, around: float | None = None) -> float:
 def interval(differences: Differences, errors: Errors) -> Interval | None:
     """The interval that the answer "unchanged" rests on at a planned look; None while pairs are too few for one."""
     level = nominal_level(errors.unchanged * (1 - RERUN_SHARE), errors.looks, differences.size, shape=SHAPE)
+    return _interval(differences, level, differences[: errors.looks[-1]])
+
+
+def single_interval(differences: Differences) -> Interval | None:
+    """The interval at 95 % of differences that nobody looked at before all were there; None of fewer than six."""
+    return _interval(differences, (1 - SINGLE_CONFIDENCE) / 2, differences)
+
+
+def _interval(differences: Differences, level: float, planned: Differences) -> Interval | None:
     low, high = (bound(differences.values, level, differences.weights) for bound in (lower_bound, upper_bound))
-    reach = -float(ndtri(level)) * correlated_error(differences[: errors.looks[-1]])
+    reach = -float(ndtri(level)) * correlated_error(planned)
     if differences.starts is not None:
         error = cluster_error(differences.values, differences.starts)
         reach = max(reach, math.inf if error is None else -float(stdtrit(error.freedom, level)) * error.value)

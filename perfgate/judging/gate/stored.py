@@ -17,20 +17,20 @@ import numpy as np
 from scipy.special import stdtrit
 
 from perfgate.catalogue.lookup import metric
-from perfgate.catalogue.names import LATENCY, P50, P99
+from perfgate.catalogue.names import LATENCY, P50, P90, P99
 from perfgate.catalogue.terms import Better
 from perfgate.document.decision import StoredComparison
 from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument
-from perfgate.judging.gate.checklist import leading_numbers
 from perfgate.judging.gate.comparison import key_matches, rounded
+from perfgate.judging.gate.numbers import leading_numbers
 
 MIN_RUNS = 6
 LEVEL = 0.99
 # How many of the newest values the report draws.
 _DRAWN = 60
 # Who accepts one of these accepts that a call takes longer.
-_OF_A_CALL = (LATENCY, P50, "latency.p90", P99)
+_OF_A_CALL = (LATENCY, P50, P90, P99)
 
 
 def compare_stored(head: RunDocument, history: History) -> list[StoredComparison]:

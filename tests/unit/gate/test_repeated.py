@@ -9,19 +9,19 @@ from perfgate.document.decision import Comparison, DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import REPEAT, RunDocument, StepResult, Value
 from perfgate.judging.gate.decide import Look, decide
-from perfgate.judging.gate.repeated import repeated_metrics
+from perfgate.judging.gate.repeated import metrics_in_turns, repeated_metrics
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 
 UNCHANGED = [1.0 + 0.0005 * (-1) ** pair for pair in range(16)]
-NAMED = Policy(tolerances={"throughput.median": 0.02})
+NAMED = Policy(tolerances={"graph.speedup": 0.02})
 
 
-def steps(numbers: list[float | None], metric: str = "throughput.median") -> list[StepResult]:
+def steps(numbers: list[float | None], metric: str = "graph.speedup") -> list[StepResult]:
     values = [
         Value(metric=metric, value=number, labels={"shape": SHAPE, **({REPEAT: str(turn)} if turn > 1 else {})})
         for turn, number in enumerate(numbers, start=1)
     ]
-    return [StepResult(number=1, slug="latency", workload=WORKLOAD, status="ok", values=values)]
+    return [StepResult(number=9, slug="graph", workload=WORKLOAD, status="ok", values=values)]
 
 
 def documents(before: list[float | None], after: list[float | None]) -> tuple[RunDocument, RunDocument]:
@@ -45,7 +45,7 @@ def around(level: float, turns: int = 16) -> list[float | None]:
     return [level * (1 + 0.002 * ((turn * 7) % 5 - 2)) for turn in range(turns)]
 
 
-def test_compare_repeated__less_throughput_turn_by_turn__fails_as_everything_else() -> None:
+def test_compare_repeated__less_speedup_turn_by_turn__fails_as_everything_else() -> None:
     decision = judged(around(1000.0), around(900.0))
     comparison = repeated(decision)
     assert (decision.verdict, comparison.outcome, comparison.pairs) == ("FAIL", "regressed", 16)
@@ -54,7 +54,7 @@ def test_compare_repeated__less_throughput_turn_by_turn__fails_as_everything_els
     assert comparison.interval[0] < -0.1 < comparison.interval[1] < 0
 
 
-def test_compare_repeated__more_throughput__improved() -> None:
+def test_compare_repeated__more_speedup__improved() -> None:
     assert repeated(judged(around(1000.0), around(1100.0))).outcome == "improved"
 
 
@@ -64,7 +64,7 @@ def test_compare_repeated__the_same__unchanged_and_passes() -> None:
 
 
 def test_compare_repeated__nobody_names_it__not_judged() -> None:
-    decision = judged(around(1000.0), around(900.0), Policy(tolerances={"throughput.*": 0.02}))
+    decision = judged(around(1000.0), around(900.0), Policy(tolerances={"graph.*": 0.02}))
     assert decision.verdict == "PASS"
     assert not any(c.method == "repeated" for c in decision.comparisons)
 
@@ -104,6 +104,19 @@ def test_repeated_metrics__what_pairs_or_counts_compare__none_of_it() -> None:
         "memory.*": 0.1,
     }
     assert repeated_metrics(Policy(tolerances=names)) == ("batch.knee", "latency.p90")
+    assert metrics_in_turns(Policy(tolerances=names)) == ("batch.knee",)
+
+
+@pytest.mark.parametrize(("metric", "delta"), [("throughput.median", -0.107), ("latency.p90", 0.12)])
+def test_compare_repeated__named_number_of_the_samples__fails_by_the_pairs_without_any_turn(
+    metric: str, delta: float
+) -> None:
+    base, head = sides([1.12 + 0.0005 * (-1) ** pair for pair in range(16)])
+    runs = (msgspec.structs.replace(run, counters=[counters({"aten::add": 1})]) for run in (base, head))
+    decision = decide(*runs, policy=Policy(tolerances={metric: 0.05, "latency.*": 0.5}), history=History())
+    comparison = repeated(decision)
+    assert (decision.verdict, comparison.outcome, comparison.pairs) == ("FAIL", "regressed", 16)
+    assert comparison.delta == pytest.approx(delta, abs=0.002)
 
 
 def drifts(level: float) -> list[float | None]:

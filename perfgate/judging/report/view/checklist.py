@@ -211,14 +211,22 @@ def _worded_number(row: StepComparison, main: StoredComparison | None) -> StepNu
 
 
 def _difference(row: StepComparison) -> Words:
+    """A difference in words: that of counts, or one that was measured side by side, with its interval."""
     if row.base is None or row.head is None:
         return numbers.DASH
-    if row.delta is None:
-        return formats.difference(row.base, row.head, row.unit, metric=row.metric)
     # A ratio is higher or lower, a count more or fewer.
     unit = "" if row.unit == "1" and not float(row.base).is_integer() else row.unit
-    words = formats.directed_percent(row.delta, unit, metric=row.metric)
-    return Words(f"{words} ({formats.bounds(row.interval, unit, metric=row.metric)})") if row.interval else words
+    if row.method == "exact":
+        if row.delta is None:
+            return formats.difference(row.base, row.head, row.unit, metric=row.metric)
+        return formats.directed_percent(row.delta, unit, metric=row.metric)
+    if row.interval is None or row.delta is None:
+        return say("measured once a side") if row.method is None else say("too few turns")
+    ends = formats.bounds(row.interval, unit, metric=row.metric)
+    low, high = row.interval
+    if low <= 0.0 <= high:
+        return say("none shown ({ends})", ends=ends)
+    return Words(f"{formats.directed_percent(row.delta, unit, metric=row.metric)} ({ends})")
 
 
 def _beside(typical: Words, main: StoredComparison) -> Words:

@@ -1,0 +1,125 @@
+"""The numbers of the checklist, side by side: from the samples of the pairs, or from turns in which both sides ran the step.
+
+What each side measured once is not compared: two processes of the same code differ, and the second of two is measured later.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from perfgate.catalogue.lookup import METRICS, metric
+from perfgate.document.decision import Clock
+from perfgate.document.message import Message
+from perfgate.document.run import REPEAT, RunDocument, Value
+from perfgate.judging.gate.comparison import Place, zero_of
+from perfgate.judging.gate.pairs import SAMPLED, Clocks, Effects, sampled_effects
+from perfgate.judging.gate.rule import Differences
+
+# The labels of a value that was measured again, of a call rate, or of a stretch of the calls: none is the step's own number.
+_NOT_THE_NUMBER = {"attempt", "rate", "stretch", REPEAT}
+
+
+class Number(NamedTuple):
+    """Which number of the checklist: of a step, a workload, its shape, a metric and the labels beside the shape."""
+
+    step: int
+    workload: str
+    shape: str
+    metric: str
+    labels: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, step: int, workload: str, value: Value) -> Number:
+        labels = tuple(sorted((name, text) for name, text in value.labels.items() if name not in {"shape", REPEAT}))
+        return cls(step, workload, value.labels.get("shape", ""), value.metric, labels)
+
+
+class SideBySide(NamedTuple):
+    """A number on both sides, pair by pair or turn by turn.
+
+    ``differences`` are the logarithms of head over base; ``base`` is the base's median, in the metric's unit.
+    """
+
+    differences: Differences
+    base: float
+    from_pairs: bool
+    clock: Clock = "wall"
+
+    def head(self, name: str) -> float:
+        """What the estimated effect makes of the base's number."""
+        zero = zero_of(name)
+        return (zero + self.base) * math.exp(self.differences.estimate) - zero
+
+
+def leading_numbers(run: RunDocument) -> dict[Number, Value]:
+    """The numbers that the steps of a run are read by, in the order in which they stand in the document."""
+    return {
+        Number.of(step.number, step.workload, value): value
+        for step in run.steps
+        for value in step.values
+        if value.metric in METRICS and METRICS[value.metric].leading and not _NOT_THE_NUMBER & value.labels.keys()
+    }
+
+
+class PairedNumbers:
+    """The numbers of two run documents, side by side."""
+
+    def __init__(self, base: RunDocument, head: RunDocument, clocks: Clocks) -> None:
+        self._base, self._head, self._clocks = base, head, clocks
+        self._turns = _turns_of(base), _turns_of(head)
+        self._sampled: dict[Place, dict[str, Effects]] = {}
+
+    def get(self, number: Number) -> SideBySide | Message:
+        """The number on both sides, or why it cannot be compared."""
+        if number.metric in SAMPLED and not number.labels:
+            effects = self._effects(Place(number.workload, number.shape)).get(number.metric)
+            if effects is not None:
+                return SideBySide(effects.differences, effects.level, from_pairs=True, clock=effects.clock)
+        before, after = (turns.get(number[1:], {}) for turns in self._turns)
+        return _from_turns(number.metric, before, after)
+
+    def has(self, number: Number) -> bool:
+        """Whether a side has a value of it."""
+        return number.metric in SAMPLED or any(number[1:] in turns for turns in self._turns)
+
+    def _effects(self, place: Place) -> dict[str, Effects]:
+        if place not in self._sampled:
+            self._sampled[place] = sampled_effects(self._base, self._head, place, self._clocks)
+        return self._sampled[place]
+
+
+_Turns = dict[int, float | None]
+# A number without the step that measured it.
+_Key = tuple[str, str, str, tuple[tuple[str, str], ...]]
+
+
+def _turns_of(run: RunDocument) -> dict[_Key, _Turns]:
+    """What the turns of each number gave, the first and those that repeat it."""
+    turns: dict[_Key, _Turns] = {}
+    for step in run.steps:
+        for value in step.values:
+            number = Number.of(step.number, step.workload, value)
+            turns.setdefault(number[1:], {})[int(value.labels.get(REPEAT, "1"))] = value.value
+    return turns
+
+
+def _from_turns(name: str, before: _Turns, after: _Turns) -> SideBySide | Message:
+    if not before or not after or None in (*before.values(), *after.values()):
+        return Message("gate.bound-not-measured", {"step": metric(name).step})
+    numbers = range(1, len(before) + 1)
+    if not before.keys() == after.keys() == set(numbers):
+        return Message("gate.repetitions-differ", {"base": len(before), "head": len(after)})
+    zero = zero_of(name)
+    pairs = [(zero + (before[turn] or 0.0), zero + (after[turn] or 0.0)) for turn in numbers]
+    if any(first != second and min(first, second) <= 0 for first, second in pairs):
+        return Message("gate.no-ratio")
+    ratios = [0.0 if first == second else math.log(second / first) for first, second in pairs]
+    return SideBySide(Differences.of(ratios), _median(first for first, _ in pairs) - zero, from_pairs=False)
+
+
+def _median(values: Iterable[float]) -> float:
+    return float(np.median(list(values)))
