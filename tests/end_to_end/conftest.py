@@ -25,6 +25,7 @@ SMALL_GATE = """
 [gate]
 strict = true
 looks = [8]
+checklist_budget = 0
 aa_pairs = 5
 quads = 2
 block_seconds = 0.002

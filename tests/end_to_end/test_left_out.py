@@ -47,6 +47,7 @@ workload = "perf/workload.py:{WORKLOAD}"
 
 [gate]
 looks = [12]
+checklist_budget = 0
 aa_pairs = 7
 
 [budget]

@@ -157,9 +157,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                         quick=True,
                         folder=folders[side],
                         deadline=job.deadline,
-                        earlier={step.number: step.duration for step in measured.base[-1].steps}
-                        if side == "head"
-                        else None,
+                        earlier=None if side == "base" else _seconds_of(measured.base[-1]),
                     )
                 )
             if _refuses_both(measured):
@@ -167,12 +165,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 measured.pairs.append(PairedMeasurement())
                 continue
             _confirm_bounds(bench, reference, (base, head), job, measured)
-            turns = StepTurns(
-                bench,
-                reference,
-                MeasuredSide(base, measured.base[-1], folders["base"]),
-                MeasuredSide(head, measured.head[-1], folders["head"]),
-            )
+            turns = _turns_after(bench, reference, (base, head), folders, measured)
             _repeat_named(bench, reference, turns, job, measured, progress)
             _note_regressions(reference, job, measured, progress)
             parts.begin()
@@ -181,10 +174,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
             with tempfile.TemporaryDirectory(dir=job.out, prefix=".traces-") as traces:
                 to_come = len(references) - number
                 _measure_pairs(bench, reference, base, head, job, measured, traces=Path(traces), to_come=to_come)
-                sides = measured.base[-1], measured.head[-1]
-                measured.flames.extend(
-                    keep_traces(measured.pairs[-1].traces, sides, (folders["base"], folders["head"]))
-                )
+                measured.flames.extend(_keep_traces(measured, folders))
             measured.head[-1].warnings += turns.take_rest(
                 informing, budget=bench.config.gate.checklist_budget, deadline=job.deadline
             )
@@ -199,7 +189,14 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
         *seal_notes(job.seals.seal_of("head")),
         *bench.leftover_notes(head.root),
     ]
-    of_job = [
+    return measured._replace(
+        notes=(of_base, [*_notes_of_job(bench, job, options, refused), *of_head]), added_to=job.earlier
+    )
+
+
+def _notes_of_job(bench: Bench, job: Job, options: CheckOptions, refused: list[str]) -> list[Message]:
+    """What is said of both sides; the check of the workloads ``refused`` refuses the output of either."""
+    return [
         *_unselected_note(job, options),
         *([Message("notes.check-refuses-both", {"names": refused})] if refused else []),
         *job_notes(os.environ, job.out),
@@ -207,7 +204,32 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
         *bench.watch_notes(),
         *bench.leftover_notes(),
     ]
-    return measured._replace(notes=(of_base, [*of_job, *of_head]), added_to=job.earlier)
+
+
+def _seconds_of(findings: Findings) -> dict[int, float]:
+    return {step.number: step.duration for step in findings.steps}
+
+
+def _turns_after(
+    bench: Bench,
+    reference: WorkloadReference,
+    checkouts: tuple[Checkout, Checkout],
+    folders: dict[str, Path],
+    measured: Measured,
+) -> StepTurns:
+    """The turns that follow the checklist of both sides, which was the first."""
+    base, head = checkouts
+    return StepTurns(
+        bench,
+        reference,
+        base=MeasuredSide(base, measured.base[-1], folders["base"]),
+        head=MeasuredSide(head, measured.head[-1], folders["head"]),
+    )
+
+
+def _keep_traces(measured: Measured, folders: dict[str, Path]) -> list[PairFlame]:
+    sides = measured.base[-1], measured.head[-1]
+    return keep_traces(measured.pairs[-1].traces, sides, (folders["base"], folders["head"]))
 
 
 def _measure_jobs(

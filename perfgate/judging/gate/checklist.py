@@ -67,6 +67,7 @@ def _from_counts(row: StepComparison) -> StepComparison:
 
 def _from_turns(row: StepComparison, number: SideBySide, policy: Policy) -> StepComparison:
     zero, head = zero_of(row.metric), number.head(row.metric)
+    delta = 0.0 if number.base == head else relative_change(zero + number.base, zero + head)
     if number.from_pairs:
         bounds = interval(number.differences, Errors(policy.alpha, policy.alpha_ok, tuple(policy.looks)))
     else:
@@ -76,7 +77,7 @@ def _from_turns(row: StepComparison, number: SideBySide, policy: Policy) -> Step
         method="paired" if number.from_pairs else "repeated",
         base=rounded(number.base),
         head=rounded(head),
-        delta=relative_change(zero + number.base, zero + head) if bounds else None,
+        delta=delta if bounds else None,
         interval=(rounded(math.expm1(bounds.low)), rounded(math.expm1(bounds.high))) if bounds else None,
         confidence=rounded(bounds.confidence) if bounds else None,
         pairs=number.differences.size,

@@ -1,0 +1,56 @@
+"""Steps that base and head measure in turns, on real processes: what is compared, and what is named as not compared."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import msgspec
+
+from perfgate.document.files import read_decision
+from tests.end_to_end.conftest import Clone, Perfgate
+
+
+def _same_work(clone: Clone, budget: int) -> None:
+    settings = clone.root / "perfgate.toml"
+    settings.write_text(settings.read_text().replace("checklist_budget = 0", f"checklist_budget = {budget}"))
+    clone.git("checkout", "-q", "main")
+    clone.commit("time for turns")
+    clone.git("checkout", "-q", "-B", "feature")
+    (clone.root / "model.py").write_text((clone.root / "model.py").read_text() + "\nUNUSED = 1\n")
+    clone.commit("nothing slower")
+
+
+def test_check__time_for_turns__differences_have_intervals_of_six_turns_and_no_other_number_has_one(
+    perfgate: Perfgate, clone: Clone
+) -> None:
+    _same_work(clone, 600)
+    done = perfgate("check", "--base", "main", "--out", "out", "--steps", "1,4,12,17", cwd=clone.root)
+    assert done.returncode in (0, 3, 4), done.stderr
+    decision = read_decision(clone.root / "out" / "decision.json")
+    rows = {(row.metric, row.method) for row in decision.checklist}
+    assert ("memory.resident", "repeated") in rows
+    assert ("throughput.median", "paired") in rows
+    for row in decision.checklist:
+        assert row.method == "exact" or (row.delta is None) == (row.interval is None), row
+        if row.method == "repeated":
+            assert row.pairs == 6, row
+    sides = [json.loads((clone.root / "out" / side / "run.json").read_bytes()) for side in ("base", "head")]
+    for side in sides:
+        turns = {value["labels"].get("repeat") for step in side["steps"] for value in step["values"]}
+        assert turns >= {None, "2", "3", "4", "5", "6"}
+
+
+def test_check__no_time_for_turns__names_the_steps_with_seconds_and_the_setting_that_is_enough(
+    perfgate: Perfgate, clone: Clone
+) -> None:
+    _same_work(clone, 0)
+    done = perfgate("check", "--base", "main", "--out", "out", "--steps", "4,17", cwd=clone.root)
+    assert done.returncode in (0, 3, 4), done.stderr
+    decision = read_decision(clone.root / "out" / "decision.json")
+    (note,) = [one for one in decision.warnings if "notes.not-in-turns" in msgspec.json.encode(one).decode()]
+    assert re.search(r"17 memory \(\d+ s\)", str(note))
+    assert not [row for row in decision.checklist if row.step == 17 and row.delta is not None]
+    comment = (clone.root / "out" / "comment.md").read_text()
+    assert "measured once a side" in comment
+    assert "checklist_budget = " in comment
