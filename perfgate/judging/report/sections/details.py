@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfgate.document.decision import Link, Procedure, TestbedDifference
+from perfgate.document.message import Message
 from perfgate.judging.report.sections.section import Section
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.words import Words
-from perfgate.judging.report.view.checklist import quantile_rows, step_numbers, tally, worded_step
+from perfgate.judging.report.view.checklist import quantile_rows, step_numbers, tally, uncompared, worded_step
 from perfgate.judging.report.view.headline import first_line, metric_name
 from perfgate.judging.report.view.records import FileView, QuantileRow, RecordedView, Row, StepNumber, StepView
 from perfgate.judging.report.view.rows import common_confidence, grouped, recorded_row, row
@@ -55,6 +56,7 @@ class _Checklist:
     tally: list[Words]
     numbers: list[StepNumber]
     more_numbers: int
+    uncompared: list[Message]
     stored: bool
     steps: list[StepView]
     more: int
@@ -71,6 +73,7 @@ def _checklist(summary: Summary) -> _Checklist | None:
         tally(steps),
         numbers[: summary.detail],
         more_numbers=max(0, len(numbers) - summary.detail),
+        uncompared=uncompared(summary.decision.warnings),
         stored=bool(summary.decision.stored),
         steps=listed,
         more=len(steps) - len(listed),

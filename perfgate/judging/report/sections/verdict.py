@@ -8,6 +8,7 @@ from perfgate.document.decision import HarnessChange
 from perfgate.document.message import Message
 from perfgate.judging.report.sections.section import Section
 from perfgate.judging.report.text.words import Words
+from perfgate.judging.report.view.checklist import other_notes
 from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, worded_failure
 from perfgate.judging.report.view.headline import headline, missing_entries
 from perfgate.judging.report.view.records import CauseView, FailureView, MissingView, RemedyView
@@ -41,7 +42,7 @@ class _Notes:
 
 def _notes(summary: Summary) -> _Notes | None:
     """What to know before anything else: that the machine was busy, and the gate's warnings."""
-    warnings, busy = summary.decision.warnings, busy_line(summary, "markdown")
+    warnings, busy = other_notes(summary.decision.warnings), busy_line(summary, "markdown")
     if not warnings and busy is None:
         return None
     return _Notes(busy, warnings[:_MOST_WARNINGS], more=max(0, len(warnings) - _MOST_WARNINGS))

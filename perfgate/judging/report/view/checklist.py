@@ -12,6 +12,7 @@ from perfgate.catalogue.lookup import CARDS, METRICS
 from perfgate.catalogue.names import RANKS_STEP
 from perfgate.document.decision import StepComparison, StepSummary, StoredComparison
 from perfgate.document.job import typical_values
+from perfgate.document.message import Message
 from perfgate.document.run import FROM_PROFILE, CounterSet, RunDocument, StepResult, Value
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers, svg
@@ -33,6 +34,7 @@ STATUS_NAMES = {
     "error": phrase("error"),
 }
 _MARKS = {"severe": "!!", "warning": "!", "info": "i"}
+_NOT_IN_TURNS = "notes.not-in-turns"
 _SHOWN_VALUES = 6
 _SHOWN_OPERATORS = 5
 
@@ -175,6 +177,21 @@ def step_numbers(summary: Summary) -> list[StepNumber]:
         _worded_number(row, stored.get((row.workload, row.shape, row.metric, *sorted(row.labels.items()))))
         for row in listed
     ]
+
+
+def uncompared(warnings: Iterable[Message]) -> list[Message]:
+    """Of the notes of a check those on steps that had no time for turns: they belong to the checklist."""
+    return [note for note in map(_of_side, warnings) if note.code == _NOT_IN_TURNS]
+
+
+def other_notes(warnings: Iterable[Message]) -> list[Message]:
+    return [note for note in warnings if _of_side(note).code != _NOT_IN_TURNS]
+
+
+def _of_side(note: Message) -> Message:
+    """What is said of a side, without which side it is."""
+    inner = note.values.get("note")
+    return inner if isinstance(inner, Message) else note
 
 
 def quantile_rows(summary: Summary) -> list[QuantileRow]:
