@@ -181,17 +181,22 @@ def step_numbers(summary: Summary) -> list[StepNumber]:
 
 def uncompared(warnings: Iterable[Message]) -> list[Message]:
     """Of the notes of a check those on steps that had no time for turns: they belong to the checklist."""
-    return [note for note in map(_of_side, warnings) if note.code == _NOT_IN_TURNS]
+    notes = [_of_side(note) for note in warnings]
+    return [note for note in notes if _is_on_turns(note)]
 
 
 def other_notes(warnings: Iterable[Message]) -> list[Message]:
-    return [note for note in warnings if _of_side(note).code != _NOT_IN_TURNS]
+    return [note for note in warnings if not _is_on_turns(_of_side(note))]
 
 
 def _of_side(note: Message) -> Message:
     """What is said of a side, without which side it is."""
-    inner = note.values.get("note")
+    inner = note.values.get("note") if isinstance(note, Message) else None
     return inner if isinstance(inner, Message) else note
+
+
+def _is_on_turns(note: Message) -> bool:
+    return isinstance(note, Message) and note.code == _NOT_IN_TURNS
 
 
 def quantile_rows(summary: Summary) -> list[QuantileRow]:
