@@ -165,7 +165,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 measured.pairs.append(PairedMeasurement())
                 continue
             _confirm_bounds(bench, reference, (base, head), job, measured)
-            turns = _turns_after(bench, reference, (base, head), folders, measured)
+            turns = _turns_after(bench, reference, (base, head), folders, job, measured)
             _repeat_named(bench, reference, turns, job, measured, progress)
             _note_regressions(reference, job, measured, progress)
             parts.begin()
@@ -215,6 +215,7 @@ def _turns_after(
     reference: WorkloadReference,
     checkouts: tuple[Checkout, Checkout],
     folders: dict[str, Path],
+    job: Job,
     measured: Measured,
 ) -> StepTurns:
     """The turns that follow the checklist of both sides, which was the first."""
@@ -222,8 +223,9 @@ def _turns_after(
     return StepTurns(
         bench,
         reference,
-        base=MeasuredSide(base, measured.base[-1], folders["base"]),
-        head=MeasuredSide(head, measured.head[-1], folders["head"]),
+        base=MeasuredSide("base", base, measured.base[-1], folders["base"]),
+        head=MeasuredSide("head", head, measured.head[-1], folders["head"]),
+        begins=job.seals.begin,
     )
 
 

@@ -6,12 +6,13 @@ import math
 import random
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from perfgate.catalogue.lookup import METRICS, card
 from perfgate.conductor.sides.checklist import Findings, run_checklist
+from perfgate.conductor.sides.turns import SideName
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.config import WorkloadReference
 from perfgate.document.message import Message
@@ -26,6 +27,7 @@ _LAYOUTS = 2**16
 class MeasuredSide(NamedTuple):
     """A side of a check: its code, what its first turn found, and where files of further turns may lie while they run."""
 
+    name: SideName
     checkout: Checkout
     findings: Findings
     folder: Path
@@ -34,8 +36,17 @@ class MeasuredSide(NamedTuple):
 class StepTurns:
     """Takes turns after the first, which the checklist of each side was. Which side begins is drawn by lot, evenly."""
 
-    def __init__(self, bench: Bench, reference: WorkloadReference, base: MeasuredSide, head: MeasuredSide) -> None:
-        self._bench, self._reference, self._sides = bench, reference, (base, head)
+    def __init__(
+        self,
+        bench: Bench,
+        reference: WorkloadReference,
+        *,
+        base: MeasuredSide,
+        head: MeasuredSide,
+        begins: Callable[[SideName], None],
+    ) -> None:
+        """``begins`` is told which side's code runs next."""
+        self._bench, self._reference, self._sides, self._begins = bench, reference, (base, head), begins
         self._lot = random.Random(f"{bench.config.measure.seed}:{reference.name}:turns")
         self._heads_first = _balanced(self._lot)
         self._taken: dict[int, int] = {}
@@ -46,6 +57,7 @@ class StepTurns:
         layout = self._lot.randrange(_LAYOUTS)
         again = list[tuple[Findings, list[StepResult]]]()
         for side in reversed(self._sides) if next(self._heads_first) else self._sides:
+            self._begins(side.name)
             # In a folder of its own, because steps look at the traces that earlier ones left in theirs.
             with tempfile.TemporaryDirectory(dir=side.folder, prefix=".again-") as folder:
                 findings = run_checklist(
