@@ -17,6 +17,7 @@ from perfgate.catalogue.lookup import (
     METRICS,
     RULE_ADVICE,
     RULES,
+    is_known,
     judged_by,
     measuring_step,
     metric,
@@ -159,6 +160,9 @@ def test_metric__of_a_part_of_the_call__is_derived(name: str, part: str, unit: s
     assert (derived.name, derived.part, derived.unit, derived.kind, derived.step) == (name, part, unit, kind, 4)
 
 
-def test_metric__unknown_name__key_error() -> None:
-    with pytest.raises(KeyError):
-        metric("latency.p51")
+def test_metric__unknown_name__stands_for_itself_and_is_not_known() -> None:
+    unknown = metric("latency.p51")
+    assert (unknown.name, unknown.title, unknown.unit, unknown.better) == ("latency.p51", "latency.p51", "1", "neutral")
+    assert not is_known("latency.p51")
+    assert is_known("latency.p50")
+    assert is_known("op.aten::mm")
