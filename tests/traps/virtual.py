@@ -160,9 +160,12 @@ class _WorkerHandle:
     """Stands for the conductor's handle on a worker: what it asks crosses the protocol's own bytes, and takes time."""
 
     exited = None
+    experimented = False
+    resumed = 0
 
     def __init__(self, machine: Machine, pid: int) -> None:
         self.pid = pid
+        self.left_behind: list[str] = []
         self.cpu_ns = 0
         self._machine = machine
         self._device = machine.device
