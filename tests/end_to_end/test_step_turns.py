@@ -7,11 +7,13 @@ import re
 
 import msgspec
 
+from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import read_decision
 from tests.end_to_end.conftest import Clone, Perfgate
 
 
-def _same_work(clone: Clone, budget: int) -> None:
+def _checked(perfgate: Perfgate, clone: Clone, *, budget: int, steps: str) -> DecisionDocument:
+    """Check a head that does the same work, with ``budget`` seconds for the checklist."""
     settings = clone.root / "perfgate.toml"
     settings.write_text(settings.read_text().replace("checklist_budget = 0", f"checklist_budget = {budget}"))
     clone.git("checkout", "-q", "main")
@@ -19,15 +21,15 @@ def _same_work(clone: Clone, budget: int) -> None:
     clone.git("checkout", "-q", "-B", "feature")
     (clone.root / "model.py").write_text((clone.root / "model.py").read_text() + "\nUNUSED = 1\n")
     clone.commit("nothing slower")
+    done = perfgate("check", "--base", "main", "--out", "out", "--steps", steps, cwd=clone.root)
+    assert done.returncode in (0, 3, 4), done.stderr
+    return read_decision(clone.root / "out" / "decision.json")
 
 
 def test_check__time_for_turns__differences_have_intervals_of_six_turns_and_no_other_number_has_one(
     perfgate: Perfgate, clone: Clone
 ) -> None:
-    _same_work(clone, 600)
-    done = perfgate("check", "--base", "main", "--out", "out", "--steps", "1,4,12,17", cwd=clone.root)
-    assert done.returncode in (0, 3, 4), done.stderr
-    decision = read_decision(clone.root / "out" / "decision.json")
+    decision = _checked(perfgate, clone, budget=600, steps="1,4,12,17")
     rows = {(row.metric, row.method) for row in decision.checklist}
     assert ("memory.resident", "repeated") in rows
     assert ("throughput.median", "paired") in rows
@@ -44,10 +46,7 @@ def test_check__time_for_turns__differences_have_intervals_of_six_turns_and_no_o
 def test_check__no_time_for_turns__names_the_steps_with_seconds_and_the_setting_that_is_enough(
     perfgate: Perfgate, clone: Clone
 ) -> None:
-    _same_work(clone, 0)
-    done = perfgate("check", "--base", "main", "--out", "out", "--steps", "4,17", cwd=clone.root)
-    assert done.returncode in (0, 3, 4), done.stderr
-    decision = read_decision(clone.root / "out" / "decision.json")
+    decision = _checked(perfgate, clone, budget=0, steps="4,17")
     (note,) = [one for one in decision.warnings if "notes.not-in-turns" in msgspec.json.encode(one).decode()]
     assert re.search(r"17 memory \(\d+ s\)", str(note))
     assert not [row for row in decision.checklist if row.step == 17 and row.delta is not None]

@@ -5,7 +5,6 @@ A difference is shown only of what was measured side by side, in pairs or in tur
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ from perfgate.catalogue.lookup import LIMITS, METRICS, judged_by
 from perfgate.document.decision import Comparison, Policy, StepComparison
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument, Value
-from perfgate.judging.gate.comparison import relative_change, rounded, zero_of
+from perfgate.judging.gate.comparison import change_of, relative_change, rounded, zero_of
 from perfgate.judging.gate.numbers import Number, PairedNumbers, SideBySide, leading_numbers
 from perfgate.judging.gate.pairs import Clocks
 from perfgate.judging.gate.rule import Errors, interval, single_interval
@@ -78,7 +77,7 @@ def _from_turns(row: StepComparison, number: SideBySide, policy: Policy) -> Step
         base=rounded(number.base),
         head=rounded(head),
         delta=delta if bounds else None,
-        interval=(rounded(math.expm1(bounds.low)), rounded(math.expm1(bounds.high))) if bounds else None,
+        interval=(rounded(change_of(bounds.low)), rounded(change_of(bounds.high))) if bounds else None,
         confidence=rounded(bounds.confidence) if bounds else None,
         pairs=number.differences.size,
         clock=number.clock,

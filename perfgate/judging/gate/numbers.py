@@ -21,6 +21,9 @@ from perfgate.judging.gate.rule import Differences
 
 # The labels of a value that was measured again, of a call rate, or of a stretch of the calls: none is the step's own number.
 _NOT_THE_NUMBER = {"attempt", "rate", "stretch", REPEAT}
+# The logarithm of a ratio that no two measurements of a number have.
+_LARGEST_RATIO = 100.0
+_MOST_DIGITS = 7
 
 
 class Number(NamedTuple):
@@ -103,8 +106,14 @@ def _turns_of(run: RunDocument) -> dict[_Key, _Turns]:
     for step in run.steps:
         for value in step.values:
             number = Number.of(step.number, step.workload, value)
-            turns.setdefault(number[1:], {})[int(value.labels.get(REPEAT, "1"))] = value.value
+            turns.setdefault(number[1:], {})[_turn(value)] = value.value
     return turns
+
+
+def _turn(value: Value) -> int:
+    """Which turn a value is of; 0 where its label is no number, which no turn has."""
+    text = value.labels.get(REPEAT, "1")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < _MOST_DIGITS else 0
 
 
 def _from_turns(name: str, before: _Turns, after: _Turns) -> SideBySide | Message:
@@ -117,7 +126,9 @@ def _from_turns(name: str, before: _Turns, after: _Turns) -> SideBySide | Messag
     pairs = [(zero + (before[turn] or 0.0), zero + (after[turn] or 0.0)) for turn in numbers]
     if any(first != second and min(first, second) <= 0 for first, second in pairs):
         return Message("gate.no-ratio")
-    ratios = [0.0 if first == second else math.log(second / first) for first, second in pairs]
+    ratios = [0.0 if first == second else math.log(second) - math.log(first) for first, second in pairs]
+    if max(map(abs, ratios)) > _LARGEST_RATIO:
+        return Message("gate.no-ratio")
     return SideBySide(Differences.of(ratios), _median(first for first, _ in pairs) - zero, from_pairs=False)
 
 

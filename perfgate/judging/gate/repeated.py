@@ -18,6 +18,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.comparison import (
     Place,
+    change_of,
     comparison,
     configured_tolerance,
     margins_for_unchanged,
@@ -121,7 +122,7 @@ def _judge(cell: _Cell, policy: Policy, p_adjusted: float) -> Comparison:
     reason = undecided_because(of_worse, margin, pairs=worse.size) if outcome == "inconclusive" else None
     return msgspec.structs.replace(
         row,
-        interval=(rounded(math.expm1(bounds.low)), rounded(math.expm1(bounds.high))) if bounds else None,
+        interval=(rounded(change_of(bounds.low)), rounded(change_of(bounds.high))) if bounds else None,
         confidence=rounded(bounds.confidence) if bounds else None,
         p_adjusted=rounded(p_adjusted),
         pairs=worse.size,

@@ -90,6 +90,23 @@ def test_checklist__turn_that_a_side_lacks__no_difference(left_out: int) -> None
     assert (row.delta, row.interval, row.method) == (None, None, None)
 
 
+@pytest.mark.parametrize("label", ["x", "-1", "1e3", "²", "9" * 5000])
+def test_checklist__turn_whose_label_is_no_number__no_difference_and_the_verdict_stays(label: str) -> None:
+    numbers = turns("cache.sensitivity", [1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+    broken = [*numbers[:-1], value("cache.sensitivity", 1.0, labels={"shape": SHAPE, REPEAT: label})]
+    decision = judged(numbers, broken, number=15, slug="cache")
+    assert decision.verdict == "PASS"
+    assert row_of(decision, "cache.sensitivity").delta is None
+
+
+@pytest.mark.parametrize(("base", "head"), [(1e-308, 1e308), (1e308, 1e-308), (0.0, 1e308), (-1.0, 1.0)])
+def test_checklist__turns_without_a_ratio__no_difference_and_the_verdict_stays(base: float, head: float) -> None:
+    before, after = turns("cache.sensitivity", [base] * 6), turns("cache.sensitivity", [head] * 6)
+    decision = judged(before, after, number=15, slug="cache")
+    assert decision.verdict == "PASS"
+    assert row_of(decision, "cache.sensitivity").delta is None
+
+
 def test_checklist__numbers_of_the_samples__from_the_pairs_whatever_the_step_measured_by_itself() -> None:
     base, head = sides([1.25 + 0.0005 * (-1) ** pair for pair in range(16)])
     alone = [value("throughput.median", 500.0), value("latency.p90", 0.01), value("latency.std", 0.001)]
