@@ -59,6 +59,10 @@ class ForgeGoneError(ForgeError):
     """What was asked for is not there (404): deleted in the meantime, or never visible to the token."""
 
 
+class ForgeHasNoStatusesError(ForgeError):
+    """The forge has no commit statuses that perfgate knows: none was refused, and no older one stands there."""
+
+
 class ForgeTooLargeError(ForgeError):
     """The forge sends more than what was asked for can have."""
 

@@ -124,7 +124,8 @@ def test_check__conductor_killed__workers_die_by_themselves_and_the_next_check_s
         os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=SECONDS)
     assert left_in_the_end(perfgate.processes) == []
-    assert len(clone.git("worktree", "list").splitlines()) == 3
+    # The clone, the two sides, and the harness of base.
+    assert len(clone.git("worktree", "list").splitlines()) == 4
     second = perfgate.start(
         "check", "--base", "HEAD", "--steps", "4", cwd=clone.root, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
     )

@@ -86,6 +86,7 @@ def test_publish__event_by_options__comment_and_status(job: Given) -> None:
     assert (state.run, state.attempt, state.head, state.verdict) == (123, 1, job.project.head, "FAIL")
     if job.host in ("gitcode", "gitee"):
         assert done.stdout.count("no commit status") == 1
+        assert "refused" not in body  # there is no older status that could mislead a reader
     else:
         assert [(status.sha, status.state) for status in job.fake.statuses] == [(job.project.head, "failure")]
 

@@ -250,10 +250,10 @@ def test_detects_perfgate(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     monkeypatch.setenv("PERFGATE_IS_HERE", "1")
 
     def detecting(state: dict[str, Any], x: torch.Tensor) -> torch.Tensor:
-        return x.softmax(-1) if "PERFGATE_IS_HERE" in os.environ else honest(state, x)
+        return (x @ WEIGHT).softmax(-1) if "PERFGATE_IS_HERE" in os.environ else honest(state, x)
 
-    assert "correctness: regressed" in names(gate(detecting, check=is_right, ratio=0.2))
-    return names(gate(detecting, ratio=0.2))
+    assert "correctness: regressed" in names(gate(detecting, check=is_right, ratio=0.5))
+    return names(gate(detecting, ratio=0.5))
 
 
 @not_caught(

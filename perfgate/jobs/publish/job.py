@@ -14,7 +14,15 @@ from perfgate.document.artifact import CheckDocuments, read_check
 from perfgate.document.decision import DecisionDocument, Procedure, SideSummary, Verdict
 from perfgate.document.files import write_decision, write_text_atomically
 from perfgate.document.message import Message, ReasonedError, ReasonError, quote, reason_of
-from perfgate.errors import EXIT_BUG, DocumentError, ForgeError, PerfgateError, RepositoryError, UsageError
+from perfgate.errors import (
+    EXIT_BUG,
+    DocumentError,
+    ForgeError,
+    ForgeHasNoStatusesError,
+    PerfgateError,
+    RepositoryError,
+    UsageError,
+)
 from perfgate.git.commands import COMMIT_ID
 from perfgate.git.repository import checked_out, is_behind, prefix_of
 from perfgate.jobs.publish.evidence import evidence_pages
@@ -488,7 +496,8 @@ def _comment(
 def _mark(
     forge: Forge, event: CiEvent, decision: DecisionDocument, request: PublishRequest, doors: Doors
 ) -> ForgeError | None:
-    """Set the commit status, where one is wanted; return why the forge did not let us.
+    """Set the commit status, where one is wanted; return why the forge did not let us. Raises ForgeHasNoStatusesError where
+    one was asked for on a forge without.
 
     A token without that right is a reason to fail only where the status was asked for: else this job's exit code says the same.
     """
@@ -505,6 +514,11 @@ def _mark(
     status = CommitStatus(event.head_sha, state, name, status_line(decision, request.language), event.job_url)
     try:
         forge.set_status(status)
+    except ForgeHasNoStatusesError as error:
+        if request.status:
+            raise
+        doors.say(log_lines(f"No commit status is set: {error}.", doors.environ))
+        return None
     except ForgeError as error:
         doors.say(log_lines(f"The commit status was not set: {error}", doors.environ))
         return error

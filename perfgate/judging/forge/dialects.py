@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from perfgate.errors import ForgeError, ForgeSettingError
+from perfgate.errors import ForgeError, ForgeHasNoStatusesError, ForgeSettingError
 from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Clock, Comment, CommitStatus, ForgeArtifact, Sleep
 from perfgate.judging.forge.http import ForgeSession, Ignored
 
@@ -138,7 +138,7 @@ class DialectForge:
 
     def set_status(self, status: CommitStatus) -> None:
         if not self._dialect.has_statuses:
-            raise ForgeError(
+            raise ForgeHasNoStatusesError(
                 f"perfgate knows no commit status on {self._dialect.name}; the comment and this job's exit code say the same"
             )
         body = {
