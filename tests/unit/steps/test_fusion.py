@@ -86,6 +86,11 @@ def patterns(call):
     return [(found.kind, [nodes[at].plain for at in found.ops]) for found in find_patterns(nodes)]
 
 
+def kinds(call):
+    nodes = record_dataflow(call, root=ROOT)
+    return [(found.kind, tuple(nodes[at].plain for at in found.ops), found.broken_by) for found in find_patterns(nodes)]
+
+
 @pytest.fixture(autouse=True)
 def one_thread():
     """On a busy machine a product waits for its threads, and beside that nothing costs anything."""
@@ -245,6 +250,77 @@ def test_patterns__linear_with_activation__found_also_through_a_view():
     model, x = nn.Linear(16, 16), torch.randn(2, 3, 16)
 
     assert patterns(lambda: nn.functional.silu(model(x))) == [("matmul_activation", ["addmm", "silu"])]
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("shape", [(4, 16), (2, 4, 16)])
+def test_patterns__linear_with_softmax__found_whatever_torch_makes_of_linear(shape, gradients):
+    model, x = nn.Linear(16, 8), torch.randn(shape)
+
+    def call():
+        with torch.inference_mode(not gradients):
+            return nn.functional.log_softmax(model(x) / 2, dim=-1)
+
+    assert kinds(call) == [("matmul_softmax", ("addmm", "div", "_log_softmax"), None)]
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize(
+    ("between", "by"),
+    [
+        (lambda y: y.reshape(2, 4, 8), "view"),
+        (lambda y: y.reshape(4, 16), "view"),
+        (lambda y: y.flatten(), "view"),
+        (lambda y: y.t(), "t"),
+        (lambda y: y.transpose(0, 1).contiguous(), "transpose"),
+        (lambda y: y.clone(), "clone"),
+    ],
+)
+def test_patterns__layout_changed_behind_a_product__broken_and_by_what(between, by, gradients):
+    x, weight = torch.randn(8, 16), torch.randn(16, 8)
+
+    def call():
+        with torch.inference_mode(not gradients):
+            return torch.relu(between(torch.matmul(x, weight)) + 1)
+
+    ((kind, ops, broken_by),) = kinds(call)
+
+    assert (kind, broken_by) == ("broken", by)
+    assert (ops[0], ops[-2:]) == ("mm", ("add", "relu"))
+
+
+def test_patterns__reshaped_behind_the_activation__not_broken():
+    x, weight = torch.randn(8, 16), torch.randn(16, 8)
+
+    assert kinds(lambda: torch.relu(x @ weight + 1).reshape(4, 16).exp()) == [
+        ("matmul_activation", ("mm", "add", "relu"), None)
+    ]
+
+
+def test_patterns__reshaped_and_nothing_to_fuse_behind__no_pattern():
+    x, weight = torch.randn(8, 16), torch.randn(16, 8)
+
+    assert kinds(lambda: (x @ weight).reshape(4, 16) + 1) == []
+
+
+def test_fusion__reshape_behind_a_product__not_counted_but_named_with_its_cost(tmp_path):
+    class Reshaped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(WIDTH, WIDTH)
+
+        def forward(self, x):
+            y = self.linear(x).reshape(-1, 2 * WIDTH)
+            return torch.tanh(y + 1)  # behind a reshape
+
+    result = measured(workload(Reshaped, WIDTH, WIDTH), tmp_path, limits={"fusion.share.warning": 1e-6})
+
+    assert (values(result)["fusion.patterns"], values(result)["fusion.share"]) == (0, 0.0)
+    (found,) = result.findings
+    assert (found.rule, found.severity) == ("fusion.broken", "warning")
+    assert (found.evidence["ops"], found.evidence["by"]) == (["add", "tanh"], "view")
+    assert found.evidence["line"] == line_of("behind a reshape")
+    assert found.evidence["fusion.share"] > 0
 
 
 def test_patterns__three_elementwise_on_one_tensor__found_also_in_place():

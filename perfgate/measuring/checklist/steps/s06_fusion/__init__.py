@@ -80,19 +80,20 @@ def _measure_shape(context: StepContext, shape: str) -> StepOutcome:
     if not can_hold_patterns(nodes):
         return StepOutcome()
     patterns = find_patterns(nodes)
+    fusible = [pattern for pattern in patterns if pattern.broken_by is None]
     trace = steady_calls(context, shape)
     hidden: Message | None = None
     if has_compiled():
         hidden = Message("operators.compiled")
-    elif len(patterns) != len(find_patterns(again)):
+    elif len(fusible) != sum(pattern.broken_by is None for pattern in find_patterns(again)):
         hidden = Message("operators.calls-differ")
     outcome, times = StepOutcome(), None
     if hidden is not None:
         outcome.values += missing(("fusion.patterns", "fusion.share"), hidden, labels)
     else:
         times = node_times(nodes, trace, on_device=context.shows_kernels)
-        share = merged_share(patterns, times)
-        outcome.values.append(Value(metric="fusion.patterns", value=float(len(patterns)), labels=labels))
+        share = merged_share(fusible, times)
+        outcome.values.append(Value(metric="fusion.patterns", value=float(len(fusible)), labels=labels))
         share_reason = Message("operators.time-not-attributed") if share is None else None
         outcome.values.append(Value(metric="fusion.share", value=share, reason=share_reason, labels=labels))
         outcome.findings += judge_patterns(patterns, nodes, times, shape, context.limits)
@@ -130,14 +131,14 @@ def judge_patterns(
     Those whose cost nobody knows are named as such.
     """
     bound = limit("fusion.share.warning", limits)
-    places: dict[tuple[str, str | None], list[Pattern]] = {}
+    places: dict[tuple[str, str | None, str | None], list[Pattern]] = {}
     for pattern in patterns:
         # The line that most operators of a pattern come from; of equally many the first.
         lines = Counter(line for at in pattern.merged if (line := nodes[at].line) is not None)
         line = lines.most_common(1)[0][0] if lines else None
-        places.setdefault((pattern.kind, line), []).append(pattern)
+        places.setdefault((pattern.kind, pattern.broken_by, line), []).append(pattern)
     findings, unknown = [], []
-    for (kind, line), members in places.items():
+    for (kind, broken_by, line), members in places.items():
         share = merged_share(members, times)
         merged = members[0].merged
         evidence: MaybeEvidence = {
@@ -145,9 +146,11 @@ def judge_patterns(
             "patterns": len(members),
             "ops": _listed([nodes[at].plain for at in merged]),
             "line": line,
+            "by": broken_by,
         }
         if times is None or share is None:
-            unknown.append(finding("fusion.unknown_cost", "info", {**evidence, "kind": kind}))
+            rule = "fusion.unknown_cost" if broken_by is None else "fusion.broken"
+            unknown.append(finding(rule, "info", {**evidence, "kind": kind}))
         elif share > bound:
             heaviest = max(merged, key=lambda at: times.nodes[at] or 0.0)
             evidence = {"fusion.share": share, "limit": bound, **evidence, "op": nodes[heaviest].name}

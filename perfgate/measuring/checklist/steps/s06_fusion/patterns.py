@@ -8,8 +8,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any, Literal, NamedTuple
 
+# Shape and strides.
+Layout = tuple[tuple[int, ...], tuple[int, ...]]
 Role = Literal["product", "pointwise", "softmax", "reduction", "batch_norm", "move", "other"]
 
 # What fusing keeps as a kernel of its own and hangs the others on.
@@ -25,7 +28,15 @@ _MOVES = frozenset({"clone", "_to_copy", "copy_", "contiguous"})
 _TRAINING_ARGUMENT = 5
 
 PatternKind = Literal[
-    "attention", "layer_norm", "rms_norm", "conv_norm_activation", "matmul_activation", "gelu", "elementwise"
+    "attention",
+    "layer_norm",
+    "rms_norm",
+    "conv_norm_activation",
+    "matmul_activation",
+    "matmul_softmax",
+    "gelu",
+    "elementwise",
+    "broken",
 ]
 
 # A chain of fewer is as fast fused by hand as it is worth.
@@ -39,6 +50,10 @@ _ROOTS = frozenset({"rsqrt", "sqrt", "std"})
 _SCALINGS = frozenset({"mul", "div"})
 _CENTRED = frozenset({"sub", "var", "var_mean", "std"})
 _SQUARES = frozenset({"pow", "square", "mul", "sub"})
+# What copies a result only to give it another layout.
+_REORDERS = frozenset({"clone", "contiguous"})
+# Frames between the call in Python and an operator that a composite one is made of.
+_DISPATCHING = ("counting/dispatch.py", "torch/_compile.py", "torch/_dynamo/eval_frame.py")
 _BETWEEN: frozenset[Role] = frozenset({"pointwise", "move"})
 
 
@@ -46,7 +61,8 @@ class Node(NamedTuple):
     """One operator of a call that computes something, views left out.
 
     ``inputs`` are the positions of the operators whose results it takes, in the order of its arguments; what comes from
-    outside the call (weights, inputs) is not among them. ``elements`` is the size of its first result.
+    outside the call (weights, inputs) is not among them. ``reshapes`` names, for each of the inputs, the view through which
+    it takes the result, None for a result as its operator left it. ``elements`` is the size of its first result.
     """
 
     name: str
@@ -54,11 +70,16 @@ class Node(NamedTuple):
     inputs: tuple[int, ...]
     elements: int
     line: str | None
+    reshapes: tuple[str | None, ...] = ()
 
     @property
     def plain(self) -> str:
         """The name without namespace and without the underscore of the variant that works in place."""
-        return variant_of(self.name).rpartition("::")[2]
+        return plain_name(self.name)
+
+
+def plain_name(name: str) -> str:
+    return variant_of(name).rpartition("::")[2]
 
 
 def variant_of(name: str) -> str:
@@ -77,30 +98,60 @@ def record_dataflow(call: Callable[[], Any], *, root: Path) -> tuple[Node, ...]:
     # numbers of storages that are gone from being used again, and no memory.
     writers: dict[int, int] = {}
     storages: list[Any] = []
+    # The Python call that each operator was dispatched from, and the view that first gave its result a layout.
+    calls: list[tuple[int, int]] = []
+    reshapes: dict[tuple[int, Layout], str | None] = {}
 
     class Recorder(WatchingMode):  # type: ignore[no-untyped-call]
         def saw(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
+            dispatched_from = _python_call(sys._getframe(2))
             if is_view(func):
+                for tensor, writer in written(result):
+                    # Linear on three dimensions makes its result a view of a product of two.
+                    own = calls[writer] == dispatched_from
+                    reshapes.setdefault((writer, _layout(tensor)), None if own else plain_name(name))
                 return
-            sources = [weak_storage(tensor) for tensor in _flat((args, keywords))]
-            inputs = [writers[source.cdata] for source in sources if source is not None and source.cdata in writers]
+            inputs: dict[int, str | None] = {}
+            for tensor, writer in written((args, keywords)):
+                inputs.setdefault(writer, reshapes.get((writer, _layout(tensor))))
             results = [(tensor, storage) for tensor in _flat(result) if (storage := weak_storage(tensor)) is not None]
-            for _, storage in results:
+            for tensor, storage in results:
                 storages.append(storage)
                 writers[storage.cdata] = len(nodes)
+                reshapes[len(nodes), _layout(tensor)] = None
+            calls.append(dispatched_from)
             nodes.append(
                 Node(
                     name=name,
                     role=_role(func, name, args),
-                    inputs=tuple(dict.fromkeys(inputs)),
+                    inputs=tuple(inputs),
                     elements=results[0][0].numel() if results else 0,
                     line=lines.of(sys._getframe(2)),
+                    reshapes=tuple(inputs.values()),
                 )
             )
+
+    def written(values: Any) -> Iterator[tuple[Any, int]]:
+        """The tensors among the values that an operator of the call wrote to, each with its last writer."""
+        for tensor in _flat(values):
+            storage = weak_storage(tensor)
+            if storage is not None and storage.cdata in writers:
+                yield tensor, writers[storage.cdata]
 
     with Recorder():  # type: ignore[no-untyped-call]
         call()
     return tuple(nodes)
+
+
+def _layout(tensor: Any) -> Layout:
+    return tuple(tensor.shape), tuple(tensor.stride())
+
+
+def _python_call(frame: FrameType | None) -> tuple[int, int]:
+    """The instruction of a frame that dispatched: all parts of one composite operator have it in common."""
+    while frame is not None and frame.f_code.co_filename.endswith(_DISPATCHING):
+        frame = frame.f_back
+    return (id(frame), frame.f_lasti) if frame is not None else (0, 0)
 
 
 def _flat(value: Any) -> Iterator[Any]:
@@ -132,11 +183,15 @@ def _role(func: Any, name: str, args: tuple[Any, ...]) -> Role:
 
 
 class Pattern(NamedTuple):
-    """Operators, by position in the call, that could be one kernel; ``merged`` are those that fusing does away with."""
+    """Operators, by position in the call, that could be one kernel; ``merged`` are those that fusing does away with.
+
+    Those of the kind "broken" could be if it were not for the operator ``broken_by``, which changes a layout between them.
+    """
 
     kind: PatternKind
     ops: tuple[int, ...]
     merged: tuple[int, ...]
+    broken_by: str | None = None
 
 
 def can_hold_patterns(nodes: Sequence[Node]) -> bool:
@@ -265,29 +320,62 @@ def _affine(graph: _Graph, at: int) -> list[int]:
 def _after_products(graph: _Graph) -> Iterator[Pattern]:
     """A convolution or matrix product, and what follows its result alone: normalization by constants, bias, activation."""
     for product in graph.free("product"):
-        following = list(_epilogue(graph, product))
+        following, behind = _epilogue(graph, product)
         if following:
-            convolves = graph.nodes[product].plain in _CONVOLUTIONS
-            kind: PatternKind = "conv_norm_activation" if convolves else "matmul_activation"
-            yield graph.pattern(kind, {product, *following}, remaining={product})
+            yield graph.pattern(_kind(graph, product, following[-1]), {product, *following}, remaining={product})
+        elif behind is not None:
+            # Whoever else could be fused with them still may: nothing is claimed.
+            ops = tuple(sorted(behind.ops))
+            yield Pattern("broken", (product, *ops), ops, broken_by=behind.by)
 
 
-def _epilogue(graph: _Graph, product: int) -> list[int]:
-    """What could be computed with the product's result at hand; nothing where it ends in a mere addition."""
+def _kind(graph: _Graph, product: int, last: int) -> PatternKind:
+    if graph.nodes[last].role == "softmax":
+        return "matmul_softmax"
+    return "matmul_activation" if _is_product(graph.nodes[product]) else "conv_norm_activation"
+
+
+class _Behind(NamedTuple):
+    """What follows a product only behind an operator that changes the layout of its result."""
+
+    by: str
+    ops: list[int]
+
+
+def _epilogue(graph: _Graph, product: int) -> tuple[list[int], _Behind | None]:
+    """What could be computed with the product's result at hand, and what a change of its layout keeps from that."""
     following: list[int] = []
+    behind: _Behind | None = None
     at = product
     while len(takers := graph.down(at)) == 1 and takers[0] not in graph.claimed:
-        at = takers[0]
+        before, at = at, takers[0]
         node = graph.nodes[at]
-        activates = node.role == "pointwise" and node.plain in _ACTIVATIONS
-        if not (activates or node.role == "batch_norm" or node.plain in _ADDITIONS):
+        ends = _ends_epilogue(node, graph.nodes[product])
+        reorders = node.role == "move" and node.plain in _REORDERS
+        if not (ends or reorders or node.role == "batch_norm" or node.plain in _ADDITIONS | _SCALINGS):
             break
-        following.append(at)
-        if activates:
+        by = node.reshapes[node.inputs.index(before)] if node.reshapes else None
+        by = node.plain if by is None and reorders else by
+        if behind is None and by is not None:
+            behind = _Behind(by, [])
+        (following if behind is None else behind.ops).append(at)
+        if ends:
             break
-    while following and graph.nodes[following[-1]].plain in _ADDITIONS:
-        following.pop()
-    return following
+    _without_mere_arithmetic(graph, following)
+    if behind is not None:
+        _without_mere_arithmetic(graph, behind.ops)
+    return following, behind if behind is not None and behind.ops else None
+
+
+def _ends_epilogue(node: Node, product: Node) -> bool:
+    activates = node.role == "pointwise" and node.plain in _ACTIVATIONS
+    return activates or (node.role == "softmax" and _is_product(product))
+
+
+def _without_mere_arithmetic(graph: _Graph, ops: list[int]) -> None:
+    """Drop the additions, scalings and copies at the end: alone they are not worth fusing."""
+    while ops and graph.nodes[ops[-1]].plain in _ADDITIONS | _SCALINGS | _REORDERS:
+        ops.pop()
 
 
 def _chains(graph: _Graph) -> Iterator[Pattern]:
