@@ -37,11 +37,41 @@ class RequestProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProfileList(msgspec.Struct, frozen=True, kw_only=True):
-    """`GET /api/profile`: every recording in which something served the request. ``unread`` are those that are damaged."""
+    """`GET /api/profile`: every recording in which something served the request. ``unread`` are those that are damaged.
 
-    request_id: str
+    Without a ``request_id`` each has all its requests, and no rows of what ran for one.
+    """
+
+    request_id: str | None
     profiles: list[RequestProfile]
     unread: list[str] = []
+
+
+class ServedEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A Chrome trace event: a span (X), microseconds since its recording began, or the name of a process or thread (M)."""
+
+    name: str
+    ph: Literal["X", "M"]
+    pid: int
+    tid: int
+    ts: float | None = None
+    dur: float | None = None
+    cat: str | None = None
+    args: dict[str, str | int]
+
+
+class UnreadRecordings(msgspec.Struct, frozen=True, kw_only=True):
+    """Those that are damaged, by name."""
+
+    unread: list[str]
+
+
+class ServedTrace(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """`GET /api/profile?format=chrome`: what served the request, or any, in the object form of Chrome's trace events."""
+
+    trace_events: list[ServedEvent]
+    display_time_unit: Literal["ms"] = "ms"
+    other_data: UnreadRecordings
 
 
 class ServedError(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ such an event, and what it launched on a device, serves the same one. Times are 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -54,7 +55,8 @@ class Requests:
         chosen = np.flatnonzero(request != NO_TEXT)
         # By request; the order inside is that of the file.
         chosen = chosen[np.argsort(request[chosen], kind="stable")]
-        self._events, self._own = stacks.events.select(chosen), stacks.own[chosen]
+        self._events = replace(stacks.events.select(chosen), request=request[chosen])
+        self._own = stacks.own[chosen]
         codes, begins = np.unique(request[chosen], return_index=True)
         self._bounds = dict(zip(codes.tolist(), zip(begins.tolist(), [*begins[1:].tolist(), chosen.size])))
         self._codes = {stacks.events.names[code]: code for code in codes.tolist()}
@@ -62,6 +64,13 @@ class Requests:
     def all(self) -> list[Request]:
         """Every request, the one that took longest first."""
         return sorted(map(self._request, self._codes), key=lambda request: -request.elapsed)
+
+    def events(self, name: str | None) -> EventTable:
+        """What served a request, or any, in the order of requests; each event says which."""
+        begin, end = (
+            (0, len(self._events)) if name is None else self._bounds.get(self._codes.get(name, NO_TEXT), (0, 0))
+        )
+        return self._events.select(np.arange(begin, end))
 
     def rows(self, name: str) -> list[RequestRow] | None:
         """What ran for a request, most time first; None for one that was not recorded."""

@@ -22,9 +22,9 @@ TOKEN = "PERFGATE_SERVE_TOKEN"  # noqa: S105 - the variable that holds it
 def COMMAND(folder: Path, host: str, port: int, language: str | None) -> None:
     """Serve the recordings below a folder, as pages and as JSON.
 
-    Flame graphs and timelines are pages; GET /api/profile?request_id=ID says what ran for a request, /openapi.json describes
-    the rest. On an address that other machines reach, every request needs a token: that of PERFGATE_SERVE_TOKEN, or one that
-    is made and printed.
+    Flame graphs and timelines are pages; GET /api/profile?request_id=ID says what ran for a request (with format=chrome as
+    trace events, without an id for all requests), /openapi.json describes the rest. On an address that other machines reach,
+    every request needs a token: that of PERFGATE_SERVE_TOKEN, or one that is made and printed.
     """
     from perfgate.config import report_language
     from perfgate.jobs.trace.serve import ServeRequest, serve

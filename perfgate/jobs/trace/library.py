@@ -10,11 +10,19 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from perfgate.document.served import ProfileList, RequestProfile, ServedKind, ServedRecording
+from perfgate.document.served import (
+    ProfileList,
+    RequestProfile,
+    ServedKind,
+    ServedRecording,
+    ServedTrace,
+    UnreadRecordings,
+)
 from perfgate.document.trace import RequestDocument
 from perfgate.errors import PerfgateError, UsageError
 from perfgate.jobs.trace.job import Choice, ChosenTimeline, choose
 from perfgate.jobs.trace.requests import requests_of
+from perfgate.jobs.trace.served_events import EventSheet, TooManyEventsError
 from perfgate.trace.ascend.layout import OUTPUT
 from perfgate.trace.reader import all_readers
 from perfgate.trace.requests import Requests
@@ -76,17 +84,40 @@ class Library:
         """A text without where on this machine the folder lies."""
         return text.replace(f"{self._folder}{os.sep}", "")
 
-    def profiles(self, request: str, *, limit: int | None) -> ProfileList:
-        """What all recordings say of one request."""
-        profiles, unread = [], []
+    def profiles(self, request: str | None, *, limit: int | None) -> ProfileList:
+        """What all recordings say of one request, or of all."""
+        profiles: list[RequestProfile] = []
+
+        def add(name: str) -> None:
+            document = self.requests(name, request=request, limit=limit)
+            profiles.append(RequestProfile(recording=name, profile=document))
+
+        return ProfileList(request_id=request, unread=self._serving(request, add), profiles=profiles)
+
+    def trace_events(self, request: str | None) -> ServedTrace:
+        """What served a request, or any, in all recordings. Raises UsageError where that are too many events."""
+        sheet = EventSheet(request)
+        unread = self._serving(request, lambda name: sheet.add(name, self.timelines(name)))
+        return ServedTrace(trace_events=[*sheet.names, *sheet.events], other_data=UnreadRecordings(unread=unread))
+
+    def _serving(self, request: str | None, use: Callable[[str], None]) -> list[str]:
+        """Use each recording in which something served the request, or any; returns those that are damaged."""
+        unread, served = [], False
         for name, found in self._found().items():
             try:
-                if request in self._ids(name, found):
-                    document = self.requests(name, request=request, limit=limit)
-                    profiles.append(RequestProfile(recording=name, profile=document))
+                ids = self._ids(name, found)
+                if request in ids if request is not None else ids:
+                    use(name)
+                    served = True
+            except TooManyEventsError:
+                raise
             except PerfgateError:
                 unread.append(name)
-        return ProfileList(request_id=request, profiles=profiles, unread=unread)
+        if not served:
+            raise UsageError(
+                f"no recording has an event that serves {'a request' if request is None else f'request {request!r}'}"
+            )
+        return unread
 
     def _ids(self, name: str, found: _Found) -> frozenset[str]:
         kept = self._requests.get(name)

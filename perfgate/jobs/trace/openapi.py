@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from perfgate.document.served import ProfileList, RecordingList, ServedError
+from perfgate.document.served import ProfileList, RecordingList, ServedError, ServedTrace
 from perfgate.document.trace import RequestDocument
 from perfgate.version import __version__
 
@@ -15,10 +15,21 @@ _ANSWERS: dict[str, type] = {
     "ProfileList": ProfileList,
     "RequestDocument": RequestDocument,
     "ServedError": ServedError,
+    "ServedTrace": ServedTrace,
 }
+PROFILE_FORMATS = ("rows", "chrome")
 _RECORDING = ("recording", "The name of a recording, as /api/recordings lists it.", True)
 _LIMIT = ("limit", "So many rows of each timeline.", False)
-_REQUEST = ("request_id", "The id of a request.", True)
+_REQUEST = ("request_id", "The id of a request; without one, all requests.", False)
+_FORMAT = (
+    "format",
+    "Names with their times, or every span as a Chrome trace event; the limit is of rows alone.",
+    False,
+)
+_SCHEMAS: dict[str, dict[str, Any]] = {
+    "limit": {"type": "integer", "minimum": 1, "maximum": 1000},
+    "format": {"type": "string", "enum": list(PROFILE_FORMATS), "default": PROFILE_FORMATS[0]},
+}
 
 
 def openapi_document() -> dict[str, Any]:
@@ -31,7 +42,9 @@ def openapi_document() -> dict[str, Any]:
             "/api/recordings": _get("All recordings, the latest first.", "RecordingList"),
             "/api/runs": _get("Those that perfgate measured.", "RecordingList"),
             "/api/requests": _get("The requests of a recording.", "RequestDocument", _RECORDING, _LIMIT),
-            "/api/profile": _get("What ran for a request, in all recordings.", "ProfileList", _REQUEST, _LIMIT),
+            "/api/profile": _get(
+                "What ran for a request, in all recordings.", "ProfileList ServedTrace", _REQUEST, _FORMAT, _LIMIT
+            ),
             "/flame": _get("The flame graph of a recording.", None, _RECORDING),
             "/timeline": _get("The timeline of a recording.", None, _RECORDING),
             "/": _get("A page that links all of this.", None),
@@ -42,10 +55,12 @@ def openapi_document() -> dict[str, Any]:
 
 
 def _get(summary: str, answer: str | None, *parameters: tuple[str, str, bool]) -> dict[str, Any]:
+    """``answer`` names the schema of the answer, or those of which it has one; None for a page."""
+    references = [{"$ref": f"#/components/schemas/{name}"} for name in (answer or "").split()]
     content = (
         {"text/html": {"schema": {"type": "string"}}}
         if answer is None
-        else {"application/json": {"schema": {"$ref": f"#/components/schemas/{answer}"}}}
+        else {"application/json": {"schema": references[0] if len(references) == 1 else {"oneOf": references}}}
     )
     refusals = {"401": "No token.", "403": "Not a name of this machine."}
     if parameters:
@@ -64,9 +79,7 @@ def _get(summary: str, answer: str | None, *parameters: tuple[str, str, bool]) -
                     "in": "query",
                     "description": description,
                     "required": required,
-                    "schema": {"type": "integer", "minimum": 1, "maximum": 1000}
-                    if name == "limit"
-                    else {"type": "string", "minLength": 1},
+                    "schema": _SCHEMAS.get(name, {"type": "string", "minLength": 1}),
                 }
                 for name, description, required in parameters
             ],

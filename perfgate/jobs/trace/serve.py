@@ -29,7 +29,7 @@ from perfgate.errors import PerfgateError, UsageError
 from perfgate.jobs.shared.flame import label_of, tree_of
 from perfgate.jobs.trace.job import ChosenTimeline
 from perfgate.jobs.trace.library import Library, within
-from perfgate.jobs.trace.openapi import openapi_document
+from perfgate.jobs.trace.openapi import PROFILE_FORMATS, openapi_document
 from perfgate.judging.report.render.flame import render_flame
 from perfgate.judging.report.render.served import render_index
 from perfgate.judging.report.render.timeline import render_timeline
@@ -177,11 +177,10 @@ class _Server:
         return self._json(await self._read(partial(self._library.requests, name, request=None, limit=limit)))
 
     async def _profile(self, request: web.Request) -> web.Response:
-        wanted, limit = _text(request, "request_id"), _limit(request)
-        profiles = await self._read(partial(self._library.profiles, wanted, limit=limit))
-        if not profiles.profiles:
-            raise UsageError(f"no recording has an event that serves request {wanted!r}")
-        return self._json(profiles)
+        wanted, limit, form = request.query.get("request_id") or None, _limit(request), _format(request)
+        if form == "chrome":
+            return self._json(await self._read(partial(self._library.trace_events, wanted)))
+        return self._json(await self._read(partial(self._library.profiles, wanted, limit=limit)))
 
     async def _page(self, request: web.Request, *, draw: Callable[[str, list[ChosenTimeline]], str]) -> web.Response:
         name = _text(request, "recording")
@@ -227,6 +226,13 @@ def _text(request: web.Request, name: str) -> str:
     value = request.query.get(name)
     if not value:
         raise _BadParameterError(f"the parameter {name} is missing")
+    return value
+
+
+def _format(request: web.Request) -> str:
+    value = request.query.get("format", PROFILE_FORMATS[0])
+    if value not in PROFILE_FORMATS:
+        raise _BadParameterError(f"format must be one of {', '.join(PROFILE_FORMATS)}")
     return value
 
 

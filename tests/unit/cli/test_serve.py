@@ -101,6 +101,61 @@ def test_profile__request_of_two_recordings__what_ran_in_both(address: str, fold
     assert "hidden" in got(address, "api/profile", 404, request_id="hidden")["error"]
 
 
+def test_profile__without_an_id__all_requests_of_every_recording(address: str) -> None:
+    found = got(address, "api/profile")
+
+    assert (found["request_id"], found["unread"]) == (None, ["damaged.pt.trace.json"])
+    assert {
+        one["recording"]: [row["request"] for row in one["profile"]["timelines"][0]["requests"]]
+        for one in found["profiles"]
+    } == {"first.pt.trace.json": ["a", "b"], "below/second <b>.pt.trace.json": ["b"]}
+
+
+def test_profile__as_chrome_events__the_spans_of_the_request_and_names_of_their_tracks(address: str) -> None:
+    found = got(address, "api/profile", request_id="b", format="chrome")
+
+    spans = [(one["name"], one["cat"], one["ts"], one["dur"]) for one in found["traceEvents"] if one["ph"] == "X"]
+    assert spans == [
+        *[("request#b", "user_annotation", 0.0, 100.0), ("aten::mm", "cpu_op", 10.0, 60.0)],
+        *[("request#b", "user_annotation", 1000.0, 100.0), ("aten::mm", "cpu_op", 1010.0, 61.0)],
+    ]
+    processes = {one["pid"]: one["args"]["name"] for one in found["traceEvents"] if one["name"] == "process_name"}
+    assert processes == {1: "below/second <b>.pt.trace.json: 1", 2: "first.pt.trace.json: 1"}
+    assert found["otherData"] == {"unread": ["damaged.pt.trace.json"]}
+    assert "hidden" in got(address, "api/profile", 404, request_id="hidden", format="chrome")["error"]
+    assert "rows, chrome" in got(address, "api/profile", 400, format="perfetto")["error"]
+
+
+def test_profile__chrome_events_read_again__the_same_requests_with_the_same_times(tmp_path: Path) -> None:
+    span = {"ph": "X", "cat": "user_annotation", "name": "request#a", "pid": 1, "tid": 1, "ts": 5e6, "dur": 100}
+    rows = [
+        {**span, "args": {}},
+        {**span, "cat": "cpu_op", "name": "aten::mm", "ts": 5e6 + 10, "dur": 30},
+        {**span, "cat": "cuda_runtime", "name": "launch", "ts": 5e6 + 20, "dur": 5, "args": {"correlation": 7}},
+        {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 5e6 + 40, "dur": 80.125}
+        | {"args": {"correlation": 7, "device": 0, "stream": 7}},
+        {**span, "name": "request#b", "ts": 5e6 + 300},
+        {**span, "cat": "cpu_op", "name": "nobody's", "ts": 5e6 + 500},
+    ]
+    original, again = tmp_path / "served" / "original.json", tmp_path / "again.json"
+    original.parent.mkdir()
+    original.write_text(json.dumps({"schemaVersion": 1, "traceEvents": rows}))
+    with serving(original.parent) as address:
+        again.write_text(json.dumps(got(address, "api/profile", format="chrome")))
+
+    def recorded(path: Path, *options: str) -> Any:
+        command = [sys.executable, "-m", "perfgate", "trace", "requests", str(path), "--json", *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return [
+            (row["requests"], [{**one, "share": pytest.approx(one["share"])} for one in row["rows"]])
+            for row in json.loads(done.stdout)["timelines"]
+        ]
+
+    assert [row["request"] for row in recorded(original)[0][0]] == ["a", "b"]
+    assert recorded(again) == recorded(original)
+    assert recorded(again, "--id", "a") == recorded(original, "--id", "a")
+
+
 def test_requests__of_a_recording__the_longest_first(address: str) -> None:
     found = got(address, "api/requests", recording="first.pt.trace.json", limit="1")
     (timeline,) = found["timelines"]
