@@ -176,6 +176,15 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the whole interval lies on one side of no change, though it may be too few pairs for an alarm."""
         return self.interval is not None and not self.interval[0] <= 0.0 <= self.interval[1]
 
+    @property
+    def must_decide(self) -> bool:
+        """Whether there is no verdict while this is undecided; other times only have to show no regression."""
+        from perfgate.catalogue.lookup import MUST_DECIDE
+
+        if self.method in {"check", *RULE_METHODS} or not self.gating:
+            return False
+        return self.method != "paired" or self.metric in MUST_DECIDE
+
 
 class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
     """A number that a step of the checklist is read by, on both sides of a check. It informs and judges nothing.
@@ -407,7 +416,8 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     ``unmoved`` are the workloads whose weights and inputs lay in one place in all quads of a pair.
     ``waited`` is the share of the measured time in which workers waited for a CPU that other processes had; None where the
     kernel did not say. ``recorded`` is set where both sides were made from a profiler's recording: times of kernels are
-    compared (method ``profiled``), the others are shown (method ``recorded``) and compared with nothing.
+    compared (method ``profiled``), the others are shown (method ``recorded``) and compared with nothing. ``in_ci`` is set
+    where a CI job measured: run again, it adds to what it measured before.
     """
 
     schema: Literal["perfgate/decision"] = DECISION_SCHEMA
@@ -448,6 +458,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     waited: float | None = None
     unmoved: list[str] = []
     recorded: bool = False
+    in_ci: bool = False
     duration: float = 0.0
 
     @property

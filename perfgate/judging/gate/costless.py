@@ -6,12 +6,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from perfgate.catalogue.lookup import FAMILIES, METRICS
+from perfgate.catalogue.lookup import METRICS, MUST_DECIDE
 from perfgate.catalogue.names import LOW_PRECISION_OPS
 from perfgate.document.decision import Comparison, Policy
 from perfgate.judging.gate.comparison import Place, configured_tolerance
-
-MUST_DECIDE = {metric for family in FAMILIES.values() if family.must_decide for metric in family.metrics}
 
 
 def fails_alone(comparison: Comparison, policy: Policy) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from perfgate.catalogue.lookup import CARDS
+from perfgate.catalogue.lookup import CARDS, MUST_DECIDE
 from perfgate.document.budget import judges_subroutines
 from perfgate.document.decision import (
     RULE_METHODS,
@@ -39,7 +39,7 @@ from perfgate.judging.gate.causes import with_causes
 from perfgate.judging.gate.checklist import compare_checklist
 from perfgate.judging.gate.comparison import margins_for_unchanged, rounded, with_accepted
 from perfgate.judging.gate.contributions import explanations
-from perfgate.judging.gate.costless import MUST_DECIDE, fails_alone, with_costless
+from perfgate.judging.gate.costless import fails_alone, with_costless
 from perfgate.judging.gate.counters import compare_counters, operator_changes, replaced_operators
 from perfgate.judging.gate.harness import harness_changes, not_compared
 from perfgate.judging.gate.operators import compare_operators, judge_subroutines, operator_times
@@ -199,6 +199,7 @@ def _document(
         links=_links(head, "head"),
         warnings=head.warnings,
         recorded=head.session.command == FROM_PROFILE,
+        in_ci=head.session.ci is not None,
         duration=_duration(head),
     )
 

@@ -19,7 +19,6 @@ from perfgate.document.decision import (
 )
 from perfgate.document.message import Message, quote
 from perfgate.errors import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_MEASURING, EXIT_PASS
-from perfgate.judging.gate.costless import MUST_DECIDE
 from perfgate.judging.gate.harness import hides, is_consequence
 
 
@@ -65,11 +64,7 @@ def verdict_rules(
     inconclusive = [c for c in comparisons if c.outcome == "inconclusive"]
     open_rules = [c for c in inconclusive if c.method in RULE_METHODS]
     open_rest = [c for c in inconclusive if c.method not in RULE_METHODS]
-    undecided = [
-        c
-        for c in open_rest
-        if c.gating and (c.metric in MUST_DECIDE or c.method in ("exact", "profiled", "repeated", "turns"))
-    ]
+    undecided = [c for c in open_rest if c.must_decide]
     doubtful = [c for c in inconclusive if not c.gating and c.method in {"check", *RULE_METHODS}]
     # A count that only the head's calls disagree about cannot be compared with the base's: it must not hide behind that.
     unsteady = [_about(_name(c), c.reason) for c in open_rest if c.method == "exact" and not c.gating]

@@ -160,7 +160,33 @@ def test_inconclusive__noise_larger_than_limit__says_how_many_pairs_would_decide
     text = render_comment(make_decision("INCONCLUSIVE", comparisons=[noisy]), CONTEXT)
     assert title(text).endswith("is undecided: 1.2 % faster to 4.1 % slower after 14 pairs")
     assert "about 44 pairs would decide, this job measured" in text
-    assert "Run `perfgate check --append`: its pairs add to these" in text
+    assert "Run `perfgate check --append`: it adds to these. To measure more in one job, raise `budget` under `[gate]`" in text
+
+
+def test_inconclusive__more_undecided_than_made_the_verdict__asks_for_the_pairs_of_what_made_it() -> None:
+    """A time that need not decide may want hundreds of pairs: the verdict does not wait for it."""
+    wanted = {"latency.low": 37, "latency.p50": 159, "latency.turnaround": 649, "latency.p99": 9_000}
+    comparisons = [
+        make_comparison(metric=metric, outcome="inconclusive", gating=metric not in ("latency.p50",), pairs=20, pairs_needed=n)
+        for metric, n in sorted(wanted.items(), reverse=True)
+    ]
+    assert {c.metric for c in comparisons if c.must_decide} == {"latency.low"}
+    text = render_comment(make_decision("INCONCLUSIVE", comparisons=comparisons, pairs=64), CONTEXT)
+    assert "**To do:** about 37 pairs would decide, this job measured 20." in text
+    assert title(text).startswith("## perfgate: INCONCLUSIVE – fast-path latency of `encoder/long` is undecided")
+
+
+def test_inconclusive__measured_by_a_ci_job__is_to_be_run_again() -> None:
+    noisy = make_comparison(outcome="inconclusive", interval=(-0.012, 0.041), delta=0.013, pairs_needed=44)
+    text = render_comment(make_decision("INCONCLUSIVE", comparisons=[noisy], in_ci=True), CONTEXT)
+    assert "about 44 pairs would decide, this job measured 14. Re-run the job: it adds to these." in text
+    assert "--append" not in text
+
+
+def test_inconclusive__last_look_measured__no_budget_alone_gives_more_pairs() -> None:
+    noisy = make_comparison(outcome="inconclusive", interval=(-0.012, 0.041), delta=0.013, pairs=64, pairs_needed=80)
+    text = render_comment(make_decision("INCONCLUSIVE", comparisons=[noisy]), CONTEXT)
+    assert "add a larger number to `looks` under `[gate]` in `perfgate.toml`, and raise `budget` with it" in text
 
 
 def test_inconclusive__uncommitted_changes__no_pairs_are_promised_to_add_to_these() -> None:
@@ -168,7 +194,8 @@ def test_inconclusive__uncommitted_changes__no_pairs_are_promised_to_add_to_thes
     head = SideSummary(commit="b" * 40, dirty=True)
     text = render_comment(make_decision("INCONCLUSIVE", comparisons=[noisy], head=head), CONTEXT)
     assert (
-        "about 44 pairs would decide, this job measured 14. Raise `budget` under `[gate]` in `perfgate.toml`." in text
+        "about 44 pairs would decide, this job measured 14. To measure more in one job, raise `budget` under `[gate]` in "
+        "`perfgate.toml`." in text
     )
     assert "--append" not in text
 

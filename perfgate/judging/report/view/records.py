@@ -495,6 +495,20 @@ class AccountView:
 
 
 @dataclass(frozen=True)
+class WantedEvidence:
+    """How many pairs, quads or runs would decide, and how many were measured.
+
+    ``looks_used_up``: the last look ended the measuring, so that a larger budget alone gives no more pairs.
+    """
+
+    needed: int
+    measured: int
+    evidence: str
+    out_of_reach: bool
+    looks_used_up: bool
+
+
+@dataclass(frozen=True)
 class RemedyView:
     """Why nothing was decided, and what is known about the way out."""
 
@@ -514,12 +528,8 @@ class RemedyView:
     out_of_time: bool
     unread: bool
     nothing: bool
-    needed: int
-    pairs: int
-    quads: int
-    needed_quads: int
-    of_runs: bool
-    out_of_reach: bool
+    wanted: WantedEvidence | None
+    in_ci: bool
     uncommitted: bool
     recorded: bool
     broken_promise: bool

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from perfgate.document.decision import RULE_METHODS
+from perfgate.document.decision import RULE_METHODS, Comparison
 from perfgate.document.message import Message
 from perfgate.document.run import TIME_SPENT
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.templates import Medium, ReadyHtml, render
 from perfgate.judging.report.text.words import Words
 from perfgate.judging.report.view.headline import evidence_of, further_reasons, missing_entries
-from perfgate.judging.report.view.records import InvalidView, RemedyView
+from perfgate.judging.report.view.records import InvalidView, RemedyView, WantedEvidence
 from perfgate.judging.report.view.summary import Summary, place
 
 _MOST_REASONS = 5
@@ -37,8 +37,7 @@ _WORDED = {
 def remedy(summary: Summary) -> RemedyView:
     """The values of ``shared/remedy.j2``."""
     decision = summary.decision
-    needed = [c.pairs_needed for c in summary.inconclusive if c.pairs_needed is not None and c.method != "turns"]
-    of_jobs = [c for c in summary.inconclusive if c.method == "turns" and c.gating]
+    open_ones = [c for c in summary.inconclusive if c.must_decide]
     return RemedyView(
         verdict=summary.verdict,
         reasons=[
@@ -61,18 +60,32 @@ def remedy(summary: Summary) -> RemedyView:
         unread=summary.verdict == "INCONCLUSIVE" and summary.is_unread,
         nothing=summary.verdict == "INCONCLUSIVE" and not summary.metrics,
         # An upgrade report starts anew each time, so that no number of pairs can be asked for.
-        needed=max(needed, default=0) if decision.comparing == "code" else 0,
-        pairs=decision.pairs,
-        quads=max((c.pairs or 0 for c in of_jobs), default=0),
-        needed_quads=max((c.pairs_needed or 0 for c in of_jobs), default=0),
-        of_runs=bool(of_jobs) and all(evidence_of(comparison) == "run" for comparison in of_jobs),
-        out_of_reach=max(needed, default=0) > _FULL_JOBS * max(decision.policy.looks),
+        wanted=_wanted(open_ones, decision.policy.looks[-1]) if decision.comparing == "code" else None,
+        in_ci=decision.in_ci,
         # Pairs are added to those of a commit; uncommitted changes have none that will be there again.
         uncommitted=decision.head.dirty,
         recorded=decision.recorded,
         broken_promise=any(
             formats.is_budget(comparison) and not comparison.gating for comparison in summary.inconclusive
         ),
+    )
+
+
+def _wanted(open_ones: list[Comparison], last_look: int) -> WantedEvidence | None:
+    """The evidence missing for the comparison that lacks most of it; None where no amount is known to decide."""
+    lacking = [(c, c.pairs, c.pairs_needed) for c in open_ones if c.pairs and c.pairs_needed]
+    if not lacking:
+        return None
+    most, measured, needed = max(lacking, key=lambda entry: entry[2] / entry[1])
+    if needed <= measured:
+        return None
+    of_pairs = most.method != "turns"
+    return WantedEvidence(
+        needed=needed,
+        measured=measured,
+        evidence=evidence_of(most),
+        out_of_reach=of_pairs and needed > _FULL_JOBS * last_look,
+        looks_used_up=of_pairs and measured >= last_look,
     )
 
 

@@ -99,8 +99,8 @@ class Summary:
 
     @cached_property
     def inconclusive(self) -> list[Comparison]:
-        """The undecided metrics, gating ones first."""
-        return sorted(self._with_outcome("inconclusive"), key=lambda comparison: not comparison.gating)
+        """The undecided metrics, those that leave the verdict open first, then other gating ones."""
+        return sorted(self._with_outcome("inconclusive"), key=lambda c: (not c.must_decide, not c.gating))
 
     @cached_property
     def unjudged(self) -> list[Comparison]:
