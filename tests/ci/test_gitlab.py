@@ -95,6 +95,29 @@ def _check_reports(out: Path) -> None:
     assert "perfgate_latency_p50_seconds" in families
 
 
+def test_merge_request__jobs_are_retried__the_pairs_of_both_attempts_decide(project: Project) -> None:
+    project.start()
+    slower = project.change("slower", model=SLOWER)
+    first = project.merge_request(slower)
+    assert first.jobs == {"perfgate-measure": 1, "perfgate-publish": 1}, first.log
+    pairs, rounds = _amount(project)
+    assert rounds == 1
+    second = project.retry(slower)
+    assert second.jobs == {"perfgate-measure": 1, "perfgate-publish": 1}, second.log
+    assert _amount(project) > (pairs, 1)
+    assert _amount(project)[1] == 2
+    # Another pipeline of the same commit is no retry, and may have been started because something else has changed.
+    project.merge_request(slower)
+    assert _amount(project)[1] == 1
+
+
+def _amount(project: Project) -> tuple[int, int]:
+    """Return how many pairs the published decision rests on, and how many attempts measured them."""
+    (note,) = project.notes()
+    decision = json.loads(project.linked(note)["decision.json"])
+    return decision["pairs"], decision["rounds"]
+
+
 def test_merge_request__set_up_fails__the_note_says_that_nothing_was_measured(project: Project) -> None:
     project.start(setup=["false"])
     head = project.change("slower", model=SLOWER)
