@@ -11,7 +11,18 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from perfgate.catalogue.names import E2E, GOODPUT, NUMBER, RANKS_CPU, RANKS_LOSS, RANKS_STEP, SERVING_CPU, TPOT, TTFT
+from perfgate.catalogue.names import (
+    E2E,
+    GOODPUT,
+    NUMBER,
+    RANKS_CPU,
+    RANKS_LOSS,
+    RANKS_STEP,
+    REQUEST_CPU,
+    SERVING_CPU,
+    TPOT,
+    TTFT,
+)
 from perfgate.document.job import Fits, JobKind
 from perfgate.load_settings import LoadSettings
 
@@ -271,7 +282,7 @@ class JobReference:
         if self.kind == "server" and settings.searches_rate:
             return GOODPUT, SERVING_CPU
         if self.kind == "server":
-            return (TTFT, TPOT, SERVING_CPU) if settings.streams_tokens else (E2E, SERVING_CPU)
+            return (TTFT, TPOT, SERVING_CPU) if settings.streams_tokens else (E2E, REQUEST_CPU)
         names = settings.numbers or [name for name in settings.gates if NAME.fullmatch(name)]
         return tuple(f"{NUMBER}{name}" for name in names if is_gating(name, settings.gates))
 

@@ -20,6 +20,8 @@ RANKS_EXPOSED, RANKS_SKEW = "ranks.exposed", "ranks.skew"
 JOB_WORK, JOB_OUTPUT, JOB_HALVES = "job.work", "job.output", "job.halves"
 # What a server under load gives.
 TTFT, TPOT, E2E, SERVING_CPU = "serving.ttft", "serving.tpot", "serving.e2e", "serving.cpu"
+# Of a server that is asked by something else than the OpenAI API, where nothing is known of tokens.
+FIRST_BYTE, REQUEST_CPU = "serving.first_byte", "serving.request_cpu"
 GOODPUT = "serving.goodput"
 
 LATENCY, WALL_TIME, P50, P90, P99 = "latency.low", "latency.wall", "latency.p50", "latency.p90", "latency.p99"

@@ -195,7 +195,7 @@ def test_server__asked_by_a_function_of_the_project__whole_requests_are_compared
     done = check(perfgate, clone)
     assert done.returncode in (0, 3), done.stdout + done.stderr
     gating = {one["metric"] for one in decision(clone)["comparisons"] if one["gating"]}
-    assert gating == {"serving.e2e", "serving.cpu"}
+    assert gating == {"serving.e2e", "serving.request_cpu"}
     change(clone, "client.py", CLIENT.replace("def ask", "def asks"))
     broken = check(perfgate, clone)
     assert broken.returncode == 4, broken.stdout + broken.stderr

@@ -90,7 +90,7 @@ def must_gate(**settings: Any) -> tuple[str, ...]:
 
 def test_must_gate__of_every_kind__is_what_the_settings_alone_tell() -> None:
     assert must_gate(serve="s") == ("serving.ttft", "serving.tpot", "serving.cpu")
-    assert must_gate(serve="s", api="http") == ("serving.e2e", "serving.cpu")
+    assert must_gate(serve="s", api="http") == ("serving.e2e", "serving.request_cpu")
     at_highest_rate = must_gate(serve="s", sla={"first_token": 0.5}, load={"rate": "highest"})
     assert at_highest_rate == ("serving.goodput", "serving.cpu")
     assert must_gate(torchrun="t.py", ranks=2) == ("ranks.step", "ranks.cpu")

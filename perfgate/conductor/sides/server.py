@@ -256,7 +256,7 @@ class ServerSide:
 
     def _result(self, program: Program, load: Load, cpu_seconds: float) -> TurnResult:
         """What the load gave. Raises SideError where that is nothing."""
-        result = turn_of_load(load, cpu_seconds, self._settings.sla)
+        result = turn_of_load(load, cpu_seconds, self._settings)
         if self._settings.streams_tokens and E2E not in result.values:
             raise program.failed("protocol", Message("job.no-text", {"count": len(load.exchanges)}))
         if not result.values:

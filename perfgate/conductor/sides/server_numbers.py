@@ -8,12 +8,12 @@ from collections.abc import Collection
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.catalogue.names import E2E, GOODPUT, SERVING_CPU, TPOT, TTFT
+from perfgate.catalogue.names import E2E, FIRST_BYTE, GOODPUT, REQUEST_CPU, SERVING_CPU, TPOT, TTFT
 from perfgate.conductor.load.measures import goodput, measure_load
 from perfgate.conductor.load.record import Load
 from perfgate.conductor.sides.side import TurnResult, times_of
 from perfgate.document.job import JobNumber
-from perfgate.job_settings import SlaSettings
+from perfgate.job_settings import JobSettings
 
 TTFT_P99, ITL, ITL_P99 = "serving.ttft_p99", "serving.itl", "serving.itl_p99"
 THROUGHPUT = "serving.throughput"
@@ -21,26 +21,36 @@ THROUGHPUT = "serving.throughput"
 Floats = npt.NDArray[np.float64]
 
 
-def turn_of_load(load: Load, cpu_seconds: float, sla: SlaSettings | None) -> TurnResult:
-    """What a load gave, without the numbers that none of its requests has; ``cpu_seconds`` are the server's."""
-    measures = measure_load(load)
-    values: dict[str, float | None] = {
-        E2E: _quantile(measures.latency, 0.5),
-        TTFT: _quantile(measures.time_to_first_token, 0.5),
-        TTFT_P99: _quantile(measures.time_to_first_token, 0.99),
-        TPOT: measures.mean_time_per_output_token,
-        ITL_P99: _quantile(measures.inter_token, 0.99),
-        THROUGHPUT: measures.output_tokens_per_second,
-        SERVING_CPU: cpu_seconds / (measures.output_tokens or max(1, measures.latency.size)),
-    }
+def turn_of_load(load: Load, cpu_seconds: float, settings: JobSettings) -> TurnResult:
+    """What a load gave, without the numbers that none of its requests has; ``cpu_seconds`` are the server's.
+
+    The settings say whether tokens are known: those of plain HTTP are not, and the first part of an answer is its headers.
+    """
+    measures, sla = measure_load(load), settings.sla
+    samples = {E2E: measures.latency}
+    values: dict[str, float | None] = {E2E: _quantile(measures.latency, 0.5)}
+    if settings.streams_tokens:
+        samples |= {
+            TTFT: measures.time_to_first_token,
+            TPOT: measures.time_per_output_token,
+            ITL: measures.inter_token,
+        }
+        values |= {
+            TTFT: _quantile(measures.time_to_first_token, 0.5),
+            TTFT_P99: _quantile(measures.time_to_first_token, 0.99),
+            TPOT: measures.mean_time_per_output_token,
+            ITL_P99: _quantile(measures.inter_token, 0.99),
+            THROUGHPUT: measures.output_tokens_per_second,
+            SERVING_CPU: cpu_seconds / (measures.output_tokens or max(1, measures.latency.size)),
+        }
+    else:
+        # What a function of the project returns arrives at once.
+        if not settings.client:
+            samples[FIRST_BYTE] = measures.time_to_first_token
+            values[FIRST_BYTE] = _quantile(measures.time_to_first_token, 0.5)
+        values[REQUEST_CPU] = cpu_seconds / max(1, measures.latency.size)
     if sla is not None:
         values[GOODPUT] = goodput(load.exchanges, first_token=sla.first_token, per_token=sla.per_token)
-    samples = {
-        E2E: measures.latency,
-        TTFT: measures.time_to_first_token,
-        TPOT: measures.time_per_output_token,
-        ITL: measures.inter_token,
-    }
     return TurnResult(
         values={name: value for name, value in values.items() if value is not None and 0 < value < math.inf},
         work={
@@ -59,9 +69,10 @@ def numbers_of(names: Collection[str], *, is_closed_loop: bool, is_highest_rate:
 
     Near the highest rate waits grow several times as much as the work does, so there the share that holds the SLA gates.
     """
-    gates = {TTFT, TPOT, SERVING_CPU} if TPOT in names else {E2E, SERVING_CPU}
+    gates = {TTFT, TPOT} if TPOT in names else {E2E}
     if is_highest_rate:
-        gates = {GOODPUT, SERVING_CPU}
+        gates = {GOODPUT}
+    gates |= {SERVING_CPU, REQUEST_CPU}
     if is_closed_loop and TPOT in names:
         gates.add(THROUGHPUT)
     return tuple(
