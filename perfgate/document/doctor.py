@@ -13,6 +13,7 @@ DOCTOR_SCHEMA: Literal["perfgate/doctor"] = "perfgate/doctor"
 DOCTOR_SCHEMA_VERSION = 2
 
 FitnessStatus = Literal["ok", "attention", "unfit", "unavailable"]
+PlantedOutcome = Literal["agrees", "differs", "too_busy"]
 
 
 class FitnessCheck(msgspec.Struct, frozen=True):
@@ -33,7 +34,7 @@ class PlantedResult(msgspec.Struct, frozen=True, kw_only=True):
 
     ``metric`` is the one that must regress, None for a change that must pass; ``fired`` are the metrics that regressed and
     count; ``line`` is the source line named with the metric. ``verdict`` is None where the check ended without a decision.
-    ``seconds`` is what the gate took.
+    ``outcome`` is ``too_busy`` if the clock on this machine could decide neither way. ``seconds`` is what the gate took.
     """
 
     name: str
@@ -44,7 +45,7 @@ class PlantedResult(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int
     fired: list[str]
     line: str | None
-    agrees: bool
+    outcome: PlantedOutcome
     reason: str | None
     seconds: float
 

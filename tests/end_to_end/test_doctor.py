@@ -31,10 +31,10 @@ def test_doctor__two_rows__agree_and_are_written(perfgate: Perfgate, tmp_path: P
     found = json.loads((out / "doctor.json").read_text())
     unchanged, copied = found["planted"]
     # A busy machine may leave times undecided, and then says so.
-    assert (unchanged["verdict"], unchanged["agrees"]) in (("PASS", True), ("INCONCLUSIVE", False)), unchanged
+    assert (unchanged["verdict"], unchanged["outcome"]) in (("PASS", "agrees"), ("INCONCLUSIVE", "too_busy")), unchanged
     assert unchanged["fired"] == []
-    assert (copied["verdict"], copied["agrees"]) == ("FAIL", True), copied
-    assert code == (0 if unchanged["agrees"] else 1), stdout + stderr
+    assert (copied["verdict"], copied["outcome"]) == ("FAIL", "agrees"), copied
+    assert code == (0 if unchanged["outcome"] == "agrees" else 3), stdout + stderr
     assert "counters.copies" in copied["fired"]
     assert copied["line"].startswith("scorer.py:")
     assert "latency.low" in {entry["metric"] for entry in found["resolutions"]}
@@ -51,7 +51,7 @@ def test_doctor__gate_that_tolerates_what_is_planted__differs_and_exits_1(perfga
     code, stdout, stderr = _doctor(perfgate, tmp_path, "--only", "work-5-percent", "--config", ".", "--json")
     assert code == 1, stdout + stderr
     (row,) = json.loads(stdout)["planted"]
-    assert (row["verdict"], row["expected"], row["agrees"]) == ("PASS", "FAIL", False)
+    assert (row["verdict"], row["expected"], row["outcome"]) == ("PASS", "FAIL", "differs")
     assert worded(row["reason"]) == "FAIL was expected; latency.low is unchanged"
 
 

@@ -41,7 +41,8 @@ def COMMAND(
 ) -> None:
     """Say whether this machine is fit and how small a slowdown it sees. The gate must fire on planted changes.
 
-    Exit codes: 0 every planted change got the verdict it must get · 1 one did not · 4 the machine is unfit.
+    Exit codes: 0 every planted change got the verdict it must get · 1 one did not · 3 the machine is too busy to tell ·
+    4 the machine is unfit.
     """
     from rich.console import Console
 

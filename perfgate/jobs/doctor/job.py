@@ -19,11 +19,11 @@ from perfgate.conductor.workers.bench import Bench, open_bench
 from perfgate.conductor.workers.environment import device_kind, worker_environment
 from perfgate.conductor.workers.interpreters import RUNNING, is_absent, probe_device
 from perfgate.config import CONFIG_NAME, Config, GateSettings, load_config, parse_config
-from perfgate.document.doctor import DoctorDocument, FitnessCheck, PlantedResult, Resolution
+from perfgate.document.doctor import DoctorDocument, FitnessCheck, PlantedOutcome, PlantedResult, Resolution
 from perfgate.document.files import read_decision, read_run, write_text_atomically
 from perfgate.document.message import Message, quote
 from perfgate.document.testbed import Testbed
-from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, ConfigError, MeasuringError, UsageError
+from perfgate.errors import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_MEASURING, EXIT_PASS, ConfigError, MeasuringError, UsageError
 from perfgate.jobs.doctor.planted import CHANGES, PROJECT, PlantedChange, run_planted
 from perfgate.jobs.shared.doors import Progress
 from perfgate.judging.gate.time import resolutions
@@ -32,6 +32,11 @@ from perfgate.version import __version__
 
 LOOKING_SECONDS = 1.0
 REQUIRED_DEVICE = "cpu"
+_COMPLAINTS: dict[PlantedOutcome, str] = {
+    "agrees": "",
+    "differs": ", which is not what it must be: {reason}",
+    "too_busy": ": this machine is too busy to tell: {reason}",
+}
 _VERSIONED = ("version", "driver", "firmware", "cann", "torch_npu")
 
 
@@ -183,7 +188,7 @@ def plant_changes(
             by = f" by {change.metric}" if change.metric else ""
             say(f"[{number + 1} of {len(changes)}] {change.title}: must be {change.verdict}{by}")
             result = run_planted(change, settings, scratch=Path(scratch), out=out / change.name, say=say)
-            complaint = "" if result.agrees else f", which is not what it must be: {result.reason}"
+            complaint = _COMPLAINTS[result.outcome].format(reason=result.reason)
             say(f"{result.verdict or 'no decision'} in {result.seconds:.0f} s{complaint}")
             results.append(result)
     return results
@@ -213,10 +218,13 @@ def to_json(document: DoctorDocument) -> str:
 
 
 def exit_code(document: DoctorDocument) -> int:
-    """4 where the machine is unfit, 1 where the gate did not answer as it must, else 0."""
+    """4 where the machine is unfit, 1 where the gate did not answer as it must, 3 where it is too busy to tell, else 0."""
     if is_unfit(document.fitness):
         return EXIT_MEASURING
-    return EXIT_PASS if all(result.agrees for result in document.planted) else EXIT_FAIL
+    outcomes = {result.outcome for result in document.planted}
+    if "differs" in outcomes:
+        return EXIT_FAIL
+    return EXIT_INCONCLUSIVE if "too_busy" in outcomes else EXIT_PASS
 
 
 def _planted_config() -> Config:

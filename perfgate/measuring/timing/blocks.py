@@ -105,21 +105,21 @@ def _timed_on(device: Device) -> Callable[[Callable[[], Any], Device, int], tupl
 
 
 def _run_on_host(call: Callable[[], Any], device: Device, calls: int) -> tuple[Ints, Ints, int, int]:
-    """The CPU clock is a system call, so it is read once per call: the end of one call is the start of the next."""
+    """The CPU clock is a system call: it is read outside the wall time, and stops between calls as that does."""
     clock, cpu_clock, synchronize = device.clock_ns, device.cpu_clock_ns, device.synchronize
-    starts, ends, cpu_marks = [0] * calls, [0] * calls, [0] * (calls + 1)
-    cpu_marks[0] = cpu_clock()
+    starts, ends, cpu_starts, cpu_ends = [0] * calls, [0] * calls, [0] * calls, [0] * calls
     block_start = clock()
     for index in range(calls):
+        cpu_starts[index] = cpu_clock()
         starts[index] = clock()
         output = call()
         synchronize()
         ends[index] = clock()
+        cpu_ends[index] = cpu_clock()
         # Whoever calls a model has its output when the call ends, and lets go of it later: what that costs is gap.
         del output
-        cpu_marks[index + 1] = cpu_clock()
     block_end = clock()
-    return _as_ns(ends) - _as_ns(starts), np.diff(_as_ns(cpu_marks)), block_start, block_end
+    return _as_ns(ends) - _as_ns(starts), _as_ns(cpu_ends) - _as_ns(cpu_starts), block_start, block_end
 
 
 def _run_on_queue(call: Callable[[], Any], device: Device, calls: int) -> tuple[Ints, Ints, int, int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from perfgate.document import testbed
-from perfgate.document.doctor import DoctorDocument, FitnessCheck, PlantedResult
+from perfgate.document.doctor import DoctorDocument, FitnessCheck, PlantedOutcome, PlantedResult
 from perfgate.errors import UsageError
 from perfgate.jobs.doctor.job import (
     choose_changes,
@@ -21,13 +21,13 @@ from perfgate.jobs.doctor.planted import CHANGES
 from tests.wording import text_of
 
 
-def _document(status: str = "ok", *agrees: bool) -> DoctorDocument:
+def _document(status: str = "ok", *outcomes: PlantedOutcome) -> DoctorDocument:
     planted = [
         PlantedResult(
             name="leak", title="", expected="FAIL", metric="memory.kept", verdict="FAIL", exit_code=1, fired=[],
-            line=None, agrees=one, reason=None, seconds=1.0,
+            line=None, outcome=outcome, reason=None, seconds=1.0,
         )
-        for one in agrees
+        for outcome in outcomes
     ]  # fmt: skip
     fitness = [FitnessCheck(name="cpus", status=status, seen="")]  # type: ignore[arg-type]
     return DoctorDocument(perfgate_version="0", fitness=fitness, planted=planted)
@@ -37,10 +37,12 @@ def _document(status: str = "ok", *agrees: bool) -> DoctorDocument:
     ("document", "code"),
     [
         (_document(), 0),
-        (_document("ok", True, True), 0),
-        (_document("attention", True), 0),
-        (_document("unavailable", True), 0),
-        (_document("ok", True, False), 1),
+        (_document("ok", "agrees", "agrees"), 0),
+        (_document("attention", "agrees"), 0),
+        (_document("unavailable", "agrees"), 0),
+        (_document("ok", "agrees", "differs"), 1),
+        (_document("ok", "agrees", "too_busy"), 3),
+        (_document("ok", "too_busy", "differs"), 1),
         (_document("unfit"), 4),
     ],
 )

@@ -23,7 +23,7 @@ def _text(console: Console) -> str:
 def _result(**fields: Any) -> PlantedResult:
     values: dict[str, Any] = {
         "name": "extra-copy", "title": "one copy more", "expected": "FAIL", "metric": "counters.copies",
-        "verdict": "FAIL", "exit_code": 1, "fired": ["counters.copies"], "line": "scorer.py:29", "agrees": True,
+        "verdict": "FAIL", "exit_code": 1, "fired": ["counters.copies"], "line": "scorer.py:29", "outcome": "agrees",
         "reason": None, "seconds": 83.0,
     }  # fmt: skip
     return PlantedResult(**{**values, **fields})
@@ -61,7 +61,7 @@ def test_render_planted__many_fired__the_expected_one_first_and_how_many_more() 
 def test_render_planted__80_columns__every_name_and_metric_whole() -> None:
     console = Console(file=io.StringIO(), width=80)
     longest = _result(name="work-5-percent", metric="counters.graph_breaks", fired=["counters.graph_breaks"])
-    render_planted([longest, _result(seconds=251.4, agrees=False)], console)
+    render_planted([longest, _result(seconds=251.4, outcome="differs")], console)
     text = _text(console)
     assert "…" not in text
     assert "251 s" in text
@@ -71,12 +71,21 @@ def test_render_planted__80_columns__every_name_and_metric_whole() -> None:
 def test_render_planted__differs__says_why_below_the_table() -> None:
     console = _console()
     render_planted(
-        [_result(verdict=None, exit_code=4, fired=[], line=None, agrees=False, reason="no decision")], console
+        [_result(verdict=None, exit_code=4, fired=[], line=None, outcome="differs", reason="no decision")], console
     )
     text = _text(console)
     assert "DIFFERS" in text
     assert "exit code 4" in text
     assert "extra-copy: no decision" in text
+
+
+def test_render_planted__machine_too_busy__neither_agrees_nor_differs() -> None:
+    console = _console()
+    render_planted([_result(verdict="INCONCLUSIVE", exit_code=3, fired=[], outcome="too_busy", reason="noise")], console)
+    text = _text(console)
+    assert "too busy to tell" in text
+    assert "extra-copy: noise" in text
+    assert "DIFFERS" not in text
 
 
 def test_render_resolutions__one_metric__sentence_with_share_and_seconds() -> None:

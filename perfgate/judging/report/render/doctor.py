@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from perfgate.document.doctor import FitnessCheck, PlantedResult, Resolution
+from perfgate.document.doctor import FitnessCheck, PlantedOutcome, PlantedResult, Resolution
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.numbers import duration, percent
@@ -17,6 +17,11 @@ _STATUS = {
     "attention": ("attention", "yellow"),
     "unfit": ("UNFIT", "bold red"),
     "unavailable": ("not available", "dim"),
+}
+_OUTCOME: dict[PlantedOutcome, tuple[str, str]] = {
+    "agrees": ("agrees", "green"),
+    "differs": ("DIFFERS", "bold red"),
+    "too_busy": ("too busy to tell", "yellow"),
 }
 _LONG = 400
 _WIDE = 110  # columns from which there is room for what was planted, in words
@@ -51,13 +56,14 @@ def render_planted(results: list[PlantedResult], console: Console) -> None:
             _name(result, console.width),
             Text(f"{result.expected}\n{result.metric or ''}".rstrip()),
             _seen(result),
-            Text("agrees", "green") if result.agrees else Text("DIFFERS", "bold red"),
+            Text(*_OUTCOME[result.outcome]),
             Text(f"{result.seconds:.0f} s"),
         )
     console.print(table)
     for result in results:
         if result.reason:
-            console.print(Text(f"{clean(result.name)}: {clean(result.reason, limit=_LONG)}", "red"))
+            style = _OUTCOME[result.outcome][1]
+            console.print(Text(f"{clean(result.name)}: {clean(result.reason, limit=_LONG)}", style))
 
 
 def render_resolutions(resolutions: list[Resolution], console: Console) -> None:
