@@ -23,7 +23,15 @@ from perfgate.document.doctor import DoctorDocument, FitnessCheck, PlantedOutcom
 from perfgate.document.files import read_decision, read_run, write_text_atomically
 from perfgate.document.message import Message, quote
 from perfgate.document.testbed import Testbed
-from perfgate.errors import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_MEASURING, EXIT_PASS, ConfigError, MeasuringError, UsageError
+from perfgate.errors import (
+    EXIT_FAIL,
+    EXIT_INCONCLUSIVE,
+    EXIT_MEASURING,
+    EXIT_PASS,
+    ConfigError,
+    MeasuringError,
+    UsageError,
+)
 from perfgate.jobs.doctor.planted import CHANGES, PROJECT, PlantedChange, run_planted
 from perfgate.jobs.shared.doors import Progress
 from perfgate.judging.gate.time import resolutions

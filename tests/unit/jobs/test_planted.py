@@ -132,7 +132,13 @@ OPEN = Message("verdict.undecided", {"name": "encoder/long latency.p99"})
         ("p99-only", "PASS", [make_comparison("latency.p99")], [], "differs"),
         ("p99-only", "FAIL", [SLOW_TAIL, SLOWER], [], "differs"),
         # Something else than the clock is missing.
-        ("no-change", "INCONCLUSIVE", [], [Message("verdict.missing", {"name": "encoder/long memory.kept"})], "differs"),
+        (
+            "no-change",
+            "INCONCLUSIVE",
+            [],
+            [Message("verdict.missing", {"name": "encoder/long memory.kept"})],
+            "differs",
+        ),
         # A counter needs no clock.
         ("leak", "INCONCLUSIVE", [SLOW_TAIL, make_counter("memory.kept", 0, 0)], [OPEN], "differs"),
     ],
@@ -147,7 +153,9 @@ def test_judge__clock_that_cannot_tell__too_busy_for_nothing_else(
 @pytest.mark.parametrize(("kind", "outcome"), [("foreign_process", "too_busy"), ("code_changed", "differs")])
 def test_judge__times_that_prove_nothing__too_busy_unless_code_changed(kind: InvalidKind, outcome: str) -> None:
     invalid = Invalid(workload="encoder", shape="long", kind=kind, message=quote("others"))
-    decision = make_decision("INCONCLUSIVE", invalid=[invalid], reasons=[Message("verdict.invalid", {"name": "others"})])
+    decision = make_decision(
+        "INCONCLUSIVE", invalid=[invalid], reasons=[Message("verdict.invalid", {"name": "others"})]
+    )
     assert {_judge(NAMES[name], decision, 4).outcome for name in ("no-change", "gap-only")} == {outcome}
 
 

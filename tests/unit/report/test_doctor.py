@@ -81,7 +81,9 @@ def test_render_planted__differs__says_why_below_the_table() -> None:
 
 def test_render_planted__machine_too_busy__neither_agrees_nor_differs() -> None:
     console = _console()
-    render_planted([_result(verdict="INCONCLUSIVE", exit_code=3, fired=[], outcome="too_busy", reason="noise")], console)
+    render_planted(
+        [_result(verdict="INCONCLUSIVE", exit_code=3, fired=[], outcome="too_busy", reason="noise")], console
+    )
     text = _text(console)
     assert "too busy to tell" in text
     assert "extra-copy: noise" in text
