@@ -177,6 +177,13 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return self.interval is not None and not self.interval[0] <= 0.0 <= self.interval[1]
 
     @property
+    def is_better(self) -> bool:
+        """Whether the whole interval lies on the better side of no change, though it may be too few pairs to show it."""
+        if not self.excludes_no_change or self.delta is None or self.better == "neutral":
+            return False
+        return (self.delta > 0) == (self.better == "higher")
+
+    @property
     def must_decide(self) -> bool:
         """Whether there is no verdict while this is undecided; other times only have to show no regression."""
         from perfgate.catalogue.lookup import MUST_DECIDE

@@ -279,7 +279,8 @@ class Look:
         """Whether the verdict hangs on a time comparison that more pairs could decide.
 
         Besides those that must be decided, that is any which looks worse than tolerated and is not yet shown to be. A time
-        that must be decided is known well enough once the slowdown that is sought is excluded, and not only a larger one.
+        that must be decided is known well enough once the slowdown that is sought is excluded, and not only a larger one,
+        unless it looks like an improvement that no first look can show.
         Where a count fails the gate whatever the times are, they only say what it costs: an interval beyond no change does.
         A counter that only warns where calls are no slower is worth every look.
         """
@@ -327,12 +328,20 @@ class Look:
             return comparison.outcome == "inconclusive"
         place = comparison.workload, comparison.shape
         sought = margins_for_unchanged(self._policy, comparison.metric, *place, moved=self._moved).sought
-        return comparison.excluded > sought
+        return comparison.excluded > sought or (
+            comparison.outcome == "unchanged"
+            and comparison.is_better
+            and -_worsening(comparison) > (comparison.tolerance or 0.0)
+        )
 
 
 def _looks_worse(comparison: Comparison) -> bool:
+    return _worsening(comparison) > (comparison.tolerance or 0.0)
+
+
+def _worsening(comparison: Comparison) -> float:
     delta = comparison.delta or 0.0
-    return (-delta if comparison.better == "higher" else delta) > (comparison.tolerance or 0.0)
+    return -delta if comparison.better == "higher" else delta
 
 
 def _comparing(base: RunDocument, head: RunDocument) -> Comparing:

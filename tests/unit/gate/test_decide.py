@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import msgspec
@@ -329,6 +330,28 @@ def test_more_pairs_would_help__a_counter_fails_alone_and_what_it_costs_is_known
     strict = msgspec.structs.replace(DEFAULT_POLICY, strict=True)
     assert not Look(*failed, strict, workload=WORKLOAD).more_pairs_would_help()
     assert Look(*failed, DEFAULT_POLICY, workload=WORKLOAD).more_pairs_would_help()
+
+
+def test_more_pairs_would_help__faster_than_eight_pairs_can_show__measured_on_until_it_is_shown() -> None:
+    ratios = np.exp(np.random.default_rng(3).normal(math.log(0.944), 0.02, 16)).tolist()
+    first = sides(ratios[:8])
+    seen = comparison(judge(*first), "latency.low")
+    assert (seen.outcome, seen.is_better) == ("unchanged", True)
+    assert Look(*first, DEFAULT_POLICY, workload=WORKLOAD).more_pairs_would_help()
+    second = sides(ratios)
+    assert comparison(judge(*second), "latency.low").outcome == "improved"
+    assert not Look(*second, DEFAULT_POLICY, workload=WORKLOAD).more_pairs_would_help()
+
+
+def test_more_pairs_would_help__unchanged_code__hardly_ever_taken_for_faster() -> None:
+    """Noise that excludes the slowdown sought at the first look must not cost a second one, nor be called faster."""
+    going_on = 0
+    for seed in range(40):
+        ratios = np.exp(np.random.default_rng(seed).normal(0.0, 0.002, 8)).tolist()
+        documents = sides(ratios)
+        going_on += Look(*documents, DEFAULT_POLICY, workload=WORKLOAD).more_pairs_would_help()
+        assert comparison(judge(*documents), "latency.low").outcome == "unchanged"
+    assert going_on <= 2
 
 
 def test_more_pairs_would_help__tail_looks_worse_than_tolerated__yes() -> None:

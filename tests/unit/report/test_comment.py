@@ -155,6 +155,25 @@ def test_link__address_that_could_break_out__is_not_linked(url: str) -> None:
     assert url not in render_comment(make_decision(), CommentContext(marker="<!-- m -->", artifact_url=url))
 
 
+def test_title__fewer_operators_and_faster_calls__tells_both_and_the_interval() -> None:
+    fewer = make_counter("counters.framework_ops", 140, 110)
+    for interval, told in (
+        ((-0.089, -0.020), ", fast-path latency of `encoder/long` 5.6 % faster (2.0 to 8.9 %), 1 unchanged"),
+        ((-0.030, 0.020), ": 140 → 110, 1 unchanged"),
+        ((0.001, 0.004), ": 140 → 110, 1 unchanged"),
+    ):
+        time = make_comparison(delta=sum(interval) / 2 if interval[1] > 0 else -0.056, interval=interval, pairs=8)
+        text = render_comment(make_decision(comparisons=[fewer, time]), CONTEXT)
+        assert title(text).startswith("## perfgate: PASS – framework ops per call of `encoder/long`: 140 → 110")
+        assert title(text).endswith(told)
+
+
+def test_title__faster_calls__tells_the_interval() -> None:
+    time = make_comparison(outcome="improved", delta=-0.056, interval=(-0.089, -0.020), base=0.01, head=0.00944)
+    text = render_comment(make_decision(comparisons=[time]), CONTEXT)
+    assert "PASS – fast-path latency of `encoder/long` 5.6 % faster (2.0 to 8.9 %): 10.0 → 9.44 ms" in title(text)
+
+
 def test_inconclusive__noise_larger_than_limit__says_how_many_pairs_would_decide() -> None:
     noisy = make_comparison(outcome="inconclusive", interval=(-0.012, 0.041), delta=0.013, pairs_needed=44)
     text = render_comment(make_decision("INCONCLUSIVE", comparisons=[noisy]), CONTEXT)

@@ -70,6 +70,7 @@ def headline_values(summary: Summary) -> Headline:
         kind=kind,
         worst=None if worst is None else named_change(worst),
         best=named_change(summary.improved[0]) if summary.improved else None,
+        faster=_faster(summary),
         failure=next(iter(summary.failures), None),
         differing=[difference.field for difference in summary.decision.testbed_differences],
         invalid=[InvalidView(place(entry.workload, entry.shape), entry.message) for entry in summary.invalid],
@@ -128,13 +129,27 @@ def named_change(comparison: Comparison) -> Change:
     )
 
 
+def _deciding_times(summary: Summary) -> list[Comparison]:
+    """The fast paths of calls, and the numbers of jobs."""
+    return [
+        c
+        for c in summary.metrics
+        if c.gating and (c.method == "turns" or (c.metric == LATENCY and c.method == "paired"))
+    ]
+
+
+def _faster(summary: Summary) -> Change | None:
+    """The deciding time that got better by most, for titles that lead with a count; None where no interval shows one."""
+    better = [c for c in _deciding_times(summary) if c.is_better and c.delta is not None]
+    return named_change(max(better, key=lambda c: abs(c.delta or 0.0))) if better else None
+
+
 def _fast_path(summary: Summary) -> FastPath | None:
     """What decides and may have got worse by most: a call's fast path or a number of a job; None where none was compared."""
     timed = [
         (_worst_end(c.interval, c.better), c.delta, c)
-        for c in summary.metrics
-        if (c.method == "turns" or (c.metric == LATENCY and c.method == "paired"))
-        if c.gating and c.interval and c.delta is not None
+        for c in _deciding_times(summary)
+        if c.interval and c.delta is not None
     ]
     if not timed:
         return None

@@ -418,6 +418,7 @@ class Headline:
     kind: str
     worst: Change | None
     best: Change | None
+    faster: Change | None
     failure: Failure | None
     differing: list[str]
     invalid: list[InvalidView]
