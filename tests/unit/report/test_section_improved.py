@@ -11,7 +11,9 @@ FASTER = make_comparison("latency.p99", outcome="improved", base=0.020, head=0.0
 
 def test_comment__improvement__proposed_as_the_new_baseline() -> None:
     text = render_comment(make_decision(verdict="PASS", comparisons=[FASTER]), CONTEXT)
-    assert "**Better than the base**: P99 latency of `encoder/long` 40.0 % faster (38.0 to 42.0 %): 20.0 → 12.0 ms" in text
+    assert (
+        "**Better than the base**: P99 latency of `encoder/long` 40.0 % faster (38.0 to 42.0 %): 20.0 → 12.0 ms" in text
+    )
     assert "`perfgate baseline record` on main keeps it" in text
 
 
