@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -189,6 +190,35 @@ def test_find_knee__sizes_nobody_can_tell_apart__interval_from_the_smallest_to_t
     fastest = [100.0, 104.0, 98.0, 101.0, 99.0, 103.0]
     spread = [100.0, 80.0, 102.0, 85.0, 101.0, 79.0]
     assert find_knee({2: [50.0] * 6, 4: spread, 8: [97.0] * 6, 16: fastest}, 1.10) == (4, 8)
+
+
+@pytest.mark.parametrize(("noise", "at_least"), [(0.02, 120), (0.05, 60), (0.15, 0)])
+def test_find_knee__three_noisy_runs_of_one_commit__agree_within_one_size_where_they_name_one(
+    noise: float, at_least: int
+) -> None:
+    """Throughput b / (a + c b), whose knee lies anywhere; a rate is slowed by as much as other programs take."""
+    chance = np.random.default_rng(5)
+    named = agreed = 0
+    for _ in range(200):
+        fixed = 10 ** chance.uniform(-1, 1.5)
+        knees = []
+        for _ in range(3):
+            slowed = {size: np.exp(-chance.exponential(noise, 6)) for size in (1, 2, 4, 8, 16, 32, 64)}
+            knee = find_knee({size: list(size / (fixed + size) * rates) for size, rates in slowed.items()}, 1.10)
+            knees += [knee.shown] if knee is not None and knee.is_resolved else []
+        if len(knees) > 1:
+            named += 1
+            agreed += max(knees) <= 2 * min(knees)
+    assert agreed >= 0.95 * named
+    assert named >= at_least  # where the visits tell, there is a number
+
+
+def test_batch__range_of_more_than_a_doubling__no_number_and_said() -> None:
+    """A machine that others use: one visit in three takes twice as long."""
+    rates = {1: [50.0] * 6, 4: [100.0, 50.0, 100.0, 99.0, 51.0, 100.0], 16: [99.0] * 6, 64: [100.0, 101.0] * 3}
+    knee = find_knee(rates, 1.10)
+    assert knee == (4, 16)
+    assert not knee.is_resolved
 
 
 def test_batch__knee__has_an_interval() -> None:

@@ -78,10 +78,17 @@ def _outcome(context: StepContext, sweep: Sweep, labels: dict[str, str]) -> Step
 
 
 class Knee(NamedTuple):
-    """The smallest batch size not shown to be worse than the best one, and the smallest shown not to be."""
+    """Where the knee lies: at the smallest size shown to be about as fast as the best one, at the earliest at the smallest
+    not shown to be slower.
+    """
 
-    size: int
-    surely: int
+    earliest: int
+    shown: int
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether the visits leave at most a doubling open; a wider range would be another one in the next run."""
+        return self.shown <= 2 * self.earliest
 
 
 def find_knee(rates: Mapping[int, Sequence[float]], gain: float) -> Knee | None:
@@ -95,19 +102,22 @@ def find_knee(rates: Mapping[int, Sequence[float]], gain: float) -> Knee | None:
         return None
     best = max(sizes, key=lambda size: float(np.median(rates[size])))
     tail = (1 - CONFIDENCE) / 2
-    size = surely = best
+    earliest = shown = best
     for smaller in reversed(sizes[: sizes.index(best)]):
         behind = np.log(np.asarray(rates[best])) - np.log(np.asarray(rates[smaller]))
-        size = smaller if lower_bound(behind, tail) <= math.log(gain) else size
-        surely = smaller if upper_bound(behind, tail) < math.log(gain) else surely
-    return None if size == sizes[-1] else Knee(size, surely)
+        earliest = smaller if lower_bound(behind, tail) <= math.log(gain) else earliest
+        shown = smaller if upper_bound(behind, tail) < math.log(gain) else shown
+    return None if earliest == sizes[-1] else Knee(earliest, shown)
 
 
 def _knee_value(knee: Knee | None, sweep: Sweep, labels: dict[str, str]) -> Value:
     if knee is None:
         return Value(metric="batch.knee", value=None, reason=Message("times.knee-not-reached"), labels=labels)
-    size, visits = float(knee.size), len(sweep.rates[knee.size])
-    return with_interval("batch.knee", size, (size, float(knee.surely)), visits, labels)
+    if not knee.is_resolved:
+        reason = Message("times.knee-between", {"earliest": knee.earliest, "shown": knee.shown})
+        return Value(metric="batch.knee", value=None, reason=reason, labels=labels)
+    shown, visits = float(knee.shown), len(sweep.rates[knee.shown])
+    return with_interval("batch.knee", shown, (float(knee.earliest), shown), visits, labels)
 
 
 def _best(throughput: dict[int, float], sweep: Sweep, promised: float | None) -> int | None:
@@ -122,13 +132,15 @@ def _best(throughput: dict[int, float], sweep: Sweep, promised: float | None) ->
 
 
 def _notes(sweep: Sweep, knee: Knee | None) -> list[Finding]:
-    """Say what ended the sweep, that the knee was not reached, and which sizes the model refused."""
+    """Say what ended the sweep, where the knee is not known, and which sizes the model refused."""
     noted = [
         ("batch.out_of_memory", sweep.out_of_memory),
         ("batch.too_slow", sweep.too_slow),
         ("batch.knee", sweep.sizes[-1] if sweep.sizes and knee is None else None),
     ]
     findings = [finding(rule, "info", {"batch": size}) for rule, size in noted if size]
+    if knee is not None and not knee.is_resolved:
+        findings.append(finding("batch.knee_between", "info", {"earliest": knee.earliest, "shown": knee.shown}))
     for size, error in sweep.refused.items():
         findings.append(finding("batch.refused", "info", {"batch": size, "error": error}))
     return findings
