@@ -84,6 +84,7 @@ class TrendSeries(msgspec.Struct, frozen=True, kw_only=True):
 
     ``noise`` is how much one version differs from the next without any change, as a share; None where it is not known.
     ``current`` is false for what the last weeks of runs do not have: on a testbed, or of a workload, that is measured no more.
+    ``informing`` is a number of the checklist that the gate does not judge: what moved in it is no regression by itself.
     """
 
     workload: str
@@ -99,6 +100,7 @@ class TrendSeries(msgspec.Struct, frozen=True, kw_only=True):
     changes: list[TrendChange] = []
     noise: float | None = None
     current: bool = True
+    informing: bool = False
 
     @property
     def key(self) -> str:

@@ -29,7 +29,8 @@ from perfgate.cli.streams import make_streams_harmless
     "metrics",
     multiple=True,
     metavar="NAME",
-    help="Look at this metric or pattern (may be repeated); default: what the gate judges.",
+    help="Look at this metric or pattern (may be repeated); default: what the gate judges, and the leading numbers of the "
+    "checklist, which inform.",
 )
 @workload_option
 @click.option("--out", type=FOLDER, help="Write trend.html, trend.md and trend.json into this folder.")

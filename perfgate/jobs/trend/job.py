@@ -37,7 +37,7 @@ _GIT_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class TrendRequest:
-    """What to look at and what to do with it; no ``metrics`` or ``workloads`` means what the gate judges, of all."""
+    """What to look at and what to do with it; without ``metrics`` or ``workloads`` at all that ``Wanted`` takes."""
 
     root: Path
     metrics: tuple[str, ...] = ()

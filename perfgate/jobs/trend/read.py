@@ -40,6 +40,8 @@ GATED = (
     *(name for name, card in METRICS.items() if card.counted or card.trend or card.tolerance is not None),
     f"{NUMBER}*",
 )
+# The numbers that stand in the comment's table of the checklist: they inform.
+INFORMING = frozenset(name for name, card in METRICS.items() if card.leading) - frozenset(GATED)
 # Documents are large; only the newest are opened, for their steps, warnings and intervals.
 RUNS_OPENED = 26
 # Of so many changes the runs on both sides are opened too, for what their counters say.
@@ -53,18 +55,25 @@ NameCommits = Callable[[TrendChange], TrendChange]
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which series to look at: metrics and workloads by name or pattern; none given means what the gate judges, of all."""
+    """Which series to look at: metrics and workloads by name or pattern.
+
+    None given means what the gate judges and the leading numbers of the checklist, of all.
+    """
 
     metrics: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
 
     def takes(self, series: Series) -> bool:
-        patterns = self.metrics or GATED
+        patterns = self.metrics or (*GATED, *INFORMING)
         return (
             any(fnmatchcase(series.metric, pattern) for pattern in patterns)
             and _is_known(series.metric)
             and (not self.workloads or series.workload in self.workloads)
         )
+
+    def informs(self, series: Series) -> bool:
+        """Whether a series only informs: nobody asked for it, and the gate does not judge it."""
+        return not self.metrics and series.metric in INFORMING
 
 
 @dataclass(frozen=True)
@@ -92,7 +101,12 @@ def read_histories(
         raise UsageError(f"no stored series is of these metrics and workloads; stored metrics are {metrics}")
     progress.status(f"reading {len(selected)} series of {len(runs)} runs")
     numbers = _JobNumbers(store)
-    histories = [_read_series(config, store, series, runs, numbers, progress.note) for series in selected]
+    histories = [
+        msgspec.structs.replace(
+            _read_series(config, store, series, runs, numbers, progress.note), informing=selection.informs(series)
+        )
+        for series in selected
+    ]
     unselected = [series for series in there if not selection.takes(series)]
     searched = [with_changes(entry) if entry.current else entry for entry in histories if entry.points]
     return StoredHistories(runs, align(searched), unselected)

@@ -121,7 +121,9 @@ def _worse_by(levels: Levels, at: int, place: int) -> float:
 
 
 def _cause(members: Sequence[_Member]) -> TrendCause:
-    live = [member for member in members if member.is_live] or members
+    # What only informs moved with the others, and neither begins nor prolongs what they are.
+    judged = [member for member in members if not member.series.informing] or members
+    live = [member for member in judged if member.is_live] or judged
     direction = next(name for name in _DIRECTIONS if any(member.change.direction == name for member in live))
     deciding = [member for member in live if member.change.direction == direction]
     standing = next(name for name in _STANDINGS if any(member.change.standing == name for member in deciding))
@@ -144,6 +146,7 @@ def _telling(member: _Member, direction: Direction, standing: Standing) -> tuple
     """Order the changes of a cause by what they tell people: what moved as the cause did, times first, the largest first."""
     series, change = member.series, member.change
     return (
+        series.informing,
         change.direction != direction,
         not member.is_live,
         not member.is_live and change.standing != standing,

@@ -122,7 +122,7 @@ def _described(
     good, bad = series.points[at - 1], series.points[at]
     return TrendChange(
         at=at,
-        direction=direction(series.better, after - before),
+        direction="changed" if series.informing else direction(series.better, after - before),
         before=before,
         after=after,
         delta=delta,

@@ -37,16 +37,16 @@ def judged(
 
 
 def state_of(series: Sequence[TrendSeries], newest: str) -> TrendState:
-    """What the next report must know of this one; the most certain first, where there is more than fits."""
+    """What the next report must know of this one; where there is more than fits, what only informs goes first."""
     rank = ("open", "new", "accepted", "refuted", "resolved")
     changes = [
-        (rank.index(change.standing), -abs(change.delta or 1.0), _known(change, one))
+        (change.direction == "changed", rank.index(change.standing), -abs(change.delta or 1.0), _known(change, one))
         for one in series
         for change in one.changes
         if change.first_bad and one.current
     ]
-    changes.sort(key=lambda entry: (entry[0], entry[1], msgspec.structs.astuple(entry[2])))
-    return TrendState(newest=newest, known=[entry[2] for entry in changes[:MOST_KNOWN]])
+    changes.sort(key=lambda entry: (*entry[:3], msgspec.structs.astuple(entry[3])))
+    return TrendState(newest=newest, known=[entry[3] for entry in changes[:MOST_KNOWN]])
 
 
 def gone(before: TrendState | None, series: Sequence[TrendSeries]) -> list[str]:

@@ -19,7 +19,7 @@ import pytest
 from perfgate.conductor.workers.foresight import Foresight
 from perfgate.document.history import Acceptance, Confirmation, moment
 from perfgate.document.job import JobNumber, JobRecord, Turn
-from perfgate.document.run import CounterSite, OpCount, RunDocument
+from perfgate.document.run import CounterSite, OpCount, RunDocument, StepResult, Value
 from perfgate.document.schema import load_schema
 from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendSeries
 from perfgate.errors import DocumentError, ForgeError, StoreError, UsageError
@@ -29,6 +29,7 @@ from perfgate.jobs.shared.scratch import ScratchRepository
 from perfgate.jobs.trend.confirm import confirmation_of
 from perfgate.jobs.trend.job import TrendRequest, has_open_regression, run_trend
 from perfgate.jobs.trend.read import StoredHistories, open_documents
+from perfgate.judging.report.render.trend import render_news
 from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.store import Place
@@ -150,9 +151,63 @@ def test_trend__quiet_main__nothing_and_how_much_was_looked_at(project: Project)
     project.record(main_runs(40, shapes=("long",)))
     document = project.trend()
     assert [change for series in document.series for change in series.changes] == []
-    assert document.looked_at == 8
-    assert document.values == 320
+    assert document.looked_at == 12  # of the counters, the times and the leading numbers of the checklist
+    assert document.values == 480
     assert not has_open_regression(document)
+
+
+def with_utilization(runs: list[RunDocument], level: Any) -> list[RunDocument]:
+    """The runs with a number of step 2 that the gate does not judge, and one that the comment does not even show."""
+    labels = {"shape": "long"}
+    made = []
+    for index, run in enumerate(runs):
+        values = [
+            Value(metric=name, value=0.8 * level(index) * (1 + 0.002 * (index % 3)), labels=labels)
+            for name in ("utilization.busy", "utilization.free")
+        ]
+        step = StepResult(number=2, slug="utilization", workload="encoder", status="ok", values=values, duration=1.0)
+        made.append(msgspec.structs.replace(run, steps=[run.steps[0], step, *run.steps[2:]]))
+    return made
+
+
+def test_trend__leading_number_of_the_checklist_moved__informs_and_is_no_regression(
+    project: Project, tmp_path: Path
+) -> None:
+    project.record(with_utilization(main_runs(48, shapes=("long",)), stepped(STEP, 0.5)))
+
+    document = project.trend(out=tmp_path / "out")
+
+    series = found_in(document, "utilization.busy")
+    (change,) = series.changes
+    assert (series.informing, change.direction, change.first_bad) == (True, "changed", commit_of(STEP))
+    assert [found.informing for found in document.series if found.metric in TIMES] == [False] * 3
+    assert not has_open_regression(document)
+    assert render_news(document, "en") is None
+    text = (tmp_path / "out" / "trend.md").read_text()
+    (told,) = [line for line in text.splitlines() if "utilization.busy" in line or "utilization · " in line]
+    assert "50.0 % lower" in told
+    assert "regression" not in text.splitlines()[0]
+    (left_out,) = [one for one in document.not_looked_at if one.reason == "metric"]
+    assert [name for name in left_out.names if name.startswith("utilization")] == ["utilization.free"]
+
+
+def test_trend__checklist_moved_with_a_regression__one_cause_that_the_regression_leads(project: Project) -> None:
+    project.record(with_utilization(slower(), stepped(STEP, 0.5)))
+
+    document = project.trend()
+    (cause,) = [one for one in document.causes if one.first_bad == commit_of(STEP)]
+    assert cause.direction == "worse"
+    moved = [document.series[place.series] for place in cause.changes]
+    assert [one.informing for one in moved] == [False] * 3 + [True] * 2
+    assert {one.metric for one in moved[3:]} == {"latency.p90", "utilization.busy"}
+
+
+def test_trend__metric_asked_for_by_name__is_judged(project: Project) -> None:
+    project.record(with_utilization(main_runs(48, shapes=("long",)), stepped(STEP, 0.5)))
+
+    document = project.trend(metrics=("utilization.busy",))
+    (change,) = found_in(document, "utilization.busy").changes
+    assert change.direction == "worse"
 
 
 def test_trend__number_of_a_command__followed_with_its_own_unit_and_direction(project: Project) -> None:
@@ -184,7 +239,7 @@ def test_trend__old_testbed__named_as_not_looked_at(project: Project, tmp_path: 
     project.record(main_runs(60, time=stepped(5, 1.3), new_testbed=12, shapes=("long",)))
     document = project.trend(out=tmp_path / "out")
     assert [change for series in document.series for change in series.changes] == []
-    assert next(one for one in document.not_looked_at if one.reason == "old_testbed").series == 8
+    assert next(one for one in document.not_looked_at if one.reason == "old_testbed").series == 12
     assert [difference.field for difference in document.testbeds[1].differences] == ["torch"]
 
 
@@ -197,7 +252,7 @@ def test_trend__few_runs__nothing_looked_at_but_counters(project: Project) -> No
     project.record(main_runs(4, shapes=("long",), operators=stepped(3, 1.3)))
     document = project.trend()
     short = next(one for one in document.not_looked_at if one.reason == "too_short")
-    assert (document.looked_at, short.series) == (4, 4)
+    assert (document.looked_at, short.series) == (4, 8)
     (change,) = found_in(document, "counters.framework_ops").changes
     assert (change.before, change.after, change.evidence) == (40, 52, "exact")
 
@@ -256,7 +311,7 @@ def test_trend__workload_renamed__its_regression_is_open_no_more_and_it_is_named
     assert not has_open_regression(document)
     assert {series.workload for series in document.series if series.current} == {"decoder"}
     (ended,) = (one for one in document.not_looked_at if one.reason == "not_measured")
-    assert (ended.series, "latency.p50 · encoder/long" in ended.names) == (8, True)
+    assert (ended.series, "latency.p50 · encoder/long" in ended.names) == (12, True)
     assert "8 series that no run of the last four weeks has:" in (tmp_path / "out" / "trend.md").read_text()
     assert "8 series that no run of the last four weeks has" in (tmp_path / "out" / "trend.html").read_text()
 
@@ -679,7 +734,7 @@ def test_trend__one_item_and_a_slowdown_of_another_commit__two_regressions_with_
 
     assert metrics(commit_of(waits))[0] == "latency.p50"
     assert {"counters.syncs", "counters.framework_ops", "counters.copies"} < set(metrics(commit_of(waits)))
-    assert set(metrics(commit_of(slows))) <= {"latency.low", "latency.p50", "latency.p99", "throughput.median"}
+    assert set(metrics(commit_of(slows))) <= {*TIMES, "latency.p90", "latency.p99"}
     (operator,) = by_commit[commit_of(waits)].operators
     assert (operator.op, operator.base_count, operator.head_count) == ("aten::item", 0, 1)
     assert operator.line == "model.py:91"

@@ -22,7 +22,7 @@ _REASONS = {
     "too_short": phrase("fewer versions than it takes to tell a change from noise"),
     "not_measured": phrase("that no run of the last four weeks has"),
     "old_testbed": phrase("on a testbed that main is no longer measured on"),
-    "metric": phrase("of metrics that the gate does not judge; name them with `--metric`"),
+    "metric": phrase("that the gate does not judge and the comment does not show; name them with `--metric`"),
 }
 
 
@@ -61,7 +61,8 @@ def render_news(document: TrendDocument, language: Language) -> str | None:
     """The comment that tells people what is new, None where nothing is: an edited issue notifies nobody."""
     causes = sort_causes(document)
     grown = [cause for cause in causes.still_open if cause.news]
-    news = [*causes.new_worse, *grown, *causes.new_better, *causes.ended]
+    ended = [cause for cause in causes.ended if cause.direction != "changed"]
+    news = [*causes.new_worse, *grown, *causes.new_better, *ended]
     if not news and not document.gone:
         return None
     with speaking(language):
