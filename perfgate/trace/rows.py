@@ -76,13 +76,14 @@ class UnitWork:
     rows: tuple[TimedRow, ...]
 
 
-def top(timeline: Timeline, *, by: TopKey, host: bool) -> Top:
+def top(timeline: Timeline, *, by: TopKey, host: bool, longer_ns: int | None = None) -> Top:
     """What took the time of a timeline's device; of its host where ``host`` is set, or no device was recorded.
 
+    With ``longer_ns`` rows have only single runs that took longer, the host's by self time; shares stay those of all time.
     Where neither events nor kernels were collected, the profiler's own totals answer by type. Raises UsageError where
-    rows by shape are asked for and the recording has no shapes.
+    rows by shape or single runs are asked for and the recording has none.
     """
-    return (None if host else _top_of_device(timeline, by)) or _top_of_host(timeline, by)
+    return (None if host else _top_of_device(timeline, by, longer_ns)) or _top_of_host(timeline, by, longer_ns)
 
 
 def unit_work(timeline: Timeline) -> UnitWork:
@@ -108,34 +109,45 @@ def unit_work(timeline: Timeline) -> UnitWork:
     )
 
 
-def _top_of_device(timeline: Timeline, by: TopKey) -> Top | None:
+def _top_of_device(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top | None:
     work = timeline.events.of_kind(*DEVICE_KINDS)
     kernels = timeline.kernels or ()
     # On Ascend only the table of kernels has the shapes; it has no copies.
     if kernels and (not len(work) or (by == "shape" and (KernelTable.of(kernels).codes["inputs"] != NO_TEXT).any())):
-        return Top("device", _busy_of_kernels(kernels), _top_rows_of_kernels(kernels, by))
+        return Top("device", _busy_of_kernels(kernels), _top_rows_of_kernels(kernels, by, longer_ns))
     if len(work):
-        return Top("device", union_length(work.intervals), _top_rows(work, work.duration, by))
+        return Top("device", union_length(work.intervals), _top_rows(work, work.duration, by, longer_ns))
     if by == "type" and timeline.types:
+        _require_single_runs(longer_ns)
         rows = [TopRow(total.type, "compute", total.count, total.total_ns) for total in timeline.types]
         return Top("device", sum(row.total_ns for row in rows), _most_time_first(rows))
     return None
 
 
-def _top_of_host(timeline: Timeline, by: TopKey) -> Top:
+def _top_of_host(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top:
     calls = timeline.events.of_kind(*(_host_kinds(timeline.events) or _HOST_KINDS[0]))
     if not len(calls) and by != "shape" and timeline.operators:
+        _require_single_runs(longer_ns)
         rows = [TopRow(total.name, "host", total.count, total.host_self_ns) for total in timeline.operators]
         return Top("host", sum(row.total_ns for row in rows), _most_time_first(rows))
     own = self_times(calls.start, calls.duration, calls.track)
-    return Top("host", int(own.sum()), _top_rows(calls, own, by))
+    return Top("host", int(own.sum()), _top_rows(calls, own, by, longer_ns))
 
 
 def _host_kinds(events: EventTable) -> tuple[EventKind, ...]:
     return next((kinds for kinds in _HOST_KINDS if len(events.of_kind(*kinds))), ())
 
 
-def _top_rows(events: EventTable, time: IntColumn, by: TopKey) -> tuple[TopRow, ...]:
+def _require_single_runs(longer_ns: int | None) -> None:
+    if longer_ns is not None:
+        raise UsageError(
+            "the recording has totals of operators and no single runs: which of them took longer it does not tell"
+        )
+
+
+def _top_rows(events: EventTable, time: IntColumn, by: TopKey, longer_ns: int | None) -> tuple[TopRow, ...]:
+    if longer_ns is not None:
+        events, time = events.select(time > longer_ns), time[time > longer_ns]
     name = events.name if by == "name" else events.group
     if by == "shape" and len(events) and not (events.shape != NO_TEXT).any():
         raise _no_shapes()
@@ -156,7 +168,7 @@ def _top_rows(events: EventTable, time: IntColumn, by: TopKey) -> tuple[TopRow, 
     return _most_time_first(rows)
 
 
-def _top_rows_of_kernels(kernels: Sequence[Kernel], by: TopKey) -> tuple[TopRow, ...]:
+def _top_rows_of_kernels(kernels: Sequence[Kernel], by: TopKey, longer_ns: int | None) -> tuple[TopRow, ...]:
     table = KernelTable.of(kernels)
     if by == "shape" and (table.codes["inputs"] == NO_TEXT).all():
         raise _no_shapes()
@@ -171,7 +183,7 @@ def _top_rows_of_kernels(kernels: Sequence[Kernel], by: TopKey) -> tuple[TopRow,
                 total_ns=total,
                 shapes=str([list(shape) for shape in table[first].input_shapes]) if by == "shape" else None,
             )
-            for first, count, total in _added_up(table, name, inputs)
+            for first, count, total in _added_up(table, name, inputs, longer_ns)
         ]
     )
 
@@ -184,11 +196,14 @@ def _busy_of_kernels(kernels: Sequence[Kernel]) -> int:
     return union_length(Intervals(table.start, table.start + table.duration))
 
 
-def _added_up(table: KernelTable, name: Codes, inputs: Codes) -> Iterator[tuple[int, int, int]]:
+def _added_up(
+    table: KernelTable, name: Codes, inputs: Codes, longer_ns: int | None = None
+) -> Iterator[tuple[int, int, int]]:
     """Of each name, kind and form of inputs the position of the first kernel, how many there are, and their nanoseconds."""
-    first, row = group_rows(name, table.is_collective.astype(np.int8), inputs)
-    totals, counts = totals_by_name(row, table.duration, first.size), counts_by_name(row, first.size)
-    return zip(first.tolist(), counts.tolist(), totals.tolist())
+    chosen = np.arange(len(table)) if longer_ns is None else np.flatnonzero(table.duration > longer_ns)
+    first, row = group_rows(name[chosen], table.is_collective[chosen].astype(np.int8), inputs[chosen])
+    totals, counts = totals_by_name(row, table.duration[chosen], first.size), counts_by_name(row, first.size)
+    return zip(chosen[first].tolist(), counts.tolist(), totals.tolist())
 
 
 def _most_time_first(rows: Iterable[TopRow]) -> tuple[TopRow, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 _Command = Callable[..., None]
+_UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
 def _common(command: _Command) -> _Command:
@@ -38,6 +40,16 @@ def _common(command: _Command) -> _Command:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
+    """Read a time with its unit, or plain seconds."""
+    if text is None:
+        return None
+    read = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([a-zµ]*)", text)
+    if read is None or read[2] not in _UNITS:
+        raise click.BadParameter(f"{text!r} is no time; write e.g. 1ms, 500us or 0.002 (seconds)")
+    return float(read[1]) * _UNITS[read[2]]
 
 
 @click.group("trace", cls=CommandGroup)
@@ -60,8 +72,21 @@ def COMMAND() -> None:
     "its inputs.",
 )
 @click.option("--host", is_flag=True, help="The host's operators although there is a device.")
+@click.option(
+    "--longer",
+    callback=_seconds,
+    metavar="TIME",
+    help="Only single runs that took longer, e.g. 1ms; shares stay those of all time.",
+)
 def top(
-    path: Path, rank: int | None, device: int | None, limit: int | None, as_json: bool, by: Any, host: bool
+    path: Path,
+    rank: int | None,
+    device: int | None,
+    limit: int | None,
+    as_json: bool,
+    by: Any,
+    host: bool,
+    longer: float | None,
 ) -> None:
     """What takes the time of each device, or of the host where there is none.
 
@@ -70,7 +95,7 @@ def top(
     """
     from perfgate.jobs.trace.job import trace_top
 
-    document = trace_top(path, _choice(rank, device, limit, as_json), by=by, host=host)
+    document = trace_top(path, _choice(rank, device, limit, as_json), by=by, host=host, longer=longer)
     if as_json:
         return print_json(document)
     from perfgate.judging.report.render.trace import render_top
@@ -81,9 +106,7 @@ def top(
 
 @COMMAND.command("gaps")
 @_common
-@click.option(
-    "--shortest", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help="Leave out shorter gaps."
-)
+@click.option("--shortest", callback=_seconds, default="0", metavar="TIME", help="Leave out shorter gaps, e.g. 10us.")
 @click.option("--exposed", is_flag=True, help="Also the time in which only copies or collectives ran.")
 def gaps(
     path: Path,

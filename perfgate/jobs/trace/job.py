@@ -61,13 +61,16 @@ class ChosenTimeline(NamedTuple):
     timeline: Timeline
 
 
-def trace_top(path: Path, choice: Choice, *, by: TopKey, host: bool) -> TopDocument:
-    """The rows of every chosen timeline. Raises UsageError and DocumentError, with what to do."""
+def trace_top(path: Path, choice: Choice, *, by: TopKey, host: bool, longer: float | None = None) -> TopDocument:
+    """The rows of every chosen timeline, with ``longer`` only of single runs that took longer than so many seconds.
+
+    Raises UsageError and DocumentError, with what to do.
+    """
     chosen = choose(path, choice)
     return TopDocument(
         format=format_of(chosen),
         by=by,
-        timelines=[_top(pick, choice, by, host) for pick in chosen],
+        timelines=[_top(pick, choice, by, host, longer) for pick in chosen],
         notes=notes_of(chosen),
     )
 
@@ -141,8 +144,9 @@ def format_of(chosen: Sequence[ChosenTimeline]) -> str:
     return ", ".join(sorted({pick.recording.format for pick in chosen}))
 
 
-def _top(pick: ChosenTimeline, choice: Choice, by: TopKey, host: bool) -> TopTimeline:
-    table = top(pick.timeline, by=by, host=host)
+def _top(pick: ChosenTimeline, choice: Choice, by: TopKey, host: bool, longer: float | None) -> TopTimeline:
+    table = top(pick.timeline, by=by, host=host, longer_ns=None if longer is None else round(longer * _NS))
+    nothing = _NOTHING if longer is None else Message("trace.none-longer", {"seconds": longer})
     rows = [
         TopRow(
             name=row.name,
@@ -162,7 +166,7 @@ def _top(pick: ChosenTimeline, choice: Choice, by: TopKey, host: bool) -> TopTim
         base=table.base_ns / _NS,
         rows_in_all=len(table.rows),
         rows=rows,
-        reason=None if rows else _NOTHING,
+        reason=None if rows else nothing,
     )
 
 

@@ -36,12 +36,17 @@ def propose(shapes: Mapping[str, Arguments]) -> Iterator[Proposal]:
     """For every whole number among the arguments: one, its neighbours beyond both ends, a power of two plus one, and twice it.
 
     Those in lists and tuples, as a size of an image or the lengths of a batch, change one at a time. All else is as in the
-    first shape.
+    first shape. Last comes the smallest shape that there is, with every size one.
     """
     typical = next(iter(shapes.values()))
+    smallest: dict[str, Any] = {}
     for argument in typical:
         values: list[Any] = [shape.get(argument) for shape in shapes.values()]
         if all(isinstance(value, (list, tuple)) for value in values):
+            if any(_is_size(size) for size in typical[argument]):
+                smallest[argument] = type(typical[argument])(
+                    1 if _is_size(size) else size for size in typical[argument]
+                )
             for place in range(len(typical[argument])):
                 for size, kind in _beyond([value[place] if place < len(value) else None for value in values]):
                     changed = list(typical[argument])
@@ -49,13 +54,29 @@ def propose(shapes: Mapping[str, Arguments]) -> Iterator[Proposal]:
                     again = type(typical[argument])(changed)
                     yield Proposal(f"{argument}[{place}]={size}", kind, {**typical, argument: again})
         else:
+            if _is_size(typical[argument]):
+                smallest[argument] = 1
             for size, kind in _beyond(values):
                 yield Proposal(f"{argument}={size}", kind, {**typical, argument: size})
+    ones = {**typical, **smallest}
+    # With a single size it was among those above.
+    if sum(before != after for before, after in zip(_sizes(typical), _sizes(ones))) > 1 and ones not in shapes.values():
+        yield Proposal("1 everywhere", "extreme", ones)
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _sizes(arguments: Arguments) -> list[Any]:
+    """All values, those in lists and tuples one by one."""
+    lists = (value if isinstance(value, (list, tuple)) else [value] for value in arguments.values())
+    return [size for values in lists for size in values]
 
 
 def _beyond(sizes: list[Any]) -> Iterator[tuple[int, str]]:
     """Sizes at the edges of these and beyond, each with its kind; none where they are no whole numbers."""
-    whole = [size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size > 0]
+    whole = [size for size in sizes if _is_size(size)]
     if not whole or len(whole) < len(sizes):
         return
     low, high = min(whole), max(whole)

@@ -87,6 +87,16 @@ def test_gaps__json__start_duration_and_cause() -> None:
     assert [cause["cause"] for cause in timeline["causes"]] == ["communication"]
 
 
+def test_top__longer__with_a_unit_and_what_is_no_time_is_said() -> None:
+    (timeline,) = answer("top", DEVICE, "--longer", "1us")["timelines"]
+    assert timeline["rows"]
+    (none,) = answer("top", DEVICE, "--longer", "10s")["timelines"]
+    assert (none["rows"], none["base"]) == ([], timeline["base"])
+    assert "nothing ran for longer than 10 s at a time" in trace("top", DEVICE, "--longer", "10s").stdout
+    wrong = trace("top", DEVICE, "--longer", "1 minute")
+    assert (wrong.returncode, "write e.g. 1ms" in wrong.stderr) == (2, True)
+
+
 def test_gaps__shortest__leaves_out() -> None:
     assert answer("gaps", DEVICE, "--exposed", "--shortest", "1")["timelines"][0]["gaps"] == []
 

@@ -29,10 +29,21 @@ def test_propose__two_lengths__edges_and_extremes_of_the_whole_number_alone() ->
 
 def test_propose__sizes_in_a_tuple__one_at_a_time() -> None:
     proposals = {proposal.name: proposal.arguments["size"] for proposal in propose({"default": {"size": (8, 4)}})}
-    assert len(proposals) == 10
+    assert len(proposals) == 11
+    assert proposals["1 everywhere"] == (1, 1)
     assert proposals["size[0]=9"] == (9, 4)
     assert proposals["size[1]=1"] == (8, 1)
     assert list(propose({"default": {"names": ["a"]}, "more": {"names": []}})) == []
+
+
+def test_propose__several_sizes__last_the_shape_with_all_of_them_one_unless_configured() -> None:
+    image = {"size": [1, 3, 8, 8], "classes": 10, "flip": True, "name": "a"}
+    *_, last = propose({"image": image})
+    assert (last.name, last.kind) == ("1 everywhere", "extreme")
+    assert last.arguments == {"size": [1, 1, 1, 1], "classes": 1, "flip": True, "name": "a"}
+
+    ones = {**image, "size": [1, 1, 1, 1], "classes": 1}
+    assert "1 everywhere" not in [proposal.name for proposal in propose({"image": image, "ones": ones})]
 
 
 def test_propose__no_whole_numbers__nothing() -> None:

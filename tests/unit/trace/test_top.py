@@ -62,6 +62,35 @@ def test_top__host_of_a_trace_with_a_device__self_time() -> None:
     assert found.rows == (TopRow("aten::mm", "host", 1, 30), TopRow("aten::linear", "host", 1, 20))
 
 
+def test_top__longer__only_single_runs_that_took_longer_and_shares_of_all_time() -> None:
+    found = top(Timeline(0, 0, DEVICE), by="type", host=False, longer_ns=10)
+
+    assert found.base_ns == 55
+    assert found.rows == (TopRow("MatMulV2", "compute", 1, 30), TopRow("hcom_allReduce_", "comm", 1, 20))
+
+
+def test_top__longer_on_the_host__what_ran_inside_does_not_count() -> None:
+    found = top(Timeline(0, 0, DEVICE), by="type", host=True, longer_ns=20)
+
+    # Of the 50 of aten::linear 30 are those of aten::mm.
+    assert (found.base_ns, found.rows) == (50, (TopRow("aten::mm", "host", 1, 30),))
+
+
+def test_top__longer_in_a_table_of_kernels__by_their_durations() -> None:
+    kernels = tuple(Kernel("MatMulV2", "MatMulV2", "AI_CORE", None, length) for length in (5, 40, 60))
+
+    found = top(Timeline(0, 0, table(), kernels=kernels), by="type", host=False, longer_ns=5)
+
+    assert (found.base_ns, found.rows) == (105, (TopRow("MatMulV2", "compute", 2, 100),))
+
+
+def test_top__longer_of_totals_alone__says_that_no_single_run_is_known() -> None:
+    timeline = Timeline(0, 0, table(), types=(TypeTotal("MatMulV2", "AI_CORE", 2, 40, None, None, None),))
+
+    with pytest.raises(UsageError, match="no single runs"):
+        top(timeline, by="type", host=False, longer_ns=1)
+
+
 def test_top__no_device__host() -> None:
     assert top(Timeline(0, None, DEVICE.of_kind("host_op")), by="type", host=False).side == "host"
 
