@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -20,10 +20,12 @@ from perfgate.catalogue.names import (
     RANKS_STEP,
     REQUEST_CPU,
     SERVING_CPU,
+    SERVING_THROUGHPUT,
     TPOT,
     TTFT,
 )
 from perfgate.document.job import Fits, JobKind
+from perfgate.errors import ConfigError
 from perfgate.load_settings import LoadSettings
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
@@ -269,6 +271,24 @@ class JobReference:
             if value and name not in _NOT_THE_WORK
         }
 
+    @classmethod
+    def from_written(cls, name: str, written: Mapping[str, str], *, judged_by: JobSettings) -> JobReference | None:
+        """The job of which ``written`` is what is written; None where that is no job.
+
+        What decides how long is measured, or how it is judged, is that of ``judged_by``.
+        """
+        # A setting that is left out is empty, whatever its default is.
+        defaults = {field.name: field.default for field in msgspec.structs.fields(JobSettings)}
+        values: dict[str, Any] = {key: "" for key, default in defaults.items() if isinstance(default, str)}
+        values |= {key: False for key, default in defaults.items() if isinstance(default, bool)}
+        try:
+            values |= {key: msgspec.json.decode(text) for key, text in written.items()}
+            values |= {key: getattr(judged_by, key) for key in _NOT_THE_WORK}
+            settings = msgspec.convert(values, JobSettings)
+        except (msgspec.MsgspecError, ConfigError):
+            return None
+        return None if any(mistakes(name, settings)) else cls(name, settings)
+
     @property
     def sha256(self) -> str:
         return hashlib.sha256(msgspec.json.encode(self.written, order="sorted")).hexdigest()
@@ -282,7 +302,11 @@ class JobReference:
         if self.kind == "server" and settings.searches_rate:
             return GOODPUT, SERVING_CPU
         if self.kind == "server":
-            return (TTFT, TPOT, SERVING_CPU) if settings.streams_tokens else (E2E, REQUEST_CPU)
+            if not settings.streams_tokens:
+                return E2E, REQUEST_CPU
+            # In a closed loop the server, and not the generator, sets the pace.
+            is_closed_loop = settings.load is None or settings.load.concurrency is not None
+            return TTFT, TPOT, SERVING_CPU, *((SERVING_THROUGHPUT,) if is_closed_loop else ())
         names = settings.numbers or [name for name in settings.gates if NAME.fullmatch(name)]
         return tuple(f"{NUMBER}{name}" for name in names if is_gating(name, settings.gates))
 

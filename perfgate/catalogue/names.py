@@ -22,7 +22,7 @@ JOB_WORK, JOB_OUTPUT, JOB_HALVES = "job.work", "job.output", "job.halves"
 TTFT, TPOT, E2E, SERVING_CPU = "serving.ttft", "serving.tpot", "serving.e2e", "serving.cpu"
 # Of a server that is asked by something else than the OpenAI API, where nothing is known of tokens.
 FIRST_BYTE, REQUEST_CPU = "serving.first_byte", "serving.request_cpu"
-GOODPUT = "serving.goodput"
+GOODPUT, SERVING_THROUGHPUT = "serving.goodput", "serving.throughput"
 
 LATENCY, WALL_TIME, P50, P90, P99 = "latency.low", "latency.wall", "latency.p50", "latency.p90", "latency.p99"
 STD, THROUGHPUT = "latency.std", "throughput.median"

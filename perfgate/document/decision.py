@@ -282,7 +282,7 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
     ``metric`` names a metric, or a part of a run document as it is called there (``seen_ns``, ``settings.threads``); it is
     empty where nothing is there of a shape, and the shape is where nothing is there of a workload. ``pairs`` are the numbers
     of the pairs that lack it, where others have it. ``named_by`` is what says that it must be there: the base's configuration,
-    main's stored run, or the documents themselves.
+    main's stored run, or the documents themselves. ``differs`` is whether it is there, and is not what that says.
     """
 
     workload: str
@@ -291,6 +291,7 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
     side: MissingSide
     pairs: list[int] = []
     named_by: NamedBy = "document"
+    differs: bool = False
 
 
 class TestbedDifference(msgspec.Struct, frozen=True, kw_only=True):

@@ -89,7 +89,8 @@ def must_gate(**settings: Any) -> tuple[str, ...]:
 
 
 def test_must_gate__of_every_kind__is_what_the_settings_alone_tell() -> None:
-    assert must_gate(serve="s") == ("serving.ttft", "serving.tpot", "serving.cpu")
+    assert must_gate(serve="s") == ("serving.ttft", "serving.tpot", "serving.cpu", "serving.throughput")
+    assert must_gate(serve="s", load={"rate": 4}) == ("serving.ttft", "serving.tpot", "serving.cpu")
     assert must_gate(serve="s", api="http") == ("serving.e2e", "serving.request_cpu")
     at_highest_rate = must_gate(serve="s", sla={"first_token": 0.5}, load={"rate": "highest"})
     assert at_highest_rate == ("serving.goodput", "serving.cpu")
@@ -98,3 +99,35 @@ def test_must_gate__of_every_kind__is_what_the_settings_alone_tell() -> None:
     numbers = {"a": {"json": "a"}, "b": {"json": "b"}}
     assert must_gate(command="c", numbers=numbers) == ("number.a", "number.b")
     assert must_gate(command="c", numbers=numbers, gates=["b"]) == ("number.b",)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {
+            "command": "c",
+            "numbers": {"a": {"json": "a", "unit": "ms", "better": "higher"}},
+            "gates": ["a"],
+            "budget": 9.0,
+        },
+        {"serve": "s", "same_output": False, "metrics": "", "ignore_eos": False, "sla": {"first_token": 0.5}},
+        {"serve": "s", "load": {"rate": 4, "requests": 16}, "extra": {"seed": 1}, "fits": "alternate"},
+        {"torchrun": "t.py", "ranks": 2, "loss_tolerance": 0.001, "steps": 8},
+    ],
+)
+def test_from_written__what_is_written__is_the_same_job(settings: dict[str, Any]) -> None:
+    job = JobReference("one", msgspec.convert(settings, JobSettings))
+    assert JobReference.from_written("one", job.written, judged_by=job.settings) == job
+
+
+def test_from_written__what_says_how_it_is_judged__is_that_of_the_other() -> None:
+    own = JobReference("one", msgspec.convert({"command": "c", "gates": ["a"]}, JobSettings))
+    again = JobReference.from_written("one", {**own.written, "gates": '["b"]'}, judged_by=own.settings)
+    assert again == own
+
+
+@pytest.mark.parametrize(
+    "written", [{}, {"command": "{"}, {"command": "3"}, {"serve": '"s"', "load": "{}"}, {"other": "1"}]
+)
+def test_from_written__no_job__none(written: dict[str, str]) -> None:
+    assert JobReference.from_written("one", written, judged_by=JobSettings(command="c")) is None

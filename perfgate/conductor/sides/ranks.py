@@ -265,8 +265,11 @@ class RanksSide:
         )
 
     def _output(self, reports: list[Report]) -> str:
-        """The hash of every loss, or of which ones are finite where they may differ a little; empty where there are none."""
-        if not self._settings.same_output or not any(report.losses for report in reports):
+        """The hash of every loss, or of which ones are finite if they may differ a little; empty if nothing is compared.
+
+        A script without losses has a hash too: what is left out of a document must not look like that.
+        """
+        if not self._settings.same_output:
             return ""
         losses = [report.losses for report in reports]
         if self._settings.loss_tolerance:

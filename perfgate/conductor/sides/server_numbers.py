@@ -8,7 +8,7 @@ from collections.abc import Collection
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.catalogue.names import E2E, FIRST_BYTE, GOODPUT, REQUEST_CPU, SERVING_CPU, TPOT, TTFT
+from perfgate.catalogue.names import E2E, FIRST_BYTE, GOODPUT, REQUEST_CPU, SERVING_CPU, SERVING_THROUGHPUT, TPOT, TTFT
 from perfgate.conductor.load.measures import goodput, measure_load
 from perfgate.conductor.load.record import Load
 from perfgate.conductor.sides.side import TurnResult, times_of
@@ -16,7 +16,6 @@ from perfgate.document.job import JobNumber
 from perfgate.job_settings import JobSettings
 
 TTFT_P99, ITL, ITL_P99 = "serving.ttft_p99", "serving.itl", "serving.itl_p99"
-THROUGHPUT = "serving.throughput"
 
 Floats = npt.NDArray[np.float64]
 
@@ -40,7 +39,7 @@ def turn_of_load(load: Load, cpu_seconds: float, settings: JobSettings) -> TurnR
             TTFT_P99: _quantile(measures.time_to_first_token, 0.99),
             TPOT: measures.mean_time_per_output_token,
             ITL_P99: _quantile(measures.inter_token, 0.99),
-            THROUGHPUT: measures.output_tokens_per_second,
+            SERVING_THROUGHPUT: measures.output_tokens_per_second,
             SERVING_CPU: cpu_seconds / (measures.output_tokens or max(1, measures.latency.size)),
         }
     else:
@@ -74,12 +73,12 @@ def numbers_of(names: Collection[str], *, is_closed_loop: bool, is_highest_rate:
         gates = {GOODPUT}
     gates |= {SERVING_CPU, REQUEST_CPU}
     if is_closed_loop and TPOT in names:
-        gates.add(THROUGHPUT)
+        gates.add(SERVING_THROUGHPUT)
     return tuple(
         JobNumber(
             metric=name,
-            unit="tokens/s" if name == THROUGHPUT else "1" if name == GOODPUT else "s",
-            better="higher" if name in (THROUGHPUT, GOODPUT) else "lower",
+            unit="tokens/s" if name == SERVING_THROUGHPUT else "1" if name == GOODPUT else "s",
+            better="higher" if name in (SERVING_THROUGHPUT, GOODPUT) else "lower",
             gating=name in gates,
         )
         for name in names

@@ -14,6 +14,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import RunDocument, WorkloadRecord
 from perfgate.errors import DocumentError, ForgeGoneError, StoreError
 from perfgate.git.repository import files_between, prefix_of
+from perfgate.job_settings import JobReference
 from perfgate.jobs.shared.reads import files_read_on_main, like_those
 from perfgate.jobs.shared.store import open_project_store, stored_history
 from perfgate.jobs.trust.commits import config_at, same_code_between
@@ -21,6 +22,7 @@ from perfgate.jobs.trust.provenance import common_ancestor
 from perfgate.judging.forge.forge import ChangeRequest, Forge
 from perfgate.judging.gate.paths import always_relevant, skipped_because
 from perfgate.judging.gate.required import Required
+from perfgate.judging.gate.required_jobs import RequiredJob
 from perfgate.judging.store.store import GitAccess, Store
 
 # Where the CI of the forges is told what to run.
@@ -150,12 +152,48 @@ def required_of(
     if config is None:
         return Required(sealed=True)
     names = tuple(entry.name for entry in config.workloads if not only or entry.name in only)
-    jobs = {entry.name: entry.must_gate for entry in config.jobs if not only or entry.name in only}
+    jobs = [entry for entry in config.jobs if not only or entry.name in only]
+    stored: tuple[RunDocument, ...] = ()
+    stored_jobs: dict[str, RunDocument] = {}
     try:
-        stored = _stored_runs(open_project_store(config, environ), config.project, base, names)
+        store = open_project_store(config, environ)
+        stored = _stored_runs(store, config.project, base, names)
+        stored_jobs = _stored_jobs(store, config.project, jobs)
     except StoreError:
-        stored = ()
-    return Required(workloads=names, jobs=jobs, aa_pairs=config.gate.aa_pairs, stored=stored, sealed=True)
+        pass
+    on_device = not config.device.startswith("cpu")
+    return Required(
+        workloads=names,
+        jobs={entry.name: _required_job(entry, stored_jobs.get(entry.name), on_device=on_device) for entry in jobs},
+        aa_pairs=config.gate.aa_pairs,
+        stored=stored,
+        sealed=True,
+    )
+
+
+def _required_job(reference: JobReference, stored: RunDocument | None, *, on_device: bool) -> RequiredJob:
+    """What perfgate.toml says of a job, and what main's newest run of it, by the same settings, has."""
+    records = (
+        [job for job in stored.jobs if (job.name, job.sha256) == (reference.name, reference.sha256)] if stored else []
+    )
+    turns = [turn for turn in stored.turns if turn.workload == reference.name] if stored and records else []
+    return RequiredJob(
+        reference,
+        numbers={number.metric: number for job in records for number in job.numbers},
+        work=frozenset.intersection(*(frozenset(turn.work) for turn in turns)) if turns else frozenset(),
+        on_device=on_device,
+    )
+
+
+def _stored_jobs(store: Store, project: str, jobs: Sequence[JobReference]) -> dict[str, RunDocument]:
+    """The newest run of each job whose numbers perfgate.toml does not name."""
+    lacking = {job.name for job in jobs if job.kind == "command" and not job.settings.numbers}
+    documents: dict[str, RunDocument] = {}
+    for run in store.runs(project, limit=_NEWEST) if lacking else ():
+        if not run.dirty and (here := lacking.intersection(run.workloads)):
+            documents.update(dict.fromkeys(here, store.show(run.id)))
+            lacking -= here
+    return documents
 
 
 def _stored_runs(store: Store, project: str, base: RunDocument, names: tuple[str, ...]) -> tuple[RunDocument, ...]:

@@ -47,6 +47,7 @@ from perfgate.judging.gate.pairs import QUANTILE, deciding_clocks
 from perfgate.judging.gate.recordings import are_recordings, compare_kernel_times, recorded_times, untimed_places
 from perfgate.judging.gate.repeated import compare_repeated
 from perfgate.judging.gate.required import Required, missing_evidence
+from perfgate.judging.gate.required_jobs import TrustedNumbers, numbers_of_jobs
 from perfgate.judging.gate.rules import compare_rules, deciding_steps
 from perfgate.judging.gate.stored import compare_stored
 from perfgate.judging.gate.time import compare_time, noise_floors, unmoved
@@ -102,7 +103,8 @@ def decide(
     differences = _testbed_differences(base, head)
     incomparable = bool(differences) and comparing == "code"
     changes = harness_changes(base, head)
-    comparisons, floors, invalid = _compare(base, head, policy)
+    numbers = numbers_of_jobs(base, head, required.jobs)
+    comparisons, floors, invalid = _compare(base, head, policy, numbers)
     if incomparable:
         reason = Message("gate.testbeds-differ")
         comparisons = [
@@ -210,15 +212,18 @@ class _Compared(NamedTuple):
     invalid: list[Invalid]
 
 
-def _compare(base: RunDocument, head: RunDocument, policy: Policy, *, to_come: int = 0) -> _Compared:
+def _compare(
+    base: RunDocument, head: RunDocument, policy: Policy, numbers: Mapping[str, TrustedNumbers], *, to_come: int = 0
+) -> _Compared:
     """Compare everything that one session measured on both sides; times that prove nothing are set aside.
 
-    ``to_come`` workloads are still to be measured, and will be corrected for together with these.
+    ``numbers`` are those of the jobs that the trusted side knows. ``to_come`` workloads are still to be measured, and will be
+    corrected for together with these.
     """
     clocks = deciding_clocks(base, head)
     floors = noise_floors(base, policy, clocks, pairs=_pairs(head))
     invalid = [*invalid_times(base, head), *_base_differs(floors), *invalid_turns(base, head)]
-    turns = compare_turns(base, head, policy)
+    turns = compare_turns(base, head, policy, numbers)
     reasons = {(entry.workload, entry.shape): entry.message for entry in invalid}
     times = [
         msgspec.structs.replace(time, outcome="not_comparable", gating=False, reason=reason)
@@ -264,7 +269,7 @@ class Look:
     def __init__(
         self, base: RunDocument, head: RunDocument, policy: Policy, *, workload: str, to_come: int = 0
     ) -> None:
-        comparisons, floors, invalid = _compare(base, head, policy, to_come=to_come)
+        comparisons, floors, invalid = _compare(base, head, policy, {}, to_come=to_come)
         self._policy = policy
         self._moved = workload not in unmoved(base, head)
         self._comparisons = [c for c in comparisons if c.workload == workload]

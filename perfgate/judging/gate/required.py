@@ -38,6 +38,7 @@ from perfgate.document.samples import STOPPED, Replicate
 from perfgate.judging.gate.comparison import Place
 from perfgate.judging.gate.operators import untimed_subroutines
 from perfgate.judging.gate.recordings import are_recordings
+from perfgate.judging.gate.required_jobs import RequiredJob
 from perfgate.judging.gate.rules import bounds_with_lost_values
 
 # What the conductor sees of every block, whatever the device.
@@ -52,14 +53,13 @@ _Entry = TypeVar("_Entry", CounterSet, CorrectnessResult)
 class Required:
     """What the trusted side says must have been measured; nothing where there is no trusted side.
 
-    ``workloads`` and ``jobs`` are those of the base's configuration, a job with the numbers that it says must gate, and
-    ``aa_pairs`` its pairs of base against base. ``stored`` are the newest stored runs of main that measured a workload file of
-    the base; a workload uses the one that measured the same file. ``sealed`` is whether both sides must prove that what they
-    ran stayed as it was.
+    ``workloads`` and ``jobs`` are those of the base's configuration, and ``aa_pairs`` its pairs of base against base.
+    ``stored`` are the newest stored runs of main that measured a workload file of the base; a workload uses the one that
+    measured the same file. ``sealed`` is whether both sides must prove that what they ran stayed as it was.
     """
 
     workloads: tuple[str, ...] = ()
-    jobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    jobs: Mapping[str, RequiredJob] = field(default_factory=dict)
     aa_pairs: int = 0
     stored: tuple[RunDocument, ...] = ()
     sealed: bool = False

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 import numpy as np
 
+from perfgate.catalogue.names import NUMBER, RANKS_LOSS
 from perfgate.document.decision import Invalid, InvalidKind, Missing, MissingSide
-from perfgate.document.job import JobRecord, Turn, turns_by_quad
+from perfgate.document.job import JobNumber, JobRecord, Turn, turns_by_quad
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
+from perfgate.job_settings import JobReference
 from perfgate.judging.gate.comparison import rounded
+from perfgate.judging.gate.required_jobs import (
+    RequiredJob,
+    is_on_device,
+    quads_of_other_work,
+    trusted_numbers,
+    turns_without_output,
+)
 from perfgate.judging.gate.validity import OUT_OF_TURN_SHARE
 
 # Requests that are sent later than this share of the time that they take measure the generator.
@@ -41,27 +51,29 @@ def _disturbances(name: str, base: RunDocument, head: RunDocument) -> Iterator[t
         yield "late", Message("gate.requests-late", {"share": rounded(float(np.median(late)))})
 
 
-def missing_turns(base: RunDocument, head: RunDocument, required: Mapping[str, Iterable[str]]) -> list[Missing]:
+def missing_turns(base: RunDocument, head: RunDocument, required: Mapping[str, RequiredJob]) -> list[Missing]:
     """What the turns of a job lack: turns of a side, a number that other turns have, one that must gate, or the whole job."""
     failed = {failed.workload for failed in head.failed_pairs}
     names = dict.fromkeys(
         [*required, *(job.name for run in (base, head) for job in run.jobs), *(t.workload for t in base.turns)]
     )
     return [
-        entry for name in names if name not in failed for entry in _missing_of(name, base, head, required.get(name, ()))
+        entry for name in names if name not in failed for entry in _missing_of(name, base, head, required.get(name))
     ]
 
 
-def _missing_of(name: str, base: RunDocument, head: RunDocument, must_gate: Iterable[str]) -> Iterator[Missing]:
+def _missing_of(name: str, base: RunDocument, head: RunDocument, required: RequiredJob | None) -> Iterator[Missing]:
     records = [next((job for job in run.jobs if job.name == name), None) for run in (base, head)]
     before, after = (turns_by_quad(run.turns, name) for run in (base, head))
     if not before or not after or records[0] is None or records[1] is None:
         lacks: MissingSide = "both" if not before and not after else "head" if before else "base"
         yield Missing(workload=name, side=lacks)
         return
-    gating = {number.metric for number in records[0].numbers if number.gating}
-    if records[0].numbers != records[1].numbers or not gating:
+    record = records[0]
+    if record.numbers != records[1].numbers or not any(number.gating for number in record.numbers):
         yield Missing(workload=name, metric="job.numbers", side="base")
+    elif record != records[1]:
+        yield Missing(workload=name, metric="job.settings", side="base", differs=True)
     numbers = range(max(before.keys() | after.keys()) + 1)
     named = {name for turns in (*before.values(), *after.values()) for turn in turns for name in turn.values}
     sides: list[tuple[MissingSide, dict[int, list[Turn]]]] = [("base", before), ("head", after)]
@@ -69,15 +81,103 @@ def _missing_of(name: str, base: RunDocument, head: RunDocument, must_gate: Iter
         absent = [number for number in numbers if len(turns.get(number, ())) != len(before.get(0, ()))]
         if absent:
             yield Missing(workload=name, metric="job.turns", side=side, pairs=absent)
-        yield from (Missing(workload=name, metric=metric, side=side) for metric in _unreported(records[0], turns))
+        yield from (Missing(workload=name, metric=metric, side=side) for metric in _unreported(record, turns))
         lacking = {m for of_quad in turns.values() for turn in of_quad for m in named - turn.values.keys()}
         yield from (Missing(workload=name, metric=metric, side=side) for metric in sorted(lacking))
-    for number in records[0].numbers:
-        if not any(number.metric in turn.values for turns in before.values() for turn in turns):
+    for number in record.numbers:
+        if number.metric not in named:
             yield Missing(workload=name, metric=number.metric, side="both")
-    for asked in must_gate:
-        if asked not in gating:
-            yield Missing(workload=name, metric=asked, side="both", named_by="configuration")
+    declared = {f"{NUMBER}{key}" for key in required.reference.settings.numbers} if required else frozenset()
+    for number in record.numbers:
+        may_be_zero = number.metric.startswith(NUMBER) and number.metric not in declared and number.unit == "1"
+        yield from _nothing_measured(name, number, sides, may_be_zero=may_be_zero) if number.gating else ()
+    if required is not None:
+        yield from _not_as_required(required, base, head, record)
+
+
+def _nothing_measured(
+    job: str, number: JobNumber, sides: Sequence[tuple[MissingSide, dict[int, list[Turn]]]], *, may_be_zero: bool
+) -> Iterator[Missing]:
+    """Yield that a number is not more than 0, as times, rates and amounts are: then it has no ratio, and is not compared.
+
+    What a program counts may be 0, and is then 0 in all turns of both sides.
+    """
+    values = {
+        side: [
+            turn.values[number.metric] for of_quad in turns.values() for turn in of_quad if number.metric in turn.values
+        ]
+        for side, turns in sides
+    }
+    if may_be_zero and not any(value for listed in values.values() for value in listed):
+        return
+    nothing = [side for side, listed in values.items() if not all(0 < value < math.inf for value in listed)]
+    if nothing:
+        yield Missing(workload=job, metric=number.metric, side="both" if len(nothing) > 1 else nothing[0])
+
+
+def _not_as_required(
+    required: RequiredJob, base: RunDocument, head: RunDocument, record: JobRecord
+) -> Iterator[Missing]:
+    """Yield what the trusted side says of a job and the documents lack, or say otherwise."""
+    settings = required.measured_by(base, head)
+    if settings is None or record.kind != settings.kind:
+        yield _asked(record.name, "job.settings", differs=True)
+        return
+    sides: tuple[tuple[MissingSide, RunDocument], ...] = (("base", base), ("head", head))
+    turns = {side: [turn for turn in run.turns if turn.workload == record.name] for side, run in sides}
+    if not _shares_devices_as(settings, record, [*turns["base"], *turns["head"]]):
+        yield _asked(record.name, "job.fits", differs=True)
+    trusted = trusted_numbers(required, settings, record, on_device=is_on_device(required, base, head))
+    yield from _other_numbers(required, settings, record, trusted.numbers)
+    for side, listed in turns.items():
+        yield from _unproven(required, settings, side, listed)
+
+
+def _asked(
+    job: str, metric: str, side: MissingSide = "both", *, differs: bool = False, pairs: Iterable[int] = ()
+) -> Missing:
+    quads = sorted(set(pairs))
+    return Missing(workload=job, metric=metric, side=side, pairs=quads, named_by="configuration", differs=differs)
+
+
+def _other_numbers(
+    required: RequiredJob, settings: JobReference, record: JobRecord, trusted: Sequence[JobNumber]
+) -> Iterator[Missing]:
+    """Yield the numbers that do not gate and must, that have another unit or direction, or that main's stored run has."""
+    for stated, number in zip(trusted, record.numbers):
+        if stated.unit != number.unit:
+            yield _asked(record.name, f"{number.metric}.unit", differs=True)
+        if stated.better != number.better:
+            yield _asked(record.name, f"{number.metric}.better", differs=True)
+    gating = {number.metric for number in record.numbers if number.gating}
+    must_gate = {*settings.must_gate, *(number.metric for number in trusted if number.gating)}
+    yield from (_asked(record.name, metric) for metric in sorted(must_gate - gating))
+    listed = {number.metric for number in record.numbers}
+    if settings.settings.file and not any(metric.startswith(NUMBER) for metric in listed):
+        yield _asked(record.name, "job.numbers")
+    for metric in sorted(required.numbers.keys() - listed):
+        yield Missing(workload=record.name, metric=metric, side="both", named_by="store")
+
+
+def _unproven(
+    required: RequiredJob, settings: JobReference, side: MissingSide, turns: Sequence[Turn]
+) -> Iterator[Missing]:
+    """Yield what the turns of a side must hold to be compared with those of the other: their work and their output."""
+    for count, quads in quads_of_other_work(required, settings, turns).items():
+        yield _asked(settings.name, f"work.{count}", side, pairs=quads)
+    if unseen := list(turns_without_output(settings, turns)):
+        yield _asked(settings.name, "job.output", side, pairs=unseen)
+    if settings.settings.loss_tolerance and any(RANKS_LOSS not in turn.values for turn in turns):
+        yield _asked(settings.name, RANKS_LOSS, side)
+
+
+def _shares_devices_as(settings: JobReference, record: JobRecord, turns: Iterable[Turn]) -> bool:
+    """Whether the sides shared the devices as the settings say, and the starts of their turns agree."""
+    wanted = settings.settings.fits
+    if record.fits not in (("resident", "alternate") if wanted == "auto" else (wanted,)):
+        return False
+    has_own_processes = settings.kind == "command" or record.fits == "alternate"
+    return not has_own_processes or all(turn.start == turn.quad for turn in turns)
 
 
 def _unreported(job: JobRecord, turns: Mapping[int, list[Turn]]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -27,6 +28,7 @@ from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.comparison import Place, change_of, comparison, configured_tolerance, rounded
 from perfgate.judging.gate.ranks import compare_counts, exposed_parts, losses_differ, rank_parts
+from perfgate.judging.gate.required_jobs import TrustedNumbers
 from perfgate.judging.gate.rule import (
     Z_POWER,
     Differences,
@@ -62,7 +64,10 @@ def looks_of(kind: JobKind, fits: Fits) -> tuple[int, ...]:
 
 
 class _Cell(NamedTuple):
-    """One number of a job: its differences, quad by quad, towards the worse, and its level on the base."""
+    """One number of a job: its differences, quad by quad, towards the worse, and its level on the base.
+
+    Of an ``undirected`` one only the documents say which direction is better.
+    """
 
     place: Place
     number: JobNumber
@@ -72,6 +77,7 @@ class _Cell(NamedTuple):
     margin: float
     looks: tuple[int, ...]
     parts: list[Part]
+    undirected: bool = False
 
 
 class Quad(NamedTuple):
@@ -91,16 +97,27 @@ def quads_of(base: RunDocument, head: RunDocument, job: str) -> dict[int, Quad]:
     }
 
 
-def compare_turns(base: RunDocument, head: RunDocument, policy: Policy) -> list[Comparison]:
-    """Compare every number of every job, all that gate corrected for together; where the work differs, nothing else counts."""
+def compare_turns(
+    base: RunDocument, head: RunDocument, policy: Policy, numbers: Mapping[str, TrustedNumbers] = MappingProxyType({})
+) -> list[Comparison]:
+    """Compare every number of every job, all that gate corrected for together; where the work differs, nothing else counts.
+
+    ``numbers`` are those of the jobs about which the trusted side says anything, in place of what the documents say.
+    """
     rows: list[Comparison] = []
     cells: list[_Cell] = []
-    for job in head.jobs:
+    for record in head.jobs:
+        trusted = numbers.get(record.name, TrustedNumbers(record.numbers))
+        job = msgspec.structs.replace(record, numbers=trusted.numbers)
         measured = quads_of(base, head, job.name)
         different = _other_work(Place(job.name, ""), measured)
         rows += different or _other_output(Place(job.name, ""), measured, policy)
         if not different:
-            cells += [cell for number in job.numbers for cell in _cells(job, number, measured, policy)]
+            cells += [
+                cell._replace(undirected=cell.number.metric in trusted.undirected)
+                for number in job.numbers
+                for cell in _cells(job, number, measured, policy)
+            ]
             cells += _halves(job, measured)
         rows += compare_counters_of_servers(Place(job.name, ""), *_turns_of(measured.values()))
         rows += compare_counts(Place(job.name, ""), *_turns_of(measured.values()), policy)
@@ -148,7 +165,9 @@ def _halves(job: JobRecord, measured: Mapping[int, Quad]) -> Iterator[_Cell]:
         return
     sign = -1.0 if number.better == "higher" else 1.0
     gains = []
-    for quad in measured.values():
+    # A quad with fewer turns is missing evidence.
+    whole = [quad for quad in measured.values() if min(len(quad.base), len(quad.head)) > 1]
+    for quad in whole:
         first, second = (
             [
                 _mean_log(turns[half * len(turns) // 2 :][: len(turns) // 2], number.metric)
@@ -162,7 +181,7 @@ def _halves(job: JobRecord, measured: Mapping[int, Quad]) -> Iterator[_Cell]:
         yield _Cell(
             Place(job.name, ""),
             JobNumber(metric=JOB_HALVES, unit="1", better="lower", gating=False),
-            Differences.of(np.array(gains), [quad.start for quad in measured.values()]),
+            Differences.of(np.array(gains), [quad.start for quad in whole]),
             level=1.0,
             tolerance=1.0,
             margin=1.0,
@@ -237,6 +256,10 @@ def _judge(cell: _Cell, policy: Policy, p_adjusted: float | None, *, tests: int)
     reason = None
     if not is_known(cell.number.metric):
         outcome, reason = "inconclusive", Message("gate.unknown-metric")
+    elif (
+        cell.undirected and outcome in ("improved", "unchanged") and answer(-differences, limits, errors) != "unchanged"
+    ):
+        outcome, reason = "inconclusive", Message("gate.direction-unknown", {"job": cell.place.workload})
     bounds = interval(differences, errors)
     effect = sign * differences.estimate
     visible = detectable(differences, limits.tolerated, errors, tests=max(1, tests))

@@ -39,6 +39,10 @@ _VERDICTS = {
 _PARTS = {
     "correctness": phrase("the check of the output"),
     "replicates.aa": phrase("base against base"),
+    "job.settings": phrase("the table of settings"),
+    "job.numbers": phrase("the list of numbers"),
+    "job.turns": phrase("turns"),
+    "job.fits": phrase("`fits`"),
     "seal": phrase("the proof that the measured code stayed the same"),
 }
 _METHOD_KINDS = {"check": "correctness", "budget": "budget", "limit": "budget", "expect": "expect", "exact": "counter"}
@@ -177,6 +181,7 @@ def named_missing(entry: Missing) -> MissingView:
         side=Words(entry.side),
         pairs=len(entry.pairs),
         named_by=entry.named_by,
+        differs=entry.differs,
     )
 
 

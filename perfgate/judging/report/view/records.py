@@ -113,6 +113,7 @@ class MissingView:
     side: Words
     pairs: int
     named_by: str
+    differs: bool
 
 
 @dataclass(frozen=True)
