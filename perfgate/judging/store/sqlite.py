@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote
 
@@ -149,6 +151,29 @@ def open_engine(path: Path) -> sa.Engine:
     sa.event.listen(engine, "connect", _on_connect)
     sa.event.listen(engine, "begin", _on_begin)
     return engine
+
+
+def create_file(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:
+    """Create a store with its tables, unless another process does first.
+
+    It gets its name once it is whole. SQLite would create an empty file first, and a crash before its first write would leave
+    that: nobody could tell it from a store whose content was lost.
+    """
+    with TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as folder:
+        fresh = Path(folder) / path.name
+        engine = open_engine(fresh)
+        write_ahead(engine)
+        with engine.connect().execution_options(immediate=True) as connection, connection.begin():
+            migrate(connection, str(path), migrations)
+        engine.dispose()
+        try:
+            os.link(fresh, path)
+        except FileExistsError:
+            return
+        except OSError:
+            # A file system without hard links, on which two first writers at once are not told apart.
+            if not path.exists():
+                fresh.rename(path)
 
 
 def open_read_only(path: Path) -> sa.Engine:

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from perfgate.document.files import write_run
 from perfgate.document.history import Acceptance
+from perfgate.document.run import RunDocument
 from perfgate.errors import StoreError
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.sqlite import MIGRATIONS
@@ -55,11 +56,81 @@ def test_store__new__keeps_a_write_ahead_log(tmp_path: Path) -> None:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_store__empty_file__becomes_one(tmp_path: Path) -> None:
-    (tmp_path / "store.db").touch()
-    assert SqlStore(tmp_path / "store.db").runs("shop") == []
+def test_store__empty_file__is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     SqlStore(tmp_path / "store.db").record(minimal_run())
-    assert len(SqlStore(tmp_path / "store.db").runs("shop")) == 1
+    os.truncate(tmp_path / "store.db", 0)
+    for leftover in tmp_path.glob("store.db-*"):
+        leftover.unlink()
+    assert_refused(tmp_path / "store.db", "store.db is a file of 0 bytes.* bring back a copy of it, or remove the file")
+    assert (tmp_path / "store.db").stat().st_size == 0
+
+
+def forked(work: Callable[[], object]) -> int:
+    """Do it in a process of its own; return the process's id."""
+    child = os.fork()
+    if not child:
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return child
+
+
+def exit_code(child: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def record_until(path: Path, run: RunDocument, steps: int) -> None:
+    """Record a run, and die before Python's audit has seen ``steps`` operations on files."""
+    seen = 0
+
+    def watch(event: str, _: object) -> None:
+        nonlocal seen
+        if event in ("open", "sqlite3.connect", "os.link", "os.mkdir", "os.rename", "os.remove", "os.rmdir"):
+            seen += 1
+            if seen > steps:
+                os._exit(9)
+
+    sys.addaudithook(watch)
+    SqlStore(path).record(run)
+
+
+def test_store__killed_while_it_is_created__the_next_writer_begins_anew(tmp_path: Path) -> None:
+    run = minimal_run()
+    SqlStore(tmp_path / "first").record(run)  # everything is imported
+    codes = []
+    while not codes or codes[-1]:
+        path = tmp_path / f"{len(codes)}.db"
+        codes.append(exit_code(forked(lambda: record_until(path, run, len(codes)))))  # noqa: B023 - done before the next
+        assert not path.exists() or path.stat().st_size
+        SqlStore(path).record(run)
+        assert len(SqlStore(path).runs("shop")) == 1
+    assert len(codes) > 3
+    assert set(codes[:-1]) == {9}
+
+
+def test_store__many_first_writers_at_once__lose_nothing(tmp_path: Path) -> None:
+    runs = [minimal_run(session=f"first-{number}") for number in range(8)]
+    for attempt in range(4):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        reading, writing = os.pipe()
+
+        def write_first(run: RunDocument, path: Path, gate: int, closed: int) -> None:
+            os.close(closed)
+            os.read(gate, 1)  # until the parent closes its end
+            SqlStore(path).record(run)
+
+        children = [
+            forked(lambda: write_first(run, folder / "store.db", reading, writing))  # noqa: B023 - forked at once
+            for run in runs
+        ]
+        os.close(writing)
+        assert [exit_code(child) for child in children] == [0] * len(runs)
+        os.close(reading)
+        assert len(SqlStore(folder / "store.db").runs("shop")) == len(runs)
+        assert [path.name for path in folder.iterdir() if not path.name.startswith("store.db")] == []
 
 
 def test_store__file_of_something_else__refused(tmp_path: Path) -> None:

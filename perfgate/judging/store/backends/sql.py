@@ -29,6 +29,7 @@ from perfgate.judging.store.sqlite import (
     VALUES,
     Migration,
     clear_errors,
+    create_file,
     migrate,
     open_engine,
     open_read_only,
@@ -240,6 +241,7 @@ class SqlStore:
         with clear_errors(self._path):
             if not is_there:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
+                create_file(self._path, self._migrations)
             if self._version() == 0:
                 write_ahead(self._engine)
             with self._engine.connect().execution_options(immediate=True) as connection, connection.begin():
@@ -249,8 +251,14 @@ class SqlStore:
     def _is_there(self) -> bool:
         with clear_errors(self._path):
             is_folder, is_there = self._path.is_dir(), self._path.exists()
+            is_empty = self._path.is_file() and not self._path.stat().st_size
         if is_folder:
             raise StoreError(f"the store {self._path} is a folder; name a file in it, e.g. {self._path / 'store.db'}")
+        if is_empty:
+            raise StoreError(
+                f"the store {self._path} is a file of 0 bytes, which perfgate never leaves: what was in it is gone; bring "
+                "back a copy of it, or remove the file to begin a new store"
+            )
         return is_there
 
     def _version(self) -> int:
