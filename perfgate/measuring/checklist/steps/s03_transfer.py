@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.document.run import Value
+from perfgate.document.run import Finding, Value
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
-from perfgate.measuring.checklist.limits import above
+from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding
 from perfgate.measuring.checklist.recorded import device_times_missing, or_absent, profiled
 from perfgate.measuring.checklist.step import (
     RecordingContext,
@@ -25,6 +25,7 @@ from perfgate.measuring.checklist.step import (
     unavailable,
 )
 from perfgate.measuring.checklist.values import median, missing
+from perfgate.measuring.devices.batches import bytes_of, tensors
 from perfgate.measuring.devices.device import Device, Event
 from perfgate.measuring.timing.calls import CallBudget, find_steady_state, time_calls
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
@@ -38,6 +39,7 @@ _ON_DEVICE = "device"
 _PLAIN = "pageable"
 _MODES = (_PLAIN, "pinned", "prefetch")
 _EXPOSED = "transfer.exposed_share"
+_HALF = 2  # bytes of an element
 
 
 class TransferStep:
@@ -88,7 +90,26 @@ def _measure(context: StepContext) -> StepOutcome:
     medians = {mode: float(np.median(share)) for mode, share in shares.items()}
     evidence = {f"transfer.share {mode}": share for mode, share in medians.items() if mode != _PLAIN}
     outcome.findings = above("transfer.share", medians[_PLAIN], context.limits, evidence)
+    if outcome.findings:
+        output_bytes = context.device.bytes_of(transfers.calls[_ON_DEVICE]())
+        outcome.findings += judge_inputs(transfers.hosts[0], output_bytes, medians[_PLAIN])
     return outcome
+
+
+def judge_inputs(inputs: Any, output_bytes: int, share: float) -> list[Finding]:
+    """A finding where inputs in full precision are most of what is copied; copying takes a ``share`` of the call."""
+    wide = [tensor for tensor in tensors(inputs) if tensor.is_floating_point() and tensor.element_size() > _HALF]
+    size, copied = bytes_of(wide), bytes_of(inputs) + output_bytes
+    if not size or size < copied / 2:
+        return []
+    largest = max(wide, key=lambda tensor: tensor.numel() * tensor.element_size())
+    saved = share * sum(bytes_of(tensor) * (1 - _HALF / tensor.element_size()) for tensor in wide) / copied
+    evidence: MaybeEvidence = {
+        "size": size,
+        "dtype": str(largest.dtype).removeprefix("torch."),
+        "saved": saved,
+    }
+    return [finding("transfer.full_precision", "info", evidence)]
 
 
 def _copying_shares(context: StepContext, transfers: _Transfers) -> dict[str, npt.NDArray[np.float64]]:
@@ -121,11 +142,11 @@ class _Transfers:
     def __init__(self, workload: BoundWorkload, device: Device, shape: str) -> None:
         self._workload = workload
         self._device = device
-        self._hosts = [workload.host_inputs(shape, index=index) for index in range(POOL_SIZE)]
-        self._pinned = [device.pin(host) for host in self._hosts]
+        self.hosts = [workload.host_inputs(shape, index=index) for index in range(POOL_SIZE)]
+        self._pinned = [device.pin(host) for host in self.hosts]
         self._next = device.to_device(self._pinned[0], non_blocking=True)
         self._cursor = 0
-        self.input_bytes = device.bytes_of(self._hosts[0])
+        self.input_bytes = device.bytes_of(self.hosts[0])
         self.calls: dict[str, Callable[[], Any]] = {
             _ON_DEVICE: workload.caller(shape),
             **{mode: self._caller(mode) for mode in _MODES},
@@ -150,7 +171,7 @@ class _Transfers:
     def _upload(self, mode: str, marks: _Marks | None) -> Any:
         with marks.around("up") if marks else nullcontext():
             if mode == _PLAIN:
-                return self._device.to_device(self._hosts[self._cursor])
+                return self._device.to_device(self.hosts[self._cursor])
             return self._device.to_device(self._pinned[self._cursor], non_blocking=True)
 
 
