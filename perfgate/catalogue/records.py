@@ -69,7 +69,7 @@ class Metric(Entry, frozen=True):
 
     # How the report words it.
     # Titles where another clock than the wall decides.
-    clock_titles: Mapping[Literal["cpu", "device"], str] = {}
+    clock_titles: Mapping[Literal["cpu", "device", "awake"], str] = {}
     # What the parts of a counter count.
     amount: Amount = "calls"
     # It moves with what other metrics show, so it stands after them.

@@ -46,8 +46,8 @@ InvalidKind = Literal[
 ]
 MissingSide = Literal["base", "head", "both"]
 NamedBy = Literal["configuration", "store", "document"]
-# What timed a call: the clock on the wall, the CPU time of its thread, or the device's own.
-Clock = Literal["wall", "cpu", "device"]
+# What timed a call: the clock on the wall, the CPU time of its thread, the device's own, or the wall without waiting for CPUs.
+Clock = Literal["wall", "cpu", "device", "awake"]
 Method = Literal["exact", "paired", "repeated", "turns", "check", "budget", "limit", "expect", "profiled", "recorded"]
 # The methods that hold the head alone to a rule of perfgate.toml.
 RULE_METHODS = frozenset({"budget", "limit", "expect"})

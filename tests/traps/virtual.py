@@ -171,7 +171,16 @@ class _WorkerHandle:
         self._device = machine.device
         self._worker = _InProcessWorker(machine.gate, machine.device)
 
-    def ask(self, request: msgspec.Struct, reply: type[Any], *, timeout: float, doing: str) -> Any:
+    def ask(
+        self,
+        request: msgspec.Struct,
+        reply: type[Any],
+        *,
+        timeout: float,
+        doing: str,
+        sent: Callable[[], None] = lambda: None,
+    ) -> Any:
+        sent()
         if isinstance(request, BlockRequest) and request.sequence % 4 == 0:
             self._device.host_ns += PAUSE_NS
         began, cpu = self._machine.now_ns(), self._device.cpu_ns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 import msgspec
@@ -107,18 +107,26 @@ class Member:
         pid, observer = self.worker.pid, self.observer
         log = self._logs.setdefault((request.lane, request.shape), _BlockLog())
         log.requests.append(request)
-        conductor_delay = observer.run_delay_ns(os.getpid())
-        cpu_ns, delay = self._begin_turn(), observer.run_delay_ns(pid)
+        cpu_ns = self._begin_turn()
+        conductor_delay: int | None = None
+
+        def note_sent() -> None:
+            # Whoever gets a message may take the sender's CPU at once: that wait of ours does not delay the block.
+            nonlocal conductor_delay
+            conductor_delay = observer.run_delay_ns(os.getpid())
+
+        # Waiting is read next to the clock: what either waits beside the block is not taken off it.
+        delay = observer.run_delay_ns(pid)
         started = observer.clock_ns()
-        self._ask(request, BlockDone, "measuring")
+        self._ask(request, BlockDone, "measuring", sent=note_sent)
         ended = observer.clock_ns()
+        delay_after, conductor_delay_after = observer.run_delay_ns(pid), observer.run_delay_ns(os.getpid())
         log.asked_ns.append(started)
         log.seen_ns.append(ended - started)
         log.waited_ns.append(self._waited_ns)
         log.out_of_turn_ns.append(self._out_of_turn_ns)
         self._waited_ns = self._out_of_turn_ns = 0
         cpu_ns_after = self._end_turn(ended)
-        delay_after, conductor_delay_after = observer.run_delay_ns(pid), observer.run_delay_ns(os.getpid())
         if delay is not None and delay_after is not None:
             log.run_delay_ns.append(delay_after - delay)
         if conductor_delay is not None and conductor_delay_after is not None:
@@ -167,8 +175,10 @@ class Member:
         check_blocks(shapes, {shape: log.requests for shape, log in logs.items()})
         return {shape: logs[shape].add_to(columns) for shape, columns in shapes.items()}
 
-    def _ask(self, request: msgspec.Struct, reply: type[ReplyType], verb: str) -> ReplyType:
-        return self.worker.ask(request, reply, timeout=self.timeout, doing=f"{verb} {self.workload}")
+    def _ask(
+        self, request: msgspec.Struct, reply: type[ReplyType], verb: str, sent: Callable[[], None] = lambda: None
+    ) -> ReplyType:
+        return self.worker.ask(request, reply, timeout=self.timeout, doing=f"{verb} {self.workload}", sent=sent)
 
 
 def check_blocks(shapes: Mapping[str, BlockColumns], requests: Mapping[str, Sequence[BlockRequest]]) -> None:

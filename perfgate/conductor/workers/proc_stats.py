@@ -13,7 +13,8 @@ from perfgate.system.processes import process_cpu_ns, process_family, run_delay_
 _SCHEDULERS = {0: "other", 1: "fifo", 2: "round robin", 3: "batch", 5: "idle", 6: "deadline"}  # sched(7)
 # A worker that has answered is back in its wait for the next request after some 0.03 ms.
 _POLL_SECONDS = 5e-5
-_ASLEEP_SECONDS = 5e-3
+# On a busy machine it may first have to wait for a CPU, and that wait is booked when it ends: within its next turn otherwise.
+_ASLEEP_SECONDS = 0.05
 
 
 def cpu_ns(pid: int) -> int:
@@ -28,7 +29,7 @@ def waited_share(delay_before_ns: int | None, delay_after_ns: int | None, elapse
 
 
 def wait_asleep(pid: int) -> None:
-    """Wait until the main thread of a process sleeps, at most some milliseconds: only then is ``cpu_ns`` up to date.
+    """Wait until the main thread of a process sleeps, a moment at most: only then are ``cpu_ns`` and ``run_delay_ns`` up to date.
 
     Of a thread that runs, the kernel books at each tick, up to 10 ms apart (update_curr, kernel/sched/fair.c): what a worker
     used in its own turn would seem to have been used out of it.

@@ -261,14 +261,23 @@ class Worker:
         self._stack = stack
         self._say = say
 
-    def ask(self, request: msgspec.Struct, reply: type[ReplyType], *, timeout: float, doing: str) -> ReplyType:
-        """Send a request and return its reply.
+    def ask(
+        self,
+        request: msgspec.Struct,
+        reply: type[ReplyType],
+        *,
+        timeout: float,
+        doing: str,
+        sent: Callable[[], None] = lambda: None,
+    ) -> ReplyType:
+        """Send a request, call ``sent``, and return the reply.
 
         While it waits it says what it is waiting for. Raises WorkerError when the workload raises, the worker dies, or
         ``timeout`` seconds pass (the worker is then killed).
         """
         try:
             send(self._connection, request)
+            sent()
             answer = self._await_reply(timeout, doing)
         except ConnectionClosed:
             raise self._ended() from None

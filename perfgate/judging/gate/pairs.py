@@ -8,8 +8,9 @@ the quad. Comparing within a quad cancels what changes from second to second, as
 does; a quantile of all calls has more of them. On recorded pairs such effects spread less than any one location's
 (benchmarks/gate/FINDINGS.md, section 6).
 
-Calls are timed by the clock on the wall, or where others often had the CPUs, by one that does not count waiting. Which, is
-decided before anybody looks at the times: by what the kernel says that workers waited, and whether the calls compute.
+Calls are timed by the clock on the wall, or where others often had the CPUs, by one that does not count waiting: the scheduler
+favours a side that sleeps, so the wall would call it faster. Which, is decided before anybody looks at the times: by what the
+kernel says that workers waited, and whether the calls compute.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from perfgate.document.run import RunDocument
 from perfgate.document.samples import Arm, BlockColumns, Packed, Replicate, unpack
 from perfgate.judging.gate.comparison import Place
 from perfgate.judging.gate.rule import Differences
-from perfgate.judging.gate.validity import clean_pair, waited_share
+from perfgate.judging.gate.validity import LEAST_CLEAN, clean_pair, waited_share
 
 # What the processor counts of a block, by its metric.
 HARDWARE: dict[str, Literal["instructions", "cycles", "cache_misses"]] = {
@@ -63,12 +64,17 @@ WAITED = 0.02
 # what sleeps, waits for a lock or a file, or leaves its work to other threads shows on the wall clock alone.
 COMPUTES = 0.8
 ALIKE = 0.1
+# Of what its calls computed, by their own account: a block awake for less is one whose waiting was counted twice.
+LEAST_AWAKE = 0.95
 
 # Numbers of step 1 that the samples of the pairs give beside those that the gate judges.
 SAMPLED = frozenset({P90, STD, THROUGHPUT})
 _SHORTEST = 1e-9  # seconds; a logarithm needs more than none
+# The clocks by which every single call is timed, beside the wall.
+CPU_CLOCKS = frozenset({"cpu", "device"})
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 
 # --- clocks
@@ -81,7 +87,8 @@ class TimedLane(NamedTuple):
     preprocess: bool
 
 
-Clocks = Mapping[TimedLane, Clock]
+# None where no clock is fair to both sides.
+Clocks = Mapping[TimedLane, Clock | None]
 ALL_BY_WALL: Clocks = {}
 
 
@@ -90,16 +97,23 @@ def deciding_clocks(base: RunDocument, head: RunDocument) -> Clocks:
     return {lane: deciding_clock(before[lane], after[lane]) for lane in before.keys() & after.keys()}
 
 
-def deciding_clock(base: Sequence[BlockColumns], head: Sequence[BlockColumns]) -> Clock:
-    """What decides about these blocks of both sides: the CPU's time of the calling thread for what the host computes."""
-    if (waited_share([*base, *head]) or 0.0) < WAITED:
+def deciding_clock(base: Sequence[BlockColumns], head: Sequence[BlockColumns]) -> Clock | None:
+    """What decides about these blocks of both sides: the CPU's time of the calling thread for what the host computes.
+
+    Calls that sleep or leave their work to others are timed by how long their blocks were awake. None where nothing shows
+    that: a thread's CPU time would hide what it waits for, and the wall shows whom the scheduler favoured.
+    """
+    blocks = [*base, *head]
+    if any(columns.seen_ns and awake_seconds(columns) is None for columns in blocks):
+        return None
+    if (waited_share(blocks) or 0.0) < WAITED:
         return "wall"
     if base[0].cpu_source == "device":
         return "device"
+    if not all(columns.seen_ns for columns in blocks):
+        return None
     before, after = _computing_share(base), _computing_share(head)
-    if before is None or after is None:
-        return "wall"
-    return "cpu" if min(before, after) >= COMPUTES and abs(after - before) <= ALIKE else "wall"
+    return "cpu" if min(before, after) >= COMPUTES and abs(after - before) <= ALIKE else "awake"
 
 
 def _blocks_by_lane(run: RunDocument) -> dict[TimedLane, list[BlockColumns]]:
@@ -112,30 +126,40 @@ def _blocks_by_lane(run: RunDocument) -> dict[TimedLane, list[BlockColumns]]:
     return blocks
 
 
-def _computing_share(blocks: Sequence[BlockColumns]) -> float | None:
-    """The share of the time awake that the calling thread computed, by the worker's own account of it.
-
-    None where nothing shows how long the blocks were awake.
-    """
-    if not all(columns.seen_ns for columns in blocks):
-        return None
+def _computing_share(blocks: Sequence[BlockColumns]) -> float:
+    """The share of the time awake that the calling thread computed, by the worker's own account of it."""
     computed = awake = 0.0
     for columns in blocks:
-        calls = np.asarray(columns.calls)
-        starts = np.concatenate([[0], np.cumsum(calls)[:-1]])
+        calls, block_seconds = np.asarray(columns.calls), _awake_seconds(columns)
+        known = np.isfinite(block_seconds)
         # One call of every block is made and not recorded.
-        computed += float((np.add.reduceat(unpack(columns.cpu), starts) * (calls + 1) / calls).sum())
-        awake += float(_awake_ns(columns).sum())
-    return computed / awake if awake else None
+        computed += float((_by_block(unpack(columns.cpu), calls) * (calls + 1) / calls)[known].sum()) / 1e9
+        awake += float(block_seconds[known].sum())
+    return computed / awake
 
 
-def _awake_ns(columns: BlockColumns) -> Floats:
-    """What the conductor saw each block take, without what it and the worker waited for a CPU that others had."""
-    seen = np.asarray(columns.seen_ns, dtype=np.float64)
+def awake_seconds(columns: BlockColumns, is_used: npt.NDArray[np.bool_] | None = None) -> Floats | None:
+    """Seconds a call of the blocks that show how long they were awake; None where too few of these blocks do."""
+    seconds = _awake_seconds(columns) / (np.asarray(columns.calls) + 1)
+    seconds = seconds if is_used is None else seconds[is_used]
+    known = seconds[np.isfinite(seconds)]
+    return known if known.size >= LEAST_CLEAN * seconds.size else None
+
+
+def _awake_seconds(columns: BlockColumns) -> Floats:
+    """How long the conductor saw each block take, without what it and the worker waited for a CPU that others had.
+
+    Both may have waited in the same moment. A block that seems shorter than what it computed is not a number: it is unknown.
+    """
+    awake = np.asarray(columns.seen_ns, dtype=np.float64)
     for delays in (columns.run_delay_ns, columns.conductor_delay_ns):
         if delays:
-            seen = seen - np.asarray(delays)
-    return np.maximum(seen, 1.0)
+            awake = awake - np.asarray(delays)
+    least = np.ones(awake.size)
+    if columns.cpu_source == "thread_cpu":
+        least = np.maximum(least, LEAST_AWAKE * _by_block(unpack(columns.cpu), np.asarray(columns.calls)))
+    awake[awake < least] = np.nan
+    return awake / 1e9
 
 
 # --- the fast path
@@ -186,7 +210,8 @@ class Statistics(NamedTuple):
     seconds of device or CPU time a call.
 
     ``turnaround`` is log seconds a call as the conductor saw its blocks, without what was waited for a CPU; None where it did
-    not look. ``hardware`` is the logarithm of what the processor counted a call, by metric, of those that were counted.
+    not look, or where that cannot be told apart. By the clock ``awake``, P50 is of the same. ``hardware`` is the logarithm of
+    what the processor counted a call, by metric, of those that were counted.
     """
 
     fast_path: FastPath
@@ -204,7 +229,8 @@ def statistics(blocks: BlockColumns, quads: frozenset[int] | None = None, *, clo
     is_used, calls, wall, cpu = used
     quad_of_call = np.repeat(np.asarray(blocks.quad)[is_used], calls)
     wall_path = fast_path(_by_quad(wall, quad_of_call))
-    times = used.times(clock)
+    block_seconds = awake_seconds(blocks, is_used) if blocks.seen_ns else None
+    times = block_seconds if clock == "awake" and block_seconds is not None else used.times(clock)
     sums = _by_block(wall, calls)
     spans = _spans(blocks)[is_used]
     # One call of every block is made and not recorded. A count of none has no logarithm.
@@ -214,11 +240,10 @@ def statistics(blocks: BlockColumns, quads: frozenset[int] | None = None, *, clo
         if (column := getattr(blocks, name))
     }
     turnaround = None
-    if blocks.seen_ns:
-        block_seconds = _awake_ns(blocks)[is_used] / 1e9
-        turnaround = float(np.mean(np.log(np.quantile(block_seconds / (calls + 1), TURNAROUND_QUANTILES))))
+    if block_seconds is not None:
+        turnaround = float(np.mean(np.log(np.quantile(block_seconds, TURNAROUND_QUANTILES))))
     return Statistics(
-        fast_path=wall_path if clock == "wall" else fast_path(_by_quad(times, quad_of_call)),
+        fast_path=fast_path(_by_quad(times, quad_of_call)) if clock in CPU_CLOCKS else wall_path,
         wall_path=wall_path,
         p50=float(np.log(np.quantile(times, 0.5))),
         cpu=cpu,
@@ -237,7 +262,7 @@ class _Used(NamedTuple):
     cpu: Floats
 
     def times(self, clock: Clock) -> Floats:
-        return self.wall if clock == "wall" else np.maximum(self.cpu, _SHORTEST)
+        return np.maximum(self.cpu, _SHORTEST) if clock in CPU_CLOCKS else self.wall
 
 
 def _used(blocks: BlockColumns, quads: frozenset[int] | None) -> _Used:
@@ -249,8 +274,8 @@ def _used(blocks: BlockColumns, quads: frozenset[int] | None) -> _Used:
     return _Used(is_used, calls[is_used], wall, unpack(blocks.cpu)[used_calls] / 1e9)
 
 
-def _by_block(seconds: Floats, calls: npt.NDArray[np.int64]) -> Floats:
-    sums: Floats = np.add.reduceat(seconds, np.concatenate([[0], np.cumsum(calls)[:-1]]))
+def _by_block(seconds: Floats | Ints, calls: npt.NDArray[np.int64]) -> Floats:
+    sums: Floats = np.add.reduceat(seconds.astype(np.float64), np.concatenate([[0], np.cumsum(calls)[:-1]]))
     return sums
 
 
@@ -271,7 +296,7 @@ class Effects(NamedTuple):
 
     ``level`` is the first side's median of the metric in seconds, ``call_level`` that of its call (for the gap: of call and
     gap together, of which its effect is a share). ``pairs`` process pairs went in, of which a tail pools several to one
-    difference. ``clock`` is what the calls were timed by.
+    difference. ``clock`` is what the calls were timed by; one that is not ``fair`` shows whom the scheduler favoured.
     """
 
     differences: Differences
@@ -279,6 +304,7 @@ class Effects(NamedTuple):
     call_level: float
     pairs: int
     clock: Clock = "wall"
+    fair: bool = True
 
 
 _Lanes = tuple[BlockColumns, BlockColumns]
@@ -304,13 +330,15 @@ def paired_effects(
     pairs = _summarise_pairs([(a.shapes[shape], b.shapes[shape]) for a, b in members], clock)
     if not pairs:
         return {}
+    p50 = _log_ratios([(a.p50, b.p50) for a, b in pairs], pairs=len(pairs), clock=clock or "wall")
     effects = {
-        LATENCY: _fast_path_effects([(a.fast_path, b.fast_path) for a, b in pairs], clock),
-        P50: _log_ratios([(a.p50, b.p50) for a, b in pairs], pairs=len(pairs), clock=clock),
+        LATENCY: _calls(pairs, clock),
+        P50: p50._replace(fair=clock is not None),
         GAP: _gap_effects(pairs),
     }
-    if clock != "wall":  # the fast path by the wall, beside the clock that decides
-        effects[WALL_TIME] = _fast_path_effects([(a.wall_path, b.wall_path) for a, b in pairs], "wall")
+    if clock not in ("wall", None):  # the fast path by the wall, beside the clock that decides
+        by_wall = _fast_path_effects([(a.wall_path, b.wall_path) for a, b in pairs], "wall")
+        effects[WALL_TIME] = by_wall._replace(fair=False)
     if pools := pool_pairs((a.cpu, b.cpu) for a, b in pairs):
         on_device = any(a.shapes[shape].cpu_source == "device" for a, _ in members)
         tails = [(_log_p99(first_pool), _log_p99(second_pool)) for first_pool, second_pool in pools]
@@ -325,21 +353,33 @@ def paired_effects(
         if len(counts) == len(pairs):
             effects[metric] = _log_ratios(counts, pairs=len(pairs))
     if preprocessed := _summarise_pairs(_preprocess_lanes(members, shape), preprocess_clock):
-        paths = [(a.fast_path, b.fast_path) for a, b in preprocessed]
-        effects[PREPROCESSING] = _fast_path_effects(paths, preprocess_clock)
+        effects[PREPROCESSING] = _calls(preprocessed, preprocess_clock)
     return effects
+
+
+def _calls(pairs: Sequence[_StatisticsPair], clock: Clock | None) -> Effects:
+    """The effects on calls by the clock that decides: of the fast path, or where that does not see single calls, of blocks."""
+    awake = [(a.turnaround, b.turnaround) for a, b in pairs if a.turnaround is not None and b.turnaround is not None]
+    if clock == "awake" and len(awake) == len(pairs):
+        return _log_ratios(awake, pairs=len(pairs), clock=clock)
+    by = clock if clock in CPU_CLOCKS else "wall"
+    effects = _fast_path_effects([(a.fast_path, b.fast_path) for a, b in pairs], by)
+    return effects._replace(fair=clock == by)
 
 
 def sampled_effects(base: RunDocument, head: RunDocument, place: Place, clocks: Clocks) -> dict[str, Effects]:
     """P90, standard deviation and throughput of a shape, of the samples that all pairs recorded; empty where there are none.
 
     The throughput of a process is that of its median block: items of a batch over seconds a call, by the clock that decides.
+    Without a clock that is fair to single calls there are none.
     """
     items = [
         next((workload.batch for workload in run.workloads if workload.name == place.workload), 0)
         for run in (base, head)
     ]
     clock = clocks.get(TimedLane(place, preprocess=False), "wall")
+    if clock is None or clock == "awake":
+        return {}
     tables: dict[str, list[tuple[float, float]]] = {}
     for first, second in _by_pair(base.replicates, head.replicates, place, "ab"):
         lanes = first.shapes[place.shape], second.shapes[place.shape]
@@ -393,12 +433,13 @@ def _preprocess_lanes(pairs: Iterable[tuple[Replicate, Replicate]], shape: str) 
     ]
 
 
-def _summarise_pairs(lanes: Iterable[_Lanes], clock: Clock) -> list[_StatisticsPair]:
+def _summarise_pairs(lanes: Iterable[_Lanes], clock: Clock | None) -> list[_StatisticsPair]:
     pairs = []
     for first, second in lanes:
         quads = clean_pair(first, second).quads
         if quads is not None:
-            pairs.append((statistics(first, quads, clock=clock), statistics(second, quads, clock=clock)))
+            by = clock or "wall"
+            pairs.append((statistics(first, quads, clock=by), statistics(second, quads, clock=by)))
     return pairs
 
 

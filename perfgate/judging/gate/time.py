@@ -17,7 +17,15 @@ from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import Arm
 from perfgate.judging.gate.changed_code import ChangedCode
-from perfgate.judging.gate.comparison import Place, change_of, margins_for_unchanged, places, rounded, tolerance
+from perfgate.judging.gate.comparison import (
+    Place,
+    change_of,
+    comparison,
+    margins_for_unchanged,
+    places,
+    rounded,
+    tolerance,
+)
 from perfgate.judging.gate.pairs import Clocks, Effects, deciding_clocks, paired_effects, stage_times
 from perfgate.judging.gate.rule import (
     MOST_PAIRS,
@@ -140,6 +148,8 @@ def noise_floors(base: RunDocument, policy: Policy, clocks: Clocks, *, pairs: in
     for place in places(base):
         moved = place.workload not in kept_layout
         for name, effect in _effects(base, base, place, clocks, "aa").items():
+            if not effect.fair:
+                continue
             differences = effect.differences
             margin = margins_for_unchanged(policy, name, *place, moved=moved).sufficient
             floors.append(
@@ -163,7 +173,10 @@ def noise_floors(base: RunDocument, policy: Policy, clocks: Clocks, *, pairs: in
 def _compare_family(cells: list[_Cell], family: Family, policy: Policy, to_come: int) -> list[Comparison]:
     members = [cell for cell in cells if cell.metric in family.metrics]
     unmeasured = [1.0] * (to_come * len({cell.metric for cell in members}))
-    p_values = [p_slower(cell.effects.differences, 0.0, alarm_looks(policy.looks)) for cell in members]
+    p_values = [
+        p_slower(cell.effects.differences, 0.0, alarm_looks(policy.looks)) if cell.effects.fair else 1.0
+        for cell in members
+    ]
     errors = Errors(alarm=policy.alpha * family.share, unchanged=policy.alpha_ok, looks=tuple(policy.looks))
     return [
         _compare_cell(cell, policy, errors, p_adjusted=adjusted, tests=len(members), gating=family.gating)
@@ -180,12 +193,20 @@ def _compare_cell(
     head = level * math.exp(effect)
     if cell.metric == GAP:
         head = level + math.expm1(effect) * cell.effects.call_level
+    entry = metric(cell.metric)
+    if not cell.effects.fair:
+        reason = Message("gate.no-fair-clock")
+        shown = comparison(
+            cell.place, cell.metric, "paired", "inconclusive", gating=gating, base=rounded(level), reason=reason
+        )
+        return msgspec.structs.replace(
+            shown, head=rounded(head), tolerance=cell.tolerance, pairs=cell.effects.pairs, clock=cell.effects.clock
+        )
     # Answered for the margin that is sought, and where that says nothing, for the one that is sufficient.
     for margin in margins_for_unchanged(policy, cell.metric, *cell.place, moved=cell.moved):
         result = _answer(cell, margin, errors, p_adjusted=p_adjusted)
         if result.outcome != "inconclusive":
             break
-    entry = metric(cell.metric)
     bounds = interval(differences, errors)
     visible = detectable(differences, math.log1p(cell.tolerance), errors, tests=tests)
     return Comparison(
@@ -257,10 +278,10 @@ def _is_above(floor: NoiseFloor, limit: float) -> bool:
 def resolutions(base: RunDocument, head: RunDocument, decision: DecisionDocument) -> list[Resolution]:
     """The smallest slowdown that each paired comparison of unchanged code would have shown; the spread is around its effect."""
     rows, clocks = [], deciding_clocks(base, head)
-    for comparison in decision.comparisons:
-        if comparison.method != "paired":
+    for compared in decision.comparisons:
+        if compared.method != "paired":
             continue
-        place, name = Place(comparison.workload, comparison.shape), comparison.metric
+        place, name = Place(compared.workload, compared.shape), compared.metric
         differences = _effects(base, head, place, clocks)[name].differences
         timed_ns = sum(
             sum(blocks.end_ns) - sum(blocks.start_ns)
@@ -275,7 +296,7 @@ def resolutions(base: RunDocument, head: RunDocument, decision: DecisionDocument
                 metric=name,
                 pairs=differences.size,
                 spread=rounded(math.expm1(spread(differences))),
-                smallest=comparison.detectable,
+                smallest=compared.detectable,
                 seconds=decision.duration,
                 timed=rounded(timed_ns / 1e9),
             )

@@ -15,6 +15,7 @@ from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.pairs import compare_fast_paths, deciding_clock, fast_path, paired_effects, statistics
 from tests.unit.gate.builders import SHAPE, WORKLOAD, columns, replicate, sides
+from tests.wording import text_of
 
 
 def test_statistics__equal_calls_of_10_ms__every_location_is_10_ms() -> None:
@@ -141,6 +142,14 @@ def unseen(found: BlockColumns) -> BlockColumns:
     return msgspec.structs.replace(found, seen_ns=[])
 
 
+def twice_counted(found: BlockColumns, *, of: int = 4) -> BlockColumns:
+    """Blocks of which the first ``of`` seem to have waited for longer than they took."""
+    delays = [
+        2 * seen if block < of else delay for block, (seen, delay) in enumerate(zip(found.seen_ns, found.run_delay_ns))
+    ]
+    return msgspec.structs.replace(found, run_delay_ns=delays)
+
+
 @pytest.mark.parametrize(
     ("base", "head", "clock"),
     [
@@ -148,25 +157,35 @@ def unseen(found: BlockColumns) -> BlockColumns:
         (blocks(waited=0.015), blocks(waited=0.015), "wall"),
         (blocks(waited=0.3), blocks(waited=0.3), "cpu"),
         (blocks(waited=0.3), blocks(waited=0.3, slept=0.05), "cpu"),
-        (blocks(waited=0.3), blocks(waited=0.3, slept=0.2), "wall"),
-        (blocks(waited=0.3, slept=0.2), blocks(waited=0.3), "wall"),
-        (blocks(waited=0.3, slept=3.0), blocks(waited=0.3, slept=3.0), "wall"),
+        (blocks(waited=0.3), blocks(waited=0.3, slept=0.2), "awake"),
+        (blocks(waited=0.3, slept=0.2), blocks(waited=0.3), "awake"),
+        (blocks(waited=0.3, slept=3.0), blocks(waited=0.3, slept=3.0), "awake"),
         (blocks(waited=0.3, source="device"), blocks(waited=0.3, source="device"), "device"),
         (blocks(source="device"), blocks(source="device"), "wall"),
         (columns(CALL), columns(CALL), "wall"),  # a kernel that does not say
-        (blocks(waited=0.3), unseen(blocks(waited=0.3)), "wall"),
-        (unseen(blocks(waited=0.3)), blocks(waited=0.3), "wall"),
-        (unseen(blocks(waited=0.3)), unseen(blocks(waited=0.3)), "wall"),
+        (blocks(waited=0.3), unseen(blocks(waited=0.3)), None),
+        (unseen(blocks(waited=0.3)), blocks(waited=0.3), None),
+        (unseen(blocks(waited=0.3)), unseen(blocks(waited=0.3)), "wall"),  # nothing tells that they waited
+        (twice_counted(blocks(waited=0.7)), blocks(waited=0.7), None),
+        (twice_counted(blocks(waited=0.7), of=2), blocks(waited=0.7), "cpu"),
     ],
 )
-def test_deciding_clock__what_workers_waited_and_computed(base: BlockColumns, head: BlockColumns, clock: str) -> None:
+def test_deciding_clock__what_workers_waited_and_computed(
+    base: BlockColumns, head: BlockColumns, clock: str | None
+) -> None:
     assert deciding_clock([base], [head]) == clock
 
 
 def busy(
-    replicates: Sequence[Replicate], *, seed: int, work: float = 1.0, slept: float = 0.0, told: float = 1.0
+    replicates: Sequence[Replicate],
+    *,
+    seed: int,
+    work: float = 1.0,
+    slept: float = 0.0,
+    told: float = 1.0,
+    waits: float = 1.0,
 ) -> list[Replicate]:
-    """Return processes that waited for a CPU, each for a share of its own between 10 and 60 %.
+    """Return processes that waited for a CPU, each for a share of its own between 10 and 60 %, ``waits`` times as long.
 
     They say that they computed for ``told`` times as long as they did.
     """
@@ -174,7 +193,7 @@ def busy(
     jitter = lot.normal(0.0, 0.003, len(replicates))
     return [
         msgspec.structs.replace(
-            one, shapes={shape: _busy(share, work * (1 + own), slept, told) for shape in one.shapes}
+            one, shapes={shape: _busy(share * waits, work * (1 + own), slept, told) for shape in one.shapes}
         )
         for one, share, own in zip(replicates, lot.uniform(0.1, 0.6, len(replicates)), jitter)
     ]
@@ -228,10 +247,49 @@ def test_decide__head_whose_cpu_clock_misses_what_it_does_more__found_by_the_tur
     assert decision.verdict == "FAIL"
 
 
-def test_decide__head_whose_cpu_clock_misses_more__the_wall_decides() -> None:
+def test_decide__head_whose_cpu_clock_misses_more__what_the_conductor_saw_decides() -> None:
     decision = decided(work=1.3, told=1 / 1.3)
-    assert compared(decision, "latency.low").clock == "wall"
-    assert decision.verdict != "PASS"
+    low = compared(decision, "latency.low")
+    assert (low.clock, low.outcome, decision.verdict) == ("awake", "regressed", "FAIL")
+
+
+@pytest.mark.parametrize("sleeps", ["base", "head"])
+def test_decide__the_scheduler_favours_the_side_that_sleeps__no_clock_believes_it(sleeps: str) -> None:
+    """A side that sleeps a third of a call waits less for CPUs, and is faster on the wall though it takes as long."""
+    runs = dict(zip(("base", "head"), sides([1.0] * PAIRS)))
+    for seed, (side, run) in enumerate(runs.items()):
+        dozes = side == sleeps
+        replicates = busy(
+            run.replicates,
+            seed=seed,
+            work=0.67 if dozes else 1.0,
+            slept=0.33 if dozes else 0.0,
+            waits=0.5 if dozes else 1.0,
+        )
+        runs[side] = msgspec.structs.replace(run, replicates=replicates)
+    decision = decide(runs["base"], runs["head"], policy=Policy(looks=[PAIRS]), history=History())
+    assert compared(decision, "latency.low").clock == "awake"
+    assert compared(decision, "latency.wall").outcome == "inconclusive"
+    moved = {c.metric: c.outcome for c in decision.comparisons if c.outcome in ("improved", "regressed")}
+    # The tail is by CPU time: what the thread computed.
+    assert set(moved) <= {"latency.p99"}, moved
+
+
+def test_decide__waiting_counted_twice__no_turnaround_and_no_verdict_rather_than_a_nanosecond() -> None:
+    base, head = sides([1.0] * PAIRS)
+    base = msgspec.structs.replace(base, replicates=busy(base.replicates, seed=1))
+    broken = [
+        msgspec.structs.replace(one, shapes={shape: twice_counted(blocks) for shape, blocks in one.shapes.items()})
+        for one in busy(head.replicates, seed=2)
+    ]
+    decision = decide(
+        base, msgspec.structs.replace(head, replicates=broken), policy=Policy(looks=[PAIRS]), history=History()
+    )
+    assert "throughput.turnaround" not in {comparison.metric for comparison in decision.comparisons}
+    low = compared(decision, "latency.low")
+    assert (low.outcome, low.delta, low.interval) == ("inconclusive", None, None)
+    assert text_of(low.reason).startswith("workers waited for CPUs, where the scheduler favours a side that sleeps")
+    assert decision.verdict == "INCONCLUSIVE"
 
 
 def test_decide__idle_machine__the_wall_alone() -> None:
@@ -247,4 +305,5 @@ def test_decide__base_against_base_on_a_busy_machine__floors_by_the_same_clock()
     head = msgspec.structs.replace(head, replicates=busy(head.replicates, seed=2))
     floors = {floor.metric: floor for floor in decide(base, head, policy=Policy(), history=History()).noise_floors}
     assert floors["latency.low"].clock == "cpu"
-    assert floors["latency.low"].floor < 0.01 < floors["latency.wall"].floor
+    assert floors["latency.low"].floor < 0.01
+    assert "latency.wall" not in floors
