@@ -29,7 +29,7 @@ def waited_share(delay_before_ns: int | None, delay_after_ns: int | None, elapse
 
 
 def wait_asleep(pid: int) -> None:
-    """Wait until the main thread of a process sleeps, a moment at most: only then are ``cpu_ns`` and ``run_delay_ns`` up to date.
+    """Wait until a process's main thread sleeps, a moment at most: only then are ``cpu_ns`` and ``run_delay_ns`` up to date.
 
     Of a thread that runs, the kernel books at each tick, up to 10 ms apart (update_curr, kernel/sched/fair.c): what a worker
     used in its own turn would seem to have been used out of it.
