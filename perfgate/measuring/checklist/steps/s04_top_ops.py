@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -47,6 +48,18 @@ _NO_OPERATOR = Message("times.no-operator")
 # The column Accelerator Core of a kernel that the device's own CPU ran, and of those that its cores did.
 _AI_CPU = "AI_CPU"
 _CORES = frozenset({_AI_CPU, "AI_CORE", "AI_VECTOR_CORE", "MIX_AIC", "MIX_AIV"})
+# Int4Gemm, w4a16_gemm, gptq_marlin_gemm, dequant_matmul; SparseFusedAttention, paged_attention_v1, BlockSparseAttention.
+_QUANTIZED_PRODUCT = re.compile(
+    r"(int[48]|w[48]a\d+|gptq|awq|marlin|quant).*(gemm|gemv|mat_?mul|linear|_mm)|(gemm|mat_?mul|_mm).*(int[48]|w[48]a\d+|quant)",
+    re.IGNORECASE,
+)
+_BLOCK_ATTENTION = re.compile(
+    r"(paged|sparse|block).*(attention|attn)|(attention|attn).*(paged|sparse|block)", re.IGNORECASE
+)
+# Of these step 13 reads the size from the table of kernels.
+_SIZE_IS_RECORDED = re.compile(
+    r"^(WeightQuantBatchMat|GroupedMat|Paged\w*Attention|FusedInferAttention|IncreFlashAttention)"
+)
 
 
 class TopOpsStep:
@@ -159,12 +172,25 @@ def _judge_operators(totals: Sequence[OperatorTotal], traced: _Calls, limits: Li
         op, share = kernel
         values.append(Value(metric="ops.heaviest", value=share, labels={**labels, "op": op}))
         findings += above("ops.heaviest", share, limits, {**labels, "op": op, "share": share})
+    for total in totals[:_TOP_OPS]:
+        if (rule := _loads_in_pieces(total.name)) is not None:
+            share = total.typical_ns / busy_ns
+            findings += above(rule, share, limits, {**labels, "op": total.name})
     for group in _JUDGED_CLASSES:
         # Totals are sorted, so the first of the class is its heaviest.
         heaviest = next((total.name for total in totals if op_class(total.name) == group), None)
         if heaviest is not None:
             findings += above(f"ops.share.{group}", shares[group], limits, {**labels, "op": heaviest})
     return StepOutcome(values, findings, operators=rows)
+
+
+def _loads_in_pieces(op: str) -> str | None:
+    """The rule for an operator whose name says that it loads groups of weights or blocks of a cache, but not their size."""
+    if _SIZE_IS_RECORDED.search(op):
+        return None
+    if _QUANTIZED_PRODUCT.search(op):
+        return "ops.quantized_product"
+    return "ops.block_attention" if _BLOCK_ATTENTION.search(op) else None
 
 
 def _heaviest_kernel(totals: Sequence[OperatorTotal]) -> tuple[str, float] | None:
