@@ -10,7 +10,7 @@ from perfgate import trace
 from perfgate.document.run import StepResult
 from perfgate.measuring.checklist.recorded import RecordedChecklist, recorded_checklist
 from perfgate.measuring.checklist.step import RecordingContext
-from perfgate.trace.events import NO_CORRELATION, EventTableBuilder
+from perfgate.trace.events import NO_CORRELATION, EventKind, EventTableBuilder
 from perfgate.trace.recording import Collective, Kernel, ProfilerStep, Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.recordings import GEMM, STEP, TO_NHWC, kineto_recording
@@ -53,6 +53,44 @@ def test_recorded_checklist__every_step_has_a_status(tmp_path: Path) -> None:
     assert [step.number for step in found.steps] == list(range(1, 20))
     assert all(text_of(step.reason) for step in found.steps if step.status not in ("ok", "attention"))
     assert reason_of(found.steps[4]) == "a recording has one batch size"
+
+
+US = 1000
+
+
+def served(*spans: tuple[str, EventKind, int, int]) -> StepResult:
+    """Step 10 of a recording of events, each with its name, kind, start and length in microseconds."""
+    table = EventTableBuilder()
+    for name, kind, start, length in spans:
+        track = ("device", "7") if kind == "compute" else ("host", "1")
+        table.add(start * US, length * US, track=track, name=name, kind=kind, correlation=NO_CORRELATION)
+    found = judged(recorded(Timeline(rank=None, device=0, events=table.table())))
+    return found.steps[9]
+
+
+@pytest.mark.parametrize("kind", ["annotation", "host_op", "python", "other"])
+@pytest.mark.parametrize("name", ["select_batch", "server/loop.py(12): prepare_inputs", "Scheduler::schedule"])
+def test_recorded_checklist__scheduler_while_the_device_is_idle__found_with_its_share(
+    name: str, kind: EventKind
+) -> None:
+    step = served((name, kind, 0, 300), ("gemm", "compute", 200, 800))
+
+    assert values(step) == {"batching.scheduling": pytest.approx(0.2)}
+    ((rule, op),) = [(finding.rule, finding.evidence["op"]) for finding in step.findings]
+    assert (rule, op) == ("batching.scheduling", name)
+
+
+def test_recorded_checklist__scheduler_behind_kernels__nothing_to_say() -> None:
+    step = served(("select_batch", "annotation", 0, 300), ("gemm", "compute", 0, 1000))
+
+    assert (values(step), step.findings, step.status) == ({"batching.scheduling": 0.0}, [], "ok")
+
+
+@pytest.mark.parametrize("name", ["aten::mm", "schedule_step_function", "reschedule", "prepare"])
+def test_recorded_checklist__no_scheduler__not_applicable(name: str) -> None:
+    step = served((name, "host_op", 0, 300), ("gemm", "compute", 300, 700))
+
+    assert (step.status, step.values) == ("not_applicable", [])
 
 
 def test_recorded_checklist__numbers_of_the_recording(tmp_path: Path) -> None:

@@ -16,8 +16,16 @@ from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.batch_sweep import forget
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding, limit
-from perfgate.measuring.checklist.step import StepContext, StepOutcome, not_applicable, unavailable
+from perfgate.measuring.checklist.recorded import profiled
+from perfgate.measuring.checklist.step import (
+    RecordingContext,
+    StepContext,
+    StepOutcome,
+    not_applicable,
+    unavailable,
+)
 from perfgate.measuring.checklist.steps.s10_batching.copies import measure_copies
+from perfgate.measuring.checklist.steps.s10_batching.scheduler import scheduling
 from perfgate.measuring.checklist.steps.s10_batching.serving import (
     Candidate,
     Replay,
@@ -38,6 +46,7 @@ from perfgate.system.garbage import quiet
 
 _QUICK_REQUESTS = 4_000
 _FULL_REQUESTS = 20_000
+_SCHEDULING = "batching.scheduling"
 
 
 class _Simulation(NamedTuple):
@@ -81,6 +90,18 @@ class BatchingStep:
             copies = measure_copies(context)
         copies.add(outcome)
         return copies
+
+    def judge_recording(self, context: RecordingContext) -> StepOutcome:
+        """Judge the scheduler of a recorded server; requests and copies take calls."""
+        outcome = StepOutcome()
+        for summary in context.summaries:
+            found = scheduling(summary.timeline.events)
+            if found is not None:
+                value = Value(metric=_SCHEDULING, value=found.share, labels=profiled(summary))
+                outcome.values.append(value)
+                evidence: MaybeEvidence = {"shape": summary.shape, "op": found.op}
+                outcome.findings += above(_SCHEDULING, found.share, context.limits, evidence)
+        return outcome if outcome.values else not_applicable(Message("times.calls-needed"))
 
     def _measure_requests(self, context: StepContext) -> StepOutcome:
         workload = context.workload.workload

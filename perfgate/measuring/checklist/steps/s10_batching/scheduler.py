@@ -1,0 +1,35 @@
+"""What a server does on the host between two batches: how much of a recording its scheduler takes while no kernel runs."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from perfgate.trace.analysis import overlap_length, totals_by_name, union_length
+from perfgate.trace.events import DEVICE_KINDS, EventTable
+
+# vLLM's schedule and _prepare_inputs, SGLang's get_next_batch_to_run and recv_requests, and what home-made servers call theirs.
+# A Python function is recorded as "file.py(12): name".
+_SCHEDULING = re.compile(
+    r"(^|[^a-z0-9])_?(select_batch|prepare_(model_)?inputs?(_\w+)?|get_(next|new)_batch\w*|recv_requests|schedule)(\(\))?$"
+)
+
+
+class Scheduling(NamedTuple):
+    """The function of a scheduler that takes most time, and the share of the recording in which any does and no kernel runs."""
+
+    op: str
+    share: float
+
+
+def scheduling(events: EventTable) -> Scheduling | None:
+    """None where the recording has no function of a scheduler."""
+    on_host = ~events.is_kind(*DEVICE_KINDS, "device_annotation", "memory")
+    own = events.select(on_host & events.is_named(_SCHEDULING.search))
+    if not len(own):
+        return None
+    device = events.of_kind(*DEVICE_KINDS)
+    exposed = union_length(own.intervals) - overlap_length(own.intervals, device.intervals)
+    totals = totals_by_name(own.name, own.duration, len(own.names))
+    length = int(events.end.max() - events.start.min())
+    return Scheduling(op=own.names[int(totals.argmax())], share=exposed / length if length else 0.0)
