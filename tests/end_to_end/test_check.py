@@ -100,6 +100,24 @@ def test_check__ops_in_a_loop_and_a_copy__fail_that_names_the_counter_and_the_op
     assert "FAIL" in comment.splitlines()[0] + comment.splitlines()[1] + comment.splitlines()[2]
 
 
+def test_check__requests_remembered_outside_tensors__fail_that_names_the_line(perfgate: Perfgate, clone: Clone) -> None:
+    leak = "self.seen = [*getattr(self, 'seen', ()), bytes(200_000)]\n        return torch.relu(y)"
+    clone.commit("for the report of the day", model=(RELU, leak))
+    done = perfgate("check", "--base", "main", "--out", "out", "--steps", "4", cwd=clone.root)
+    assert done.returncode == 1, done.stderr
+    decision = _decision(clone.root / "out")
+    kept = next(c for c in decision["comparisons"] if c["metric"] == "memory.kept_python")
+    assert kept["base"] <= 256
+    assert 200_000 <= kept["head"] < 201_000
+    text = (clone.root / "model.py").read_text()
+    line = f"model.py:{text[: text.index('bytes(200_000)')].count(chr(10)) + 1}"
+    assert kept["parts"][0]["line"] == line
+    comment = (clone.root / "out" / "comment.md").read_text()
+    # Filling so many bytes takes time too, so the title may name either.
+    assert next(row for row in comment.splitlines() if row.startswith("## ")).endswith(f"`{line}`")
+    assert f"left behind by `forward` at `{line}`" in comment
+
+
 def test_check__wrong_output__fail_by_correctness(perfgate: Perfgate, clone: Clone) -> None:
     clone.commit("faster and wrong", model=(RELU, "return y"))
     done = perfgate("check", "--base", "main", "--out", "out", "--steps", "4", cwd=clone.root)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,8 @@ import torch
 
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.run import RunDocument
-from perfgate.measuring.counting.counters import count_calls
+from perfgate.measuring.counting.counters import count_calls, with_steady
+from perfgate.measuring.counting.kept import with_kept_bytes
 from perfgate.measuring.devices.backends.cpu import open_device
 from perfgate.measuring.timing.blocks import run_block
 from perfgate.measuring.worker.correctness import check_outputs
@@ -63,7 +66,8 @@ def _looked_at(run: RunDocument, call: Call, check: Check | None) -> RunDocument
         build=lambda device: {}, inputs=random_inputs, call=call, check=check, batch=8, shapes={SHAPE: {}}
     )
     device = open_device()
-    counted = count_calls(BoundWorkload(WORKLOAD, workload, device, seed=1), device, SHAPE, root=Path(__file__).parent)
+    bound, root = BoundWorkload(WORKLOAD, workload, device, seed=1), Path(__file__).parent
+    counted = with_steady(with_kept_bytes(bound, count_calls(bound, device, SHAPE, root=root), root=root))
     correctness = check_outputs(BoundWorkload(WORKLOAD, workload, device, seed=1), device)
     return msgspec.structs.replace(run, counters=[counted], correctness=correctness)
 
@@ -225,6 +229,59 @@ def test_leak() -> set[str]:
     def leaking(state: dict[str, Any], x: torch.Tensor) -> torch.Tensor:
         kept.append(honest(state, x))
         return kept[-1]
+
+    return names(gate(leaking))
+
+
+@caught(
+    "every request is remembered outside tensors",
+    fools="no tensor is kept, so the framework's allocator holds no more than before, and the list costs no time",
+    by="the bytes that every call leaves behind in Python are counted, with the line that took them",
+    named="memory.kept_python: regressed at test_outputs.py",
+)
+def test_leak_outside_tensors() -> set[str]:
+    seen: list[bytes] = []
+
+    def leaking(state: dict[str, Any], x: torch.Tensor) -> torch.Tensor:
+        seen.append(bytes(200_000))
+        return honest(state, x)
+
+    decision = gate(leaking)
+    parts = next(c.parts for c in decision.comparisons if c.metric == "memory.kept_python")
+    lines = {(part.line or "").partition(":")[0] for part in parts}
+    return names(decision) | {f"memory.kept_python: regressed at {line}" for line in lines}
+
+
+@caught(
+    "a leak in native code",
+    fools="neither Python nor the framework knows of the memory",
+    by="the bytes that malloc has handed out are counted before and after calls",
+    named="memory.kept_native: regressed",
+)
+def test_leak_in_native_code() -> set[str]:
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+
+    def leaking(state: dict[str, Any], x: torch.Tensor) -> torch.Tensor:
+        libc.malloc(ctypes.c_size_t(200_000))
+        return honest(state, x)
+
+    return names(gate(leaking))
+
+
+@caught(
+    "a leak that stops who counts it",
+    fools="tracemalloc is a module of Python: the changed code clears what it has seen after every call",
+    by="a count that base has and the head lacks is missing evidence",
+    named="verdict INCONCLUSIVE",
+)
+def test_leak_that_clears_its_traces() -> set[str]:
+    seen: list[bytes] = []
+
+    def leaking(state: dict[str, Any], x: torch.Tensor) -> torch.Tensor:
+        seen.append(bytes(200_000))
+        tracemalloc.clear_traces()
+        return honest(state, x)
 
     return names(gate(leaking))
 

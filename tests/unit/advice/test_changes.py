@@ -74,6 +74,7 @@ def test_on_changes__operators_in_a_loop__said_with_counts_and_command() -> None
         ("counters.repeat_saves", "same-input-cache"),
         ("counters.low_precision_ops", "dropped-precision"),
         ("memory.kept", "memory-kept"),
+        ("memory.kept_python", "memory-kept"),
         ("memory.peak", "peak-memory"),
     ],
 )

@@ -29,6 +29,8 @@ FAULTS = {
     "counters.syncs",
     "correctness.signature",
     "memory.kept",
+    "memory.kept_native",
+    "memory.kept_python",
     "ranks.collectives",
     "ranks.syncs",
 }

@@ -168,6 +168,13 @@ def test_why__compiled_again_without_a_guard__the_words_of_its_code() -> None:
     assert cell(decision(explained(), again)) == "1 more recompilation at `model.py:12`: `called with something new`"
 
 
+def test_why__bytes_left_behind_in_python__how_many_and_the_line() -> None:
+    kept = counting("memory.kept_python", Part(name="forward", base=0, head=100_500, line="model.py:19"))
+    assert "98.1 KiB more left behind by `forward` at `model.py:19`" in render(
+        make_decision("FAIL", comparisons=[kept])
+    )
+
+
 @pytest.mark.parametrize(
     ("metric", "counted", "said", "entries"),
     [

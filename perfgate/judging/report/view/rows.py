@@ -106,7 +106,7 @@ def worst_cause(summary: Summary) -> CauseView | None:
 
 def worded_cause(cause: Cause, places: tuple[str, ...] = ()) -> CauseView:
     """One operator's change in words, and the places where it is the same; what did not change or is unknown is None."""
-    unit = "B" if cause.amount in ("held", "copied") else "1"
+    unit = "B" if cause.amount in ("held", "copied", "kept") else "1"
     first = cause.sites[0] if cause.sites else None
     more = cause.more_count
     at_line = more if first is None else first.head - first.base

@@ -29,6 +29,7 @@ from perfgate.measuring.counting.counters import (
     with_kernels,
     with_steady,
 )
+from perfgate.measuring.counting.kept import KEPT_PYTHON, with_kept_bytes
 from perfgate.measuring.counting.python_work import with_python_work
 from perfgate.trace.analysis import IntColumn, rows_by, self_times
 from perfgate.trace.events import KIND_CODES, EventKind, EventTable
@@ -85,7 +86,8 @@ class TopOpsStep:
             account = account_for(trace, AccountOf(context.workload.name, shape, counts.order, context.root, roof))
             outcome.accounts.append(account)
             dispatched = with_kernel_lines(_with_device_counts(context, counts.counters, trace), account.rows)
-            outcome.counters.append(with_python_work(context.workload, dispatched, root=context.root))
+            worked = with_python_work(context.workload, dispatched, root=context.root)
+            outcome.counters.append(with_kept_bytes(context.workload, worked, root=context.root))
             runs = _KernelRuns(shape)
             runs.add(events, calls=trace.calls)
             long_runs += runs.judge(context.limits, lines=_heaviest_lines(account.rows))
@@ -96,6 +98,11 @@ class TopOpsStep:
         outcome.findings += [*long_runs, *_judge_missing(context.expected_kernels, names)]
         outcome.findings += [noted for counter_set in counters for noted in _judge_fallbacks(counter_set)]
         outcome.findings += [noted for counter_set in counters for noted in _judge_unstable(counter_set)]
+        outcome.findings += [
+            finding("counters.kept_uncounted", "info", {"shape": counter_set.shape})
+            for counter_set in counters
+            if KEPT_PYTHON not in counter_set.values
+        ]
         outcome.counters = [with_steady(counter_set) for counter_set in counters]
         if not outcome.operators:
             outcome.absent, outcome.reason = "unavailable", Message("times.no-known-operator")

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+
+from perfgate.document.decision import Comparison, Policy
+from perfgate.document.run import CounterSet
+from perfgate.judging.gate.counters import compare_counters
+from perfgate.measuring.counting.counters import with_steady
+from perfgate.measuring.counting.kept import KEPT_NATIVE, KEPT_PYTHON, with_kept_bytes
+from perfgate.measuring.counting.python_work import with_python_work
+from perfgate.measuring.devices.registry import open_device
+from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
+from perfgate.measuring.workload.workload import Workload
+from tests.fakes.device import FakeDevice
+from tests.fakes.documents import make_run
+from tests.unit.counting.models import MODELS
+from tests.unit.gate.builders import SHAPE, WORKLOAD
+
+KIB = 1024
+HEADER = [
+    "import itertools",
+    "import json",
+    "import tracemalloc",
+    "import numpy",
+    "",
+    "seen, by_input, turn = [], {}, itertools.count(1)",
+    "",
+]
+LEAK_LINE = len(HEADER) + 2
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Iterator[Callable[..., Callable[[Any], Any]]]:
+    """A function that writes a project of one file whose ``call`` has this line, and returns ``call``."""
+
+    def written(line: str) -> Callable[[Any], Any]:
+        (tmp_path / "model.py").write_text("\n".join([*HEADER, "def call(x):", f"    {line}", "    return x + 1", ""]))
+        spec = importlib.util.spec_from_file_location("kept_model", tmp_path / "model.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        call: Callable[[Any], Any] = module.call
+        return call
+
+    yield written
+    sys.modules.pop("kept_model", None)
+
+
+def _count(call: Callable[[Any], Any], root: Path) -> CounterSet:
+    workload = Workload(
+        build=lambda device: call, inputs=lambda batch, seed: torch.full((batch, 8), float(seed)), batch=2
+    )
+    bound = BoundWorkload(WORKLOAD, workload, open_device("cpu"), seed=1)
+    empty = CounterSet(workload=WORKLOAD, shape=SHAPE, repeats=3, values={"memory.kept": 0}, ops=[])
+    counted = with_python_work(bound, msgspec.structs.replace(empty, shape="default"), root=root)
+    return with_steady(msgspec.structs.replace(with_kept_bytes(bound, counted, root=root), shape=SHAPE))
+
+
+def _compared(base: CounterSet, head: CounterSet) -> dict[str, Comparison]:
+    before = msgspec.structs.replace(make_run("base"), counters=[base])
+    after = msgspec.structs.replace(make_run("head"), counters=[head])
+    return {comparison.metric: comparison for comparison in compare_counters(before, after, Policy())}
+
+
+@pytest.mark.parametrize(
+    ("line", "size"),
+    [
+        ("seen.append(bytes(100_000))", 100_000),
+        ("seen.append(numpy.zeros(25_000, dtype='float32'))", 100_000),
+        # Taken inside a library: the line that called it counts.
+        ("seen.append(json.loads('[' + '1.5,' * 3000 + '1]'))", 3001 * 8 + 3000 * 24),
+        # Every other call: no single call is sure to show it, a round does.
+        ("next(turn) % 2 and seen.append(bytes(100_000))", 50_000),
+    ],
+)
+def test_with_kept_bytes__call_that_keeps_what_python_made__bytes_and_line(write, tmp_path, line, size) -> None:
+    head = _count(write(line), tmp_path)
+    found = _compared(_count(write("pass"), tmp_path), head)[KEPT_PYTHON]
+    assert size <= head.values[KEPT_PYTHON] < size * 1.1 + 500
+    assert (found.outcome, found.gating, found.parts[0].line) == ("regressed", True, f"model.py:{LEAK_LINE}")
+    assert (found.parts[0].name, head.sites[-1].code) == ("call", line)
+    assert KEPT_PYTHON in head.steady
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "pass",
+        "seen[:] = [bytes(100_000)]",
+        "by_input[x[0, 0].item()] = bytes(100_000)",
+        "len(seen) < 5 and seen.append(bytes(100_000))",
+        # A new block only now and then: the smaller growth counts.
+        "next(turn) == 2 * 8 + 4 and seen.append(bytes(10_000_000))",
+    ],
+)
+def test_with_kept_bytes__what_is_replaced_or_fills_up__no_leak(write, tmp_path, line) -> None:
+    base, head = _count(write("pass"), tmp_path), _count(write(line), tmp_path)
+    assert {c.outcome for name, c in _compared(base, head).items() if name.startswith("memory.")} == {"unchanged"}
+    assert not {KEPT_PYTHON, KEPT_NATIVE} & {*head.unstable, *head.ranges}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_with_kept_bytes__usual_models__within_what_a_call_may_grow_by(name, tmp_path) -> None:
+    device = open_device("cpu")
+    bound = BoundWorkload(WORKLOAD, MODELS[name], device, seed=1)
+    empty = CounterSet(workload=WORKLOAD, shape="default", repeats=3, values={}, ops=[])
+    found = [with_kept_bytes(bound, empty, root=tmp_path) for _ in range(3)]
+    assert max(counted.values[KEPT_PYTHON] for counted in found) <= 256
+    assert max(counted.values[KEPT_NATIVE] for counted in found) <= 4 * KIB
+    assert all(counted.unstable == [] for counted in found)
+
+
+def test_with_kept_bytes__growth_that_wavers__its_range_is_compared(write, tmp_path) -> None:
+    head = _count(write("seen.append(bytes(1000 * next(turn)))"), tmp_path)
+    least, most = head.ranges[KEPT_PYTHON]
+    assert 10_000 < least < most
+    assert head.unstable == [KEPT_PYTHON]
+    found = _compared(_count(write("pass"), tmp_path), head)[KEPT_PYTHON]
+    assert (found.outcome, found.head, found.parts[0].line) == ("regressed", least, f"model.py:{LEAK_LINE}")
+
+
+def test_with_kept_bytes__native_code_that_keeps__counted_without_a_line(write, tmp_path) -> None:
+    libc = ctypes.CDLL(None)
+    libc.malloc.argtypes, libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
+    taken: list[int] = []
+
+    def leaking(x: torch.Tensor) -> torch.Tensor:
+        taken.append(libc.malloc(50_000))
+        return x + 1
+
+    head = _count(leaking, tmp_path)
+    assert 49_500 <= head.values[KEPT_NATIVE] < 55_000
+    found = _compared(_count(write("pass"), tmp_path), head)
+    assert (found[KEPT_NATIVE].outcome, found[KEPT_NATIVE].parts) == ("regressed", [])
+    assert found[KEPT_PYTHON].outcome == "unchanged"
+
+
+def test_with_kept_bytes__bytes_of_python__not_counted_as_native_too(write, tmp_path) -> None:
+    assert _count(write("seen.append(bytes(100_000))"), tmp_path).values[KEPT_NATIVE] <= 4 * KIB
+
+
+@pytest.mark.parametrize("line", ["tracemalloc.stop()", "tracemalloc.clear_traces()", "tracemalloc.start()"])
+def test_with_kept_bytes__calls_that_use_tracemalloc_themselves__not_counted(write, tmp_path, line) -> None:
+    try:
+        values = _count(write(f"seen.append(bytes(100_000)); {line}"), tmp_path).values
+    finally:
+        tracemalloc.stop()
+    assert KEPT_PYTHON not in values
+    assert KEPT_NATIVE not in values
+
+
+@pytest.mark.parametrize(("call_ns", "calls"), [(1_000_000, 1 + 2 * POOL_SIZE), (2_000_000_000, 1 + 2 * 2)])
+def test_with_kept_bytes__slow_call__fewer_of_them(tmp_path, call_ns, calls) -> None:
+    device = FakeDevice()
+    made = []
+
+    def call(x: Any) -> Any:
+        made.append(None)
+        device.host_works(call_ns)
+        return x
+
+    workload = Workload(build=lambda device: call, inputs=lambda batch, seed: seed, batch=1)
+    bound = BoundWorkload(WORKLOAD, workload, device, seed=1)
+    with_kept_bytes(bound, CounterSet(workload=WORKLOAD, shape="default", repeats=3, values={}, ops=[]), root=tmp_path)
+    assert len(made) == calls
