@@ -193,6 +193,7 @@ class CounterSet(msgspec.Struct, frozen=True, kw_only=True):
     With 0 repeats the counts are of a whole recording that does not tell one call from the next.
     ``values`` maps a metric name to its count; what the device cannot count is left out. ``sites`` say where they come from,
     ``functions`` which functions of the project ran. ``ranges`` are the least and the most of every unstable value.
+    ``uncounted`` is what the calls themselves, or the machine, kept from being counted.
     """
 
     workload: str
@@ -203,6 +204,7 @@ class CounterSet(msgspec.Struct, frozen=True, kw_only=True):
     unstable: list[str] = []
     steady: list[str] = []
     not_applicable: list[str] = []
+    uncounted: list[str] = []
     sites: list[CounterSite] = []
     functions: list[CalledFunction] = []
     ranges: dict[str, tuple[int, int]] = {}

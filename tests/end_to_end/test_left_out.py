@@ -92,6 +92,7 @@ def counted(clones: int, *, wavering: tuple[str, ...] = (), low: int = 2) -> Cou
         ranges={name: (values[name] - 1, values[name]) for name in wavering},
         steady=sorted(values.keys() - set(wavering)),
         not_applicable=["counters.graph_breaks", "counters.recompiles"],
+        uncounted=["memory.kept_native"],
     )
 
 

@@ -323,7 +323,7 @@ class _WorkloadEvidence:
         for metric in sorted(in_documents | in_store):
             if metric.startswith("ops."):  # a single operator, of those that are unstable
                 continue
-            lacking = [side for side in _SIDES if _lacks_count(counted[side], metric, says_steady=says_steady)]
+            lacking = _sides_without_count(counted, metric, says_steady=says_steady)
             yield from self._lacking(lacking, shape=shape, metric=metric, is_stored=metric in in_store)
         for side, counters in counted.items():
             for metric in sorted(set(counters.unstable) - counters.ranges.keys()):
@@ -377,6 +377,14 @@ def _pair_numbers(traces: Iterable[int]) -> Iterator[int]:
     """Yield the numbers of every round from its first pair to the last that left a trace."""
     for number, pairs in groupby(sorted(traces), key=lambda pair: pair // PAIRS_PER_ROUND):
         yield from range(number * PAIRS_PER_ROUND, max(pairs) + 1)
+
+
+def _sides_without_count(counted: Mapping[Side, CounterSet], metric: str, *, says_steady: bool) -> list[Side]:
+    """The sides that lack a count. What could not be counted is excused if the base could not be counted either."""
+    base = counted["base"]
+    if metric in base.uncounted and metric not in base.values:
+        counted = {side: counters for side, counters in counted.items() if metric not in counters.uncounted}
+    return [side for side, counters in counted.items() if _lacks_count(counters, metric, says_steady=says_steady)]
 
 
 def _lacks_count(counters: CounterSet, metric: str, *, says_steady: bool) -> bool:

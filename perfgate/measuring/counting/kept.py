@@ -47,7 +47,7 @@ def with_kept_bytes(workload: BoundWorkload, counted: CounterSet, *, root: Path)
     """Add to the counters of a shape the bytes that a call leaves behind in Python and in malloc.
 
     The smaller growth of two looks counts, as what grows now and then is no leak; where the first is within what a call may
-    grow by, it is the only one. Nothing is added where the calls use ``tracemalloc`` themselves: then nobody has counted.
+    grow by, it is the only one. Where the calls use ``tracemalloc`` themselves, nobody has counted.
     """
     kept_in_tensors = counted.values.get("memory.kept", 0)
     # Drivers of accelerators take memory of the host whenever they like.
@@ -59,7 +59,7 @@ def with_kept_bytes(workload: BoundWorkload, counted: CounterSet, *, root: Path)
             looks.append(_look(run_round, _FRAMES, malloc, kept_in_tensors, SourceLines(root)))
     growths = [look for look in looks if look is not None]
     if len(growths) < len(looks):
-        return counted
+        return msgspec.structs.replace(counted, uncounted=[*counted.uncounted, KEPT_PYTHON, KEPT_NATIVE])
     values: dict[str, int] = {}
     ranges: dict[str, tuple[int, int]] = {}
     for name, column in (
@@ -77,6 +77,7 @@ def with_kept_bytes(workload: BoundWorkload, counted: CounterSet, *, root: Path)
     return msgspec.structs.replace(
         counted,
         values={**counted.values, **values},
+        uncounted=[*counted.uncounted, *(name for name in (KEPT_PYTHON, KEPT_NATIVE) if name not in values)],
         sites=[*counted.sites, *counter_sites(sites.items(), root)],
         unstable=sorted({*counted.unstable, *ranges}),
         ranges={**counted.ranges, **ranges},

@@ -267,6 +267,35 @@ def test_decide__head_counts_what_the_base_says_does_not_apply__not_missing() ->
     assert decision.verdict == "PASS"
 
 
+KEPT = "memory.kept_python"
+
+
+@pytest.mark.parametrize(
+    ("base_has", "head_has", "said", "reasons"),
+    [
+        (False, False, ("base", "head"), []),
+        (False, True, ("base",), []),
+        # Only the base's word excuses, and what it has must be there.
+        (True, False, ("head",), ["missing: encoder/{shape} memory.kept_python (head)"]),
+        (True, False, ("base", "head"), ["missing: encoder/{shape} memory.kept_python (head)"]),
+        (False, True, (), ["missing: encoder/{shape} memory.kept_python (base)"]),
+    ],
+)
+def test_decide__calls_that_cannot_be_counted__inform_unless_the_base_was_counted(
+    base_has: bool, head_has: bool, said: tuple[str, ...], reasons: list[str]
+) -> None:
+    def counted(run: RunDocument, has: bool, side: str) -> RunDocument:
+        one = run.counters[0]
+        values = {**one.values, KEPT: 12} if has else one.values
+        uncounted = [KEPT] if side in said else []
+        return replace(run, counters=[replace(one, values=values, steady=sorted(values), uncounted=uncounted)])
+
+    base, head = sides(NO_CHANGE)
+    decision = judged(counted(base, base_has, "base"), counted(head, head_has, "head"))
+    assert worded(decision.reasons) == [reason.format(shape=SHAPE) for reason in reasons]
+    assert decision.verdict == ("INCONCLUSIVE" if reasons else "PASS")
+
+
 def test_decide__count_that_is_no_longer_said_to_waver__inconclusive() -> None:
     base, head = sides(NO_CHANGE)
     names = sorted(base.counters[0].values)

@@ -1,4 +1,5 @@
 import hashlib
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -256,6 +257,20 @@ def test_top_ops__real_model_on_the_cpu__matrix_product_in_the_table_and_counted
     assert rows["aten::addmm"].self_time > 0
     assert sum(row.share for row in rows.values()) == pytest.approx(1.0)
     assert [(op.op, op.count) for op in outcome.counters[0].ops] == [("aten::addmm", 1), ("aten::t", 1)]
+
+
+def test_top_ops__calls_that_use_tracemalloc__bytes_left_behind_are_not_counted_and_that_is_noted(tmp_path):
+    def watched(_, x):
+        tracemalloc.start()
+        tracemalloc.stop()
+        return x + 1
+
+    workload = Workload(build=lambda device: 0, inputs=lambda batch, seed: torch.full((batch,), 1.0), call=watched)
+    result, found = run_step(STEP, cpu_context(workload, tmp_path))
+
+    assert "counters.kept_uncounted" in {finding.rule for finding in result.findings}
+    (counted,) = found.counters
+    assert (counted.uncounted, "memory.kept" in counted.values) == (["memory.kept_python", "memory.kept_native"], True)
 
 
 def test_top_ops__counters_depend_on_the_data__information(tmp_path):

@@ -101,7 +101,7 @@ class TopOpsStep:
         outcome.findings += [
             finding("counters.kept_uncounted", "info", {"shape": counter_set.shape})
             for counter_set in counters
-            if KEPT_PYTHON not in counter_set.values
+            if KEPT_PYTHON in counter_set.uncounted
         ]
         outcome.counters = [with_steady(counter_set) for counter_set in counters]
         if not outcome.operators:
