@@ -87,14 +87,17 @@ def shifts(series: Floats, *, min_effect: float = MIN_EFFECT) -> list[Shift]:
     return _merge(series, scale, begins, min_effect)
 
 
-def steps(series: Floats) -> list[int]:
-    """Where a series without noise changes, oldest first: a value that is back after one entry has not changed."""
+def steps(series: Floats, allowed: float = 0.0) -> list[int]:
+    """Where a series without noise changes, oldest first: a value that is back after one entry has not changed.
+
+    Values up to ``allowed`` apart are the same level.
+    """
     last = series.size - 1
     places: list[int] = []
     level = series[0] if series.size else 0.0
     for index in range(1, series.size):
-        went_away = index < last and series[index + 1] == level
-        if series[index] != level and not went_away:
+        went_away = index < last and abs(series[index + 1] - level) <= allowed
+        if abs(series[index] - level) > allowed and not went_away:
             places.append(index)
             level = series[index]
     return places

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.terms import Better
 from perfgate.document.trend import Direction, TrendChange, TrendPoint, TrendSeries
 from perfgate.stats.changes import ENOUGH_VALUES, Shift, noise, shifts, steps
@@ -101,7 +102,7 @@ def _change(series: TrendSeries, shift: Shift, scaled: _Scaled) -> TrendChange:
 
 def _exact_changes(series: TrendSeries, values: Floats) -> list[TrendChange]:
     changes: list[TrendChange] = []
-    for at in steps(values):
+    for at in steps(values, metric(series.metric).allowed_more):
         # A value that was gone again after one version was no level to come from.
         before, after = changes[-1].after if changes else float(values[0]), float(values[at])
         delta = after / before - 1 if before else None

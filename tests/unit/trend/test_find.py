@@ -83,6 +83,12 @@ def test_with_changes__counter_that_was_zero__no_share_of_nothing() -> None:
     assert change.delta is None
 
 
+def test_with_changes__exact_counter_within_what_the_gate_allows__one_level() -> None:
+    counter = {"metric": "memory.kept_python", "unit": "B", "kind": "exact"}
+    found = with_changes(series([12, 140, 80, 12, 100_616, 100_580, 100_612], **counter)).changes
+    assert [(change.at, change.before, change.after) for change in found] == [(4, 12, 100_616)]
+
+
 @pytest.mark.parametrize(("kind", "count", "enough"), [("noisy", 7, False), ("noisy", 8, True), ("exact", 1, False),
                                                       ("exact", 2, True)])  # fmt: skip
 def test_is_long_enough__so_many_versions__as_documented(kind: Any, count: int, enough: bool) -> None:
