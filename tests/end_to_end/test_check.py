@@ -107,7 +107,7 @@ def test_check__requests_remembered_outside_tensors__fail_that_names_the_line(pe
     assert done.returncode == 1, done.stderr
     decision = _decision(clone.root / "out")
     kept = next(c for c in decision["comparisons"] if c["metric"] == "memory.kept_python")
-    assert kept["base"] <= 256
+    assert kept["base"] <= 512
     assert 200_000 <= kept["head"] < 201_000
     text = (clone.root / "model.py").read_text()
     line = f"model.py:{text[: text.index('bytes(200_000)')].count(chr(10)) + 1}"

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import importlib.util
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,14 @@ HEADER = [
     "",
 ]
 LEAK_LINE = len(HEADER) + 2
+
+
+@pytest.fixture
+def compiler() -> Iterator[None]:
+    """Forget afterwards that anything was compiled: other tests count it."""
+    yield
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
 
 
 @pytest.fixture
@@ -110,14 +120,39 @@ def test_with_kept_bytes__what_is_replaced_or_fills_up__no_leak(write, tmp_path,
     assert not {KEPT_PYTHON, KEPT_NATIVE} & {*head.unstable, *head.ranges}
 
 
-@pytest.mark.parametrize("name", MODELS)
+class _Threaded(torch.nn.Module):
+    """A call that starts threads: each of the first ones takes an arena of malloc."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with ThreadPoolExecutor(4) as threads:
+            return torch.cat(list(threads.map(self.layer, x.chunk(4))))
+
+
+MORE_MODELS = {
+    "threads": dataclasses.replace(MODELS["mlp"], build=lambda device: _Threaded().eval()),
+    "compiled": dataclasses.replace(
+        MODELS["mlp"], build=lambda device: torch.compile(_Threaded().layer, backend="eager")
+    ),
+}
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("name", [*MODELS, *MORE_MODELS])
 def test_with_kept_bytes__usual_models__within_what_a_call_may_grow_by(name, tmp_path) -> None:
     device = open_device("cpu")
-    bound = BoundWorkload(WORKLOAD, MODELS[name], device, seed=1)
+    bound = BoundWorkload(WORKLOAD, {**MODELS, **MORE_MODELS}[name], device, seed=1)
+    # As many calls as the other counts make before.
+    for _ in range(3):
+        for inputs in bound.pool("default"):
+            bound.invoke(inputs)
     empty = CounterSet(workload=WORKLOAD, shape="default", repeats=3, values={}, ops=[])
     found = [with_kept_bytes(bound, empty, root=tmp_path) for _ in range(3)]
-    assert max(counted.values[KEPT_PYTHON] for counted in found) <= 256
-    assert max(counted.values[KEPT_NATIVE] for counted in found) <= 4 * KIB
+    assert max(counted.values[KEPT_PYTHON] for counted in found) <= 512
+    assert max(counted.values[KEPT_NATIVE] for counted in found) <= 64 * KIB
     assert all(counted.unstable == [] for counted in found)
 
 
@@ -136,11 +171,11 @@ def test_with_kept_bytes__native_code_that_keeps__counted_without_a_line(write, 
     taken: list[int] = []
 
     def leaking(x: torch.Tensor) -> torch.Tensor:
-        taken.append(libc.malloc(50_000))
+        taken.append(libc.malloc(200_000))
         return x + 1
 
     head = _count(leaking, tmp_path)
-    assert 49_500 <= head.values[KEPT_NATIVE] < 55_000
+    assert 199_000 <= head.values[KEPT_NATIVE] < 205_000
     found = _compared(_count(write("pass"), tmp_path), head)
     assert (found[KEPT_NATIVE].outcome, found[KEPT_NATIVE].parts) == ("regressed", [])
     assert found[KEPT_PYTHON].outcome == "unchanged"
