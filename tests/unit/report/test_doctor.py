@@ -61,7 +61,8 @@ def test_render_planted__many_fired__the_expected_one_first_and_how_many_more() 
 def test_render_planted__80_columns__every_name_and_metric_whole() -> None:
     console = Console(file=io.StringIO(), width=80)
     longest = _result(name="work-5-percent", metric="counters.graph_breaks", fired=["counters.graph_breaks"])
-    render_planted([longest, _result(seconds=251.4, outcome="differs")], console)
+    busy = _result(name="work-3-percent", outcome="too_busy")
+    render_planted([longest, busy, _result(seconds=251.4, outcome="differs")], console)
     text = _text(console)
     assert "…" not in text
     assert "251 s" in text
@@ -85,8 +86,8 @@ def test_render_planted__machine_too_busy__neither_agrees_nor_differs() -> None:
         [_result(verdict="INCONCLUSIVE", exit_code=3, fired=[], outcome="too_busy", reason="noise")], console
     )
     text = _text(console)
-    assert "too busy to tell" in text
-    assert "extra-copy: noise" in text
+    assert "BUSY" in text
+    assert "extra-copy: too busy to tell: noise" in text
     assert "DIFFERS" not in text
 
 

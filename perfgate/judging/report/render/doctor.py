@@ -21,7 +21,7 @@ _STATUS = {
 _OUTCOME: dict[PlantedOutcome, tuple[str, str]] = {
     "agrees": ("agrees", "green"),
     "differs": ("DIFFERS", "bold red"),
-    "too_busy": ("too busy to tell", "yellow"),
+    "too_busy": ("BUSY", "yellow"),
 }
 _LONG = 400
 _WIDE = 110  # columns from which there is room for what was planted, in words
@@ -63,7 +63,8 @@ def render_planted(results: list[PlantedResult], console: Console) -> None:
     for result in results:
         if result.reason:
             style = _OUTCOME[result.outcome][1]
-            console.print(Text(f"{clean(result.name)}: {clean(result.reason, limit=_LONG)}", style))
+            why = "too busy to tell: " if result.outcome == "too_busy" else ""
+            console.print(Text(f"{clean(result.name)}: {why}{clean(result.reason, limit=_LONG)}", style))
 
 
 def render_resolutions(resolutions: list[Resolution], console: Console) -> None:
