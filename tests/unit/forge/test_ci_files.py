@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import json
 import os
 import re
@@ -15,9 +16,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from ruamel.yaml import YAML
 
 from perfgate.jobs.publish.job import FailOn
+from perfgate.toml import tomllib
+from tests.unit.forge.test_gitlab_template import expanded
 
 ROOT = Path(__file__).parents[3]
 BIN = Path(sys.executable).parent
@@ -238,23 +243,90 @@ def test_jobs_with_a_token__requirements_with_hashes__take_these_very_files_and_
     assert "DO NOT MATCH THE HASHES" in done.stderr
 
 
-def _install(checkout: Path) -> subprocess.CompletedProcess[str]:
+@pytest.mark.slow
+@pytest.mark.parametrize("forge", ["github", "gitlab"])
+def test_jobs_with_a_token__a_commit_of_perfgate__what_it_needs_by_the_hashes_that_lie_in_it(
+    forge: str, tmp_path: Path
+) -> None:
+    wheel, source = tmp_path / "probe-1.0-py3-none-any.whl", tmp_path / "source"
+    _write_wheel(wheel, "PROBE = 1\n")
+    (source / ".ci").mkdir(parents=True)
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    (source / ".ci" / "install-requirements.txt").write_text(f"{wheel} --hash=sha256:{digest}\n")
+    (source / "pyproject.toml").write_text('[build-system]\nrequires = []\nbuild-backend = "b"\nbackend-path = ["."]\n')
+    (source / "b.py").write_text(_BACKEND)
+    _write_wheel(source / "tool.whl", "TOOL = 1\n", name="tool", needs="probe")
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "tool"]):
+        _run("git", "-C", source, "-c", "user.name=t", "-c", "user.email=t@example.org", *arguments)
+    package = f"git+file://{source}@{_run('git', '-C', source, 'rev-parse', 'HEAD').stdout.strip()}"
+
+    done = _install(tmp_path, package, forge=forge)
+    assert done.returncode == 0, done.stderr
+    (python,) = tmp_path.glob("temp/*/bin/python")
+    assert _run(python, "-c", "import probe, tool; print(probe.PROBE, tool.TOOL)").stdout == "1 1\n"
+
+    _write_wheel(wheel, "PROBE = 2\n")
+    done = _install(tmp_path, package, forge=forge)
+    assert done.returncode == (4 if forge == "gitlab" else 1)
+    assert "DO NOT MATCH THE HASHES" in done.stderr
+
+
+# Hands out a wheel that was made before: a build that needs nothing.
+_BACKEND = """\
+import shutil
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    shutil.copy("tool.whl", folder + "/tool-1.0-py3-none-any.whl")
+    return "tool-1.0-py3-none-any.whl"
+"""
+
+
+def test_hashes__of_what_jobs_with_a_token_install__hold_every_dependency_in_a_version_that_fits() -> None:
+    lines = (ROOT / ".ci" / "install-requirements.txt").read_text().replace("\\\n", " ").splitlines()
+    pins = [line.split("--hash=sha256:") for line in lines if not line.startswith("#")]
+    assert all(hashes and all(re.fullmatch(r"[0-9a-f]{64}\s*", digest) for digest in hashes) for _, *hashes in pins)
+    pinned: dict[str, list[str]] = {}
+    for text, *_ in pins:
+        requirement = Requirement(text.strip())
+        pinned.setdefault(canonicalize_name(requirement.name), []).append(str(requirement.specifier)[2:])
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    waiting = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    seen: set[str] = set()
+    while waiting:
+        needed = Requirement(waiting.pop())
+        name = canonicalize_name(needed.name)
+        assert any(needed.specifier.contains(version) for version in pinned.get(name, [])), needed
+        if name not in seen and not (needed.marker and not needed.marker.evaluate()):
+            seen.add(name)
+            others = map(Requirement, importlib.metadata.requires(name) or [])
+            waiting += [f"{one.name}{one.specifier}" for one in others if one.marker is None]
+
+
+def _install(
+    checkout: Path, package: str = "-rperfgate.lock", *, forge: str = "github"
+) -> subprocess.CompletedProcess[str]:
     """Run the step that installs perfgate as the runner does, without any index."""
+    temp = checkout / "temp"
     environ = {
-        "PATH": os.environ["PATH"], "HOME": str(checkout), "RUNNER_TEMP": str(checkout / "temp"), "PIP_NO_INDEX": "1",
-        "PERFGATE_PACKAGE": "-rperfgate.lock",
+        "PATH": os.environ["PATH"], "HOME": str(checkout), "RUNNER_TEMP": str(temp), "PIP_NO_INDEX": "1",
+        "PERFGATE_PACKAGE": package, "GATE_PACKAGE": package, "work": str(temp),
     }  # fmt: skip
-    script = ["bash", "-e", "-c", _installs()[0]["run"]]
-    return subprocess.run(script, cwd=checkout, env=environ, capture_output=True, text=True, timeout=600, check=False)
+    script = _installs()[0]["run"]
+    if forge == "gitlab":
+        lines = expanded()["perfgate-publish"]["before_script"]
+        made, install = (line for line in lines if "venv" in line and "gate()" not in line)
+        script = f'rm -rf "$work"; mkdir "$work"; {made}\n{install}'
+    command = ["bash" if forge == "github" else "sh", "-e", "-c", script]
+    return subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, timeout=600, check=False)
 
 
-def _write_wheel(path: Path, code: str) -> None:
-    about = "probe-1.0.dist-info"
+def _write_wheel(path: Path, code: str, *, name: str = "probe", needs: str = "") -> None:
+    about = f"{name}-1.0.dist-info"
+    needed = f"Requires-Dist: {needs}\n" if needs else ""
     with zipfile.ZipFile(path, "w") as wheel:
-        wheel.writestr("probe.py", code)
-        wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: probe\nVersion: 1.0\n")
+        wheel.writestr(f"{name}.py", code)
+        wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{needed}")
         wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr(f"{about}/RECORD", f"probe.py,,\n{about}/METADATA,,\n{about}/WHEEL,,\n{about}/RECORD,,\n")
+        wheel.writestr(f"{about}/RECORD", f"{name}.py,,\n{about}/METADATA,,\n{about}/WHEEL,,\n{about}/RECORD,,\n")
 
 
 def test_own_pipelines__check__run_make_check_on_the_oldest_and_the_newest_that_is_promised() -> None:
