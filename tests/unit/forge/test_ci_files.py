@@ -297,8 +297,15 @@ def test_hashes__of_what_jobs_with_a_token_install__hold_every_dependency_in_a_v
         assert any(needed.specifier.contains(version) for version in pinned.get(name, [])), needed
         if name not in seen and not (needed.marker and not needed.marker.evaluate()):
             seen.add(name)
-            others = map(Requirement, importlib.metadata.requires(name) or [])
+            others = map(Requirement, _needs(name))
             waiting += [f"{one.name}{one.specifier}" for one in others if one.marker is None]
+
+
+def _needs(name: str) -> list[str]:
+    try:
+        return importlib.metadata.requires(name) or []
+    except importlib.metadata.PackageNotFoundError:
+        return []  # what only builds is not installed here
 
 
 def _install(
