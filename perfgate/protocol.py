@@ -191,13 +191,25 @@ class TryRequest(Request, frozen=True):
 class Tried(Reply, frozen=True):
     """Which part failed first, of which shape and how; None where everything went well.
 
-    ``unseen`` are those of the functions sought that did not run; none where functions may run unseen.
+    ``unseen`` are those of the functions sought that did not run; none where functions may run unseen. ``seconds`` is what the
+    calls of all shapes and their checks took: no call takes longer.
     """
 
     failed: Literal["call", "check"] | None = None
     shape: str = ""
     error: ErrorDetail | None = None
     unseen: list[str] = []
+    seconds: float | None = None
+
+
+class TimeCallRequest(Request, frozen=True):
+    """Time a call of every shape of a workload that has just been loaded, after a first one."""
+
+
+class CallTimed(Reply, frozen=True):
+    """Seconds of a call of every shape, one after the other."""
+
+    seconds: float
 
 
 class CheckRequest(Request, frozen=True):
@@ -243,6 +255,10 @@ class StepReply(Reply, frozen=True):
     artifacts: list[Artifact] = []
 
 
+# A call that takes so long is located by one as well as by several: its blocks have one, and its pairs one quad.
+SLOW_CALL_SECONDS = 0.25
+
+
 class WarmUpRequest(Request, frozen=True):
     """Warm up every shape and say how many calls make a block of about ``block_seconds``."""
 
@@ -253,11 +269,13 @@ class WarmUpRequest(Request, frozen=True):
 class WarmedUp(Reply, frozen=True):
     """The worker is warm. ``block_calls`` maps a shape to the calls of one of its blocks.
 
+    ``call_seconds`` is what a call of every shape takes, one after the other.
     ``preprocess_calls`` does so for blocks of the preprocessing; it is empty where the workload has none.
     """
 
     calls: int
     steady: bool
+    call_seconds: float
     block_calls: dict[str, int]
     preprocess_calls: dict[str, int] = {}
 

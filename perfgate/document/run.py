@@ -79,6 +79,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 # What a check with --time-budget says of what it did not begin.
 TIME_SPENT = Message("gate.not-measured-in-time")
+# The code of what it says of a workload whose pairs do not fit into any time it has; ``budget`` is one that they fit into.
+TOO_SLOW = "gate.call-too-slow"
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):

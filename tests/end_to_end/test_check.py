@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from perfgate.document.run import TOO_SLOW
 from tests.end_to_end.conftest import SECONDS, UNDECIDED, Clone, Perfgate
 from tests.fakes.wording import worded
 
@@ -64,6 +66,23 @@ def test_check__same_model_other_workload_file__no_fail_the_heads_file_on_both_s
     assert _exit_code_without_a_reader(perfgate, "gate", str(out), cwd=tmp_path) == done.returncode
     assert again.returncode == done.returncode, again.stderr
     assert (tmp_path / "again" / "decision.json").read_bytes() == (out / "decision.json").read_bytes()
+
+
+def test_check__calls_too_slow_for_the_budget__refused_at_once_with_the_budget_that_would_do(
+    perfgate: Perfgate, clone: Clone, tmp_path: Path
+) -> None:
+    clone.commit("slow", model=(RELU, "import time; time.sleep(2.0); return torch.relu(y)"))
+    clone.git("branch", "--force", "main")
+    clone.commit("slower", model=("time.sleep(2.0)", "time.sleep(2.2)"))
+    began = time.monotonic()
+    done = perfgate("check", "--base", "main", "--out", str(tmp_path / "out"), cwd=clone.root)
+    assert time.monotonic() - began < 60
+    assert done.returncode == 4, done.stderr
+    (failure,) = _decision(tmp_path / "out")["failures"]
+    assert failure["error"]["message"]["code"] == TOO_SLOW
+    budget = failure["error"]["message"]["values"]["budget"]
+    assert f"write budget = {budget} under [gate] in perfgate.toml" in " ".join(done.stdout.split())
+    assert f"write `budget = {budget}` under `[gate]`" in (tmp_path / "out" / "comment.md").read_text()
 
 
 def _exit_code_without_a_reader(perfgate: Perfgate, *arguments: str, cwd: Path) -> int:

@@ -96,6 +96,10 @@ class Member:
                 calls["preprocess", shape] = self._warm.preprocess_calls[shape]
         return calls
 
+    @property
+    def call_seconds(self) -> float:
+        return self._warm.call_seconds
+
     def move(self, seed: int) -> None:
         """Give the worker another layout, so that luck of one is a part of the spread and no bias of all its quads."""
         self._begin_turn()

@@ -16,7 +16,7 @@ import msgspec
 from perfgate.catalogue.names import PYTHON_TIMES
 from perfgate.conductor.machine.cpus import quietest_cpus
 from perfgate.conductor.sides.member import Member
-from perfgate.conductor.sides.plan import MOST_QUADS, PairPlan, QuadPlanner, draw_plans, draw_renewals
+from perfgate.conductor.sides.plan import MOST_QUADS, SURE_LOOKS, PairPlan, QuadPlanner, draw_plans, draw_renewals
 from perfgate.conductor.sides.profiles import TRACED_PAIRS, LateOperators, PairTrace, record_traces, with_profile
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.foresight import foresee_pairs
@@ -106,7 +106,7 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
     if len(look_ends) == 1:  # what the only look finds must have a name by then
         name_checks.add(look_ends[0] // 3)
     # Two looks are worth their time on any machine.
-    sure_looks = 2 if round_number == 0 else 1
+    sure_looks = SURE_LOOKS if round_number == 0 else 1
     pair_count = 0
     pair_seconds: list[float] = []
     for look, look_end in enumerate(look_ends):
@@ -222,7 +222,7 @@ class _PairRunner:
             for index in (1, 0) if plan.second_starts else (0, 1):
                 members[index] = self._start(stack, checkouts[index], plan, dead_functions=plan.dead_functions * index)
             loaded = self.observer.monotonic()
-            quads = self.planner.quads
+            quads = self.planner.quads_of(min(members[0].call_seconds, members[1].call_seconds))
             self._run_quads(plan, (members[0], members[1]), quads)
             quad_seconds = (self.observer.monotonic() - loaded) / quads
             replicates = members[0].replicate(plan, 0, self.cpus), members[1].replicate(plan, 1, self.cpus)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from perfgate.config import GateSettings
 from perfgate.document.run import PAIRS_PER_ROUND
 from perfgate.document.samples import Arm, BlockColumns, Replicate, unpack
+from perfgate.protocol import SLOW_CALL_SECONDS
 
 DEAD_FUNCTIONS = (5, 120)
 # Quads of a pair: with s the start-up of a pair and q the time of a quad, 3 sqrt(s / q) of them tell most in a given time where
@@ -25,6 +26,26 @@ DEAD_FUNCTIONS = (5, 120)
 # a pair then has as many as fit into UNLIKE_SECONDS, of blocks that are SHORTER by this factor.
 FEWEST_QUADS, MOST_QUADS = 4, 16
 UNLIKE, UNLIKE_SECONDS, SHORTER = 0.03, 1.0, 4
+# Of a workload whose calls are slow: quads of a pair, calls that warm a side up, and a side's calls in a quad: two blocks, each
+# of one call after an unrecorded one.
+SLOW_QUADS, _WARM_UP_CALLS, _QUAD_CALLS = 1, 2, 2 * 2
+# Some pairs also profile a call, by turns A B B A.
+_PROFILED_CALLS = 2
+# The first two looks are measured whatever the budget is, if they take no longer than this.
+SURE_LOOKS, SURE_SECONDS = 2, 300.0
+
+
+def sure_pairs(gate: GateSettings) -> int:
+    """The pairs that are measured whatever the budget is, of base against base too."""
+    return gate.looks[min(SURE_LOOKS, len(gate.looks)) - 1] + gate.aa_pairs
+
+
+def seconds_of_slow_pairs(gate: GateSettings, *, call_seconds: float, start_seconds: float = 0.0) -> float | None:
+    """About how long the sure pairs take if a side is loaded after ``start_seconds``; None where calls are not slow."""
+    if call_seconds < SLOW_CALL_SECONDS:
+        return None
+    calls = _WARM_UP_CALLS + (gate.quads or SLOW_QUADS) * _QUAD_CALLS + _PROFILED_CALLS
+    return sure_pairs(gate) * 2 * (start_seconds + calls * call_seconds)
 
 
 class PairPlan(NamedTuple):
@@ -102,6 +123,10 @@ class QuadPlanner:
         self._gate = gate
         self._shortest_start = self._shortest_quad = math.inf
         self._spreads: list[float] = []
+
+    def quads_of(self, call_seconds: float) -> int:
+        """The quads of a pair whose calls of all shapes take so long on the faster side."""
+        return SLOW_QUADS if self._gate.quads is None and call_seconds >= SLOW_CALL_SECONDS else self.quads
 
     def add_pair(self, first: Replicate, second: Replicate, *, start_seconds: float, quad_seconds: float) -> None:
         """Let the next pairs have as many quads as their start is worth, unless the configuration sets the number."""

@@ -19,6 +19,7 @@ from perfgate.conductor.workers.worker import Say, Worker, WorkerError
 from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.errors import MeasuringError
 from perfgate.protocol import (
+    SLOW_CALL_SECONDS,
     Profiled,
     ProfileKind,
     ProfileRequest,
@@ -73,7 +74,8 @@ def with_profile(
     lot = random.Random(first.layout_seed)
     doing = f"profiling {first.workload}"
     try:
-        for _ in range(QUADS):
+        slow = any(_calls(blocks, TURN_SECONDS, FEWEST_CALLS, MOST_CALLS) == 1 for blocks in first.shapes.values())
+        for _ in range(1 if slow else QUADS):
             order = (1, 0, 0, 1) if lot.random() < 0.5 else (0, 1, 1, 0)
             for shape, blocks in first.shapes.items():
                 calls = _calls(blocks, TURN_SECONDS, FEWEST_CALLS, MOST_CALLS)
@@ -221,4 +223,6 @@ def _trace_name(replicate: Replicate, shape_number: int, member: int) -> str:
 def _calls(blocks: BlockColumns, turn_seconds: float, fewest: int, most: int) -> int:
     # A block is a call longer than its samples say.
     call_seconds = min(blocks.seen_ns) / 1e9 / (blocks.calls[0] + 1)
+    if call_seconds >= SLOW_CALL_SECONDS:
+        return 1
     return max(fewest, min(most, round(turn_seconds / call_seconds)))

@@ -37,6 +37,7 @@ from perfgate.errors import MeasuringError
 from perfgate.protocol import (
     AnalyseRequest,
     Analysis,
+    CallTimed,
     HarnessReply,
     HarnessRequest,
     Loaded,
@@ -44,6 +45,7 @@ from perfgate.protocol import (
     LoadWatched,
     TestbedReply,
     TestbedRequest,
+    TimeCallRequest,
     Tried,
     TryRequest,
     WatchLoadRequest,
@@ -94,13 +96,21 @@ class Checkout:
 class Trial(NamedTuple):
     """What a workload that was tried failed at, if anything; the shape is empty where it could not be loaded.
 
-    ``unseen`` are functions that were sought and did not run.
+    ``unseen`` are functions that were sought and did not run, and ``seconds`` is more than a call of every shape takes.
     """
 
     failed: Literal["load", "call", "check"] | None = None
     shape: str = ""
     error: ErrorDetail | None = None
     unseen: Collection[str] = ()
+    seconds: float | None = None
+
+
+class TimedCall(NamedTuple):
+    """Seconds of a call of every shape, and what was loaded for it."""
+
+    seconds: float
+    loaded: Loaded
 
 
 def _own_fault(trial: Trial) -> Trial:
@@ -349,7 +359,21 @@ class Bench:
                     tried = worker.ask(TryRequest(), Tried, timeout=TRIAL_SECONDS, doing=doing)
             except WorkerError as error:
                 return _own_fault(Trial(part, error=error.detail)) if error.alive else Trial()
-        return _own_fault(Trial(tried.failed, tried.shape, tried.error, tried.unseen))
+        return _own_fault(Trial(tried.failed, tried.shape, tried.error, tried.unseen, tried.seconds))
+
+    def time_call(self, checkout: Checkout, reference: WorkloadReference) -> TimedCall | None:
+        """Time a warm call of every shape; None where that fails, as measuring then tells."""
+        doing = f"timing a call of {reference.name}"
+        self.say(doing)
+        try:
+            with self.worker(checkout, reference, cpus=self.cpus, layout_seed=0, log_name=reference.name) as (
+                worker,
+                loaded,
+            ):
+                timed = worker.ask(TimeCallRequest(), CallTimed, timeout=self.config.measure.step_timeout, doing=doing)
+                return TimedCall(timed.seconds, loaded)
+        except WorkerError:
+            return None
 
     def testbed(self, python: Path | None = None) -> Testbed:
         """The testbed as a fresh worker of an interpreter sees it.

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
 
 from perfgate.catalogue.lookup import CARDS, measuring_step
 from perfgate.catalogue.names import STEADY_NUMBERS
-from perfgate.conductor.sides.checklist import Findings, run_checklist
+from perfgate.conductor.sides.checklist import Findings, not_measured, run_checklist
 from perfgate.conductor.sides.harness import read_harnesses, unknown_harnesses
 from perfgate.conductor.sides.kinds import record_of
 from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
+from perfgate.conductor.sides.plan import SURE_SECONDS, seconds_of_slow_pairs, sure_pairs
 from perfgate.conductor.sides.profiles import PairTrace
 from perfgate.conductor.sides.server import RATE_SHARE
 from perfgate.conductor.sides.turns import NAMES, MeasuredJob, SideName, TurnsBefore
@@ -29,8 +33,8 @@ from perfgate.config import Config, WorkloadReference
 from perfgate.document.decision import Policy
 from perfgate.document.flame import FlameTree, merged, node_totals, side_by_side
 from perfgate.document.job import JobRecord
-from perfgate.document.message import Message, reason_of
-from perfgate.document.run import Harness, RunDocument, Session
+from perfgate.document.message import Message, MessageValue, reason_of
+from perfgate.document.run import TOO_SLOW, ErrorDetail, FailedPair, Harness, RunDocument, Session, Side
 from perfgate.document.testbed import Testbed
 from perfgate.errors import DocumentError, MeasuringError, UsageError
 from perfgate.jobs.check.environments import Environments
@@ -51,11 +55,14 @@ from perfgate.judging.gate.rule import looks_left
 from perfgate.judging.gate.rules import DECIDING_STEPS, broken_metrics, deciding_steps
 from perfgate.judging.gate.turns import foreseen, smallest_tolerance
 from perfgate.measuring.counting.collect import read_calls, trace_name
+from perfgate.protocol import Loaded
 from perfgate.trace.flame import flame_tree
 from perfgate.trace.stacks import stacks_of
 
 # How often a broken budget or SLA is measured again before the head is blamed for it.
 CONFIRMATIONS = 2
+# What is asked for beyond the estimate, so that a busier moment does not end the pairs too soon.
+ROOM = 1.2
 _NAMED = 3
 _NAMED_FUNCTIONS = 5
 # Both sides are counted whatever is asked for: exact counters are compared first.
@@ -132,7 +139,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 remove_traces(folder, [reference.name for reference in references])
         parts.count = len(references) if job.earlier else 3 * len(references)
         job.seals.begin("base", "head")
-        not_run = [] if job.earlier else _try_head(bench, base, head, job, options)
+        tried = _Tried() if job.earlier else _try_head(bench, base, head, job, options)
         harnesses = ([], []) if job.earlier else _harnesses(bench, base, head, job, options)
         measured = Measured(testbeds, harnesses, [], [], [], [], [])
         refused: list[str] = []
@@ -141,6 +148,9 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 parts.begin()
                 measured.pairs.append(PairedMeasurement())
                 _measure_pairs(bench, reference, base, head, job, measured)
+                continue
+            if _is_left_out(bench, reference, (base, head), tried.seconds.get(reference.name), measured):
+                parts.count -= 3
                 continue
             deciding, informing = _steps(job, options, testbeds[1].device_kind)
             for side, checkout, findings in zip(NAMES, (base, head), (measured.base, measured.head)):
@@ -170,11 +180,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
             _note_regressions(reference, job, measured, progress)
             parts.begin()
             measured.pairs.append(PairedMeasurement())
-            # In the folder of the results, where there is space and the recordings of the middle pair stay.
-            with tempfile.TemporaryDirectory(dir=job.out, prefix=".traces-") as traces:
-                to_come = len(references) - number
-                _measure_pairs(bench, reference, base, head, job, measured, traces=Path(traces), to_come=to_come)
-                measured.flames.extend(_keep_traces(measured, folders))
+            _measure_traced_pairs(bench, reference, base, head, job, measured, to_come=len(references) - number)
             measured.head[-1].warnings += turns.take_rest(
                 informing, budget=bench.config.gate.checklist_budget, deadline=job.deadline
             )
@@ -182,16 +188,13 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
         job.seals.check()
     progress.expect(Foresight())
     _note_uncounted(measured, progress)
-    of_base = [*job.environments.base.notes, *seal_notes(job.seals.seal_of("base")), *bench.leftover_notes(base.root)]
-    of_head = [
-        *not_run,
-        *job.environments.head.notes,
-        *seal_notes(job.seals.seal_of("head")),
-        *bench.leftover_notes(head.root),
-    ]
-    return measured._replace(
-        notes=(of_base, [*_notes_of_job(bench, job, options, refused), *of_head]), added_to=job.earlier
-    )
+    of_head = [*_notes_of_job(bench, job, options, refused), *tried.notes, *_notes_of_side(bench, job, head, "head")]
+    return measured._replace(notes=(_notes_of_side(bench, job, base, "base"), of_head), added_to=job.earlier)
+
+
+def _notes_of_side(bench: Bench, job: Job, checkout: Checkout, side: Side) -> list[Message]:
+    environment = job.environments.base if side == "base" else job.environments.head
+    return [*environment.notes, *seal_notes(job.seals.seal_of(side)), *bench.leftover_notes(checkout.root)]
 
 
 def _notes_of_job(bench: Bench, job: Job, options: CheckOptions, refused: list[str]) -> list[Message]:
@@ -229,9 +232,21 @@ def _turns_after(
     )
 
 
-def _keep_traces(measured: Measured, folders: dict[str, Path]) -> list[PairFlame]:
-    sides = measured.base[-1], measured.head[-1]
-    return keep_traces(measured.pairs[-1].traces, sides, (folders["base"], folders["head"]))
+def _measure_traced_pairs(
+    bench: Bench,
+    reference: WorkloadReference,
+    base: Checkout,
+    head: Checkout,
+    job: Job,
+    measured: Measured,
+    *,
+    to_come: int,
+) -> None:
+    """Measure the pairs of a workload, some of them traced, in the folder of the results, where there is space."""
+    with tempfile.TemporaryDirectory(dir=job.out, prefix=".traces-") as traces:
+        _measure_pairs(bench, reference, base, head, job, measured, traces=Path(traces), to_come=to_come)
+        sides = measured.base[-1], measured.head[-1]
+        measured.flames.extend(keep_traces(measured.pairs[-1].traces, sides, (job.out / "base", job.out / "head")))
 
 
 def _measure_jobs(
@@ -282,30 +297,89 @@ def _adding_to(job: Job, testbed: Testbed, options: CheckOptions, progress: Prog
     return job
 
 
-def _try_head(bench: Bench, base: Checkout, head: Checkout, job: Job, options: CheckOptions) -> list[Message]:
-    """What the head's document says of functions that the change touches and no workload runs.
+class _Tried(NamedTuple):
+    """What the trial of the head tells: notes for its document, and by workload, more seconds than a call takes."""
+
+    notes: Sequence[Message] = ()
+    seconds: Mapping[str, float | None] = MappingProxyType({})
+
+
+def _try_head(bench: Bench, base: Checkout, head: Checkout, job: Job, options: CheckOptions) -> _Tried:
+    """Try the workloads on the head; the notes name functions that the change touches and no workload runs.
 
     Raises SetUpError where the head's workload is set up wrong, before anything is measured. Not in CI, where documents and
     comment must say it. Another stack is not tried: its errors are its result. A check that refuses the head's output alone
     judges the change: that is a verdict.
     """
     if job.session.command == "upgrade":
-        return []
+        return _Tried()
+    seconds: dict[str, float | None] = {}
     unseen = set(job.sides.touched)
     for reference in job.config.selected(options.workloads):
         bench.say(f"trying workload {reference.name}")
         trial = bench.try_workload(head, reference, seek=sorted(unseen))
         unseen &= set(trial.unseen)
+        seconds[reference.name] = trial.seconds
         if in_ci(os.environ):
             continue
         if trial.failed != "check" or bench.try_workload(base, reference).failed == "check":
             refuse_failed(reference, trial)
     if job.config.selected_jobs(options.workloads):  # what those run is not known
-        return []
+        return _Tried(seconds=seconds)
     names = [f"{job.sides.touched[place]} ({place})" for place in sorted(unseen)]
     more = [f"… ({len(names) - _NAMED_FUNCTIONS})"] if len(names) > _NAMED_FUNCTIONS else []
     shown = [*names[:_NAMED_FUNCTIONS], *more]
-    return [Message("notes.not-run", {"names": shown, "count": len(names)})] if names else []
+    return _Tried([Message("notes.not-run", {"names": shown, "count": len(names)})] if names else [], seconds)
+
+
+def _is_left_out(
+    bench: Bench,
+    reference: WorkloadReference,
+    checkouts: tuple[Checkout, Checkout],
+    tried: float | None,
+    measured: Measured,
+) -> bool:
+    """Whether a workload is too slow to be measured; why then stands in place of its findings and pairs."""
+    slow = _too_slow(bench, reference, checkouts[0], tried)
+    if slow is None:
+        return False
+    for checkout, findings in zip(checkouts, (measured.base, measured.head)):
+        findings.append(not_measured(checkout, reference, slow.loaded))
+    measured.pairs.append(PairedMeasurement(failed=[slow.failed]))
+    return True
+
+
+class _Slow(NamedTuple):
+    """Why a workload is not measured, and what was loaded to know it."""
+
+    failed: FailedPair
+    loaded: Loaded
+
+
+def _too_slow(bench: Bench, reference: WorkloadReference, base: Checkout, tried: float | None) -> _Slow | None:
+    """Why the pairs that a verdict needs do not fit into the budget, before minutes are spent on them; None where they do.
+
+    The base's calls are timed: a head that is much slower is measured, and fails. ``tried`` is more than the head's take.
+    """
+    gate = bench.config.gate
+    allowed = max(gate.budget, SURE_SECONDS)
+    if tried is not None and (seconds_of_slow_pairs(gate, call_seconds=tried) or 0.0) <= allowed:
+        return None
+    timed = bench.time_call(base, reference)
+    if timed is None:
+        return None
+    seconds = seconds_of_slow_pairs(gate, call_seconds=timed.seconds, start_seconds=timed.loaded.seconds)
+    if seconds is None or seconds <= allowed:
+        return None
+    values: dict[str, MessageValue] = {
+        "call": round(timed.seconds, 2),
+        "pairs": sure_pairs(gate),
+        "seconds": round(seconds),
+        "allowed": allowed,
+        "budget": math.ceil(seconds * ROOM / 10) * 10,
+    }
+    error = ErrorDetail(kind="timeout", message=Message(TOO_SLOW, values))
+    return _Slow(FailedPair(pair=0, arm="ab", workload=reference.name, error=error), timed.loaded)
 
 
 def _refuses_both(measured: Measured) -> bool:

@@ -16,11 +16,11 @@ import numpy as np
 
 from perfgate.document.samples import BlockColumns, StageTimes, pack
 from perfgate.measuring.devices.device import Condition, Device
-from perfgate.measuring.timing.calls import Ints
+from perfgate.measuring.timing.calls import Ints, timed_call
 from perfgate.measuring.timing.hardware import Counts, HardwareCounters, counted, shared_counters
 from perfgate.measuring.timing.preprocessing import Preprocessing
 from perfgate.measuring.workload.bound import BoundWorkload, line_of
-from perfgate.protocol import WarmedUp
+from perfgate.protocol import SLOW_CALL_SECONDS, WarmedUp
 from perfgate.system.garbage import collector_off
 
 # Fastest calls of blocks that lie this close together count as equal; after this time noise alone may keep them apart. The
@@ -250,6 +250,8 @@ def warm_up(
 
     A block of ``preprocessing``, by shape, has at least one: what takes 100 ms is located by few calls as well as by many.
 
+    A call of SLOW_CALL_SECONDS or more makes a block alone, and is warm once it is no longer faster than the one before.
+
     A shape is steady when the fastest calls of three blocks in a row lie within 2 %, or when a twentieth of a second has passed
     and they do not keep falling (then noise, not warming, holds them apart). All shapes share that time, for it is the
     process that warms up, and ``cap_seconds``; where that ends the search, ``steady`` is False. What is alive is frozen,
@@ -274,9 +276,18 @@ def warm_up(
     return WarmedUp(
         calls=sum(lane.calls for lane in settled),
         steady=all(lane.steady for lane in settled),
-        block_calls={shape: max(FEWEST_CALLS, math.ceil(block_ns / lane.call_ns)) for shape, lane in called.items()},
+        call_seconds=sum(lane.call_ns for lane in called.values()) / 1e9,
+        block_calls={shape: _calls_of_block(block_ns, lane.call_ns) for shape, lane in called.items()},
         preprocess_calls={shape: math.ceil(block_ns / lane.call_ns) for shape, lane in preprocessed.items()},
     )
+
+
+def _calls_of_block(block_ns: int, call_ns: float) -> int:
+    return 1 if _is_slow(call_ns) else max(FEWEST_CALLS, math.ceil(block_ns / call_ns))
+
+
+def _is_slow(call_ns: float) -> bool:
+    return call_ns >= SLOW_CALL_SECONDS * 1e9
 
 
 def _freeze() -> None:
@@ -292,8 +303,7 @@ class _Settled(NamedTuple):
 
 def _settle(call: Callable[[], Any], *, device: Device, block_ns: int, settling_ns: int, cap_ns: int) -> _Settled:
     # The first call may compile for longer than all the rest may take.
-    call()
-    device.synchronize()
+    first_ns = timed_call(call, device)
     started = device.clock_ns()
     used, block_calls, fastest = 1, 1, list[float]()
     timed = _timed_on(device)
@@ -305,6 +315,8 @@ def _settle(call: Callable[[], Any], *, device: Device, block_ns: int, settling_
         call_ns = max(1.0, float(np.median(wall)))
         block_calls = max(1, math.ceil(block_ns / call_ns))
         elapsed = device.clock_ns() - started
+        if _is_slow(call_ns) and fastest[-1] >= (1 - AGREEMENT) * ([first_ns, *fastest][-2]):
+            return _Settled(used, steady=True, call_ns=call_ns)
         if _agree(fastest) or (elapsed >= settling_ns and _stopped_falling(fastest)):
             return _Settled(used, steady=True, call_ns=call_ns)
         if elapsed >= cap_ns:

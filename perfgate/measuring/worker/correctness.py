@@ -18,6 +18,7 @@ from perfgate.measuring.timing.blocks import FEWEST_CALLS, run_block
 from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload, refusal, words_of
 from perfgate.measuring.workload.output import UnreadOutputError, holds_result
+from perfgate.protocol import SLOW_CALL_SECONDS
 
 MAX_SIGNATURE = 1000
 MAX_SHOWN = 100
@@ -105,7 +106,8 @@ def _wrong_when_timed(workload: BoundWorkload, device: Device, shape: str) -> Me
     """A message where the last call of a timed block returns something else than the same call outside a block."""
     pool = workload.pool(shape)
     seconds = timed_call(lambda: workload.invoke(pool[0]), device) / 1e9
-    calls = max(FEWEST_CALLS, min(MOST_CALLS, int(BLOCK_SECONDS / max(seconds, 1e-9))))
+    fewest = 1 if seconds >= SLOW_CALL_SECONDS else FEWEST_CALLS
+    calls = max(fewest, min(MOST_CALLS, int(BLOCK_SECONDS / max(seconds, 1e-9))))
     last: Any = None
     call_number, last_tensors = 0, list[Any]()
 

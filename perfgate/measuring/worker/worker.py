@@ -29,6 +29,7 @@ from perfgate.measuring.devices.card import watch_device
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.timing.blocks import BlockRecorder, warm_up
+from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.timing.hardware import HardwareCounters
 from perfgate.measuring.timing.testbed import describe_testbed
 from perfgate.measuring.worker.correctness import check_outputs
@@ -68,6 +69,7 @@ class Worker:
             protocol.LoadRequest: self._load,
             protocol.TestbedRequest: self._describe,
             protocol.TryRequest: self._try,
+            protocol.TimeCallRequest: self._time_call,
             protocol.CheckRequest: self._check,
             protocol.StepRequest: self._step,
             protocol.WarmUpRequest: self._warm_up,
@@ -140,12 +142,23 @@ class Worker:
         return protocol.TestbedReply(testbed=describe_testbed(device, threads=request.threads, cpus=self.cpus))
 
     def _try(self, _: protocol.TryRequest) -> protocol.Tried:
+        began = time.monotonic()
         failed = try_calls(self._loaded, self._opened, self.root)
         if failed is None:
-            seeker = self.seeker
-            return protocol.Tried(unseen=unseen_functions(self._loaded, self._opened, seeker) if seeker else [])
+            seeker, seconds = self.seeker, time.monotonic() - began
+            unseen = unseen_functions(self._loaded, self._opened, seeker) if seeker else []
+            return protocol.Tried(unseen=unseen, seconds=seconds)
         error = describe_error(failed.error, self.device, self.project)
         return protocol.Tried(failed=failed.part, shape=failed.shape, error=error)
+
+    def _time_call(self, _: protocol.TimeCallRequest) -> protocol.CallTimed:
+        workload, device, total_ns = self._loaded, self._opened, 0
+        for shape in workload.shapes:
+            call = workload.caller(shape)
+            call()  # it may compile
+            device.synchronize()
+            total_ns += timed_call(call, device)
+        return protocol.CallTimed(seconds=total_ns / 1e9)
 
     def _check(self, _: protocol.CheckRequest) -> protocol.CheckReply:
         return protocol.CheckReply(results=check_outputs(self._loaded, self._opened))

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from perfgate.conductor.sides.pairs import PairedMeasurement
-from perfgate.conductor.sides.plan import FEWEST_QUADS, MOST_QUADS, draw_plans
+from perfgate.conductor.sides.plan import FEWEST_QUADS, MOST_QUADS, draw_plans, seconds_of_slow_pairs
+from perfgate.config import GateSettings
 from perfgate.document.decision import Policy
 from perfgate.document.run import TIME_SPENT
 from perfgate.document.samples import BlockColumns, Replicate, pack, unpack
@@ -195,6 +196,30 @@ def test_measure_pairs__deadline_between_pairs__none_begins_after_it_and_what_is
 
     assert len(measured.head) == len(measured.base) == 3
     assert measured.failed == []
+
+
+@pytest.mark.parametrize("call", [300 * MS, 2600 * MS])
+def test_measure_pairs__slow_calls__the_two_sure_looks_take_no_longer_than_was_estimated(call: int) -> None:
+    """The estimate that refuses a workload and the loop that would measure it must not drift apart."""
+    gate = VirtualGate(works(call), works(call), policy=Policy(), budget=1.0, quads=None, load=1.0, all_looks=True)
+    measured, machine = gate.measure()
+
+    assert len(measured.head) == 16
+    settings = GateSettings(aa_pairs=gate.aa_pairs)
+    estimate = seconds_of_slow_pairs(settings, call_seconds=call / 1e9, start_seconds=gate.load)
+    assert estimate is not None
+    assert 0.7 * estimate < machine.now_ns() / 1e9 <= 1.05 * estimate
+    assert {calls for replicate in measured.head for calls in replicate.shapes[SHAPE].calls} == {1}
+
+
+def test_seconds_of_slow_pairs__calls_as_usual__nobody_estimates_them() -> None:
+    assert seconds_of_slow_pairs(GateSettings(), call_seconds=0.2, start_seconds=60.0) is None
+
+
+@pytest.mark.parametrize(("head", "verdict"), [(1000, "PASS"), (1100, "FAIL"), (4000, "FAIL")])
+def test_measure_pairs__slow_calls__decided_by_a_quad_a_pair(head: int, verdict: str) -> None:
+    gate = VirtualGate(works(1000 * MS), works(head * MS), policy=Policy(), budget=1.0, quads=None)
+    assert gate.decide().verdict == verdict
 
 
 def test_measure_pairs__deadline_before_the_first_pair__a_failure_and_inconclusive() -> None:

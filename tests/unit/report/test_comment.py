@@ -6,11 +6,13 @@ import re
 
 import pytest
 
-from perfgate.document.decision import Failure, Invalid, Link, Part, Procedure, SideSummary
+from perfgate.document.decision import Failure, Invalid, Link, Missing, Part, Procedure, SideSummary
 from perfgate.document.explanation import OperatorChange
-from perfgate.document.message import quote
-from perfgate.document.run import TIME_SPENT, ErrorDetail
+from perfgate.document.message import Message, quote
+from perfgate.document.run import TIME_SPENT, TOO_SLOW, ErrorDetail
+from perfgate.errors import EXIT_MEASURING
 from perfgate.judging.forge.comment import MAX_CHARACTERS, TEXT_BUDGET, CommentState, compose, marker
+from perfgate.judging.gate.verdict import exit_code
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.fakes.documents import (
     make_comparison,
@@ -264,6 +266,19 @@ def test_inconclusive__time_budget_spent_before_a_pair__asks_for_more_of_it() ->
     text = render_comment(make_decision("INCONCLUSIVE", comparisons=[], failures=[spent]), CONTEXT)
     assert "**To do:** the time budget was spent before base and head were compared. Give `--time-budget` more" in text
     assert "neither counters nor pairs" not in text
+
+
+def test_inconclusive__calls_too_slow_for_the_budget__says_which_would_do() -> None:
+    values = {"call": 2.6, "pairs": 23, "seconds": 860, "allowed": 300.0, "budget": 1040}
+    error = ErrorDetail(kind="timeout", message=Message(TOO_SLOW, values))
+    slow = Failure(side="pair", workload="encoder", what="pair 0", error=error)
+    absent = Missing(workload="encoder", metric="latency.low", side="both", named_by="configuration")
+    decision = make_decision("INCONCLUSIVE", comparisons=[], failures=[slow], missing=[absent])
+    text = render_comment(decision, CONTEXT)
+    assert "`encoder`: a call takes 2.60 s, so the 23 pairs that a verdict needs take about 860 s" in title(text)
+    assert "**To do:** write `budget = 1040` under `[gate]` in `perfgate.toml`" in text
+    assert "missing" not in text
+    assert exit_code(decision) == EXIT_MEASURING
 
 
 def test_error__head_does_not_load__traceback_in_a_fence() -> None:

@@ -136,6 +136,19 @@ def test_warm_up__call_longer_than_a_block__at_least_three_calls() -> None:
     assert found.block_calls == {"default": 3}
 
 
+@pytest.mark.parametrize(
+    ("script", "calls"), [(2600 * MS, 2), (lambda index: (9000, 2600, 2600)[min(index, 2)] * MS, 3)]
+)
+def test_warm_up__calls_of_seconds__warm_once_they_get_no_faster_and_one_a_block(
+    script: KernelTime, calls: int
+) -> None:
+    device = FakeDevice(kernel_times={"aten::mm": script})
+    found = warm_up(_bound(device, curve(0, 0)), device, block_seconds=0.02, cap_seconds=8.0)
+    assert found.steady
+    assert (found.calls, found.block_calls) == (calls, {"default": 1})
+    assert found.call_seconds == pytest.approx(2.6, rel=0.01)
+
+
 def test_warm_up__two_shapes__block_calls_of_each() -> None:
     device = FakeDevice()
     workload = Workload(

@@ -76,6 +76,7 @@ def headline_values(summary: Summary) -> Headline:
         best=named_change(summary.improved[0]) if summary.improved else None,
         faster=_faster(summary),
         failure=next(iter(summary.failures), None),
+        too_slow=next(iter(summary.too_slow), None),
         differing=[difference.field for difference in summary.decision.testbed_differences],
         invalid=[InvalidView(place(entry.workload, entry.shape), entry.message) for entry in summary.invalid],
         missing=next((named_missing(entry) for entry in summary.decision.missing), None),
@@ -187,7 +188,9 @@ def named_missing(entry: Missing) -> MissingView:
 
 def missing_entries(summary: Summary) -> MissingList:
     """The values of ``shared/missing_list.j2``."""
-    missing = summary.decision.missing
+    # That nothing was measured of a workload which is too slow is said already.
+    told = {failure.workload for failure in summary.too_slow}
+    missing = [entry for entry in summary.decision.missing if entry.workload not in told]
     return MissingList(
         missing=[named_missing(entry) for entry in missing[:_NAMED_MISSING]],
         more_missing=max(0, len(missing) - _NAMED_MISSING),
@@ -239,6 +242,7 @@ def _named(summary: Summary, kind: str) -> Comparison | None:
 def _undecided_kind(summary: Summary) -> str:
     checks: list[tuple[object, str]] = [
         (summary.is_unread, "unread"),
+        (summary.too_slow, "too_slow"),
         (summary.decision.testbed_differences, "testbed"),
         (summary.invalid, "invalid"),
         (summary.decision.missing, "missing"),

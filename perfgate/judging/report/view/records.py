@@ -421,6 +421,7 @@ class Headline:
     best: Change | None
     faster: Change | None
     failure: Failure | None
+    too_slow: Failure | None
     differing: list[str]
     invalid: list[InvalidView]
     missing: MissingView | None
@@ -528,6 +529,8 @@ class RemedyView:
     undecided: bool
     unjudged: bool
     out_of_time: bool
+    # The budget that would do where calls are too slow for the one there is.
+    budget_for_slow: int | None
     unread: bool
     nothing: bool
     wanted: WantedEvidence | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfgate.document.decision import RULE_METHODS, Comparison
+from perfgate.document.decision import RULE_METHODS, Comparison, Failure
 from perfgate.document.message import Message
 from perfgate.document.run import TIME_SPENT
 from perfgate.judging.report.text import format as formats
@@ -56,6 +56,7 @@ def remedy(summary: Summary) -> RemedyView:
         undecided=summary.verdict == "INCONCLUSIVE"
         and any(comparison.method not in {"check", *RULE_METHODS} for comparison in summary.inconclusive),
         unjudged=summary.verdict == "INCONCLUSIVE" and bool(summary.unjudged),
+        budget_for_slow=max((budget for f in summary.too_slow if (budget := budget_of(f))), default=None),
         out_of_time=any(failure.error.message == TIME_SPENT for failure in decision.failures),
         unread=summary.verdict == "INCONCLUSIVE" and summary.is_unread,
         nothing=summary.verdict == "INCONCLUSIVE" and not summary.metrics,
@@ -87,6 +88,13 @@ def _wanted(open_ones: list[Comparison], last_look: int) -> WantedEvidence | Non
         out_of_reach=of_pairs and needed > _FULL_JOBS * last_look,
         looks_used_up=of_pairs and measured >= last_look,
     )
+
+
+def budget_of(failure: Failure) -> int | None:
+    """The budget that a workload with slow calls needs, in seconds."""
+    message = failure.error.message
+    budget = message.values.get("budget") if isinstance(message, Message) else None
+    return int(budget) if isinstance(budget, (int, float)) else None
 
 
 def remedy_lines(summary: Summary, medium: Medium) -> list[Words]:

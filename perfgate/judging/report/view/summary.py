@@ -20,6 +20,7 @@ from perfgate.document.decision import (
     Verdict,
 )
 from perfgate.document.message import Message
+from perfgate.document.run import TOO_SLOW
 from perfgate.locale import Language
 
 OPERATOR_PREFIX = "ops."
@@ -148,6 +149,12 @@ class Summary:
         """What failed on a whole side, head first: the change's author looks for their own first."""
         sides = [failure for failure in self.decision.failures if failure.side != "pair"]
         return sorted(sides, key=lambda failure: failure.side != "head")
+
+    @cached_property
+    def too_slow(self) -> list[Failure]:
+        """The workloads whose pairs no budget has time for."""
+        codes = [(f, f.error.message) for f in self.decision.failures]
+        return [failure for failure, message in codes if isinstance(message, Message) and message.code == TOO_SLOW]
 
     @cached_property
     def failed_pairs(self) -> list[Failure]:
