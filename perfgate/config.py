@@ -156,8 +156,9 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     budget: Annotated[
         Seconds,
         _doc(
-            "Seconds of pairs for each workload. Once they are spent, no pair after the second look begins. A workload with calls "
-            "of 0.25 s or more, whose two looks would take longer than this and than 300 s, is refused with the budget it needs."
+            "Seconds of pairs for each workload. Once they are spent, no pair after the second look begins. A workload with "
+            "calls of 0.25 s or more, whose two looks would take longer than this and than 300 s, is refused with the budget "
+            "it needs."
         ),
     ] = 60.0
     checklist_budget: Annotated[
