@@ -28,12 +28,16 @@ SHAPE = 0.5
 RERUN_SHARE = 0.1
 POWER = 0.95
 Z_POWER = 1.645  # of 95 %
+# How much more than its error says the rule asks of n independent pairs, times sqrt(n), for some of them look correlated and
+# their spread is itself an estimate. Found by simulation (test_rule.py).
+WIDENED = 1.0
 Z_DECIDES = 3.01  # of a look's share of 5 % and of 80 % power
 MOST_PAIRS = 10_000
 # So few pairs reach no level in use (8 pairs at best 1/256, where a look has 0.0016).
 FEWEST_TO_ALARM = 10
 # Pairs that follow each other may be alike, by their server or by what else runs. Fewer than a dozen cannot tell how
-# much, and count as if the correlation of neighbours were this. More is never assumed: nothing would be decided then.
+# much, and count as if the correlation of neighbours were this. More is never assumed, and the correlation is taken as it
+# is estimated, not at the upper end of its error: an alarm in 16 pairs would then need twice the slowdown (docs/deciding.md).
 ASSUMED_ALIKE = 0.65
 FEWEST_TO_TELL = 12
 MOST_ALIKE = 0.75
@@ -137,16 +141,15 @@ def answer(differences: Differences, limits: Limits, errors: Errors, *, p_adjust
     return "unchanged" if excludes(differences, limits.excluded, errors) else "inconclusive"
 
 
-def p_slower(differences: Differences, margin: float, looks: Sequence[int], *, correlated: bool = False) -> float:
+def p_slower(differences: Differences, margin: float, looks: Sequence[int]) -> float:
     """A p-value of "second is slower by at most ``margin``" that holds over all looks and reruns.
 
-    With ``correlated`` it holds for pairs too that are like the one before. Where pairs share starts it holds for the luck of
-    these as well, and a single start shows nothing.
+    It allows for pairs that are like the one before, and where pairs share starts for the luck of these: a single start shows
+    nothing.
     """
     planned, further = differences[: looks[-1]], differences[looks[-1] :]
-    p_last = max(p_above(planned.values, margin, planned.weights), _p_of_starts(planned, margin))
-    if correlated:
-        p_last = max(p_last, float(ndtr((margin - planned.estimate) / correlated_error(planned))))
+    p_alike = float(ndtr((margin - planned.estimate) / correlated_error(planned)))
+    p_last = max(p_above(planned.values, margin, planned.weights), p_alike, _p_of_starts(planned, margin))
     p_planned = sequential_p(p_last, looks, planned.size, shape=SHAPE)
     p = p_planned / (1 - RERUN_SHARE)
     if further.size:
@@ -165,11 +168,8 @@ def _p_of_starts(differences: Differences, margin: float) -> float:
 
 
 def excludes(differences: Differences, slowdown: float, errors: Errors) -> bool:
-    """Whether a slowdown this large or larger is excluded, wrongly at most with probability ``errors.unchanged``.
-
-    That is so for correlated pairs too: an alarm must be estimated beyond the tolerance as well, which is enough there.
-    """
-    return p_slower(-differences, -slowdown, errors.looks, correlated=True) <= errors.unchanged
+    """Whether a slowdown this large or larger is excluded, wrongly at most with probability ``errors.unchanged``."""
+    return p_slower(-differences, -slowdown, errors.looks) <= errors.unchanged
 
 
 def correlated_error(differences: Differences) -> float:
@@ -220,8 +220,8 @@ def detectable(differences: Differences, tolerated: float, errors: Errors, *, te
 
     The slowdown must be shown beyond chance, at the level that the boundary leaves this look and ``tests`` comparisons
     share, and estimated beyond the tolerance. The larger of the two counts. For normal pairs the Hodges-Lehmann estimate
-    has the standard error spread x sqrt(pi / 3 / pairs) (Hollander, Wolfe and Chicken, 3.2). Pairs beyond the last look
-    are left out: they add little as bets.
+    has the standard error spread x sqrt(pi / 3 / pairs) (Hollander, Wolfe and Chicken, 3.2), which the rule takes for wider
+    where pairs look correlated. Pairs beyond the last look are left out: they add little as bets.
     """
     pairs = min(differences.size, errors.looks[-1])
     alarm = errors.alarm * (1 - RERUN_SHARE) / tests
@@ -231,7 +231,8 @@ def detectable(differences: Differences, tolerated: float, errors: Errors, *, te
         return None
     pair_spread = spread(differences)
     error = pair_spread * math.sqrt(math.pi / 3 / pairs)
-    return math.expm1(max(shift * pair_spread, tolerated + Z_POWER * error))
+    widened = (Z_POWER - float(ndtri(level))) * (1 + WIDENED / math.sqrt(pairs))
+    return math.expm1(max(shift * pair_spread, widened * error, tolerated + Z_POWER * error))
 
 
 def pairs_to_decide(differences: Differences, *, excluded: float) -> int:
