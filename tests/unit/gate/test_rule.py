@@ -175,7 +175,9 @@ def test_answer__pairs_like_the_one_before__alarms_stay_rare(
         pairs = chance.normal(size=64)
         for later in range(1, 64):
             pairs[later] = correlation * pairs[later - 1] + math.sqrt(1 - correlation**2) * pairs[later]
-        answers = (answer(Differences.of(pairs[:look] * spread_of_pair), LIMITS, GATE_ERRORS) for look in GATE_ERRORS.looks)
+        answers = (
+            answer(Differences.of(pairs[:look] * spread_of_pair), LIMITS, GATE_ERRORS) for look in GATE_ERRORS.looks
+        )
         alarms += next((one for one in answers if one != "inconclusive"), "") == "regressed"
     assert alarms <= most * gates
 
