@@ -289,6 +289,19 @@ def test_patterns__layout_changed_behind_a_product__broken_and_by_what(between, 
     assert (ops[0], ops[-2:]) == ("mm", ("add", "relu"))
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # nested tensors are a prototype, says torch
+def test_patterns__tensors_without_a_layout__recorded_all_the_same():
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    model = nn.TransformerEncoder(layer, 1).eval()  # nests its rows where some are padding
+    padding = torch.tensor([[False, False, True], [False, False, False]])
+    rows = torch.randn(2, 3, 32)
+
+    with torch.inference_mode():
+        nodes = record_dataflow(lambda: model(rows, src_key_padding_mask=padding), root=ROOT)
+
+    assert any("nested" in node.name for node in nodes)
+
+
 def test_patterns__reshaped_behind_the_activation__not_broken():
     x, weight = torch.randn(8, 16), torch.randn(16, 8)
 

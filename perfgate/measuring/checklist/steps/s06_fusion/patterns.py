@@ -100,7 +100,7 @@ def record_dataflow(call: Callable[[], Any], *, root: Path) -> tuple[Node, ...]:
     storages: list[Any] = []
     # The Python call that each operator was dispatched from, and the view that first gave its result a layout.
     calls: list[tuple[int, int]] = []
-    reshapes: dict[tuple[int, Layout], str | None] = {}
+    reshapes: dict[tuple[int, Layout | None], str | None] = {}
 
     class Recorder(WatchingMode):  # type: ignore[no-untyped-call]
         def saw(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
@@ -143,8 +143,11 @@ def record_dataflow(call: Callable[[], Any], *, root: Path) -> tuple[Node, ...]:
     return tuple(nodes)
 
 
-def _layout(tensor: Any) -> Layout:
-    return tuple(tensor.shape), tuple(tensor.stride())
+def _layout(tensor: Any) -> Layout | None:
+    try:
+        return tuple(tensor.shape), tuple(tensor.stride())
+    except RuntimeError:  # a nested tensor has neither; whatever is made of one counts as left as it is
+        return None
 
 
 def _python_call(frame: FrameType | None) -> tuple[int, int]:
