@@ -96,10 +96,16 @@ def test_command__its_number_by_name(perfgate: Perfgate, clone: Clone, seconds: 
     ("program", "words"),
     [
         ("raise SystemExit(3)", "`python bench.py` ended with exit code 3"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "ended with exit code 139"),
+        pytest.param(
+            "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+            "ended with exit code 139",
+            marks=pytest.mark.slow,
+        ),
         ("print('no numbers')", "no line of the output is a JSON object"),
-        ('print(\'{"step": {"ms": NaN}}\')', "number step is nan, which is no measurement"),
-        ("print('{\"step\": 1}')", "the JSON has no step.ms"),
+        pytest.param(
+            'print(\'{"step": {"ms": NaN}}\')', "number step is nan, which is no measurement", marks=pytest.mark.slow
+        ),
+        pytest.param("print('{\"step\": 1}')", "the JSON has no step.ms", marks=pytest.mark.slow),
     ],
 )
 def test_command__of_the_head_fails__exit_4_with_its_own_sentence(
@@ -139,6 +145,7 @@ def test_run__a_job_alone__its_numbers_are_kept_for_mains_history(perfgate: Perf
     assert "ended with exit code 3" in " ".join(broken.stdout.split())
 
 
+@pytest.mark.slow
 def test_upgrade__same_commit_on_another_installation__its_slowdown_is_named(
     perfgate: Perfgate, clone: Clone, tmp_path: Path
 ) -> None:
@@ -219,7 +226,12 @@ print("correct" if all("wrong" not in answer for answer in answers) else "wrong"
     [
         pytest.param("other", (0, 3), "", marks=pytest.mark.slow),
         ("wrong", (1,), "FAIL – chat gives another output on the head"),
-        ("broken", (4,), "the check `python check.py` ended with exit code 7, and did not print"),
+        pytest.param(
+            "broken",
+            (4,),
+            "the check `python check.py` ended with exit code 7, and did not print",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_server__answers_are_checked_by_a_program__what_it_prints_decides(
@@ -241,14 +253,14 @@ def test_server__answers_are_checked_by_a_program__what_it_prints_decides(
     ("fault", "words"),
     [
         ("exits", "the server ended with exit code 1"),
-        ("never-ready", "the server did not answer /health within 6 s"),
+        pytest.param("never-ready", "the server did not answer /health within 6 s", marks=pytest.mark.slow),
         pytest.param("port", "the server did not answer /health within 6 s", marks=pytest.mark.slow),
-        ("status", "2 of 2 requests failed; the first: HTTP 500"),
+        pytest.param("status", "2 of 2 requests failed; the first: HTTP 500", marks=pytest.mark.slow),
         pytest.param(
             "hang", "2 of 2 requests failed; the first: no complete answer within 3 s", marks=pytest.mark.slow
         ),
         ("truncated", "2 of 2 requests failed; the first: the event stream ended"),
-        ("silent", "none of 2 requests was answered with any text"),
+        pytest.param("silent", "none of 2 requests was answered with any text", marks=pytest.mark.slow),
     ],
 )
 def test_server__of_the_head_fails__exit_4_with_its_own_sentence_and_nothing_left(
@@ -360,6 +372,7 @@ def test_server__highest_rate__head_no_longer_holds_the_sla_there(perfgate: Perf
     assert "base held the SLA at up to" in (clone.root / "perfgate-out" / "comment.md").read_text()
 
 
+@pytest.mark.slow
 def test_server__no_rate_holds_the_sla__is_said(perfgate: Perfgate, clone: Clone) -> None:
     project(clone, HIGHEST.replace("0.15", "0.001"))
     shutil.copy(DATA / "fake_server.py", clone.root)
@@ -372,6 +385,7 @@ def test_server__no_rate_holds_the_sla__is_said(perfgate: Perfgate, clone: Clone
     assert "it does not hold the SLA at" in " ".join(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_command__append__turns_are_added_and_gate_repeats_the_decision(perfgate: Perfgate, clone: Clone) -> None:
     # A margin that nothing excludes; the budget ends each check.
     settings = COMMAND.replace("[workloads.bench]", "[gate]\nok_margin = 0.00001\n[workloads.bench]\nbudget = 2")

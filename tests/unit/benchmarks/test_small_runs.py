@@ -17,6 +17,7 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_trace__a_few_thousand_events__every_way_is_costed_on_both_layouts() -> None:
     printed = run(str(BENCHMARKS / "trace" / "cost.py"), "--events", "2000", "--turns", "1")
     assert [line.split(":")[0] for line in printed.splitlines() if " MB" in line] == ["kineto", "trace_view"]

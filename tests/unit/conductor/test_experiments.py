@@ -78,6 +78,7 @@ def test_run_checklist__experiment_spoils_the_process__output_is_checked_in_a_fr
     assert {check.status for check in findings.correctness} == {"not_checked"}
 
 
+@pytest.mark.slow
 def test_run_checklist__copying_takes_too_long__the_reason_is_the_time(measure: Measure) -> None:
     (graph,) = measure("copy_hangs", steps=(9,)).steps
 
