@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from perfgate.document.decision import DecisionDocument
-from perfgate.document.run import TIME_SPENT
+from perfgate.document.decision import DecisionDocument, Failure
+from perfgate.document.message import Message
+from perfgate.document.run import TIME_SPENT, TOO_SLOW
 from perfgate.errors import EXIT_INCONCLUSIVE, EXIT_MEASURING, EXIT_PASS
 from perfgate.git.repository import Repository
 from perfgate.judging.gate.verdict import exit_code
@@ -58,5 +59,10 @@ def hook_code(decision: DecisionDocument, *, strict: bool) -> int:
     code = exit_code(decision)
     if strict or code not in (EXIT_INCONCLUSIVE, EXIT_MEASURING):
         return code
-    broken = [failure for failure in decision.failures if failure.error.message != TIME_SPENT]
+    broken = [failure for failure in decision.failures if not _lacks_time(failure)]
     return EXIT_MEASURING if broken and code == EXIT_MEASURING else EXIT_PASS
+
+
+def _lacks_time(failure: Failure) -> bool:
+    message = failure.error.message
+    return isinstance(message, Message) and message.code in (TIME_SPENT.code, TOO_SLOW)

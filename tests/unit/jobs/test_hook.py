@@ -6,13 +6,14 @@ import pytest
 
 from perfgate.document.decision import DecisionDocument, Failure, Invalid, Verdict
 from perfgate.document.message import Message
-from perfgate.document.run import TIME_SPENT, ErrorDetail
+from perfgate.document.run import TIME_SPENT, TOO_SLOW, ErrorDetail
 from perfgate.git.repository import Repository
 from perfgate.jobs.check.hook import Push, hook_code, pushed
 from perfgate.jobs.shared.scratch import ScratchRepository
 from tests.fakes.documents import make_decision
 
 CRASH, SPENT = ErrorDetail(kind="exception", message="boom"), ErrorDetail(kind="timeout", message=TIME_SPENT)
+SLOW = ErrorDetail(kind="timeout", message=Message(TOO_SLOW, {"budget": 1040}))
 
 
 def _decision(verdict: Verdict, *errors: ErrorDetail, invalid: bool = False) -> DecisionDocument:
@@ -34,6 +35,8 @@ def _decision(verdict: Verdict, *errors: ErrorDetail, invalid: bool = False) -> 
         (_decision("INCONCLUSIVE"), True, 3),
         (_decision("INCONCLUSIVE", SPENT), False, 0),
         (_decision("INCONCLUSIVE", SPENT), True, 4),
+        (_decision("INCONCLUSIVE", SLOW), False, 0),
+        (_decision("INCONCLUSIVE", SLOW), True, 4),
         (_decision("INCONCLUSIVE", invalid=True), False, 0),
         (_decision("INCONCLUSIVE", invalid=True), True, 4),
         (_decision("INCONCLUSIVE", CRASH), False, 4),
