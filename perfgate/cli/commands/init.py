@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 def COMMAND(options: Options, labels: str | None, job: str | None, directory: Path) -> None:
     """Write perfgate.toml, a workload that runs as it is, and CI files. Nothing that exists is overwritten.
 
-    Without --github, --gitlab … the forge is that of the remote `origin`.
+    Without --github, --gitlab … the forge is that of the remote `origin`. Where there is none, no CI file is written.
     """
     from perfgate.config import CONFIG_NAME
     from perfgate.jobs.init.job import InitOptions, start_project
@@ -76,7 +76,7 @@ def _try(directory: Path) -> None:
 
 
 def _say(started: Started, directory: Path, example: str) -> None:
-    if started.lines:
+    if started.lines and started.forge:
         click.echo(f"\n{_ADD[started.forge]}\n\n{started.lines.rstrip()}")
     if not started.files:
         return
@@ -96,6 +96,11 @@ def _say(started: Started, directory: Path, example: str) -> None:
         f"  {git} add {shlex.join(started.files)}",
         "                           committed and pushed as a change request, they bring the first comment",
     ]
+    if started.forge is None:  # no remote to push to
+        proposing = [
+            f"  perfgate init{there} --ci-only --github",
+            "                           later, for comments on change requests: the CI files, or those of --gitlab …",
+        ]
     steps = [*beginning, *measuring] if started.is_empty else [*measuring, *proposing]
     click.echo("\n".join(["\nNext:", *steps, f"{example} measures an example until your own stands in its place."]))
 

@@ -114,10 +114,11 @@ class InitOptions:
 class Started:
     """What was written, relative to the repository, and what is left to add by hand to files that are the user's.
 
-    ``root`` is the repository's folder; ``is_empty`` says that it has no commit yet to compare with.
+    ``root`` is the repository's folder; ``is_empty`` says that it has no commit yet to compare with. ``forge`` is None in a
+    repository without one, which gets no CI file.
     """
 
-    forge: Forge
+    forge: Forge | None
     root: Path
     is_empty: bool
     files: Sequence[str]
@@ -132,21 +133,23 @@ def start_project(folder: Path, options: InitOptions) -> Started:
     _refuse_odd_values(options)
     repository = Repository(folder)
     origin = run_git(repository.root, ["remote", "get-url", "origin"], {}).output
-    forge = options.forge or _forge_of(origin)
+    forge = options.forge or (_forge_of(origin) if origin or options.ci_only else None)
     below = repository.prefix(folder)
     measured, template = _MEASURED[options.job]
     project_files = {} if options.ci_only else {CONFIG_NAME: "perfgate.toml.j2", measured: template}
     templates = {str(Path(below) / name): template for name, template in project_files.items()}
-    templates.update(_CI_FILES.get(forge, {}))
-    # A pipeline of the user's own is theirs to change.
-    added = templates.pop(GITLAB_FILE, "") if (repository.root / GITLAB_FILE).exists() else _PRINTED.get(forge, "")
+    added = ""
+    if forge:
+        templates.update(_CI_FILES.get(forge, {}))
+        # A pipeline of the user's own is theirs to change.
+        added = templates.pop(GITLAB_FILE, "") if (repository.root / GITLAB_FILE).exists() else _PRINTED.get(forge, "")
     _refuse_existing(repository.root, templates, below)
-    revision = _revision(forge, options, origin)
+    revision = _revision(forge, options, origin) if forge else None
     name_in_origin = re.split(r"[/:]", origin.rstrip("/"))[-1].removesuffix(".git")
     project = read_project(folder)
     values = _values(repository, folder, forge, options, revision, project)
     values["project"] = (not below and name_in_origin) or project.name or folder.resolve().name
-    if forge in _CI_FILES:
+    if forge and forge in _CI_FILES:
         values.update(_called(forge, revision, origin))
     lines = render_starter(added, values) if added else ""
     write_files(repository.root, {file: render_starter(template, values) for file, template in templates.items()})
@@ -211,7 +214,7 @@ def _called(forge: Forge, revision: Revision | None, origin: str) -> Values:
 def _values(
     repository: Repository,
     folder: Path,
-    forge: Forge,
+    forge: Forge | None,
     options: InitOptions,
     revision: Revision | None,
     project: Project,
@@ -230,7 +233,7 @@ def _values(
         "backend": _BACKENDS[options.device],
         "main_branch": branch,
         "main_is_found": is_found,
-        "inputs": {**_inputs(repository.prefix(folder), folder, forge, options, project), "package": package},
+        "inputs": {**_inputs(repository.prefix(folder), folder, forge, options, project), "package": package} if forge else {},
     }
 
 

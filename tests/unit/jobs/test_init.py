@@ -201,7 +201,6 @@ def test_init__no_forge_named__the_host_of_origin_says_it(project: Path, origin:
 @pytest.mark.parametrize(
     ("origin", "words"),
     [
-        ("", "no remote `origin` that names its forge"),
         ("https://git.example.com/github/model", r"\(git.example.com\) does not name its forge"),
         ("/srv/git/github/model.git", r"\(a path\) does not name its forge"),
     ],
@@ -212,6 +211,16 @@ def test_init__a_forge_that_cannot_be_known__asked_for(project: Path, origin: st
     with pytest.raises(UsageError, match=words + ".* --github, --gitlab, --gitee, --gitcode or --gitea"):
         start_project(project, InitOptions(action=ACTION))
     assert files(project) == set()
+
+
+def test_init__no_remote__what_local_needs_and_the_ci_files_later(project: Path) -> None:
+    started = start_project(project, InitOptions())
+    assert (started.forge, files(project)) == (None, {"perfgate.toml", "perf", "perf/workload.py"})
+    assert load_config(project).workloads[0].name == "example"
+    with pytest.raises(UsageError, match="no remote `origin` that names its forge"):
+        start_project(project, InitOptions(ci_only=True))
+    start_project(project, InitOptions(forge="github", action=ACTION, ci_only=True))
+    assert {".github/workflows/perfgate.yml", ".github/workflows/perfgate-trusted.yml"} < files(project)
 
 
 def test_init__no_repository__said(tmp_path: Path) -> None:
