@@ -25,22 +25,19 @@ from pathlib import Path
 from mistakes import MISTAKES, Edit, Mistake
 
 PROJECTS = Path(__file__).parent / "projects"
-UNCHANGED = tuple(
-    Mistake(
-        project.name,
-        "unchanged",
-        False,
-        (Edit("perf.py", "def build(", "def constant():\n    return 1\n\n\ndef build("),),
-    )
-    if "def build(" in (project / "perf.py").read_text()
-    else Mistake(
-        project.name,
-        "unchanged",
-        False,
-        (Edit("perf.py", "def inputs(", "def constant():\n    return 1\n\n\ndef inputs("),),
-    )
-    for project in sorted(PROJECTS.iterdir())
-)
+UNUSED = "def unused():\n    return 1\n\n\n"
+
+
+def unchanged(project: Path) -> Mistake:
+    """A function that nobody calls, before the first class of the model: the workload file is no part of what is judged."""
+    for path in sorted(project.glob("*.py")):
+        first = re.search(r"^class .*\n", path.read_text(), re.MULTILINE)
+        if first and path.name != "perf.py":
+            return Mistake(project.name, "unchanged", False, (Edit(path.name, first[0], UNUSED + first[0]),))
+    raise LookupError(f"{project} has no class outside perf.py")
+
+
+UNCHANGED = tuple(unchanged(project) for project in sorted(PROJECTS.iterdir()))
 SETTINGS = 'project = "{0}"\ndevice = "cpu"\nworkload = "perf.py:{1}"\n'
 PLACE = re.compile(r"\b([a-z_]+\.py):(\d+)")
 
