@@ -233,7 +233,9 @@ def _values(
         "backend": _BACKENDS[options.device],
         "main_branch": branch,
         "main_is_found": is_found,
-        "inputs": {**_inputs(repository.prefix(folder), folder, forge, options, project), "package": package} if forge else {},
+        "inputs": {**_inputs(repository.prefix(folder), folder, forge, options, project), "package": package}
+        if forge
+        else {},
     }
 
 
