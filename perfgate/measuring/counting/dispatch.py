@@ -98,7 +98,7 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if any(map(_dispatches_itself, types)):
             # The class runs what the operator is made of for it, if it runs it now: those come here again.
             return NotImplemented
-        if _is_composite(func):
+        if _is_composite(func) and not (_has_nested_kernel(func) and any(one.is_nested for one in tensors(args))):
             # Whoever comes here runs without ADInplaceOrView, which under inference mode makes the views of a weight;
             # a view made without it claims to need no gradient, and matmul then takes another way than without us.
             # An operator with a kernel of its own there (chunk, narrow) is made a view by that, and not twice.
@@ -392,6 +392,13 @@ def _is_composite(func: Any) -> bool:
     """
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
     return has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "PrivateUse1")
+
+
+@lru_cache(maxsize=4096)
+def _has_nested_kernel(func: Any) -> bool:
+    """Whether nested tensors, which have no sizes, take a kernel of their own where others take the parts."""
+    names = ("NestedTensorCPU", "NestedTensorCUDA", "CompositeImplicitAutogradNestedTensor")
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), name) for name in names)
 
 
 @lru_cache(maxsize=4096)

@@ -116,6 +116,21 @@ def test_count_calls__gradients_on_or_off__composite_ops_count_as_their_parts(tm
     ]
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_count_calls__sequences_of_different_lengths__nested_tensors_take_their_own_kernels(tmp_path):
+    class Padded(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            rows = torch.nested.nested_tensor([x, x[:1]])
+            return torch.nested.to_padded_tensor(self.layer(rows).relu(), 0.0)
+
+    workload = Workload(build=lambda device: Padded().eval(), inputs=lambda batch, seed: torch.ones(3, 4))
+    assert {"aten::linear", "aten::relu"} <= {op.op for op in counted(workload, tmp_path).ops}
+
+
 def test_count_calls__work_depends_on_the_data__listed_as_unstable(tmp_path):
     def loop(_, x):
         for _ in range(int(x[0])):
