@@ -457,7 +457,10 @@ def describe(
 
 def form_of(tensor: torch.Tensor) -> str:
     """Dtype, shape and what is unusual about the layout of a tensor: ``bfloat16[8,3,64,64] channels_last``."""
-    text = f"{str(tensor.dtype).partition('.')[2]}[{','.join(str(size) for size in tensor.shape)}]"
+    dtype = str(tensor.dtype).partition(".")[2]
+    if tensor.is_nested and tensor.layout == torch.strided:  # it has a shape a member, and none itself
+        return f"{dtype}[{tensor.size(0)} nested]"
+    text = f"{dtype}[{','.join(str(size) for size in tensor.shape)}]"
     if tensor.layout != torch.strided:
         return f"{text} {str(tensor.layout).partition('.')[2]}"
     if tensor.is_nested or tensor.is_contiguous():
