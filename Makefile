@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
-.PHONY: demo doctor test test-fast check format clean minilm serving training operators schemas locale pages release test-slow test-jobs test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci
+.PHONY: demo doctor test test-fast check format clean minilm serving training operators schemas locale pages release test-slow test-omission test-jobs test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci
 
 demo: $(VENV)/.runnable
 	$(BIN)/perfgate demo
@@ -76,6 +76,10 @@ build/release/.installed: .ci/release-requirements.txt
 # Tests of many seconds each, which `make test` leaves out.
 test-slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m slow
+
+# Leave out and alter every kind of place in the documents of checks: no verdict may get better, nothing may crash. About ten minutes.
+test-omission: $(VENV)/.installed
+	$(BIN)/python -m pytest -n auto --dist worksteal -m omission -rP tests/end_to_end/test_left_out.py
 
 # Gate a real server, and real training scripts in several ranks; read what real benchmark tools write (installed into build/tools).
 # About 30 minutes, on a machine that does nothing else.

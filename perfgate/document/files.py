@@ -55,6 +55,12 @@ def parse_run(data: bytes, *, name: str, complete: bool = False) -> RunDocument:
     Where it must be ``complete``, each field that perfgate writes has to be there: no default stands in for one.
     """
     run = _parse(data, RunDocument, name, complete=complete)
+    refuse_misfits(run, name=name)
+    return run
+
+
+def refuse_misfits(run: RunDocument, *, name: str) -> None:
+    """Raise DocumentError for columns that do not fit each other, and for values that nothing measures."""
     for number, replicate in enumerate(run.replicates):
         for lane, blocks in (("shapes", replicate.shapes), ("preprocess", replicate.preprocess)):
             for shape, columns in blocks.items():
@@ -65,7 +71,6 @@ def parse_run(data: bytes, *, name: str, complete: bool = False) -> RunDocument:
             if metric != RANKS_LOSS and value and not SMALLEST <= abs(value) <= LARGEST:
                 what = f"{value:g} is outside what is measured, {SMALLEST:g} to {LARGEST:g}"
                 refuse(name, f"$.turns[{number}].values.{ascii(metric)[1:-1][:200]}", what, DAMAGED)
-    return run
 
 
 def parse_decision(data: bytes, *, name: str) -> DecisionDocument:

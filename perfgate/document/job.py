@@ -59,7 +59,8 @@ class CollectiveCount(msgspec.Struct, frozen=True, kw_only=True):
 class RankCounts(msgspec.Struct, frozen=True, kw_only=True):
     """What one rank did in ``steps`` steps that were profiled: operators, copies of one number to the host, collectives.
 
-    Where it could not be profiled there are 0 steps. ``communication`` is how many seconds of a step it communicated,
+    Where it could not be profiled there are 0 steps. ``calls`` is how often it called a collective, whichever: then one that
+    is left out is missing. ``communication`` is how many seconds of a step it communicated,
     ``exposed`` for how many of these nothing computed.
     """
 
@@ -67,6 +68,7 @@ class RankCounts(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     operators: int = 0
     syncs: int = 0
+    calls: int = 0
     collectives: list[CollectiveCount] = []
     communication: float = 0.0
     exposed: float = 0.0

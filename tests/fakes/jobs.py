@@ -174,6 +174,7 @@ class VirtualRanks(RanksSide):
             steps=steps,
             operators=100 * steps,
             syncs=steps,
+            calls=count,
             collectives=[CollectiveCount(name="allreduce", count=count, elements=1000 * count)],
             communication=0.002,
             exposed=0.001,

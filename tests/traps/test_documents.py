@@ -15,13 +15,17 @@ from perfgate.conductor.workers.worker import WorkerError
 from perfgate.document.decision import Policy
 from perfgate.document.files import canonical_bytes, parse_run
 from perfgate.document.history import History, HistorySeries
+from perfgate.document.job import JobKind
 from perfgate.document.message import quote
 from perfgate.document.run import ErrorDetail, Harness, RunDocument, StepResult, Value
 from perfgate.document.samples import BlockColumns, pack
 from perfgate.errors import DocumentError
 from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.required import Required
+from perfgate.judging.gate.required_jobs import RequiredJob
 from perfgate.judging.gate.verdict import exit_code
 from perfgate.protocol import BlockRequest
+from tests.fakes.jobs import SETTINGS, Does, job_documents, reference_of
 from tests.traps.catalogue import caught, not_caught
 from tests.traps.naming import names
 from tests.traps.virtual import judged
@@ -326,6 +330,60 @@ def test_works_out_of_turn_beside_a_polling_framework() -> set[str]:
     base, head = sides(SAME)
     base = with_columns(base, lambda columns: out_of_turn(columns, waited=1.0, busy=0.10))
     return names(judged(base, with_columns(head, lambda columns: out_of_turn(columns, waited=1.0, busy=0.19))))
+
+
+def judged_job(kind: JobKind, head: Does, change: Callable[[RunDocument], RunDocument], *, of_base: bool) -> set[str]:
+    """Judge a job of which an artifact was altered, on the head's side or on both, by the base's settings."""
+    reference = reference_of(SETTINGS[kind])
+    before, after = job_documents(SETTINGS[kind], Does(), head)
+    documents = change(before) if of_base else before, change(after)
+    required = Required(jobs={reference.name: RequiredJob(reference)})
+    return names(decide(*documents, policy=Policy(), history=History(), required=required))
+
+
+@caught(
+    "the direction of a job's number turned round in the artifact",
+    fools='both documents call a time better when it is "higher", so that the slowdown is an improvement',
+    by="unit, direction and gating of a number are those of the base's `perfgate.toml` and of perfgate's catalogue",
+    named="number.step: regressed",
+)
+def test_direction_turned_round() -> set[str]:
+    def turned(run: RunDocument) -> RunDocument:
+        numbers = [replace(number, better="higher") for number in run.jobs[0].numbers]
+        return replace(run, jobs=[replace(run.jobs[0], numbers=numbers)])
+
+    return judged_job("command", Does(0.2), turned, of_base=True)
+
+
+@caught(
+    "a job's other output left out of the artifact on both sides",
+    fools="what neither document has does not differ",
+    by="the base's `perfgate.toml` says whether outputs and work must be alike; without them the verdict is INCONCLUSIVE",
+    named="verdict INCONCLUSIVE",
+)
+def test_output_left_out_on_both_sides() -> set[str]:
+    def without(run: RunDocument) -> RunDocument:
+        return replace(run, turns=[replace(turn, output="") for turn in run.turns])
+
+    return judged_job("server", Does(text="a b c e"), without, of_base=True)
+
+
+@not_caught(
+    "the numbers of a job forged in its artifact",
+    fools="every number of the head is a third of what was measured, or the base's own; counts of work and hashes of output "
+    "may be set alike on both sides",
+    because="code of the change runs in the job that writes the artifact, and whole, consistent numbers look like a "
+    "measurement. What is left out, contradicts itself or the base's settings is INCONCLUSIVE",
+)
+def test_numbers_of_a_job_forged() -> set[str]:
+    def forged(run: RunDocument) -> RunDocument:
+        turns = [
+            replace(turn, values={**turn.values, "number.step": turn.values["number.step"] * 0.3, "number.rate": 100.0})
+            for turn in run.turns
+        ]
+        return replace(run, turns=turns)
+
+    return judged_job("command", Does(0.2), forged, of_base=False)
 
 
 def harness(**fields: Any) -> Harness:

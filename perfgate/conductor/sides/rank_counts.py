@@ -56,17 +56,19 @@ def read_counts(path: Path, rank: int, steps: int) -> RankCounts:
     for event in operators:
         if event.name.startswith(_COLLECTIVE):
             moved[event.name] += _elements(event.args.get("Input Dims"))
+    collectives = [
+        CollectiveCount(name=name.removeprefix(_COLLECTIVE).rstrip("_"), count=count, elements=moved[name])
+        for name, count in sorted(counts.items())
+        if name.startswith(_COLLECTIVE)
+    ]
     communication, computing = union(_communication(events)), union(_computing(events))
     return RankCounts(
         rank=rank,
         steps=steps,
         operators=sum(counts.values()),
         syncs=counts[_SYNC],
-        collectives=[
-            CollectiveCount(name=name.removeprefix(_COLLECTIVE).rstrip("_"), count=count, elements=moved[name])
-            for name, count in sorted(counts.items())
-            if name.startswith(_COLLECTIVE)
-        ],
+        calls=sum(collective.count for collective in collectives),
+        collectives=collectives,
         communication=communication.length / 1e9 / steps,
         exposed=(communication.length - intersection(communication, computing).length) / 1e9 / steps,
     )

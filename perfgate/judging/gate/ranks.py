@@ -22,6 +22,7 @@ from perfgate.catalogue.names import (
 )
 from perfgate.document.decision import Comparison, Part, Policy
 from perfgate.document.job import CollectiveCount, RankCounts, Turn
+from perfgate.document.message import Message
 from perfgate.document.samples import unpack
 from perfgate.judging.gate.comparison import Place, comparison, configured_tolerance, relative_change, rounded
 
@@ -61,7 +62,7 @@ def losses_differ(base: Iterable[Turn], head: Iterable[Turn], tolerance: float) 
 def compare_counts(place: Place, base: Iterable[Turn], head: Iterable[Turn], policy: Policy) -> Iterator[Comparison]:
     """Compare what ranks called in profiled steps: exactly, with the collectives of each rank that differ as parts.
 
-    What starts of one side disagree about is not exact, and is not compared.
+    What starts of one side disagree about is not exact. Its usual total is the same on both sides, or nothing is decided.
     """
     sides = [[turn.counts for turn in turns if turn.counts] for turns in (base, head)]
     if not all(sides) or not all(count.steps for side in sides for start in side for count in start):
@@ -69,6 +70,19 @@ def compare_counts(place: Place, base: Iterable[Turn], head: Iterable[Turn], pol
     for name, count in _COUNTS.items():
         before, after = ([{part: value for c in start for part, value in count(c)} for start in side] for side in sides)
         if any(start != side[0] for side in (before, after) for start in side):
+            usual = [statistics.median(sum(start.values()) for start in side) for side in (before, after)]
+            if usual[0] != usual[1]:
+                yield comparison(
+                    place,
+                    name,
+                    "exact",
+                    "inconclusive",
+                    gating=True,
+                    base=rounded(usual[0]),
+                    head=rounded(usual[1]),
+                    delta=relative_change(*usual),
+                    reason=Message("gate.starts-disagree"),
+                )
             continue
         first, second = before[0], after[0]
         # What is called is named; of what is counted in elements or by the thousand the sum says it.

@@ -189,7 +189,7 @@ class _WorkloadEvidence:
         """
         firsts = {r.pair: r for r in self._replicates["base"] if r.member == "first"}
         twins = {r.pair: r for r in self._replicates["base"] if r.member != "first"}
-        heads = {r.pair: r for r in self._replicates["head"]}
+        heads = {r.pair: r for r in self._replicates["head"] if (r.arm, r.member) == ("ab", "second")}
         measured = {*firsts, *twins, *heads}
         failed = {pair.pair for pair in self._head.failed_pairs if pair.workload == self._name}
         absent: dict[MissingSide, list[int]] = {}
@@ -328,7 +328,8 @@ class _WorkloadEvidence:
         for side, counters in counted.items():
             for metric in sorted(set(counters.unstable) - counters.ranges.keys()):
                 yield Missing(workload=self._name, shape=shape, metric=f"ranges.{metric}", side=side)
-        if any(counters.sites for counters in counted.values()):
+        # What lost precision is judged place by place.
+        if any(counters.sites or counters.values.get(LOW_PRECISION_OPS) for counters in counted.values()):
             for side, counters in counted.items():
                 for part in _incomplete_sites(counters):
                     yield Missing(workload=self._name, shape=shape, metric=part, side=side)

@@ -127,6 +127,8 @@ def quads_of_other_work(required: RequiredJob, settings: JobReference, turns: Se
         asked |= {"steps": own.steps, "ranks": own.ranks}
     if settings.kind == "server":
         asked["requests"] = (own.load or LoadSettings(concurrency=1)).requests
+        # Of answers in streamed tokens there is at least one.
+        asked["output_tokens"] = 1 if own.streams_tokens else None
     return {
         name: quads
         for name, times in asked.items()

@@ -10,7 +10,7 @@ import numpy as np
 
 from perfgate.catalogue.names import NUMBER, RANKS_LOSS
 from perfgate.document.decision import Invalid, InvalidKind, Missing, MissingSide
-from perfgate.document.job import JobNumber, JobRecord, Turn, turns_by_quad
+from perfgate.document.job import JobNumber, JobRecord, RankCounts, Turn, turns_by_quad
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 from perfgate.job_settings import JobReference
@@ -26,6 +26,7 @@ from perfgate.judging.gate.validity import OUT_OF_TURN_SHARE
 
 # Requests that are sent later than this share of the time that they take measure the generator.
 LATE_SHARE = 0.1
+_MOST_SHARE = 1e9
 
 
 def invalid_turns(base: RunDocument, head: RunDocument) -> list[Invalid]:
@@ -41,14 +42,19 @@ def _disturbances(name: str, base: RunDocument, head: RunDocument) -> Iterator[t
     turns = [[turn for turn in run.turns if turn.workload == name] for run in (base, head)]
     used = [[turn.out_of_turn for turn in side if turn.out_of_turn is not None] for side in turns]
     if all(used):
-        before, after = (float(np.median(side)) for side in used)
+        before, after = map(_typical, used)
         if abs(after - before) > OUT_OF_TURN_SHARE + min(before, after):
             busy, idle = ("head", "base") if after > before else ("base", "head")
             shares = {"share": rounded(max(before, after)), "other_share": rounded(min(before, after))}
             yield "out_of_turn", Message("gate.works-out-of-turn", {"busy": busy, "other": idle, **shares})
     late = [turn.late for side in turns for turn in side if turn.late is not None]
-    if late and float(np.median(late)) > LATE_SHARE:
-        yield "late", Message("gate.requests-late", {"share": rounded(float(np.median(late)))})
+    if late and (share := _typical(late)) > LATE_SHARE:
+        yield "late", Message("gate.requests-late", {"share": rounded(share)})
+
+
+def _typical(shares: Iterable[float]) -> float:
+    """The median, in which one beyond all measure counts as the largest there may be."""
+    return float(np.median(np.clip(list(shares), 0.0, _MOST_SHARE)))
 
 
 def missing_turns(base: RunDocument, head: RunDocument, required: Mapping[str, RequiredJob]) -> list[Missing]:
@@ -167,6 +173,8 @@ def _unproven(
         yield _asked(settings.name, f"work.{count}", side, pairs=quads)
     if unseen := list(turns_without_output(settings, turns)):
         yield _asked(settings.name, "job.output", side, pairs=unseen)
+    if any(count.steps not in (0, settings.settings.steps) for turn in turns for count in turn.counts):
+        yield _asked(settings.name, "counts.steps", side, differs=True)
     if settings.settings.loss_tolerance and any(RANKS_LOSS not in turn.values for turn in turns):
         yield _asked(settings.name, RANKS_LOSS, side)
 
@@ -195,7 +203,7 @@ def _unreported(job: JobRecord, turns: Mapping[int, list[Turn]]) -> Iterator[str
 
 
 def _are_counted(turns: Iterable[Turn]) -> bool:
-    """Whether a turn of every start has the counts of all ranks that have times."""
+    """Whether a turn of every start has whole counts of all ranks that have times; none where none could be profiled."""
     listed = list(turns)
     counted = {
         turn.start
@@ -203,4 +211,12 @@ def _are_counted(turns: Iterable[Turn]) -> bool:
         if turn.counts
         and {str(count.rank) for count in turn.counts} == {entry.labels.get("rank") for entry in turn.samples}
     }
-    return counted == {turn.start for turn in listed}
+    counts = [count for turn in listed for count in turn.counts]
+    are_whole = all(_is_whole(count) for count in counts) and len({count.steps > 0 for count in counts}) == 1
+    return are_whole and counted == {turn.start for turn in listed}
+
+
+def _is_whole(count: RankCounts) -> bool:
+    """Whether the collectives add up, and belong to steps that were profiled."""
+    has_any = bool(count.operators or count.syncs or count.calls)
+    return (count.steps > 0 or not has_any) and count.calls == sum(one.count for one in count.collectives)

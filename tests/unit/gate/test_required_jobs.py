@@ -12,7 +12,7 @@ import pytest
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
-from perfgate.document.job import JobKind, JobNumber, Turn
+from perfgate.document.job import JobKind, JobNumber, RankCounts, Turn
 from perfgate.document.run import Harness, RunDocument
 from perfgate.job_settings import JobReference
 from perfgate.judging.gate.decide import decide
@@ -331,6 +331,58 @@ def test_number__that_a_program_counts__may_be_0_on_both_sides_and_not_on_one() 
     more = with_turns(both, lambda turn: {"values": {**turn.values, "number.failed": 3.0}}, 1)
     decision = judged(more, reference)
     assert (decision.verdict, lacking(decision)) == ("INCONCLUSIVE", {"number.failed"})
+
+
+# --- what ranks were counted to call
+
+MORE = Does(collectives=3)
+
+
+def with_counts(
+    documents: Documents, change: Callable[[RankCounts], RankCounts], *sides: int, start: int | None = None
+) -> Documents:
+    """Both documents with what ``change`` makes of the counts of every start, or of one."""
+    return with_turns(
+        documents,
+        lambda turn: {"counts": [change(c) if start in (None, turn.start) else c for c in turn.counts]},
+        *sides,
+    )
+
+
+@pytest.mark.parametrize("sides", [(0,), (1,), (0, 1)])
+@pytest.mark.parametrize("start", [0, None])
+@pytest.mark.parametrize(
+    "fields",
+    [{"collectives": []}, {"steps": 0}, {"steps": 1}, {"steps": -4}, {"calls": 0}, {"calls": 0, "collectives": []}],
+)
+def test_ranks__counts_that_do_not_add_up__never_hide_one_more_collective(
+    sides: tuple[int, ...], start: int | None, fields: dict[str, Any]
+) -> None:
+    reference = reference_of(SETTINGS["ranks"])
+    documents = measured(SETTINGS["ranks"], MORE)
+    assert judged(documents, reference).verdict == "FAIL"
+    edited = with_counts(documents, lambda count: replace(count, **fields), *sides, start=start)
+    if fields.keys() == {"calls", "collectives"} and start is None and 1 in sides:
+        pytest.skip("whoever forges the counts of every start alike forges a measurement")
+    assert judged(edited, reference).verdict in ("FAIL", "INCONCLUSIVE")
+
+
+def test_ranks__starts_that_disagree__decide_nothing_unless_their_usual_count_is_the_same() -> None:
+    def without_one(count: RankCounts) -> RankCounts:
+        return replace(count, calls=0, collectives=[])
+
+    reference = reference_of(SETTINGS["ranks"])
+    more = judged(with_counts(measured(SETTINGS["ranks"], MORE), without_one, 1, start=0), reference)
+    assert more.verdict == "INCONCLUSIVE"
+    (row,) = [c for c in more.comparisons if c.metric == "ranks.collectives"]
+    assert (row.outcome, row.base, row.head, row.reason and row.reason.code) == (
+        "inconclusive",
+        4,
+        6,
+        "gate.starts-disagree",
+    )
+    same = with_counts(measured(SETTINGS["ranks"]), without_one, 1, start=0)
+    assert judged(same, reference).verdict == "PASS"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -222,6 +222,7 @@ def counted(
                     rank=rank,
                     steps=4,
                     operators=400,
+                    calls=4 * count,
                     collectives=[CollectiveCount(name="allreduce", count=4 * count, elements=4 * 1000 * count)],
                     communication=0.002,
                     exposed=0.001,
