@@ -135,7 +135,7 @@ def _alike(value: Any, path: Path_) -> Iterator[Path_]:
     """Yield the paths that differ from ``path`` by the numbers in it alone."""
     if not path:
         yield ()
-    elif isinstance(path[0], int):
+    elif isinstance(path[0], int) and isinstance(value, list):
         yield from ((index, *rest) for index in range(len(value)) for rest in _alike(value[index], path[1:]))
     elif isinstance(value, dict) and path[0] in value:
         yield from ((path[0], *rest) for rest in _alike(value[path[0]], path[1:]))

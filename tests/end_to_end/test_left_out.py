@@ -293,8 +293,13 @@ def jobs() -> dict[str, Check]:
 # Forged measurements that no reader can tell from honest ones: SECURITY.md, and docs/traps.md, "Not caught".
 FORGED = {
     # What the head took, or all that base and head took: the samples themselves.
-    "turns/*/values/number.step of column of head": ("x 0.3",),
-    "turns/*/values/number.step of column of both": ("swapped",),
+    "turns/*/values/number.step": ("x 0.3", "swapped"),
+    # What the checklist of a side measured once, with its interval, and what its check found.
+    "steps/*/values/*/value": ("x 0.3", "negative", "0", "swapped"),
+    "steps/*/values/*/interval/*": ("x 0.3", "negative", "0", "1e308", "swapped"),
+    "correctness/*/status": ("swapped",),
+    # What the workload file promises, on both sides alike: without a stored run of main, no other document tells.
+    "workloads/*/sla_p99": ("emptied", "1e308"),
 }
 
 
@@ -357,7 +362,7 @@ def improved(before: str, after: str) -> bool:
 
 
 def is_forged(edit: Edit) -> bool:
-    return edit.how in FORGED.get(f"{edit.kind} of {edit.where}", ())
+    return edit.how in FORGED.get(edit.kind, ()) and edit.where not in ("base", "head")
 
 
 def wrong_after(judge: Judge, check: Check, *, each: int, most: float, seed: str) -> tuple[list[str], Counter[str]]:

@@ -105,7 +105,7 @@ def _run(side: Any, ops: int, name: str, **fields: Any) -> RunDocument:
     values: dict[str, Any] = {
         "counters": [counters],
         "workloads": [msgspec.structs.replace(make_run().workloads[0], name=name, shapes=["short"])],
-        "correctness": [CorrectnessResult(workload=name, shape="short", status="passed")],
+        "correctness": [CorrectnessResult(workload=name, shape="short", status="passed", signature="float32[4]")],
         "steps": [],
         "replicates": [msgspec.structs.replace(one, workload=name) for one in (firsts if side == "base" else seconds)],
     }

@@ -346,7 +346,7 @@ def documents_of(measured: PairedMeasurement) -> tuple[RunDocument, RunDocument]
         run = make_run(side)
         workloads = [msgspec.structs.replace(run.workloads[0], shapes=[SHAPE])]
         counted = CounterSet(workload=WORKLOAD, shape=SHAPE, repeats=3, values={}, ops=[])
-        checked = CorrectnessResult(workload=WORKLOAD, shape=SHAPE, status="not_checked")
+        checked = CorrectnessResult(workload=WORKLOAD, shape=SHAPE, status="not_checked", signature="float32[4]")
         nothing: dict[str, Any] = {"counters": [counted], "operators": [], "steps": [], "correctness": [checked]}
         pairs = {"replicates": list(replicates), "failed_pairs": list(failed)}
         return msgspec.structs.replace(run, workloads=workloads, **pairs, **nothing)

@@ -303,6 +303,9 @@ class _WorkloadEvidence:
         for promise in ("sla_p99", "sla_rate"):
             if any(getattr(record, promise) for record in (*records.values(), stored) if record):
                 lacking.update({side: None for side, record in records.items() if getattr(record, promise) is None})
+            promises = {getattr(record, promise) for record in (*records.values(), stored) if record}
+            if len(promises - {None}) > 1:
+                lacking.update(dict.fromkeys(records))
         yield from self._lacking(sorted(lacking), metric=SLA, is_stored=True)
 
     def _missing_counters(self, shape: str) -> Iterator[Missing]:
@@ -347,10 +350,11 @@ class _WorkloadEvidence:
             if not (self._recorded and len(unchecked) == len(_SIDES)):
                 yield from self._lacking(unchecked, shape=shape, metric=CORRECTNESS, is_stored=stored is not None)
             return
+        # Whatever a call returned has a signature; one that could not be made has an error.
         unsigned = [side for side, check in checks.items() if check and check.signature is None]
-        failed = any(check and check.status == "error" for check in checks.values())
-        if any(check.signature for check in results) and not failed:
-            yield from self._lacking(unsigned, shape=shape, metric=SIGNATURE, is_stored=True)
+        if not any(check and check.status == "error" for check in checks.values()):
+            is_stored = stored is not None and stored.signature is not None
+            yield from self._lacking(unsigned, shape=shape, metric=SIGNATURE, is_stored=is_stored)
 
 
 def _slug(step: int) -> str:

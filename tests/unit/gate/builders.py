@@ -100,7 +100,9 @@ def sides(
     checklist = {
         "workloads": workloads,
         "counters": [counters({"aten::mm": 1})],
-        "correctness": [CorrectnessResult(workload=WORKLOAD, shape=SHAPE, status="not_checked")],
+        "correctness": [
+            CorrectnessResult(workload=WORKLOAD, shape=SHAPE, status="not_checked", signature="float32[4]")
+        ],
         "operators": [],
     }
     base = msgspec.structs.replace(base, replicates=firsts, **checklist)
