@@ -95,7 +95,7 @@ def test_lazy_compilation() -> set[str]:
 )
 def test_slow_warm_up() -> set[str]:
     def warming() -> Call:
-        times = iter([round(400 * MS * 0.985**number) for number in range(400)])
+        times = iter([round(200 * MS * 0.985**number) for number in range(400)])
         return lambda device: device.launch("mm", next(times, MS))
 
     gate = VirtualGate(works(MS), warming, policy=Policy(looks=[8]), aa_pairs=2, quads=1, block_seconds=0.003)

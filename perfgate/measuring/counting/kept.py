@@ -50,9 +50,9 @@ def with_kept_bytes(workload: BoundWorkload, counted: CounterSet, *, root: Path)
     grow by, it is the only one. Where the calls use ``tracemalloc`` themselves, nobody has counted.
     """
     kept_in_tensors = counted.values.get("memory.kept", 0)
-    # Drivers of accelerators take memory of the host whenever they like.
-    malloc = _malloc_in_use() if "own_memory" not in workload.device.capabilities else None
     with quiet():
+        # Drivers of accelerators take memory of the host whenever they like.
+        malloc = _malloc_in_use() if "own_memory" not in workload.device.capabilities else None
         run_round = _round(workload, counted.shape)
         looks = [_look(run_round, 1, malloc, kept_in_tensors, SourceLines(root))]
         if looks[0] is not None and not _is_steady(looks[0]):
