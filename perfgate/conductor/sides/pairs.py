@@ -99,8 +99,9 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
     )
     runner = _PairRunner(bench, reference, base, head, measured, observer, traces)
     look_ends = [look + sum(plan.arm == "aa" for plan in plans) for look in looks]
+    served = look_ends[0] // 2
     renewals = draw_renewals(
-        seed, reference.name, round_number=round_number, draw=draw, before=[look_ends[0] // 2, *look_ends]
+        seed, reference.name, round_number=round_number, draw=draw, before=range(served, len(plans), served)
     )
     name_checks = {0, *look_ends[:-1]}
     if len(look_ends) == 1:  # what the only look finds must have a name by then

@@ -213,12 +213,18 @@ class _Compared(NamedTuple):
 
 
 def _compare(
-    base: RunDocument, head: RunDocument, policy: Policy, numbers: Mapping[str, TrustedNumbers], *, to_come: int = 0
+    base: RunDocument,
+    head: RunDocument,
+    policy: Policy,
+    numbers: Mapping[str, TrustedNumbers],
+    *,
+    to_come: int = 0,
+    interim: bool = False,
 ) -> _Compared:
     """Compare everything that one session measured on both sides; times that prove nothing are set aside.
 
     ``numbers`` are those of the jobs that the trusted side knows. ``to_come`` workloads are still to be measured, and will be
-    corrected for together with these.
+    corrected for together with these. At an ``interim`` look alarms are surer than at the end.
     """
     clocks = deciding_clocks(base, head)
     floors = noise_floors(base, policy, clocks, pairs=_pairs(head))
@@ -230,7 +236,7 @@ def _compare(
         if (reason := reasons.get((time.workload, time.shape)))
         else time
         for time in [
-            *compare_time(base, head, policy, clocks, floors, to_come=to_come),
+            *compare_time(base, head, policy, clocks, floors, to_come=to_come, interim=interim),
             *(c for c in turns if c.method == "turns"),
         ]
     ]
@@ -269,7 +275,7 @@ class Look:
     def __init__(
         self, base: RunDocument, head: RunDocument, policy: Policy, *, workload: str, to_come: int = 0
     ) -> None:
-        comparisons, floors, invalid = _compare(base, head, policy, {}, to_come=to_come)
+        comparisons, floors, invalid = _compare(base, head, policy, {}, to_come=to_come, interim=True)
         self._policy = policy
         self._moved = workload not in unmoved(base, head)
         self._comparisons = [c for c in comparisons if c.workload == workload]

@@ -30,17 +30,24 @@ POWER = 0.95
 Z_POWER = 1.645  # of 95 %
 # How much more than its error says the rule asks of n independent pairs, times sqrt(n), for some of them look correlated and
 # their spread is itself an estimate. Found by simulation (test_rule.py).
-WIDENED = 1.0
+WIDENED = 1.4
 Z_DECIDES = 3.01  # of a look's share of 5 % and of 80 % power
 MOST_PAIRS = 10_000
 # So few pairs reach no level in use (8 pairs at best 1/256, where a look has 0.0016).
 FEWEST_TO_ALARM = 10
 # Pairs that follow each other may be alike, by their server or by what else runs. Fewer than a dozen cannot tell how
-# much, and count as if the correlation of neighbours were this. More is never assumed, and the correlation is taken as it
-# is estimated, not at the upper end of its error: an alarm in 16 pairs would then need twice the slowdown (docs/deciding.md).
+# much, and count as if the correlation of neighbours were this. More is never assumed for "unchanged", which is said with a
+# larger error: nothing would be decided then.
 ASSUMED_ALIKE = 0.65
 FEWEST_TO_TELL = 12
 MOST_ALIKE = 0.75
+# An alarm takes the correlation for so many of its standard errors above the estimate. Where more pairs can be had it can
+# afford many; of 64 pairs it takes 1.5, and of fewer less, since 16 would then need twice the slowdown. Unchanged code whose
+# neighbours correlate by 0.8 fails in one gate of a hundred, and in ten without (test_rule.py).
+INTERIM_MARGIN = 2.75
+FINAL_MARGIN = 1.5
+MARGIN_PAIRS = 64
+MOST_ALIKE_OF_ALARMS = 0.95
 SINGLE_CONFIDENCE = 0.95
 _LEAST_SCALE = 1e-4
 _NO_SPREAD = 1e-9
@@ -133,7 +140,8 @@ def answer(differences: Differences, limits: Limits, errors: Errors, *, p_adjust
     A regression is shown beyond chance and estimated beyond the tolerance. To demand evidence of the tolerance itself would
     miss half of what is twice as large (benchmarks/gate): the tolerance says what matters, the test what is there.
     """
-    p = p_slower(differences, 0.0, errors.alarm_looks) if p_adjusted is None else p_adjusted
+    alike_margin = alarm_margin(differences.size, errors.looks, interim=False)
+    p = p_slower(differences, 0.0, errors.alarm_looks, alike_margin=alike_margin) if p_adjusted is None else p_adjusted
     if differences.estimate > limits.tolerated and p <= errors.alarm:
         return "regressed"
     if differences.estimate < -limits.tolerated and p_slower(-differences, 0.0, errors.alarm_looks) <= errors.alarm:
@@ -141,14 +149,21 @@ def answer(differences: Differences, limits: Limits, errors: Errors, *, p_adjust
     return "unchanged" if excludes(differences, limits.excluded, errors) else "inconclusive"
 
 
-def p_slower(differences: Differences, margin: float, looks: Sequence[int]) -> float:
+def alarm_margin(pairs: int, looks: Sequence[int], *, interim: bool) -> float:
+    """How many standard errors above its estimate an alarm takes the correlation of neighbours, of ``correlated_error``."""
+    if interim and pairs < looks[-1]:
+        return INTERIM_MARGIN
+    return FINAL_MARGIN * min(1.0, pairs / MARGIN_PAIRS)
+
+
+def p_slower(differences: Differences, margin: float, looks: Sequence[int], *, alike_margin: float = 0.0) -> float:
     """A p-value of "second is slower by at most ``margin``" that holds over all looks and reruns.
 
-    It allows for pairs that are like the one before, and where pairs share starts for the luck of these: a single start shows
-    nothing.
+    It allows for pairs that are like the one before (``alike_margin`` as of ``correlated_error``), and where pairs share
+    starts for the luck of these: a single start shows nothing.
     """
     planned, further = differences[: looks[-1]], differences[looks[-1] :]
-    p_alike = float(ndtr((margin - planned.estimate) / correlated_error(planned)))
+    p_alike = float(ndtr((margin - planned.estimate) / correlated_error(planned, alike_margin)))
     p_last = max(p_above(planned.values, margin, planned.weights), p_alike, _p_of_starts(planned, margin))
     p_planned = sequential_p(p_last, looks, planned.size, shape=SHAPE)
     p = p_planned / (1 - RERUN_SHARE)
@@ -172,16 +187,18 @@ def excludes(differences: Differences, slowdown: float, errors: Errors) -> bool:
     return p_slower(-differences, -slowdown, errors.looks) <= errors.unchanged
 
 
-def correlated_error(differences: Differences) -> float:
+def correlated_error(differences: Differences, alike_margin: float = 0.0) -> float:
     """The standard error of the estimate of pairs of which each is like the one before (an AR(1) series).
 
     The correlation r that n pairs show is too small by (1 + 3 r) / n (Marriott and Pope, Bias in the estimation of
-    autocorrelations, Biometrika 41, 1954).
+    autocorrelations, Biometrika 41, 1954). ``alike_margin`` of its standard errors are added, sqrt((1 - r^2) / n) each
+    (Bartlett, On the theoretical specification of sampling properties of autocorrelated time series, 1946).
     """
     pairs, alike = differences.size, ASSUMED_ALIKE
     if pairs >= FEWEST_TO_TELL:
         correlation = neighbour_correlation(differences.values - differences.estimate)
-        alike = min(MOST_ALIKE, max(0.0, correlation + (1 + 3 * correlation) / pairs))
+        above = (1 + 3 * correlation) / pairs + alike_margin * math.sqrt(max(0.0, 1 - correlation**2) / pairs)
+        alike = min(MOST_ALIKE_OF_ALARMS if alike_margin else MOST_ALIKE, max(0.0, correlation + above))
     return max(_NO_SPREAD, spread(differences)) * math.sqrt(math.pi / 3 / pairs) * error_factor(alike)
 
 

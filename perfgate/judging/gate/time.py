@@ -29,10 +29,12 @@ from perfgate.judging.gate.comparison import (
 from perfgate.judging.gate.pairs import Clocks, Effects, deciding_clocks, paired_effects, stage_times
 from perfgate.judging.gate.rule import (
     MOST_PAIRS,
+    Differences,
     Errors,
     Interval,
     Limits,
     alarm_looks,
+    alarm_margin,
     answer,
     detectable,
     differs,
@@ -66,11 +68,19 @@ class _Cell(NamedTuple):
 
 
 def compare_time(
-    base: RunDocument, head: RunDocument, policy: Policy, clocks: Clocks, floors: list[NoiseFloor], *, to_come: int = 0
+    base: RunDocument,
+    head: RunDocument,
+    policy: Policy,
+    clocks: Clocks,
+    floors: list[NoiseFloor],
+    *,
+    to_come: int = 0,
+    interim: bool = False,
 ) -> list[Comparison]:
     """Compare every time metric that the pairs give, by ``clocks``; ``floors`` are what base against base showed.
 
-    Metrics are corrected for as they will be when ``to_come`` further workloads, of a shape each, have been measured.
+    Metrics are corrected for as they will be when ``to_come`` further workloads, of a shape each, have been measured. At an
+    ``interim`` look an alarm is surer than at the end.
     """
     floor_of = {(floor.workload, floor.shape, floor.metric): floor for floor in floors}
     kept_layout = unmoved(base, head)
@@ -81,7 +91,9 @@ def compare_time(
             allowed = tolerance(policy, name, *place, moved=moved)
             cells.append(_Cell(place, name, effect, allowed, moved, floor_of.get((*place, name))))
     comparisons = [
-        comparison for family in FAMILIES.values() for comparison in _compare_family(cells, family, policy, to_come)
+        comparison
+        for family in FAMILIES.values()
+        for comparison in _compare_family(cells, family, policy, to_come, interim=interim)
     ]
     return [_with_context(comparison, comparisons, base, head) for comparison in comparisons]
 
@@ -170,18 +182,24 @@ def noise_floors(base: RunDocument, policy: Policy, clocks: Clocks, *, pairs: in
 # --- one family of metrics
 
 
-def _compare_family(cells: list[_Cell], family: Family, policy: Policy, to_come: int) -> list[Comparison]:
+def _compare_family(
+    cells: list[_Cell], family: Family, policy: Policy, to_come: int, *, interim: bool
+) -> list[Comparison]:
     members = [cell for cell in cells if cell.metric in family.metrics]
     unmeasured = [1.0] * (to_come * len({cell.metric for cell in members}))
     p_values = [
-        p_slower(cell.effects.differences, 0.0, alarm_looks(policy.looks)) if cell.effects.fair else 1.0
-        for cell in members
+        _p_of_alarm(cell.effects.differences, policy, interim=interim) if cell.effects.fair else 1.0 for cell in members
     ]
     errors = Errors(alarm=policy.alpha * family.share, unchanged=policy.alpha_ok, looks=tuple(policy.looks))
     return [
         _compare_cell(cell, policy, errors, p_adjusted=adjusted, tests=len(members), gating=family.gating)
         for cell, adjusted in zip(members, holm([*p_values, *unmeasured]))
     ]
+
+
+def _p_of_alarm(differences: Differences, policy: Policy, *, interim: bool) -> float:
+    alike_margin = alarm_margin(differences.size, policy.looks, interim=interim)
+    return p_slower(differences, 0.0, alarm_looks(policy.looks), alike_margin=alike_margin)
 
 
 def _compare_cell(
