@@ -42,10 +42,10 @@ ASSUMED_ALIKE = 0.65
 FEWEST_TO_TELL = 12
 MOST_ALIKE = 0.75
 # An alarm takes the correlation for so many of its standard errors above the estimate. Where more pairs can be had it can
-# afford many; of 64 pairs it takes 1.5, and of fewer less, since 16 would then need twice the slowdown. Unchanged code whose
+# afford many; of 64 pairs it takes 1.75, and of fewer less, since 16 would then need twice the slowdown. Unchanged code whose
 # neighbours correlate by 0.8 fails in one gate of a hundred, and in ten without (test_rule.py).
-INTERIM_MARGIN = 2.75
-FINAL_MARGIN = 1.5
+INTERIM_MARGIN = 3.0
+FINAL_MARGIN = 1.75
 MARGIN_PAIRS = 64
 MOST_ALIKE_OF_ALARMS = 0.95
 SINGLE_CONFIDENCE = 0.95
