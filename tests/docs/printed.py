@@ -56,6 +56,7 @@ RUN: dict[str, str | None] = {
     "perfgate gate perfgate-out --lang zh --out perfgate-out": None,
     "perfgate init": "perfgate init --ci-only --github",
     "perfgate init --job server": "perfgate init --job server --github -C EMPTY",
+    "perfgate init --ci-only --github": "perfgate init --ci-only --gitlab -C EMPTY",
     "perfgate publish": "perfgate publish perfgate-out",
     "perfgate publish --out judged": "perfgate publish perfgate-out --out judged",
     "perfgate report": "perfgate report --csv numbers.csv perfgate-out",

@@ -370,8 +370,8 @@ def test_output_left_out_on_both_sides() -> set[str]:
 
 @not_caught(
     "the numbers of a job or of the checklist forged in the artifact",
-    fools="every number of the head is a third of what was measured, or the base's own; counts of work, hashes of output and the "
-    "SLA of the workload file may be set alike on both sides",
+    fools="every number of the head is a third of what was measured, or the base's own; counts of work, hashes of output "
+    "and the SLA of the workload file may be set alike on both sides",
     because="code of the change runs in the job that writes the artifact, and whole, consistent numbers look like a "
     "measurement. What is left out, contradicts itself or the base's settings is INCONCLUSIVE",
 )

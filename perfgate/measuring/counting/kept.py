@@ -33,6 +33,7 @@ _FRAMES = 25
 # Of the largest growth at one line; less is what any call grows by.
 _SHARE_OF_LARGEST = 0.1
 _PROBE_BYTES = 1 << 20
+_PROBES = 3
 
 
 class _Growth(NamedTuple):
@@ -200,7 +201,10 @@ def _malloc_in_use() -> Callable[[], int] | None:
         info = mallinfo()
         return int(info.uordblks + info.hblkhd)
 
-    before = in_use()
-    probe = ctypes.create_string_buffer(_PROBE_BYTES)
-    sees_it = in_use() - before >= len(probe)
-    return in_use if sees_it else None
+    def sees_a_probe() -> bool:
+        before = in_use()
+        probe = ctypes.create_string_buffer(_PROBE_BYTES)
+        return in_use() - before >= len(probe)
+
+    # Another thread may have given back as much meanwhile.
+    return in_use if any(sees_a_probe() for _ in range(_PROBES)) else None
