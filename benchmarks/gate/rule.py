@@ -18,7 +18,7 @@ from perfgate.catalogue.lookup import FAMILIES, METRICS
 from perfgate.document.decision import Policy
 from perfgate.judging.gate.comparison import margins_for_unchanged, tolerance
 from perfgate.judging.gate.pairs import GAP_QUANTILE, FastPath, compare_fast_paths, fast_path, pool_pairs
-from perfgate.judging.gate.rule import Differences, Errors, Limits, answer, interval
+from perfgate.judging.gate.rule import Differences, Errors, Limits, alarm_margin, answer, interval, p_slower
 
 # A recording is of one workload and shape, whose names no tolerance of the default policy mentions.
 _PLACE = ("recording", "default")
@@ -92,13 +92,17 @@ def _decided(metric: str, differences: Differences, ctx: dict[str, Any]) -> Deci
     moved = bool(ctx.get("moved"))
     tolerated = tolerance(policy, metric, *_PLACE, moved=moved)
     margins = margins_for_unchanged(policy, metric, *_PLACE, moved=moved)
-    # While the gate may still measure it seeks the smaller margin, and at the end the larger one is enough.
-    margin = margins.sufficient if ctx.get("last") else margins.sought
+    # While the gate may still measure it seeks the smaller margin and is surer of an alarm; at the end the larger is enough.
+    is_last = bool(ctx.get("last"))
+    margin = margins.sufficient if is_last else margins.sought
     limits = Limits(math.log1p(tolerated), math.log1p(margin))
     errors = Errors(policy.alpha * _share(metric), policy.alpha_ok, tuple(policy.looks))
     bounds = interval(differences, errors)
     ci: tuple[float, float] | None = (math.expm1(bounds.low), math.expm1(bounds.high)) if bounds else None
-    return {"decision": _DECISIONS[answer(differences, limits, errors)], "effect": effect, "ci": ci}
+    alike_margin = alarm_margin(differences.size, errors.looks, interim=not is_last)
+    p = p_slower(differences, 0.0, errors.alarm_looks, alike_margin=alike_margin)
+    decision = _DECISIONS[answer(differences, limits, errors, p_adjusted=p)]
+    return {"decision": decision, "effect": effect, "ci": ci}
 
 
 def _share(metric: str) -> float:
