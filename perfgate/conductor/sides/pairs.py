@@ -30,6 +30,8 @@ from perfgate.document.samples import Replicate
 from perfgate.protocol import BlockRequest
 from perfgate.system.interrupts import safe_point
 
+# Servers are renewed after half a first look, and serve at least so many pairs: starting one takes as long as a pair.
+FEWEST_SERVED = 2
 FAILURES_TO_STOP = 3
 # Profiling costs half as much time again as a short pair; so many pairs name an operator that lost 10 %.
 PROFILED_PAIRS = 12
@@ -99,7 +101,7 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
     )
     runner = _PairRunner(bench, reference, base, head, measured, observer, traces)
     look_ends = [look + sum(plan.arm == "aa" for plan in plans) for look in looks]
-    served = look_ends[0] // 2
+    served = max(FEWEST_SERVED, look_ends[0] // 2)
     renewals = draw_renewals(
         seed, reference.name, round_number=round_number, draw=draw, before=range(served, len(plans), served)
     )
