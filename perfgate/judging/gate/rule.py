@@ -42,11 +42,13 @@ ASSUMED_ALIKE = 0.65
 FEWEST_TO_TELL = 12
 MOST_ALIKE = 0.75
 # An alarm takes the correlation for so many of its standard errors above the estimate. Where more pairs can be had it can
-# afford many; of 64 pairs it takes 1.75, and of fewer less, since 16 would then need twice the slowdown. Unchanged code whose
-# neighbours correlate by 0.8 fails in one gate of a hundred, and in ten without (test_rule.py).
+# afford many. At the end it takes fewer of fewer pairs, since 16 would need twice the slowdown, and all of them only where the
+# pairs look correlated. Unchanged code whose neighbours correlate by 0.8 fails in one gate of a hundred, and in ten without
+# (test_rule.py).
 INTERIM_MARGIN = 3.0
 FINAL_MARGIN = 1.75
 MARGIN_PAIRS = 64
+LOOKS_CORRELATED = 0.25
 MOST_ALIKE_OF_ALARMS = 0.95
 SINGLE_CONFIDENCE = 0.95
 _LEAST_SCALE = 1e-4
@@ -149,14 +151,23 @@ def answer(differences: Differences, limits: Limits, errors: Errors, *, p_adjust
     return "unchanged" if excludes(differences, limits.excluded, errors) else "inconclusive"
 
 
-def alarm_margin(pairs: int, looks: Sequence[int], *, interim: bool) -> float:
-    """How many standard errors above its estimate an alarm takes the correlation of neighbours, of ``correlated_error``."""
+class AlikeMargin(NamedTuple):
+    """How many standard errors above its estimate the correlation of neighbours is taken, from which correlation on all."""
+
+    errors: float
+    full_from: float
+
+
+def alarm_margin(pairs: int, looks: Sequence[int], *, interim: bool) -> AlikeMargin:
+    """What an alarm after so many pairs takes, where more can be had (``interim``) or not."""
     if interim and pairs < looks[-1]:
-        return INTERIM_MARGIN
-    return FINAL_MARGIN * min(1.0, pairs / MARGIN_PAIRS)
+        return AlikeMargin(INTERIM_MARGIN, 0.0)
+    return AlikeMargin(FINAL_MARGIN * min(1.0, pairs / MARGIN_PAIRS), LOOKS_CORRELATED)
 
 
-def p_slower(differences: Differences, margin: float, looks: Sequence[int], *, alike_margin: float = 0.0) -> float:
+def p_slower(
+    differences: Differences, margin: float, looks: Sequence[int], *, alike_margin: AlikeMargin | None = None
+) -> float:
     """A p-value of "second is slower by at most ``margin``" that holds over all looks and reruns.
 
     It allows for pairs that are like the one before (``alike_margin`` as of ``correlated_error``), and where pairs share
@@ -187,18 +198,22 @@ def excludes(differences: Differences, slowdown: float, errors: Errors) -> bool:
     return p_slower(-differences, -slowdown, errors.looks) <= errors.unchanged
 
 
-def correlated_error(differences: Differences, alike_margin: float = 0.0) -> float:
+def correlated_error(differences: Differences, alike_margin: AlikeMargin | None = None) -> float:
     """The standard error of the estimate of pairs of which each is like the one before (an AR(1) series).
 
     The correlation r that n pairs show is too small by (1 + 3 r) / n (Marriott and Pope, Bias in the estimation of
-    autocorrelations, Biometrika 41, 1954). ``alike_margin`` of its standard errors are added, sqrt((1 - r^2) / n) each
-    (Bartlett, On the theoretical specification of sampling properties of autocorrelated time series, 1946).
+    autocorrelations, Biometrika 41, 1954). Those of ``alike_margin`` are added, sqrt((1 - r^2) / n) each (Bartlett, On the
+    theoretical specification of sampling properties of autocorrelated time series, 1946).
     """
     pairs, alike = differences.size, ASSUMED_ALIKE
     if pairs >= FEWEST_TO_TELL:
         correlation = neighbour_correlation(differences.values - differences.estimate)
-        above = (1 + 3 * correlation) / pairs + alike_margin * math.sqrt(max(0.0, 1 - correlation**2) / pairs)
-        alike = min(MOST_ALIKE_OF_ALARMS if alike_margin else MOST_ALIKE, max(0.0, correlation + above))
+        corrected, most = correlation + (1 + 3 * correlation) / pairs, MOST_ALIKE
+        if alike_margin is not None:
+            share = min(1.0, max(0.0, corrected) / alike_margin.full_from) if alike_margin.full_from else 1.0
+            corrected += share * alike_margin.errors * math.sqrt(max(0.0, 1 - correlation**2) / pairs)
+            most = MOST_ALIKE_OF_ALARMS
+        alike = min(most, max(0.0, corrected))
     return max(_NO_SPREAD, spread(differences)) * math.sqrt(math.pi / 3 / pairs) * error_factor(alike)
 
 
