@@ -82,14 +82,13 @@ class _Counters:
 
     def _compare_exact(self, name: str) -> Comparison:
         before, after = self.base.values[name], self.head.values[name]
-        allowed_more = metric(name).allowed_more
-        allowed = max(tolerance(self.policy, name, *self.place), allowed_more / max(before, 1))
-        outcome = _outcome(before, after, allowed, slack=allowed if allowed_more else 0.0)
+        allowed, allowed_more = tolerance(self.policy, name, *self.place), metric(name).allowed_more
+        outcome = _outcome(before, after, allowed, allowed_more)
         return self._comparison(
             name,
             outcome,
             gating=True,
-            allowed=allowed,
+            allowed=max(allowed, allowed_more / max(before, 1)),
             reason=_REASONS.get(name, self._single_step()) if outcome == "regressed" else None,
             parts=self._parts(name) if outcome in ("regressed", "improved") else [],
         )
@@ -108,18 +107,25 @@ class _Counters:
         before, after = (_range(counters, name) for counters in (self.base, self.head))
         if before is None or after is None:
             return overlap
-        allowed = max(tolerance(self.policy, name, *self.place), metric(name).allowed_more / max(before[1], 1))
+        allowed, allowed_more = tolerance(self.policy, name, *self.place), metric(name).allowed_more
         gap = RANGES_APART * max(before[1] - before[0], after[1] - after[0]) if name in self.base.unstable else 0
-        if after[0] > before[1] * (1 + allowed) and after[0] - before[1] > gap:
+        if _outcome(before[1], after[0], allowed, allowed_more) == "regressed" and after[0] - before[1] > gap:
             outcome: Outcome = "regressed"
             ends = before[1], after[0]
-        elif after[1] < before[0] and before[0] - after[1] > gap:
+        elif _outcome(before[0], after[1], allowed, allowed_more) == "improved" and before[0] - after[1] > gap:
             outcome = "improved"
             ends = before[0], after[1]
         else:
             return overlap
         reason = Message("gate.ranges-apart")
-        apart = self._comparison(name, outcome, gating=True, allowed=allowed, reason=reason, parts=self._parts(name))
+        apart = self._comparison(
+            name,
+            outcome,
+            gating=True,
+            allowed=max(allowed, allowed_more / max(before[1], 1)),
+            reason=reason,
+            parts=self._parts(name),
+        )
         return msgspec.structs.replace(apart, base=ends[0], head=ends[1], delta=relative_change(*ends))
 
     def _has_nothing_left(self, name: str) -> bool:
@@ -270,11 +276,11 @@ def _range(counters: CounterSet, name: str) -> tuple[int, int] | None:
     return counters.ranges.get(name) if name in counters.unstable else (value, value)
 
 
-def _outcome(base: float, head: float, allowed: float, *, slack: float = 0.0) -> Outcome:
-    """What became of a counter of which less is better, from a share of ``slack`` less on."""
-    if head > base * (1 + allowed):
+def _outcome(base: float, head: float, allowed: float, allowed_more: float = 0.0) -> Outcome:
+    """What became of a counter of which less is better; ``allowed_more`` is an amount that says nothing either way."""
+    if head > base * (1 + allowed) and head > base + allowed_more:
         return "regressed"
-    return "improved" if head < base * (1 - slack) else "unchanged"
+    return "improved" if head < base - allowed_more else "unchanged"
 
 
 def _with_first_line(code: str, parts: list[Part], number: float) -> Message:

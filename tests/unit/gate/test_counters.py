@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from perfgate.catalogue.lookup import METRICS
 from perfgate.document.decision import Policy
 from perfgate.document.history import History
 from perfgate.document.run import CounterSite
@@ -65,3 +66,28 @@ def test_decide__bytecodes__a_helper_function_more_is_no_regression(before: int,
     (counted,) = [c for c in decision.comparisons if c.metric == "counters.bytecodes"]
     assert counted.outcome == outcome
     assert [part.line for part in counted.parts] == ([] if outcome == "unchanged" else ["model.py:8"])
+
+
+@pytest.mark.parametrize("before", [0, 1, 100, 1_000_000])
+@pytest.mark.parametrize("name", sorted(name for name, metric in METRICS.items() if metric.allowed_more))
+def test_decide__amounts_that_say_nothing__unchanged_from_any_base_either_way(name: str, before: int) -> None:
+    """From a base of 0 every share is exceeded by one byte."""
+    more = int(METRICS[name].allowed_more)
+
+    def outcome(base_count: int, head_count: int) -> str:
+        runs = [
+            msgspec.structs.replace(
+                side,
+                counters=[
+                    msgspec.structs.replace(counted, values={**counted.values, name: count})
+                    for counted in [counters({"aten::add": 1})]
+                ],
+            )
+            for side, count in zip(sides([1.0] * 16), (base_count, head_count))
+        ]
+        decision = decide(*runs, policy=Policy(), history=History())
+        return next(one.outcome for one in decision.comparisons if one.metric == name)
+
+    assert outcome(before, before + more) == outcome(before + more, before) == "unchanged"
+    assert outcome(before, 2 * before + more + 1) == "regressed"
+    assert outcome(before + more + 1, before) == "improved"

@@ -14,4 +14,8 @@ def inputs(batch, seed):
     return torch.randn(batch, 4, 32, 32, generator=generator), torch.rand(batch, generator=generator) * 1000
 
 
-denoiser = Workload(build=build, inputs=inputs, batch=2)
+def call(model, batch):
+    return model(batch)
+
+
+denoiser = Workload(build=build, inputs=inputs, call=call, batch=2)

@@ -16,4 +16,8 @@ def inputs(batch, seed):
     return torch.randn(nodes, 96, generator=generator), edges[0], edges[1]
 
 
-network = Workload(build=build, inputs=inputs, batch=2)
+def call(model, batch):
+    return model(batch)
+
+
+network = Workload(build=build, inputs=inputs, call=call, batch=2)
