@@ -32,7 +32,7 @@ def test_baseline_record__public_architecture__kept(perfgate: Perfgate, tmp_path
 
     assert recorded.returncode == 0, recorded.stderr
     listed = perfgate("baseline", "list", cwd=root)
-    assert "1 run" in listed.stdout
+    assert listed.stdout.count("testbed") == 1
 
 
 def test_run__transformer_encoder_in_eval__compiler_fails_and_the_run_is_measured(
