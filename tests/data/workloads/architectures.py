@@ -161,15 +161,14 @@ class GNN(nn.Module):
         self.message, self.update = nn.Linear(2 * WIDTH, WIDTH), nn.GRUCell(WIDTH, WIDTH)
         self.head = nn.Linear(WIDTH, 3)
 
-    def forward(self, graph):
-        nodes, source, target = graph["nodes"], graph["source"], graph["target"]
+    def forward(self, nodes, source, target, graphs):
         for _ in range(3):
             messages = functional.relu(self.message(torch.cat([nodes[source], nodes[target]], -1)))
             index = target.unsqueeze(-1).expand_as(messages)
             received = torch.zeros_like(nodes).scatter_add(0, index, messages)
             nodes = self.update(received, nodes)
-        counts = torch.zeros(graph["graphs"].max() + 1, WIDTH, device=nodes.device)
-        return self.head(counts.index_add(0, graph["graphs"], nodes))
+        counts = torch.zeros(graphs.max() + 1, WIDTH, device=nodes.device)
+        return self.head(counts.index_add(0, graphs, nodes))
 
 
 class Diffusion(nn.Module):
