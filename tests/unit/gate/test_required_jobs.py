@@ -349,21 +349,27 @@ def with_counts(
     )
 
 
-@pytest.mark.parametrize("sides", [(0,), (1,), (0, 1)])
-@pytest.mark.parametrize("start", [0, None])
+_UNCALLED: dict[str, Any] = {"calls": 0, "collectives": []}
+
+
 @pytest.mark.parametrize(
-    "fields",
-    [{"collectives": []}, {"steps": 0}, {"steps": 1}, {"steps": -4}, {"calls": 0}, {"calls": 0, "collectives": []}],
+    ("fields", "start", "sides"),
+    [
+        (fields, start, sides)
+        for fields in ({"collectives": []}, {"steps": 0}, {"steps": 1}, {"steps": -4}, {"calls": 0}, _UNCALLED)
+        for start in (0, None)
+        for sides in ((0,), (1,), (0, 1))
+        # Whoever forges the counts of every start of the head alike forges a measurement (docs/traps.md, "Not caught").
+        if not (fields is _UNCALLED and start is None and 1 in sides)
+    ],
 )
 def test_ranks__counts_that_do_not_add_up__never_hide_one_more_collective(
-    sides: tuple[int, ...], start: int | None, fields: dict[str, Any]
+    fields: dict[str, Any], start: int | None, sides: tuple[int, ...]
 ) -> None:
     reference = reference_of(SETTINGS["ranks"])
     documents = measured(SETTINGS["ranks"], MORE)
     assert judged(documents, reference).verdict == "FAIL"
     edited = with_counts(documents, lambda count: replace(count, **fields), *sides, start=start)
-    if fields.keys() == {"calls", "collectives"} and start is None and 1 in sides:
-        pytest.skip("whoever forges the counts of every start alike forges a measurement")
     assert judged(edited, reference).verdict in ("FAIL", "INCONCLUSIVE")
 
 
