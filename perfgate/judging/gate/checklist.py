@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from perfgate.catalogue.lookup import LIMITS, METRICS, judged_by
-from perfgate.document.decision import Comparison, Policy, StepComparison
+from perfgate.document.decision import Comparison, Invalid, Policy, StepComparison
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument, Value
 from perfgate.judging.gate.comparison import change_of, relative_change, rounded, zero_of
@@ -21,9 +21,19 @@ from perfgate.judging.gate.rule import Errors, interval, single_interval
 
 
 def compare_checklist(
-    base: RunDocument, head: RunDocument, comparisons: Iterable[Comparison], policy: Policy, clocks: Clocks
+    base: RunDocument,
+    head: RunDocument,
+    comparisons: Iterable[Comparison],
+    policy: Policy,
+    clocks: Clocks,
+    *,
+    invalid: Iterable[Invalid],
 ) -> list[StepComparison]:
-    """Compare every number that a side has, in the order of steps. What the decision compares already is taken from there."""
+    """Compare every number that a side has, in the order of steps. What the decision compares already is taken from there.
+
+    Times of ``invalid`` places prove nothing, so they have no difference here either.
+    """
+    set_aside = {place for entry in invalid for place in ((entry.workload, entry.shape), (entry.workload, ""))}
     decided = list(comparisons)
     paired = {(c.workload, c.shape, c.metric): c for c in decided if c.method in ("paired", "repeated")}
     before, after = leading_numbers(base), leading_numbers(head)
@@ -36,7 +46,11 @@ def compare_checklist(
             row = _from_comparison(row, pairs)
         elif METRICS[number.metric].kind == "exact":
             row = _from_counts(row)
-        elif not isinstance(found := numbers.get(number), Message) and found.differences.size > 1:
+        elif (
+            (number.workload, number.shape) not in set_aside
+            and not isinstance(found := numbers.get(number), Message)
+            and found.differences.size > 1
+        ):
             row = _from_turns(row, found, policy)
         if row.base is not None or row.head is not None:
             rows.append(_with_bound(row, bounds))

@@ -135,7 +135,7 @@ def decide(
         _document(head, policy, comparing, verdict, reasons, comparisons, failures),
         base=side_of(base.source, chosen_because, sha256=content_sha256(base)),
         procedure=Procedure(name=PROCEDURE, version=PROCEDURE_VERSION, seed=head.session.seed, quantiles=[QUANTILE]),
-        checklist=compare_checklist(base, head, comparisons, policy, deciding_clocks(base, head)),
+        checklist=compare_checklist(base, head, comparisons, policy, deciding_clocks(base, head), invalid=invalid),
         quantiles=compare_quantiles(base, head),
         stored=compare_stored(head, history),
         noise_floors=floors,
@@ -238,6 +238,7 @@ def _compare(
         for time in [
             *compare_time(base, head, policy, clocks, floors, to_come=to_come, interim=interim),
             *(c for c in turns if c.method == "turns"),
+            *([] if are_recordings(base, head) else compare_repeated(base, head, policy, clocks)),
         ]
     ]
     comparisons = [
@@ -246,7 +247,6 @@ def _compare(
         *(compare_kernel_times(base, head, policy) if are_recordings(base, head) else []),
         *times,
         *judge_subroutines(base, head, policy, invalid=invalid),
-        *([] if are_recordings(base, head) else compare_repeated(base, head, policy, clocks)),
         *(c for c in turns if c.method != "turns"),
     ]
     return _Compared(with_costless(comparisons, policy), floors, invalid)

@@ -123,6 +123,17 @@ def test_checklist__numbers_of_the_samples__from_the_pairs_whatever_the_step_mea
     assert row_of(decision, "latency.p90").base == pytest.approx(0.01)
 
 
+def test_checklist__times_that_prove_nothing__no_difference_and_no_verdict_of_a_number_that_gates() -> None:
+    base, head = sides([1.25 + 0.0005 * (-1) ** pair for pair in range(16)], aa_ratios=[1.05] * 7)
+    alone = [value("throughput.median", 500.0), value("latency.p90", 0.01)]
+    runs = [with_steps(run, *alone, number=1, slug="latency") for run in (base, head)]
+    decision = decide(*runs, policy=Policy(tolerances={"throughput.median": 0.05}), history=History())
+    assert decision.verdict == "INCONCLUSIVE"
+    assert {row_of(decision, metric).delta for metric in ("throughput.median", "latency.p90")} == {None}
+    (gating,) = [one for one in decision.comparisons if one.metric == "throughput.median"]
+    assert gating.outcome == "not_comparable"
+
+
 def test_single_interval__turns_of_the_same_code__holds_no_change_in_95_of_100() -> None:
     lot = np.random.default_rng(7)
     held = [single_interval(Differences.of(lot.normal(0.0, 0.05, turns))) for turns in (6, 6, 6, 8) for _ in range(500)]

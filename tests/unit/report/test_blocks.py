@@ -52,6 +52,12 @@ def test_blocks__counter_where_times_are_unchanged__no_slowdown_and_how_much_is_
     assert "- Costs: no slowdown shown, at most 0.9 %\n- Moved: synchronisations per call 0 → 1\n" in text
 
 
+def test_blocks__counter_where_times_prove_nothing__no_bound_on_its_cost() -> None:
+    set_aside = msgspec.structs.replace(UNCHANGED, outcome="not_comparable")
+    (block,) = shown(set_aside, counted("counters.syncs", 0, 1, "aten::item", "model.py:9"))
+    assert block.at_most is None
+
+
 def test_blocks__counter_where_pairs_are_too_few_for_an_alarm__costs_what_the_interval_says() -> None:
     undecided = msgspec.structs.replace(SLOWER, outcome="inconclusive")
     counter = counted("counters.syncs", 0, 1, "aten::item", "model.py:9")

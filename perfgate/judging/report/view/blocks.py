@@ -201,12 +201,17 @@ def _costs(summary: Summary, places: Iterable[str]) -> list[Comparison]:
 
 
 def _at_most(summary: Summary, places: Iterable[str]) -> Words | None:
-    """The largest slowdown of the fast path that the intervals of these places leave possible; None where none was timed."""
-    ends = [
-        c.interval[1]
+    """The largest slowdown of the fast path that the intervals of these places leave possible; None where none was timed, or
+    times prove nothing.
+    """
+    timed = [
+        c
         for c in summary.decision.comparisons
-        if c.metric == LATENCY and c.method == "paired" and c.interval and place(c.workload, c.shape) in set(places)
+        if c.metric == LATENCY and c.method == "paired" and place(c.workload, c.shape) in set(places)
     ]
+    if any(c.outcome == "not_comparable" for c in timed):
+        return None
+    ends = [c.interval[1] for c in timed if c.interval]
     return numbers.percent(max(0.0, *ends)) if ends else None
 
 

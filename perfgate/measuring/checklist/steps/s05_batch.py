@@ -84,11 +84,15 @@ class Knee(NamedTuple):
 
     earliest: int
     shown: int
+    largest: int
 
     @property
     def is_resolved(self) -> bool:
-        """Whether the visits leave at most a doubling open; a wider range would be another one in the next run."""
-        return self.shown <= 2 * self.earliest
+        """Whether the visits leave at most a doubling open; a wider range would be another one in the next run.
+
+        The largest size that was measured is as fast as itself, which shows nothing.
+        """
+        return self.shown <= 2 * self.earliest and self.shown < self.largest
 
 
 def find_knee(rates: Mapping[int, Sequence[float]], gain: float) -> Knee | None:
@@ -107,7 +111,7 @@ def find_knee(rates: Mapping[int, Sequence[float]], gain: float) -> Knee | None:
         behind = np.log(np.asarray(rates[best])) - np.log(np.asarray(rates[smaller]))
         earliest = smaller if lower_bound(behind, tail) <= math.log(gain) else earliest
         shown = smaller if upper_bound(behind, tail) < math.log(gain) else shown
-    return None if earliest == sizes[-1] else Knee(earliest, shown)
+    return None if earliest == sizes[-1] else Knee(earliest, shown, sizes[-1])
 
 
 def _knee_value(knee: Knee | None, sweep: Sweep, labels: dict[str, str]) -> Value:
