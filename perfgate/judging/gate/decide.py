@@ -41,6 +41,7 @@ from perfgate.judging.gate.comparison import margins_for_unchanged, rounded, wit
 from perfgate.judging.gate.contributions import explanations
 from perfgate.judging.gate.costless import fails_alone, with_costless
 from perfgate.judging.gate.counters import compare_counters, operator_changes, replaced_operators
+from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, of_workload
 from perfgate.judging.gate.harness import harness_changes, not_compared
 from perfgate.judging.gate.operators import compare_operators, judge_subroutines, operator_times
 from perfgate.judging.gate.pairs import QUANTILE, deciding_clocks
@@ -218,27 +219,27 @@ def _compare(
     policy: Policy,
     numbers: Mapping[str, TrustedNumbers],
     *,
-    to_come: int = 0,
+    elsewhere: Elsewhere = NOTHING_ELSEWHERE,
     interim: bool = False,
 ) -> _Compared:
     """Compare everything that one session measured on both sides; times that prove nothing are set aside.
 
-    ``numbers`` are those of the jobs that the trusted side knows. ``to_come`` workloads are still to be measured, and will be
-    corrected for together with these. At an ``interim`` look alarms are surer than at the end.
+    ``numbers`` are those of the jobs that the trusted side knows. What is tested ``elsewhere`` is corrected for together with
+    these. At an ``interim`` look alarms are surer than at the end.
     """
     clocks = deciding_clocks(base, head)
     floors = noise_floors(base, policy, clocks, pairs=_pairs(head))
     invalid = [*invalid_times(base, head), *_base_differs(floors), *invalid_turns(base, head)]
-    turns = compare_turns(base, head, policy, numbers)
+    turns = compare_turns(base, head, policy, numbers, elsewhere=elsewhere)
     reasons = {(entry.workload, entry.shape): entry.message for entry in invalid}
     times = [
         msgspec.structs.replace(time, outcome="not_comparable", gating=False, reason=reason)
         if (reason := reasons.get((time.workload, time.shape)))
         else time
         for time in [
-            *compare_time(base, head, policy, clocks, floors, to_come=to_come, interim=interim),
+            *compare_time(base, head, policy, clocks, floors, elsewhere=elsewhere, interim=interim),
             *(c for c in turns if c.method == "turns"),
-            *([] if are_recordings(base, head) else compare_repeated(base, head, policy, clocks)),
+            *([] if are_recordings(base, head) else compare_repeated(base, head, policy, clocks, elsewhere=elsewhere)),
         ]
     ]
     comparisons = [
@@ -246,7 +247,7 @@ def _compare(
         *compare_counters(base, head, policy),
         *(compare_kernel_times(base, head, policy) if are_recordings(base, head) else []),
         *times,
-        *judge_subroutines(base, head, policy, invalid=invalid),
+        *judge_subroutines(base, head, policy, invalid=invalid, elsewhere=elsewhere),
         *(c for c in turns if c.method != "turns"),
     ]
     return _Compared(with_costless(comparisons, policy), floors, invalid)
@@ -267,21 +268,22 @@ def _base_differs(floors: list[NoiseFloor]) -> list[Invalid]:
 
 
 class Look:
-    """What the documents say of one workload while it is measured.
+    """What the documents say of one workload while it is measured; what they hold of others is not judged, only counted.
 
-    ``to_come`` workloads are measured after this one: what is shown must still be so when they are corrected for too.
+    ``to_come`` workloads are measured after this one: what is shown must still be so when all are corrected for together.
     """
 
     def __init__(
         self, base: RunDocument, head: RunDocument, policy: Policy, *, workload: str, to_come: int = 0
     ) -> None:
-        comparisons, floors, invalid = _compare(base, head, policy, {}, to_come=to_come, interim=True)
+        elsewhere = Elsewhere.than(workload, head, to_come=to_come)
+        base, head = (of_workload(run, workload) for run in (base, head))
+        self._comparisons, floors, invalid = _compare(base, head, policy, {}, elsewhere=elsewhere, interim=True)
         self._policy = policy
-        self._moved = workload not in unmoved(base, head)
-        self._comparisons = [c for c in comparisons if c.workload == workload]
-        self._is_invalid = any(entry.workload == workload for entry in invalid)
+        self._moved = not unmoved(base, head)
+        self._is_invalid = bool(invalid)
         # A difference of the head would prove nothing.
-        self.base_differs = any(floor.differs for floor in floors if floor.workload == workload)
+        self.base_differs = any(floor.differs for floor in floors)
 
     def regressed(self) -> list[str]:
         return [c.metric for c in self._comparisons if c.gating and c.outcome == "regressed"]

@@ -22,6 +22,7 @@ from perfgate.document.explanation import Explanation, OperatorTest, OperatorTim
 from perfgate.document.run import OUTSIDE_OPERATORS, RunDocument, Side
 from perfgate.judging.gate.comparison import Place, configured_tolerance, places, rounded
 from perfgate.judging.gate.counters import changed_counts, operator_lines
+from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere
 from perfgate.judging.gate.rule import SHAPE, alarm_looks
 from perfgate.stats.error_control import false_discovery, nominal_level
 from perfgate.stats.signed_rank import estimate, lower_bound, p_above, p_below, upper_bound
@@ -93,19 +94,24 @@ def compare_operators(base: RunDocument, head: RunDocument, *, invalid: Iterable
 
 
 def judge_subroutines(
-    base: RunDocument, head: RunDocument, policy: Policy, *, invalid: Iterable[Invalid] = ()
+    base: RunDocument,
+    head: RunDocument,
+    policy: Policy,
+    *,
+    invalid: Iterable[Invalid] = (),
+    elsewhere: Elsewhere = NOTHING_ELSEWHERE,
 ) -> list[Comparison]:
     """Judge the operators, modules and functions that ``[gate.tolerance]`` names by their paired times, whatever the call does.
 
     One regressed where its change is estimated beyond its tolerance and shown beyond chance: of all those judged, a share of
-    ``FALSE_ALARMS`` at most is called so wrongly, over all looks.
+    ``FALSE_ALARMS`` at most is called so wrongly, over all looks. Of shapes ``elsewhere`` as many are judged as here in all.
     """
     if not judges_subroutines(policy.tolerances):  # asked at every look of every gate
         return []
     cells = [*_cells(base, head, invalid, "operators"), *_cells(base, head, invalid, "subroutines")]
     tolerances = [configured_tolerance(policy, cell.metric, *cell.place) for cell in cells]
     judged = [(cell, allowed) for cell, allowed in zip(cells, tolerances) if allowed is not None]
-    tests = _tests([cell for cell, _ in judged], head)
+    tests = _tests([cell for cell, _ in judged], head, others=elsewhere.shapes * len(judged))
     return [_judge(cell, allowed, test, policy) for (cell, allowed), test in zip(judged, tests)]
 
 
@@ -136,11 +142,11 @@ def _cells(base: RunDocument, head: RunDocument, invalid: Iterable[Invalid], kin
                 yield _Cell(place, part, full_name, ratios, typical, typical / call_seconds)
 
 
-def _tests(cells: Sequence[_Cell], head: RunDocument) -> Iterator[OperatorTest]:
-    """Yield the test of each cell: one-sided in the direction of its effect, and adjusted for all cells."""
+def _tests(cells: Sequence[_Cell], head: RunDocument, *, others: int = 0) -> Iterator[OperatorTest]:
+    """Yield the test of each cell: one-sided in the direction of its effect, and adjusted for all cells and ``others``."""
     slower = [p_above(cell.differences, 0.0) for cell in cells]
     faster = [p_below(cell.differences, 0.0) for cell in cells]
-    adjusted = false_discovery(slower), false_discovery(faster)
+    adjusted = (false_discovery([*p_values, *[1.0] * others]) for p_values in (slower, faster))
     for cell, p_slower, p_faster, q_slower, q_faster in zip(cells, slower, faster, *adjusted):
         is_slower = estimate(cell.differences) > 0
         yield _test(cell, p_slower if is_slower else p_faster, q_slower if is_slower else q_faster, head)

@@ -26,6 +26,7 @@ from perfgate.judging.gate.comparison import (
     rounded,
     zero_of,
 )
+from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere
 from perfgate.judging.gate.numbers import Number, PairedNumbers, SideBySide
 from perfgate.judging.gate.pairs import SAMPLED, Clocks
 from perfgate.judging.gate.rule import Differences, Errors, Limits, alarm_looks, answer, interval, p_slower
@@ -64,14 +65,17 @@ class _Cell(NamedTuple):
         return -differences if metric(self.metric).better == "higher" else differences
 
 
-def compare_repeated(base: RunDocument, head: RunDocument, policy: Policy, clocks: Clocks) -> list[Comparison]:
+def compare_repeated(
+    base: RunDocument, head: RunDocument, policy: Policy, clocks: Clocks, *, elsewhere: Elsewhere = NOTHING_ELSEWHERE
+) -> list[Comparison]:
     """Compare every number that a tolerance names; one that a side lacks, or has less often, is undecided and says why."""
     named = repeated_metrics(policy)
     numbers = PairedNumbers(base, head, clocks) if named else None
     rows = [row for name in named if numbers for row in _rows(numbers, head, policy, name)]
     cells = [row for row in rows if isinstance(row, _Cell)]
-    p_values = iter(holm([p_slower(cell.worse, 0.0, alarm_looks(policy.looks)) for cell in cells]))
-    return [_judge(row, policy, next(p_values)) if isinstance(row, _Cell) else row for row in rows]
+    p_values = [p_slower(cell.worse, 0.0, alarm_looks(policy.looks)) for cell in cells]
+    adjusted = iter(holm([*p_values, *elsewhere.p_values({cell.metric for cell in cells})]))
+    return [_judge(row, policy, next(adjusted)) if isinstance(row, _Cell) else row for row in rows]
 
 
 def _rows(numbers: PairedNumbers, head: RunDocument, policy: Policy, name: str) -> Iterator[_Cell | Comparison]:

@@ -26,6 +26,7 @@ from perfgate.judging.gate.comparison import (
     rounded,
     tolerance,
 )
+from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere
 from perfgate.judging.gate.pairs import Clocks, Effects, deciding_clocks, paired_effects, stage_times
 from perfgate.judging.gate.rule import (
     MOST_PAIRS,
@@ -74,13 +75,12 @@ def compare_time(
     clocks: Clocks,
     floors: list[NoiseFloor],
     *,
-    to_come: int = 0,
+    elsewhere: Elsewhere = NOTHING_ELSEWHERE,
     interim: bool = False,
 ) -> list[Comparison]:
     """Compare every time metric that the pairs give, by ``clocks``; ``floors`` are what base against base showed.
 
-    Metrics are corrected for as they will be when ``to_come`` further workloads, of a shape each, have been measured. At an
-    ``interim`` look an alarm is surer than at the end.
+    Metrics are corrected for together with those ``elsewhere``. At an ``interim`` look an alarm is surer than at the end.
     """
     floor_of = {(floor.workload, floor.shape, floor.metric): floor for floor in floors}
     kept_layout = unmoved(base, head)
@@ -93,7 +93,7 @@ def compare_time(
     comparisons = [
         comparison
         for family in FAMILIES.values()
-        for comparison in _compare_family(cells, family, policy, to_come, interim=interim)
+        for comparison in _compare_family(cells, family, policy, elsewhere, interim=interim)
     ]
     return [_with_context(comparison, comparisons, base, head) for comparison in comparisons]
 
@@ -183,17 +183,18 @@ def noise_floors(base: RunDocument, policy: Policy, clocks: Clocks, *, pairs: in
 
 
 def _compare_family(
-    cells: list[_Cell], family: Family, policy: Policy, to_come: int, *, interim: bool
+    cells: list[_Cell], family: Family, policy: Policy, elsewhere: Elsewhere, *, interim: bool
 ) -> list[Comparison]:
     members = [cell for cell in cells if cell.metric in family.metrics]
-    unmeasured = [1.0] * (to_come * len({cell.metric for cell in members}))
+    tested = {cell.metric for cell in members}
+    others = elsewhere.p_values(tested | ({PREPROCESSING} & {*family.metrics})) if tested else []
     p_values = [
         _p_of_alarm(cell.effects.differences, policy, interim=interim) if cell.effects.fair else 1.0 for cell in members
     ]
     errors = Errors(alarm=policy.alpha * family.share, unchanged=policy.alpha_ok, looks=tuple(policy.looks))
     return [
         _compare_cell(cell, policy, errors, p_adjusted=adjusted, tests=len(members), gating=family.gating)
-        for cell, adjusted in zip(members, holm([*p_values, *unmeasured]))
+        for cell, adjusted in zip(members, holm([*p_values, *others]))
     ]
 
 

@@ -27,6 +27,7 @@ from perfgate.document.job import Fits, JobKind, JobNumber, JobRecord, Turn, sam
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.comparison import Place, change_of, comparison, configured_tolerance, rounded
+from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere
 from perfgate.judging.gate.ranks import compare_counts, exposed_parts, losses_differ, rank_parts
 from perfgate.judging.gate.required_jobs import TrustedNumbers
 from perfgate.judging.gate.rule import (
@@ -98,11 +99,17 @@ def quads_of(base: RunDocument, head: RunDocument, job: str) -> dict[int, Quad]:
 
 
 def compare_turns(
-    base: RunDocument, head: RunDocument, policy: Policy, numbers: Mapping[str, TrustedNumbers] = MappingProxyType({})
+    base: RunDocument,
+    head: RunDocument,
+    policy: Policy,
+    numbers: Mapping[str, TrustedNumbers] = MappingProxyType({}),
+    *,
+    elsewhere: Elsewhere = NOTHING_ELSEWHERE,
 ) -> list[Comparison]:
-    """Compare every number of every job, all that gate corrected for together; where the work differs, nothing else counts.
+    """Compare every number of every job; where the work differs, nothing else counts.
 
-    ``numbers`` are those of the jobs about which the trusted side says anything, in place of what the documents say.
+    All that gate are corrected for together, and with those ``elsewhere``. ``numbers`` are those of the jobs about which the
+    trusted side says anything, in place of what the documents say.
     """
     rows: list[Comparison] = []
     cells: list[_Cell] = []
@@ -122,7 +129,8 @@ def compare_turns(
         rows += compare_counters_of_servers(Place(job.name, ""), *_turns_of(measured.values()))
         rows += compare_counts(Place(job.name, ""), *_turns_of(measured.values()), policy)
     gating = [cell for cell in cells if cell.number.gating]
-    adjusted = holm([p_slower(cell.differences, 0.0, alarm_looks(cell.looks)) for cell in gating])
+    p_values = [p_slower(cell.differences, 0.0, alarm_looks(cell.looks)) for cell in gating]
+    adjusted = holm([*p_values, *[1.0] * elsewhere.numbers])
     by_cell = {id(cell): p for cell, p in zip(gating, adjusted)}
     return rows + [_judge(cell, policy, by_cell.get(id(cell)), tests=len(gating)) for cell in cells]
 

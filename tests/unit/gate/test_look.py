@@ -1,0 +1,106 @@
+"""Between two pairs only the workload that is measured is judged, and as if all the others had been."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from perfgate.document.decision import Policy
+from perfgate.document.history import History
+from perfgate.document.job import JobNumber
+from perfgate.document.run import RunDocument
+from perfgate.document.samples import Packed
+from perfgate.judging.gate.decide import Look, decide
+from perfgate.judging.gate.evidence import Elsewhere, of_workload
+from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
+from tests.unit.gate.test_turns import NAME, TPOT, job
+from tests.unit.gate.test_turns import runs as runs_of_job
+
+Documents = tuple[RunDocument, RunDocument]
+TEN_PAIRS = Policy(looks=[10])
+
+
+def renamed(run: RunDocument, name: str) -> RunDocument:
+    def of_other(value: Any) -> Any:
+        if isinstance(value, msgspec.Struct) and getattr(value, "workload", None) == WORKLOAD:
+            return msgspec.structs.replace(value, workload=name)
+        return value
+
+    fields = {key: getattr(run, key) for key in run.__struct_fields__}
+    lists = {key: [of_other(entry) for entry in value] for key, value in fields.items() if isinstance(value, list)}
+    lists["workloads"] = [msgspec.structs.replace(run.workloads[0], name=name)]
+    return msgspec.structs.replace(run, **lists)
+
+
+def together(*documents: Documents) -> Documents:
+    """The documents of a job that measured the workload of the first one, and after it those of the others."""
+    named = [documents[0]]
+    named += [tuple(renamed(run, f"other-{n}") for run in pair) for n, pair in enumerate(documents[1:])]  # type: ignore[misc]
+    base, head = (
+        msgspec.structs.replace(
+            runs[0],
+            **{
+                key: [entry for run in runs for entry in getattr(run, key)]
+                for key in ("workloads", "steps", "counters", "correctness", "replicates")
+            },
+        )
+        for runs in zip(*named)
+    )
+    return base, head
+
+
+def test_look__samples_of_a_finished_workload__are_never_unpacked() -> None:
+    """They are most of a document, so looks would take longer with every workload that was measured before."""
+    measured, (base, head) = sides([1.05] * 16), sides([1.0] * 16)
+    unreadable = Packed(unit="ns", count=1, width=4, data="no base64")
+    base, head = (
+        msgspec.structs.replace(
+            run,
+            replicates=[
+                msgspec.structs.replace(
+                    replicate, shapes={SHAPE: msgspec.structs.replace(replicate.shapes[SHAPE], wall=unreadable)}
+                )
+                for replicate in run.replicates
+            ],
+        )
+        for run in (base, head)
+    )
+    look = Look(*together(measured, (base, head)), Policy(), workload=WORKLOAD)
+    assert "latency.low" in look.regressed()
+
+
+def test_look__workloads_measured_before__a_regression_must_survive_their_correction() -> None:
+    """Ten of ten pairs have the chance 1/1024, which is enough for one workload and not for ten."""
+    slower = sides([1.05] * 10)
+    assert "latency.low" in Look(*slower, TEN_PAIRS, workload=WORKLOAD).regressed()
+    documents = together(slower, *[sides([1.0] * 10)] * 9)
+    assert "latency.low" not in Look(*documents, TEN_PAIRS, workload=WORKLOAD).regressed()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_look__any_workloads_beside_it__what_it_shows_the_decision_shows_too(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    measured = [sides(np.exp(generator.normal(effect, 0.02, 16)).tolist()) for effect in (0.03, 0.0, 0.05)]
+    documents = together(*measured)
+    decision = decide(*documents, policy=Policy(), history=History())
+    failing = {c.metric for c in decision.comparisons if (c.workload, c.outcome) == (WORKLOAD, "regressed")}
+    assert set(Look(*documents, Policy(), workload=WORKLOAD).regressed()) <= failing
+
+
+def test_look__numbers_of_other_jobs__are_corrected_for_too() -> None:
+    numbers = [JobNumber(metric=f"number.n{index}", unit="s", better="lower") for index in range(40)]
+    other = msgspec.structs.replace(job(), name="other", numbers=numbers)
+    base, head = runs_of_job(0.05, quads=16, per_start=1, noise=0.03)
+    assert not Look(base, head, Policy(), workload=NAME).more_turns_would_help()
+    base, head = (msgspec.structs.replace(run, jobs=[*run.jobs, other]) for run in (base, head))
+    assert Look(base, head, Policy(), workload=NAME).more_turns_would_help()
+    assert [number.metric for number in of_workload(head, NAME).jobs[0].numbers if number.gating] == [TPOT]
+
+
+def test_elsewhere__shapes_of_others__counted_once_a_shape_and_not_where_no_pair_timed_them() -> None:
+    _, head = together(sides([1.0] * 4), sides([1.0] * 4), sides([]))
+    assert Elsewhere.than(WORKLOAD, head) == Elsewhere(shapes=1)
+    assert Elsewhere.than(WORKLOAD, head, to_come=2) == Elsewhere(shapes=3)
