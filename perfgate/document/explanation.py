@@ -135,11 +135,15 @@ class OperatorChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """The place of the change that a cause goes back to: ``line`` of the head, in ``function`` where it is in one."""
+    """The place of the change that a cause goes back to: ``line`` of the head, in ``function`` where it is in one.
+
+    ``code`` is the text of the line.
+    """
 
     line: str
     reach: Reach
     function: str | None = None
+    code: str | None = None
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,6 +158,8 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     runs, ``also`` such a thing of one that runs more often too. ``sites`` are the lines that add more than before with their
     own counts, ``line`` being the first of them where there are any. ``amount`` is what the counts count. ``origin`` is the
     changed place behind it. ``tested`` is an operator that explains a slower call because its own test found it slower.
+    ``code`` is the text of ``line``. ``group`` is the number of the decision's first cause that is one with this one: both
+    act on one line of the change, or on one chain of values through consecutive changed lines.
     """
 
     workload: str
@@ -176,6 +182,8 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     inclusive: bool = False
     origin: Origin | None = None
     tested: bool = False
+    code: str | None = None
+    group: int | None = None
 
     @property
     def place(self) -> tuple[str, str]:

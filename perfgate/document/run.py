@@ -328,7 +328,8 @@ class FailedPair(msgspec.Struct, frozen=True, kw_only=True):
 class CodeChange(msgspec.Struct, frozen=True, kw_only=True):
     """Lines ``first`` to ``last`` of a file of the head, whose code the base does not have; of a deletion, the line after it.
 
-    ``function`` is the function that holds them, from line ``begins`` to line ``ends``; None outside functions.
+    ``function`` is the function that holds them, from line ``begins`` to line ``ends``; None outside functions. ``chains`` are
+    its statements as first and last line, those together that pass values on to each other; ``text`` are its lines.
     """
 
     file: str
@@ -337,6 +338,8 @@ class CodeChange(msgspec.Struct, frozen=True, kw_only=True):
     function: str | None = None
     begins: int | None = None
     ends: int | None = None
+    chains: list[list[tuple[int, int]]] = []
+    text: list[str] = []
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):

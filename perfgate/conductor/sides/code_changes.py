@@ -9,12 +9,16 @@ from difflib import SequenceMatcher
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from perfgate.conductor.sides.flows import chains
 from perfgate.document.run import CodeChange
 
 # A larger file was hardly written by hand, and comparing it would take seconds.
 MAX_BYTES = 1_000_000
 # Of a larger change the first places are kept; it names causes, and judges nothing.
 MAX_CHANGES = 500
+# A place with more statements is new code, through which values flow anyway; a longer line was not written to be read.
+_MOST_STATEMENTS = 200
+_LONGEST_LINE = 200
 _WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # A function below any other decorator may be compiled, or stand for something else, and so run without its own code.
@@ -36,6 +40,7 @@ class Statement(NamedTuple):
     function: int | None
     last: int
     defines: bool
+    node: ast.stmt
 
 
 class Change(NamedTuple):
@@ -56,31 +61,39 @@ def code_changes(base: Path, head: Path, files: Iterable[str]) -> list[CodeChang
         if _holds_tests(PurePosixPath(file)) or (tree := parse(head / file)) is None:
             continue
         functions = {_first_line(node): node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)}
+        text = (head / file).read_text("utf-8", "replace").splitlines()
         for change in changes(statements(base / file), statements(head / file)):
-            found += _places(file, change, functions)
+            found += _places(file, change, functions, text)
     return found[:MAX_CHANGES]
 
 
 def _places(
-    file: str, change: Change, functions: Mapping[int, ast.FunctionDef | ast.AsyncFunctionDef]
+    file: str, change: Change, functions: Mapping[int, ast.FunctionDef | ast.AsyncFunctionDef], text: Sequence[str]
 ) -> Iterator[CodeChange]:
     """Yield a change function by function; one whose definition itself changed is a change inside it."""
-    groups: dict[int | None, list[tuple[int, int]]] = {}
+    groups: dict[int | None, list[Statement]] = {}
     for statement in change.statements:
         inside = statement.line if statement.defines else statement.function
-        groups.setdefault(inside, []).append((statement.line, statement.last))
+        groups.setdefault(inside, []).append(statement)
     if not groups:
         around = [line for line, node in functions.items() if line <= change.at <= (node.end_lineno or line)]
-        groups[max(around, default=None)] = [(change.at, change.at)]
-    for begins, lines in groups.items():
+        groups[max(around, default=None)] = []
+    for begins, inner in groups.items():
         function = functions.get(begins or 0)
+        first = inner[0].line if inner else change.at
+        last = max((statement.last for statement in inner), default=first)
         yield CodeChange(
             file=file,
-            first=lines[0][0],
-            last=max(last for _, last in lines),
+            first=first,
+            last=last,
             function=function.name if function else None,
             begins=begins if function else None,
             ends=function.end_lineno if function else None,
+            chains=[
+                [(inner[number].line, inner[number].last) for number in chain]
+                for chain in chains([statement.node for statement in inner[:_MOST_STATEMENTS]])
+            ],
+            text=[line.strip()[:_LONGEST_LINE] for line in text[first - 1 : min(last, first + _MOST_STATEMENTS)]],
         )
 
 
@@ -204,7 +217,7 @@ def _inside(node: ast.AST, function: int | None) -> Iterator[Statement]:
                     setattr(alone, block, [])
             defines = isinstance(child, _FUNCTIONS)
             first = _first_line(child) if isinstance(child, _FUNCTIONS) else child.lineno
-            yield Statement(first, ast.dump(alone), function, _last_line(child), defines)
+            yield Statement(first, ast.dump(alone), function, _last_line(child), defines, alone)
         if isinstance(child, _FUNCTIONS):
             inner = _first_line(child)
         if not isinstance(child, ast.expr):

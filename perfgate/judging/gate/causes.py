@@ -57,7 +57,7 @@ def with_causes(
         if cause is not None and cause not in causes:
             causes.append(cause)
         comparisons.append(replace(comparison, cause=None if cause is None else causes.index(cause)))
-    return replace(decision, comparisons=comparisons, causes=causes)
+    return replace(decision, comparisons=comparisons, causes=found.grouped(causes))
 
 
 def _is_worse(comparison: Comparison) -> bool:
@@ -80,6 +80,7 @@ class _Causes:
         self._code = defaultdict(
             lambda: ChangedCode(changes), {place: ChangedCode(changes, called) for place, called in functions.items()}
         )
+        self._text = _text_of_lines(head)
 
     def ranked(self) -> list[Cause]:
         """Per place the operators that got worse, the likeliest cause first.
@@ -106,6 +107,22 @@ class _Causes:
         tested = self._with_origin(tested)
         return self._function_of(tested, [tested]) or tested
 
+    def grouped(self, causes: Sequence[Cause]) -> list[Cause]:
+        """The causes with the text of their lines, and the number of the first of those that are one."""
+        first: dict[tuple[object, ...], int] = {}
+        return [
+            replace(cause, code=self._text_of(cause, cause.line), group=first.setdefault(self._group(cause), number))
+            for number, cause in enumerate(causes)
+        ]
+
+    def _group(self, cause: Cause) -> tuple[object, ...]:
+        chain = self._code[cause.place].chain_of(cause.line)
+        line = _line(cause)
+        return ("chain", *chain) if chain else ("line", line) if line else ("op", cause.op, cause.aspect)
+
+    def _text_of(self, cause: Cause, line: str | None) -> str | None:
+        return self._code[cause.place].text(line) or self._text.get(line or "")
+
     def _joined(self) -> dict[_Key, Cause]:
         merged: dict[_Key, Cause] = {}
         for part in _from_comparisons(self._decision.comparisons):
@@ -122,7 +139,8 @@ class _Causes:
         return _with_aspects(merged)
 
     def _with_origin(self, cause: Cause) -> Cause:
-        return replace(cause, origin=self._code[cause.place].origin(cause.line))
+        origin = self._code[cause.place].origin(cause.line)
+        return replace(cause, origin=origin and replace(origin, code=self._text_of(cause, origin.line)))
 
     def _of_place(self, causes: Sequence[Cause]) -> list[tuple[tuple[Any, ...], Cause]]:
         """The causes of one shape and their order; those on lines of the change come before what they lead to."""
@@ -209,6 +227,15 @@ class _Causes:
             inclusive=True,
             origin=replace(origin, reach="line"),
         )
+
+
+def _text_of_lines(head: RunDocument | None) -> dict[str, str]:
+    """The text of the lines at which something was counted or traced."""
+    if head is None:
+        return {}
+    sites = [(site.line, site.code) for counters in head.counters for site in counters.sites]
+    rows = [(row.line, row.code) for account in head.accounts for row in account.rows]
+    return {line: code for line, code in (*rows, *sites) if line and code}
 
 
 def _ranked_after(cause: Cause, top: Cause) -> bool:

@@ -47,6 +47,39 @@ class ChangedCode:
             self._origins[line] = self._find(line)
         return self._origins[line]
 
+    def chain_of(self, line: str | None) -> tuple[str, int] | None:
+        """The chain of values in the change to which effects at a line belong, by its first line; None where that is a guess.
+
+        What the change only reaches is put down to it where it is one chain, and the only change that could be behind it.
+        """
+        origin = self.origin(line)
+        if origin is None:
+            return None
+        if origin.reach in ("line", "caller"):
+            change, (_, number) = self._at(origin.line), _split(origin.line)
+            # A loop that changed holds the lines inside it, of which those that changed too stand for themselves.
+            inside = [
+                (last - first, chain[0][0])
+                for chain in change.chains
+                for first, last in chain
+                if first <= number <= last
+            ]
+            return (change.file, min(inside)[1]) if inside else None
+        if origin.reach == "function":
+            at = self._at(origin.line)
+            behind = [change for change in self._changes[at.file] if change.begins == at.begins]
+        else:
+            behind = self._all
+        if len(behind) != 1 or len(behind[0].chains) != 1:
+            return None
+        return behind[0].file, behind[0].chains[0][0][0]
+
+    def text(self, line: str | None) -> str | None:
+        """The text of a changed line, None of any other."""
+        change, (_, number) = self._at(line), _split(line)
+        lines = change.text[number - change.first :] if change else []
+        return next(iter(lines), None) or None
+
     def related(self, line: str | None, other: str | None) -> bool:
         """Whether one of two lines calls the other, or one function holds both."""
         if line is None or other is None:

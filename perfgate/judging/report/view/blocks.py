@@ -29,7 +29,7 @@ _MOST_KEYS = 12
 
 
 class _Group:
-    """Comparisons that got worse by one cause; ``causes`` are those of the same line, the leading one first."""
+    """Comparisons that got worse by one cause; ``causes`` are its effects that the gate tells apart, the leading one first."""
 
     def __init__(self) -> None:
         self.causes: list[Cause] = []
@@ -93,7 +93,7 @@ def _groups(summary: Summary) -> list[_Group]:
         where = place(comparison.workload, comparison.shape)
         cause = of_call.get(where) if own is None and _is_timed(comparison) else own
         if cause is not None:
-            key: tuple[object, ...] = ("line", cause.line) if cause.line else ("op", cause.op, cause.aspect)
+            key: tuple[object, ...] = ("cause", order[id(cause)] if cause.group is None else cause.group)
         elif _is_timed(comparison):
             key = ("time", where)
         else:

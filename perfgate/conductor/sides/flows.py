@@ -1,0 +1,112 @@
+"""Which statements of a change pass values on to each other: together they are one chain, whatever else changed beside them."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+# What a list or a dictionary takes in; it does not depend on what is in there.
+_FILLING = frozenset({"append", "extend", "insert", "add", "update", "setdefault"})
+# What a tensor is like is known before it is computed.
+_DESCRIBING = frozenset({"shape", "dtype", "device", "ndim"})
+_PASSING_NOTHING = frozenset({"self", "cls", *dir(builtins)})
+
+
+class _Names(NamedTuple):
+    """The variables and attributes (``self.weights``) that a statement reads, gives a value to, and adds one to."""
+
+    read: set[str]
+    bound: set[str]
+    filled: set[str]
+
+
+def chains(statements: Sequence[ast.stmt]) -> list[list[int]]:
+    """The numbers of the statements, those together that pass on what they compute.
+
+    The statements stand in the order in which they run, without those inside them. A constant connects nothing, nor does the
+    number of a loop's turn: two lines may be counted alike and have nothing else in common.
+    """
+    chain_of = list(range(len(statements)))
+    sources: dict[str, set[int]] = defaultdict(set)
+    for number, statement in enumerate(statements):
+        names = _names(statement)
+        for source in set().union(*(sources[name] for name in names.read & sources.keys())):
+            joined, other = sorted((chain_of[number], chain_of[source]))
+            chain_of = [joined if chain == other else chain for chain in chain_of]
+        passes = {number} if names.read and not _counts_turns(statement) else set()
+        for name in names.bound:
+            sources[name] = passes
+        for name in names.filled:
+            sources[name] = sources[name] | passes
+    return [[number for number, chain in enumerate(chain_of) if chain == one] for one in dict.fromkeys(chain_of)]
+
+
+def _names(statement: ast.stmt) -> _Names:
+    names = _Names(set(), set(), set())
+    if isinstance(statement, _DEFINITIONS):
+        return names
+    inner = {
+        node.id
+        for comprehension in ast.walk(statement)
+        if isinstance(comprehension, ast.comprehension)
+        for node in ast.walk(comprehension.target)
+        if isinstance(node, ast.Name)
+    }
+    _collect(statement, names)
+    if isinstance(statement, ast.AugAssign):
+        names.read.update(names.bound)
+    names.read.difference_update(inner, _PASSING_NOTHING)
+    names.bound.difference_update(inner)
+    return names
+
+
+def _collect(node: ast.AST, names: _Names) -> None:
+    receiver = _receiver(node)
+    if receiver is not None and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr in _FILLING:
+            names.filled.add(receiver)
+            for argument in (*node.args, *node.keywords):
+                _collect(argument, names)
+            return
+        names.bound.add(receiver)  # in place
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and (name := _name(node.value)):
+        names.filled.add(name)
+        _collect(node.slice, names)
+        return
+    if (name := _name(node)) is not None:
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+            names.bound.add(name)
+            return
+        names.read.add(name)
+    if isinstance(node, ast.Attribute) and node.attr in _DESCRIBING:
+        return
+    for child in ast.iter_child_nodes(node):
+        _collect(child, names)
+
+
+def _receiver(node: ast.AST) -> str | None:
+    """What a call changes: the list that it fills, the tensor whose method ends in an underscore."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    method = node.func.attr
+    changes = method in _FILLING or (method.endswith("_") and not method.endswith("__"))
+    return _name(node.func.value) if changes else None
+
+
+def _name(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}"
+    return None
+
+
+def _counts_turns(statement: ast.stmt) -> bool:
+    if not isinstance(statement, (ast.For, ast.AsyncFor)):
+        return False
+    over = statement.iter
+    return isinstance(over, ast.Call) and isinstance(over.func, ast.Name) and over.func.id == "range"
