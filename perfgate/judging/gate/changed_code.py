@@ -53,26 +53,20 @@ class ChangedCode:
         What the change only reaches is put down to it where it is one chain, and the only change that could be behind it.
         """
         origin = self.origin(line)
-        if origin is None:
+        at = self._at(origin.line) if origin else None
+        if origin is None or at is None:
             return None
         if origin.reach in ("line", "caller"):
-            change, (_, number) = self._at(origin.line), _split(origin.line)
+            _, number = _split(origin.line)
             # A loop that changed holds the lines inside it, of which those that changed too stand for themselves.
             inside = [
-                (last - first, chain[0][0])
-                for chain in change.chains
-                for first, last in chain
-                if first <= number <= last
+                (last - first, chain[0][0]) for chain in at.chains for first, last in chain if first <= number <= last
             ]
-            return (change.file, min(inside)[1]) if inside else None
-        if origin.reach == "function":
-            at = self._at(origin.line)
-            behind = [change for change in self._changes[at.file] if change.begins == at.begins]
-        else:
-            behind = self._all
-        if len(behind) != 1 or len(behind[0].chains) != 1:
-            return None
-        return behind[0].file, behind[0].chains[0][0][0]
+            return (at.file, min(inside)[1]) if inside else None
+        behind = (
+            [c for c in self._changes[at.file] if c.begins == at.begins] if origin.reach == "function" else self._all
+        )
+        return (at.file, at.chains[0][0][0]) if len(behind) == 1 and len(at.chains) == 1 else None
 
     def text(self, line: str | None) -> str | None:
         """The text of a changed line, None of any other."""
