@@ -36,6 +36,8 @@ class Metric(Entry, frozen=True):
     change: bool = False
     # A time that reads as slower or faster; a spread, a gap or an overhead is larger or smaller.
     speed: bool = True
+    # A whole number though it is noisy, such as a batch size: its median is one of the values. Exact counts are whole anyway.
+    whole: bool = False
     # One of the exact counters, which step 4 counts whatever step explains them.
     counted: bool = False
     # The operator, module or function that a metric of a part is about: ``{part}`` in title and explanation.
@@ -76,6 +78,10 @@ class Metric(Entry, frozen=True):
     listed_last: bool = False
     # The entry in changes.toml for a counter that grew.
     advice: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        return self.whole or (self.kind == "exact" and self.unit in ("1", "B") and not self.share)
 
     @property
     def repeatable(self) -> bool:

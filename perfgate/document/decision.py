@@ -234,9 +234,10 @@ class QuantileComparison(msgspec.Struct, frozen=True, kw_only=True):
 class StoredComparison(msgspec.Struct, frozen=True, kw_only=True):
     """The head's own value of a metric beside those of main's stored runs on the same testbed. It informs and judges nothing.
 
-    ``typical`` is the geometric mean of ``runs`` values, their median where not all are positive; ``interval`` is where one
-    more run of the same code lies, at level ``confidence``, None where the runs are too few to say. ``values`` are those of
-    the newest runs, oldest first, and ``labels`` those beside the shape.
+    ``head`` is the value of the step's first turn, which the runs of main measured by the same procedure. ``typical`` is the
+    median of ``runs`` values, None if there is none; ``interval`` is where one more run of the same code lies, at level
+    ``confidence``, None where the runs are too few to say. ``left_out`` runs do not compare: measured on a busy machine, or by
+    another procedure. ``values`` are those of the newest runs, oldest first, and ``labels`` those beside the shape.
     """
 
     workload: str
@@ -246,10 +247,18 @@ class StoredComparison(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
     head: float
     runs: int
-    typical: float
+    left_out: int = 0
+    typical: float | None = None
     interval: tuple[float, float] | None = None
     confidence: float | None = None
     values: list[float] = []
+
+    @property
+    def outside(self) -> Literal["above", "below"] | None:
+        """Which end of the interval the head lies beyond."""
+        if self.interval is None or self.interval[0] <= self.head <= self.interval[1]:
+            return None
+        return "above" if self.head > self.interval[1] else "below"
 
 
 class NoiseFloor(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,13 +17,17 @@ MAX_HISTORY_BYTES = 4 * 1024 * 1024
 
 
 class HistorySeries(msgspec.Struct, frozen=True, kw_only=True):
-    """One value a session, oldest first, of one metric on comparable testbeds; ``labels`` are those beside the shape."""
+    """One value a session, oldest first, of one metric on comparable testbeds; ``labels`` are those beside the shape.
+
+    ``left_out`` is how many sessions have a value that does not compare: measured on a busy machine, or by another procedure.
+    """
 
     workload: str
     shape: str
     metric: str
     labels: dict[str, str] = {}
     values: list[float]
+    left_out: int = 0
 
 
 class Acceptance(msgspec.Struct, frozen=True, kw_only=True):

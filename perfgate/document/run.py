@@ -382,7 +382,8 @@ class WorkloadRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The workload that was measured: where it stands, the hash of its file, its batch size and shapes.
 
     ``sla_p99`` is the P99 it promises, with ``sla_rate`` that of calls which come in at so many a second. ``steps`` are the
-    numbers of those that were asked for.
+    numbers of those that were asked for, and ``quick`` whether they took the short measurements of a check; None in documents
+    that do not record it.
     """
 
     name: str
@@ -393,6 +394,7 @@ class WorkloadRecord(msgspec.Struct, frozen=True, kw_only=True):
     sla_p99: float | None = None
     sla_rate: float | None = None
     steps: list[int] = []
+    quick: bool | None = None
     error: ErrorDetail | None = None
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from perfgate.catalogue.lookup import metric
 from perfgate.config import Config
 from perfgate.document.artifact import read_artifact_run
 from perfgate.document.files import read_run
@@ -36,6 +37,7 @@ from perfgate.judging.store.store import Store, StoredRun, shown_location, store
 
 COPIED_AT_ONCE = 50
 SLACK = 20
+_WORSE = {"lower": "above", "higher": "below"}
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,8 @@ def _suspected(config: Config, environ: Mapping[str, str], run: RunDocument) -> 
     return tuple(
         f"{beside.metric} of {beside.workload}/{beside.shape} ({percent(beside.head / beside.typical - 1)})"
         for beside in compare_stored(run, history)
-        if beside.interval is not None and beside.head > beside.interval[1]
+        if beside.typical and beside.outside is not None
+        if beside.outside == _WORSE.get(metric(beside.metric).better)
     )
 
 

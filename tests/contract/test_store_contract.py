@@ -8,6 +8,7 @@ from types import ModuleType
 import msgspec
 import pytest
 
+from perfgate.document.conditions import StepConditions
 from perfgate.document.history import Acceptance, Confirmation
 from perfgate.document.run import CorrectnessResult, CounterSet, RunDocument, Value
 from perfgate.errors import StoreError
@@ -195,6 +196,19 @@ def test_history__counters__kept_unless_unstable(store: Store) -> None:
     store.record(msgspec.structs.replace(run_of_day(1), counters=[counters]))
     assert history(store, "counters.framework_ops") == [41.0]
     assert history(store, "memory.peak") == []
+
+
+def test_conditions__runs_of_two_testbeds__how_each_run_of_one_was_measured(store: Store) -> None:
+    run = run_of_day(1)
+    steps = [msgspec.structs.replace(step, waited=0.25) for step in run.steps]
+    workloads = [msgspec.structs.replace(workload, quick=True) for workload in run.workloads]
+    run_id = store.record(msgspec.structs.replace(run, steps=steps, workloads=workloads))
+    store.record(run_of_day(2, fingerprint="f2"))
+    store.record(run_of_day(3, project="other"))
+    expected = StepConditions(workload="encoder", step=1, procedure="quick 1", waited=0.25)
+    assert store.conditions("shop", "f1") == {run_id: [expected]}
+    store.prune("shop", keep=0)
+    assert store.conditions("shop", "f1") == {}
 
 
 def test_show__unknown_ambiguous_or_empty_id__refused(store: Store) -> None:

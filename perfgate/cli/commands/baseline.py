@@ -54,7 +54,9 @@ def COMMAND() -> None:
 )
 @click.option("--allow-dirty", is_flag=True, help="Keep a run that was measured with uncommitted changes.")
 @click.option(
-    "--quick", is_flag=True, help="Shorter measurements, wider intervals: as `perfgate check` measures its head."
+    "--quick/--full",
+    default=True,
+    help="Short measurements as in `perfgate check`, whose values compare with these (the default); or long ones.",
 )
 @click.option("--out", type=FOLDER, default="perfgate-out", show_default=True, help="Folder for what is measured.")
 @allow_token_option

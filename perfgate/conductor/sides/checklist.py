@@ -109,7 +109,7 @@ def run_checklist(  # noqa: PLR0913 - all by name, one call
         deadline=deadline,
         steady=bench.config.measure.steady if steady is None else steady,
         earlier=earlier or {},
-        findings=Findings(_record(checkout, reference, asked)),
+        findings=Findings(_record(checkout, reference, asked, quick=quick)),
     )
     while runner.remaining:
         try:
@@ -119,11 +119,11 @@ def run_checklist(  # noqa: PLR0913 - all by name, one call
                 worker,
                 loaded,
             ):
-                runner.findings.workload = _record(checkout, reference, asked, loaded=loaded)
+                runner.findings.workload = _record(checkout, reference, asked, loaded=loaded, quick=quick)
                 while runner.remaining and runner.run_next(worker, loaded):
                     pass
         except WorkerError as error:
-            runner.findings.workload = _record(checkout, reference, asked, error=error.detail)
+            runner.findings.workload = _record(checkout, reference, asked, error=error.detail, quick=quick)
             runner.give_up(error)
     return runner.findings
 
@@ -292,6 +292,7 @@ def _record(
     *,
     loaded: Loaded | None = None,
     error: ErrorDetail | None = None,
+    quick: bool | None = None,
 ) -> WorkloadRecord:
     try:
         sha256 = hashlib.sha256((checkout.harness / reference.file).read_bytes()).hexdigest()
@@ -306,5 +307,6 @@ def _record(
         sla_p99=loaded.sla_p99 if loaded else None,
         sla_rate=loaded.sla_rate if loaded else None,
         steps=list(steps),
+        quick=quick,
         error=error,
     )

@@ -52,7 +52,7 @@ from perfgate.jobs.trust.commits import BaseConfig
 from perfgate.judging.gate.decide import Look
 from perfgate.judging.gate.repeated import metrics_in_turns
 from perfgate.judging.gate.rule import looks_left
-from perfgate.judging.gate.rules import DECIDING_STEPS, broken_metrics, deciding_steps
+from perfgate.judging.gate.rules import DECIDING_STEPS, broken_metrics, deciding_steps, steps_in_order
 from perfgate.judging.gate.turns import foreseen, smallest_tolerance
 from perfgate.measuring.counting.collect import read_calls, trace_name
 from perfgate.protocol import Loaded
@@ -462,7 +462,8 @@ def _steps(job: Job, options: CheckOptions, device: str) -> tuple[tuple[int, ...
     if asked is None:
         asked = tuple(number for number in AVAILABLE_STEPS if device not in CARDS[number].long_on)
     deciding = {_COUNTING_STEP, *(decides - DECIDING_STEPS), *(number for number in asked if number in decides)}
-    return tuple(sorted(deciding)), tuple(number for number in asked if number not in decides)
+    informing = steps_in_order((number for number in asked if number not in decides), job.policy, device)
+    return tuple(sorted(deciding)), informing
 
 
 def _testbeds(bench: Bench, base: Checkout, head: Checkout) -> tuple[Testbed, Testbed]:

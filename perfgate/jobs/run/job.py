@@ -39,6 +39,7 @@ from perfgate.jobs.shared.session import (
     remove_traces,
     start_session,
 )
+from perfgate.judging.gate.rules import steps_in_order
 from perfgate.locale import Language
 from perfgate.measuring.devices.registry import refuse_unknown_kind
 
@@ -101,7 +102,7 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
                     bench,
                     checkout,
                     reference,
-                    steps=options.steps,
+                    steps=steps_in_order(options.steps, config.policy(), testbed.device_kind),
                     quick=options.quick,
                     folder=out,
                     earlier=durations.get(reference.name),

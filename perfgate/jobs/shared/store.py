@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from perfgate.catalogue.lookup import metric
-from perfgate.catalogue.terms import Better
 from perfgate.config import Config
+from perfgate.document.conditions import conditions_of
 from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument
 from perfgate.errors import RepositoryError, StoreError
@@ -18,7 +18,7 @@ from perfgate.git.commands import COMMIT_ID
 from perfgate.git.repository import is_behind
 from perfgate.judging.forge.detect import detect
 from perfgate.judging.forge.forge import CiEvent, find_token
-from perfgate.judging.gate.numbers import leading_numbers
+from perfgate.judging.gate.numbers import Number, leading_numbers
 from perfgate.judging.gate.stored import accepts, level
 from perfgate.judging.store.remote import PREFIX, REMOTE_VARIABLE
 from perfgate.judging.store.store import GitAccess, HistoryValue, Place, Store, open_location, store_location
@@ -88,21 +88,8 @@ def stored_history(
     try:
         store = open_project_store(config, environ)
         accepted = store.accepted(config.project)
-        series = [
-            HistorySeries(
-                workload=workload,
-                shape=shape,
-                metric=name,
-                labels=dict(labels),
-                values=_level(
-                    store.history(config.project, workload, head.testbed.fingerprint, name, shape, labels=dict(labels)),
-                    [entry for entry in accepted if accepts(entry, name, workload, shape)],
-                    metric(name).better,
-                    config.root,
-                ),
-            )
-            for _, workload, shape, name, labels in leading_numbers(head)
-        ]
+        comparable = _Comparable(store, config.project, head)
+        series = [_series(number, comparable, accepted, config.root) for number in leading_numbers(head)]
         for why in store.damaged(config.project):
             warn(f"a stored run of main is left out: {why}")
     except StoreError as error:
@@ -111,16 +98,59 @@ def stored_history(
     commit, ci = head.source.commit, head.session.ci
     acceptances = [entry for entry in accepted if entry.commit in (commit, ci.head_sha if ci else None)]
     own = [msgspec.structs.replace(entry, commit=commit) for entry in acceptances] if commit else []
-    return History(series=[entry for entry in series if entry.values], accepted=own)
+    return History(series=[entry for entry in series if entry.values or entry.left_out], accepted=own)
 
 
-def _level(sessions: Sequence[HistoryValue], accepted: Sequence[Acceptance], better: Better, root: Path) -> list[float]:
+class _Comparable:
+    """The stored values that were measured as those of a run were."""
+
+    def __init__(self, store: Store, project: str, run: RunDocument) -> None:
+        self._store, self._project, self._fingerprint = store, project, run.testbed.fingerprint
+        self._here = {(entry.workload, entry.step): entry for entry in conditions_of(run)}
+        self._stored = {
+            (run_id, entry.workload, entry.step): entry
+            for run_id, entries in store.conditions(project, self._fingerprint).items()
+            for entry in entries
+        }
+
+    def sessions(self, number: Number) -> tuple[list[HistoryValue], int]:
+        """The sessions whose value compares, oldest first, and how many others have one.
+
+        An exact count is the same on a busy machine.
+        """
+        workload, shape, name = number.workload, number.shape, number.metric
+        labels = dict(number.labels)
+        history = self._store.history(self._project, workload, self._fingerprint, name, shape, labels=labels)
+        here, is_exact = self._here[workload, number.step], metric(name).kind == "exact"
+        conditions = [self._stored.get((session.run_id, workload, number.step)) for session in history]
+        comparable = [
+            session
+            for session, stored in zip(history, conditions)
+            if stored is not None and here.compares_with(stored) and (is_exact or not stored.is_busy)
+        ]
+        return comparable, len(history) - len(comparable)
+
+
+def _series(number: Number, comparable: _Comparable, accepted: Sequence[Acceptance], root: Path) -> HistorySeries:
+    sessions, left_out = comparable.sessions(number)
+    meant = [entry for entry in accepted if accepts(entry, number.metric, number.workload, number.shape)]
+    return HistorySeries(
+        workload=number.workload,
+        shape=number.shape,
+        metric=number.metric,
+        labels=dict(number.labels),
+        values=_level(sessions, meant, number.metric, root),
+        left_out=left_out,
+    )
+
+
+def _level(sessions: Sequence[HistoryValue], accepted: Sequence[Acceptance], name: str, root: Path) -> list[float]:
 
     def is_meant(index: int) -> bool:
         before = sessions[index - 1].commit if index else None
         return any(_is_part_of(entry.commit, sessions[index].commit, before, root) for entry in accepted)
 
-    return level([session.value for session in sessions], is_meant, better=better)
+    return level([session.value for session in sessions], is_meant, name)
 
 
 def _is_part_of(accepted: str, commit: str | None, before: str | None, root: Path) -> bool:

@@ -6,10 +6,9 @@ What each side measured once is not compared: two processes of the same code dif
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import statistics
+from collections.abc import Sequence
 from typing import NamedTuple
-
-import numpy as np
 
 from perfgate.catalogue.lookup import METRICS, metric
 from perfgate.document.decision import Clock
@@ -44,16 +43,20 @@ class Number(NamedTuple):
 class SideBySide(NamedTuple):
     """A number on both sides, pair by pair or turn by turn.
 
-    ``differences`` are the logarithms of head over base; ``base`` is the base's median, in the metric's unit.
+    ``differences`` are the logarithms of head over base; ``base`` is the base's median, in the metric's unit. ``whole`` is the
+    head's median if the metric is a whole number: no batch size is 5.6.
     """
 
     differences: Differences
     base: float
     from_pairs: bool
     clock: Clock = "wall"
+    whole: float | None = None
 
     def head(self, name: str) -> float:
         """What the estimated effect makes of the base's number."""
+        if self.whole is not None:
+            return self.whole
         zero = zero_of(name)
         return (zero + self.base) * math.exp(self.differences.estimate) - zero
 
@@ -129,8 +132,10 @@ def _from_turns(name: str, before: _Turns, after: _Turns) -> SideBySide | Messag
     ratios = [0.0 if first == second else math.log(second) - math.log(first) for first, second in pairs]
     if max(map(abs, ratios)) > _LARGEST_RATIO:
         return Message("gate.no-ratio")
-    return SideBySide(Differences.of(ratios), _median(first for first, _ in pairs) - zero, from_pairs=False)
+    base, head = (median([side[index] for side in pairs], name) - zero for index in (0, 1))
+    return SideBySide(Differences.of(ratios), base, from_pairs=False, whole=head if metric(name).is_whole else None)
 
 
-def _median(values: Iterable[float]) -> float:
-    return float(np.median(list(values)))
+def median(values: Sequence[float], name: str) -> float:
+    """The median of a metric's values; that of whole numbers is one of them, the lower of two in the middle."""
+    return statistics.median_low(values) if metric(name).is_whole else statistics.median(values)

@@ -1,7 +1,9 @@
 """The head's own numbers beside those of main's stored runs. They inform: no verdict, title, count or order rests on them.
 
-The interval is the prediction interval for one more run, exp(m ± t(0.99, S-1) s sqrt(1 + 1/S)), from at least six: on a shared
-machine, runs of the same code differ by several percent, and one value in fifty lies outside by chance.
+The level is the median of main's undisturbed runs that were measured by the same procedure, and the interval is the
+prediction interval for one more run, m ± t(0.99, S-1) s sqrt(1 + 1/S), from three runs on. It is taken of logarithms if all
+values are positive. On a shared machine, runs of the same code differ by several percent, and one value in fifty lies outside
+by chance.
 
 A run of main that the runs before it show as slower is stored like every other, and the trend sees it; but it does not become
 part of the level by itself, or a regression that nobody accepted would hide behind its own repetition. Which runs make up the
@@ -18,17 +20,17 @@ from scipy.special import stdtrit
 
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import LATENCY, P50, P90, P99
-from perfgate.catalogue.terms import Better
 from perfgate.document.decision import StoredComparison
 from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.comparison import key_matches, rounded
-from perfgate.judging.gate.numbers import leading_numbers
+from perfgate.judging.gate.numbers import leading_numbers, median
 
-MIN_RUNS = 6
+MIN_RUNS = 3
 LEVEL = 0.99
 # How many of the newest values the report draws.
 _DRAWN = 60
+_LARGEST_LOGARITHM = 700.0
 # Who accepts one of these accepts that a call takes longer.
 _OF_A_CALL = (LATENCY, P50, P90, P99)
 
@@ -38,29 +40,46 @@ def compare_stored(head: RunDocument, history: History) -> list[StoredComparison
         (number.workload, number.shape, number.metric, number.labels): value.value
         for number, value in leading_numbers(head).items()
     }
-    values = ((series, numbers.get(_key(series))) for series in history.series if series.values)
+    values = ((series, numbers.get(_key(series))) for series in history.series if series.values or series.left_out)
     return [_compare(series, value) for series, value in values if value is not None]
 
 
-def level(values: Sequence[float], is_accepted: Callable[[int], bool], *, better: Better = "lower") -> list[float]:
-    """Those of main's runs, oldest first, that later ones are compared with.
+def level(values: Sequence[float], is_accepted: Callable[[int], bool], name: str) -> list[float]:
+    """The values of a metric from main's runs, oldest first, that later ones are compared with.
 
-    One that the level before it shows as regressed is left out. Where ``is_accepted`` says so of its index, the level before
-    it is left behind instead. Where a value is not positive, or neither direction is the better one, no run is left out.
+    One that the level before it shows as regressed is left out. If ``is_accepted`` says so of its index, the level before it is
+    left behind instead. If neither direction is the better one, no run is left out.
     """
-    if better == "neutral" or any(value <= 0 for value in values):
-        return list(values)
-    worse = 1 if better == "lower" else -1
+    better = metric(name).better
     level_values: list[float] = []
     for index, value in enumerate(values):
-        if len(level_values) >= MIN_RUNS:
-            centre, half = _centre_and_half(level_values)
-            if worse * (math.log(value) - centre) > half:
-                if is_accepted(index):
-                    level_values = [value]
-                continue
+        bounds = None if better == "neutral" else prediction_interval(level_values, name)
+        if bounds and (value > bounds[1] if better == "lower" else value < bounds[0]):
+            if is_accepted(index):
+                level_values = [value]
+            continue
         level_values.append(value)
     return level_values
+
+
+def prediction_interval(values: Sequence[float], name: str) -> tuple[float, float] | None:
+    """Where one more run of the same code lies; None of too few runs.
+
+    A noisy number that all runs agree on has shown no spread yet, which is not the same as having none.
+    """
+    runs = len(values)
+    if runs < MIN_RUNS or (min(values) == max(values) and metric(name).kind == "noisy"):
+        return None
+    if min(values) == max(values):
+        return values[0], values[0]
+    in_logarithms = min(values) > 0
+    scaled = np.log(values) if in_logarithms else np.asarray(values)
+    half = float(stdtrit(runs - 1, LEVEL)) * float(np.std(scaled, ddof=1)) * math.sqrt(1 + 1 / runs)
+    ends = (float(np.mean(scaled)) - half, float(np.mean(scaled)) + half)
+    low, high = (math.exp(min(end, _LARGEST_LOGARITHM)) for end in ends) if in_logarithms else ends
+    if min(values) == 0:
+        low = max(0.0, low)
+    return (math.floor(low), math.ceil(high)) if metric(name).is_whole else (low, high)
 
 
 def accepts(acceptance: Acceptance, metric: str, workload: str, shape: str) -> bool:
@@ -73,21 +92,9 @@ def _key(series: HistorySeries) -> tuple[str, str, str, tuple[tuple[str, str], .
     return series.workload, series.shape, series.metric, tuple(sorted(series.labels.items()))
 
 
-def _centre_and_half(values: Sequence[float]) -> tuple[float, float]:
-    """The mean of the logarithms, and half of the prediction interval for one more."""
-    logs = np.log(values)
-    half = float(stdtrit(logs.size - 1, LEVEL)) * float(np.std(logs, ddof=1)) * math.sqrt(1 + 1 / logs.size)
-    return float(np.mean(logs)), half
-
-
 def _compare(series: HistorySeries, value: float) -> StoredComparison:
-    runs = len(series.values)
-    positive = min(series.values) > 0
-    interval = None
-    if positive and runs >= MIN_RUNS:
-        centre, half = _centre_and_half(series.values)
-        interval = (rounded(math.exp(centre - half)), rounded(math.exp(centre + half)))
-    typical = math.exp(float(np.mean(np.log(series.values)))) if positive else float(np.median(series.values))
+    bounds = prediction_interval(series.values, series.metric)
+    interval = (rounded(bounds[0]), rounded(bounds[1])) if bounds else None
     return StoredComparison(
         workload=series.workload,
         shape=series.shape,
@@ -95,8 +102,9 @@ def _compare(series: HistorySeries, value: float) -> StoredComparison:
         labels=series.labels,
         unit=metric(series.metric).unit,
         head=rounded(value),
-        runs=runs,
-        typical=rounded(typical),
+        runs=len(series.values),
+        left_out=series.left_out,
+        typical=rounded(median(series.values, series.metric)) if series.values else None,
         interval=interval,
         confidence=rounded(2 * LEVEL - 1) if interval else None,
         values=[rounded(value) for value in series.values[-_DRAWN:]],

@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from perfgate.document.conditions import StepConditions, conditions_of
 from perfgate.document.files import canonical_bytes
 from perfgate.document.history import Acceptance, Confirmation, moment
 from perfgate.document.run import RunDocument
@@ -52,13 +53,14 @@ class StoredValue(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RunFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What lists and series need of a run; ``started`` is in seconds since 1970."""
+    """What lists and series need of a run; ``started`` is in seconds since 1970. A run kept earlier has no conditions."""
 
     schema: Literal["perfgate/stored-run"] = "perfgate/stored-run"
     schema_version: Literal[1] = 1
     run: StoredRun
     started: float
     values: list[StoredValue] = []
+    conditions: list[StepConditions] = []
 
 
 class PathOfRun(msgspec.Struct, frozen=True):
@@ -88,7 +90,8 @@ def pack_run(run: RunDocument, recorded_at: datetime) -> tuple[RunFile, bytes]:
         workloads=[workload.name for workload in run.workloads],
     )
     values = [StoredValue(**value) for value in value_rows(run)]
-    return RunFile(run=stored, started=row["started"], values=values), gzip.compress(data, mtime=0)
+    file = RunFile(run=stored, started=row["started"], values=values, conditions=conditions_of(run))
+    return file, gzip.compress(data, mtime=0)
 
 
 def unpack_document(packed: bytes, run_id: str, *, name: str) -> RunDocument:

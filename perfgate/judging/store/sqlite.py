@@ -69,6 +69,18 @@ VALUES = sa.Table(
     sa.Index("run_values_by_metric", "metric", "workload", "shape", "labels"),
 )
 
+CONDITIONS = sa.Table(
+    "step_conditions",
+    METADATA,
+    sa.Column("run_id", sa.ForeignKey(RUNS.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("workload", sa.Text, primary_key=True),
+    sa.Column("step", sa.Integer, primary_key=True),
+    sa.Column("procedure", sa.Text, nullable=False),
+    sa.Column("waited", sa.Float),
+)
+# The version of the store that has them.
+CONDITIONS_SINCE = 4
+
 ACCEPTANCES = sa.Table(
     "acceptances",
     METADATA,
@@ -111,9 +123,13 @@ def _add_confirmations(connection: sa.Connection) -> None:
     METADATA.create_all(connection, tables=[CONFIRMATIONS])
 
 
+def _add_conditions(connection: sa.Connection) -> None:
+    METADATA.create_all(connection, tables=[CONDITIONS])
+
+
 # MIGRATIONS[n] makes a store of version n one of version n + 1. Version 0 is the empty database. A new table adds a step
 # here; a step never changes, so the first change of a table's columns gives the steps a frozen copy of what they create.
-MIGRATIONS: tuple[Migration, ...] = (_first_tables, _add_acceptances, _add_confirmations)
+MIGRATIONS: tuple[Migration, ...] = (_first_tables, _add_acceptances, _add_confirmations, _add_conditions)
 
 
 def migrate(connection: sa.Connection, place: str, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:

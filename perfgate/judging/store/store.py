@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from perfgate.config import Config
+from perfgate.document.conditions import StepConditions
 from perfgate.document.files import parse_run
 from perfgate.document.history import Acceptance, Confirmation, moment
 from perfgate.document.job import typical_values
@@ -130,6 +131,9 @@ class Store(Protocol):
         labels: Mapping[str, str] | None = None,
     ) -> list[HistoryValue]:
         """One metric of a series, oldest session first; ``labels`` are those beside the shape (e.g. batch)."""
+
+    def conditions(self, project: str, fingerprint: str) -> dict[str, list[StepConditions]]:
+        """By the id of each run on a testbed, how its steps were measured; runs kept without it are left out."""
 
     def series(self, project: str) -> list[Series]:
         """Every series of a project, in the order of workload, shape, metric, labels and fingerprint."""

@@ -83,6 +83,12 @@ def test_checklist__turns_that_disagree__no_difference_shown_but_their_interval(
     assert "none shown (" in rendered(decision)
 
 
+def test_checklist__batch_size_in_turns__both_sides_one_of_their_own_sizes() -> None:
+    before, after = turns("batch.knee", [4, 4, 4, 8, 8, 8]), turns("batch.knee", [16, 32, 16, 32, 16, 32])
+    row = row_of(judged(before, after), "batch.knee")
+    assert (row.base, row.head, row.delta) == (4.0, 16.0, 3.0)
+
+
 @pytest.mark.parametrize("left_out", [1, 5])
 def test_checklist__turn_that_a_side_lacks__no_difference(left_out: int) -> None:
     numbers = turns("cache.sensitivity", [1.0, 1.0, 1.0, 1.0, 1.0, 1.0])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument, StepResult, Value
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.stored import accepts, level
+from perfgate.judging.gate.stored import accepts, compare_stored, level, prediction_interval
 from perfgate.judging.report.render.ci import annotate, verdict_annotation
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.junit import junit
@@ -72,10 +74,13 @@ def test_decide__stored_runs_much_slower__title_of_a_pass_says_what_the_pairs_sa
 @pytest.mark.parametrize(
     ("p50", "runs", "expected"),
     [
-        (0.0120, 6, "9.999 ms (6 runs, head above their range)"),
-        (0.0101, 6, "9.999 ms (6 runs)"),
-        (0.0080, 6, "9.999 ms (6 runs, head below their range)"),
-        (0.0120, 1, "10.00 ms (1 run)"),
+        (0.0120, 6, "10.0 ms (6 runs); **head 12.0 ms, above 9.50 ms to 10.5 ms**"),
+        (0.0101, 6, "10.0 ms (6 runs)"),
+        (0.0080, 6, "10.0 ms (6 runs); **head 8.00 ms, below 9.50 ms to 10.5 ms**"),
+        (0.0120, 3, "10.0 ms (3 runs); **head 12.0 ms, above 9.23 ms to 10.8 ms**"),
+        (0.0105, 3, "10.0 ms (3 runs)"),
+        (0.0120, 2, "10.0 ms (2 runs)"),
+        (0.0120, 1, "10.0 ms (1 run)"),
     ],
 )
 def test_comment__stored_runs__beside_both_sides_of_the_checklist(p50: float, runs: int, expected: str) -> None:
@@ -92,33 +97,80 @@ def never(_: int) -> bool:
     return False
 
 
+def level_of(
+    values: list[float], is_accepted: Callable[[int], bool] = never, metric: str = "latency.p50"
+) -> list[float]:
+    return level(values, is_accepted, metric)
+
+
 def test_level__regression_that_nobody_accepted__left_out_however_often_it_repeats() -> None:
-    assert level([*QUIET, 2.6, 2.6, 2.6, 2.01], never) == [*QUIET, 2.01]
+    assert level_of([*QUIET, 2.6, 2.6, 2.6, 2.01]) == [*QUIET, 2.01]
 
 
 def test_level__regression_accepted__the_level_before_it_is_left_behind() -> None:
     values = [*QUIET, 2.6, 2.61, 2.59]
-    assert level(values, lambda index: index == 6) == [2.6, 2.61, 2.59]
+    assert level_of(values, lambda index: index == 6) == [2.6, 2.61, 2.59]
 
 
 def test_level__faster_sessions__part_of_it() -> None:
-    assert level([*QUIET, 1.5, 1.49], never) == [*QUIET, 1.5, 1.49]
+    assert level_of([*QUIET, 1.5, 1.49]) == [*QUIET, 1.5, 1.49]
 
 
 def test_level__fewer_sessions_than_say_something__all_of_them() -> None:
-    assert level([2.0, 2.0, 9.0, 2.0], never) == [2.0, 2.0, 9.0, 2.0]
+    assert level_of([2.0, 2.1, 9.0, 2.0]) == [2.0, 2.1, 9.0, 2.0]
+
+
+def test_level__noisy_sessions_that_happen_to_agree__show_no_spread_and_leave_nothing_out() -> None:
+    assert level_of([2.0, 2.0, 2.0, 2.01]) == [2.0, 2.0, 2.0, 2.01]
+
+
+def test_level__exact_counts_that_agree__leave_out_the_first_that_grew() -> None:
+    assert level_of([3.0, 3.0, 3.0, 4.0, 3.0], metric="fusion.patterns") == [3.0, 3.0, 3.0, 3.0]
 
 
 def test_level__throughput_that_fell__left_out_as_a_time_that_grew() -> None:
-    assert level([*QUIET, 1.5, 2.6], never, better="higher") == [*QUIET, 2.6]
+    assert level_of([*QUIET, 1.5, 2.6], metric="throughput.median") == [*QUIET, 2.6]
 
 
 def test_level__a_size_that_is_neither_better_nor_worse__all_of_it() -> None:
-    assert level([*QUIET, 9.0], never, better="neutral") == [*QUIET, 9.0]
+    assert level_of([*QUIET, 9.0], metric="batch.best") == [*QUIET, 9.0]
 
 
-def test_level__a_share_of_nothing__has_no_ratio_and_stays() -> None:
-    assert level([0.0, *QUIET, 9.0], never) == [0.0, *QUIET, 9.0]
+def test_level__growth_around_nothing__compared_without_a_ratio() -> None:
+    around = [0.0, 120.0, -80.0, 40.0, 0.0]
+    assert level_of([*around, 900.0, 100.0], metric="memory.growth") == [*around, 100.0]
+
+
+@pytest.mark.parametrize(
+    ("values", "median", "interval"),
+    [
+        ([4.0, 8.0], 4.0, None),
+        ([8.0, 4.0, 8.0], 8.0, (0.0, 159.0)),
+        ([8.0, 8.0, 8.0], 8.0, None),  # three runs that agree show no spread, which is not none
+        ([4.0, 8.0, 8.0, 4.0, 8.0, 8.0], 8.0, (1.0, 24.0)),
+    ],
+)
+def test_compare_stored__batch_knee__main_had_a_knee_of_its_level_and_whole_ends(
+    values: list[float], median: float, interval: tuple[float, float] | None
+) -> None:
+    stored = History(series=[HistorySeries(workload=WORKLOAD, shape=SHAPE, metric="batch.knee", values=values)])
+    _, head = measured(NO_CHANGE, 0.01)
+    knee = Value(metric="batch.knee", value=32.0, labels={"shape": SHAPE})
+    step = StepResult(number=5, slug="batch", workload=WORKLOAD, status="ok", values=[knee])
+    (beside,) = compare_stored(msgspec.structs.replace(head, steps=[step]), stored)
+    assert (beside.typical, beside.interval) == (median, interval)
+    assert beside.outside == (None if interval is None or interval[1] >= 32 else "above")
+
+
+def test_prediction_interval__one_more_run_of_the_same_code__inside_in_98_of_100() -> None:
+    lot = np.random.default_rng(5)
+    inside = []
+    for runs in (3, 4, 6, 20):
+        for _ in range(1000):
+            *values, one_more = np.exp(lot.normal(0.0, 0.1, runs + 1)).tolist()
+            bounds = prediction_interval(values, "latency.p50")
+            inside.append(bounds is not None and bounds[0] <= one_more <= bounds[1])
+    assert 0.97 <= np.mean(inside) <= 0.99
 
 
 def test_accepts__a_time_of_a_call__any_other_time_of_that_call_too() -> None:

@@ -182,8 +182,24 @@ def test_store__older_version__migrated_by_reading_and_by_writing(tmp_path: Path
             assert set(connection.execute("SELECT note FROM runs").fetchall()) == {("none",)}
 
 
+def make_first_version(path: Path) -> None:
+    """Turn a new store into one that perfgate's first version wrote."""
+    newer = ("acceptances", "confirmations", "step_conditions")
+    execute(path, *(f"DROP TABLE {table}" for table in newer), "UPDATE perfgate_store SET version = 1")
+
+
+def test_store__written_before_conditions__has_none_and_gets_them(tmp_path: Path) -> None:
+    store = SqlStore(tmp_path / "store.db")
+    store.record(minimal_run())
+    make_first_version(tmp_path / "store.db")
+    assert store.conditions("shop", "f1") == {}
+    newer = store.record(minimal_run(session="s2"))
+    assert list(store.conditions("shop", "f1")) == [newer]
+
+
 def test_store__written_before_acceptances__gets_them(tmp_path: Path) -> None:
-    SqlStore(tmp_path / "store.db", migrations=MIGRATIONS[:1]).record(minimal_run())
+    SqlStore(tmp_path / "store.db").record(minimal_run())
+    make_first_version(tmp_path / "store.db")
     said = Acceptance(commit="c" * 40, metric="latency.*", reason="meant", accepted_by="Li", accepted_at="2026-03-01")
     SqlStore(tmp_path / "store.db").accept("shop", said)
     assert SqlStore(tmp_path / "store.db").accepted("shop") == [said]

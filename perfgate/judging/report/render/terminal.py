@@ -195,7 +195,8 @@ def _print_recorded(summary: Summary, console: Console) -> None:
 
 def _print_stored(summary: Summary, console: Console) -> None:
     """Print main's stored runs last: they are no part of what was judged."""
-    beside = summary.decision.stored[:_SHOWN_STORED]
+    known = [comparison for comparison in summary.decision.stored if comparison.typical is not None]
+    beside = sorted(known, key=lambda comparison: comparison.outside is None)[:_SHOWN_STORED]
     rows = [line("shared/stored.j2", "plain", {"row": stored_row(comparison)}) for comparison in beside]
     _print_lines(say("Main's stored runs"), rows, console)
     if rows:

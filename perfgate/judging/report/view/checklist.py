@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from perfgate.catalogue.lookup import CARDS, METRICS
 from perfgate.catalogue.names import RANKS_STEP
+from perfgate.document.conditions import BUSY
 from perfgate.document.decision import StepComparison, StepSummary, StoredComparison
 from perfgate.document.job import typical_values
 from perfgate.document.message import Message
@@ -22,6 +23,7 @@ from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import Words, phrase, say, translated
 from perfgate.judging.report.view.headline import first_line, metric_name
 from perfgate.judging.report.view.records import QuantileRow, StepNumber, StepView
+from perfgate.judging.report.view.rows import stored_row
 from perfgate.judging.report.view.summary import Summary, place
 
 # The good ones first, and what they are called.
@@ -215,8 +217,9 @@ def _worded_number(row: StepComparison, main: StoredComparison | None) -> StepNu
     # Main's runs were timed by the clock on the wall.
     beside = main if row.clock == "wall" else None
     ends = [row.bound] if row.bound is not None else []
-    values = [row.base, row.head, beside.typical if beside else None, *ends]
-    base, head, typical, *bound = formats.quantities(values, row.unit, metric=row.metric)
+    of_main = [beside.head, beside.typical, *(beside.interval or ())] if beside else []
+    values = [row.base, row.head, *ends]
+    base, head, *bound = formats.quantities([*values, *of_main], row.unit, metric=row.metric)[: len(values)]
     return StepNumber(
         step=row.step,
         title=translated(CARDS[row.step].title) if row.step in CARDS else Words(""),
@@ -226,7 +229,7 @@ def _worded_number(row: StepComparison, main: StoredComparison | None) -> StepNu
         base=base,
         head=head,
         difference=_difference(row),
-        main=_beside(typical, beside) if beside else numbers.DASH,
+        main=stored_row(beside, values) if beside else None,
         limit=_limit_words(row, bound),
         plot=svg.spark_line(beside.values, say("main's stored runs")) if beside else Markup(""),
     )
@@ -251,22 +254,10 @@ def _difference(row: StepComparison) -> Words:
     return Words(f"{formats.directed_percent(row.delta, unit, metric=row.metric)} ({ends})")
 
 
-def _beside(typical: Words, main: StoredComparison) -> Words:
-    runs = numbers.counted(main.runs, "run")
-    if main.interval is None or main.interval[0] <= main.head <= main.interval[1]:
-        return Words(f"{typical} ({runs})")
-    standing = say("head above their range") if main.head > main.interval[1] else say("head below their range")
-    return Words(f"{typical} ({runs}, {standing})")
-
-
 def _limit_words(row: StepComparison, bound: list[Words]) -> Words:
     if bound:
         return Words(f"{'≤' if row.at_most else '≥'} {bound[0]}")
     return numbers.DASH if row.tolerance is None else numbers.setting(row.tolerance)
-
-
-# From this share of waiting for a CPU on, what a step says of times says as much of the machine.
-_BUSY = 0.1
 
 
 def tally(steps: list[StepSummary]) -> list[Words]:
@@ -297,7 +288,7 @@ def worded_step(step: StepSummary) -> StepView:
 
 def busy_machine(waited: float | None) -> Words | None:
     """The mark of a step whose times are also those of a busy machine: it stands before its values and findings."""
-    if waited is None or waited < _BUSY:
+    if waited is None or waited < BUSY:
         return None
     share = numbers.percent(waited)
     return say(

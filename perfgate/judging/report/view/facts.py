@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perfgate.catalogue.lookup import FAST_PATHS
+from perfgate.document.conditions import BUSY
 from perfgate.document.decision import Failure
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import word
@@ -13,7 +14,6 @@ from perfgate.judging.report.view.records import Counts, FailureView
 from perfgate.judging.report.view.summary import Summary
 
 _COMMIT_LENGTH = 9
-_BUSY = 0.1
 
 
 def counts_line(summary: Summary, medium: Medium) -> Words:
@@ -47,7 +47,7 @@ def busy_line(summary: Summary, medium: Medium) -> Words | None:
         for comparison in decision.comparisons
         if comparison.metric in FAST_PATHS and comparison.clock != "wall"
     }
-    if not decision.waited or not (clocks or decision.waited >= _BUSY):
+    if not decision.waited or not (clocks or decision.waited >= BUSY):
         return None
     return line("shared/busy.j2", medium, {"busy": {"waited": numbers.percent(decision.waited), "clocks": clocks}})
 

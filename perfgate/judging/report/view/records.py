@@ -246,7 +246,10 @@ class RecordedView:
 
 @dataclass(frozen=True)
 class StoredView:
-    """A value of the head beside main's."""
+    """A value of the head beside main's level; ``outside`` is set if it lies outside the range of one more run of main.
+
+    If the level is not known, ``runs`` are those that do not compare.
+    """
 
     name: str
     place: str
@@ -255,6 +258,8 @@ class StoredView:
     range: Words
     standing: Words
     runs: Words
+    outside: Words | None
+    is_known: bool
 
 
 @dataclass(frozen=True)
@@ -269,7 +274,7 @@ class StepNumber:
     base: Words
     head: Words
     difference: Words
-    main: Words
+    main: StoredView | None
     limit: Words
     plot: Markup
 

@@ -185,11 +185,23 @@ def common_confidence(comparisons: Iterable[Comparison]) -> Words | None:
     return numbers.confidence(levels.pop()) if len(levels) == 1 else None
 
 
-def stored_row(comparison: StoredComparison) -> StoredView:
+_STANDINGS = {
+    None: phrase("inside the range"),
+    "above": phrase("above the range"),
+    "below": phrase("below the range"),
+}
+_OUTSIDE = {
+    "above": phrase("head {head}, above {low} to {high}"),
+    "below": phrase("head {head}, below {low} to {high}"),
+}
+
+
+def stored_row(comparison: StoredComparison, beside: Sequence[float | None] = ()) -> StoredView:
+    """A value of the head beside main's level, with the unit and digits that the values ``beside`` it need too."""
     interval = comparison.interval
-    values = formats.quantities(
-        [comparison.head, comparison.typical, *(interval or ())], comparison.unit, metric=comparison.metric
-    )
+    numbers_of_row = [comparison.head, comparison.typical, *(interval or ()), *beside]
+    values = formats.quantities(numbers_of_row, comparison.unit, metric=comparison.metric)
+    outside = comparison.outside and _OUTSIDE[comparison.outside]
     return StoredView(
         name=metric_name(comparison.metric),
         place=place(comparison.workload, comparison.shape),
@@ -197,17 +209,16 @@ def stored_row(comparison: StoredComparison) -> StoredView:
         typical=values[1],
         range=say("{low} to {high}", low=values[2], high=values[3]) if interval else numbers.DASH,
         standing=_standing(comparison),
-        runs=numbers.counted(comparison.runs, "run"),
+        runs=numbers.counted(comparison.runs or comparison.left_out, "run"),
+        outside=say(outside, head=values[0], low=values[2], high=values[3]) if outside else None,
+        is_known=comparison.typical is not None,
     )
 
 
 def _standing(comparison: StoredComparison) -> Words:
     if comparison.interval is None:
         return say("too few runs to say")
-    low, high = comparison.interval
-    if low <= comparison.head <= high:
-        return say("inside the range")
-    return say("above the range" if comparison.head > high else "below the range")
+    return say(_STANDINGS[comparison.outside])
 
 
 def recorded_row(comparison: Comparison) -> RecordedView:

@@ -17,6 +17,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
+from perfgate.document.conditions import StepConditions
 from perfgate.document.history import Acceptance, Confirmation
 from perfgate.document.run import RunDocument
 from perfgate.errors import StoreError, StoreRefusedError
@@ -138,6 +139,13 @@ class GitBranchStore:
             )
             for file, value in self._read().histories(project).get(place, [])
         ]
+
+    def conditions(self, project: str, fingerprint: str) -> dict[str, list[StepConditions]]:
+        return {
+            file.run.id: file.conditions
+            for file in self._read().runs(project)
+            if file.run.fingerprint == fingerprint and file.conditions
+        }
 
     def series(self, project: str) -> list[Series]:
         return [

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
+from perfgate.document.conditions import StepConditions, conditions_of
 from perfgate.document.files import canonical_bytes
 from perfgate.document.history import Acceptance, Confirmation
 from perfgate.document.run import RunDocument
@@ -22,6 +23,8 @@ from perfgate.document.strict_json import MAX_BYTES
 from perfgate.errors import StoreError
 from perfgate.judging.store.sqlite import (
     ACCEPTANCES,
+    CONDITIONS,
+    CONDITIONS_SINCE,
     CONFIRMATIONS,
     MIGRATIONS,
     RESTORE,
@@ -90,16 +93,17 @@ class SqlStore:
         if not rows:
             return []
         with self._writing() as connection:
-            for row, values in rows:
+            for row, values, conditions in rows:
                 same = sa.select(RUNS.c.id).where(RUNS.c.project == row["project"], RUNS.c.session == row["session"])
                 there = connection.execute(same).scalar()
                 if there is not None and there != row["id"]:
                     raise kept_already(row["session"], there)
                 if there is None:
                     connection.execute(RUNS.insert().values(row))
-                    if values:
-                        connection.execute(VALUES.insert(), values)
-        return [row["id"] for row, _ in rows]
+                    for table, rows_of_run in ((VALUES, values), (CONDITIONS, conditions)):
+                        if rows_of_run:
+                            connection.execute(table.insert(), rows_of_run)
+        return [row["id"] for row, *_ in rows]
 
     def runs(self, project: str, *, limit: int | None = None) -> list[StoredRun]:
         columns = [column for column in RUNS.c if column is not RUNS.c.document]
@@ -148,6 +152,19 @@ class SqlStore:
             )
             for row in self._read(query)
         ]
+
+    def conditions(self, project: str, fingerprint: str) -> dict[str, list[StepConditions]]:
+        query = (
+            sa.select(CONDITIONS)
+            .join_from(CONDITIONS, RUNS)
+            .where(RUNS.c.project == project, RUNS.c.fingerprint == fingerprint)
+        )
+        conditions: dict[str, list[StepConditions]] = {}
+        for row in self._read(query, since=CONDITIONS_SINCE):
+            conditions.setdefault(row["run_id"], []).append(
+                StepConditions(**{name: row[name] for name in StepConditions.__struct_fields__})
+            )
+        return conditions
 
     def series(self, project: str) -> list[Series]:
         names = (VALUES.c.workload, VALUES.c.shape, VALUES.c.metric, VALUES.c.labels, RUNS.c.fingerprint)
@@ -203,12 +220,17 @@ class SqlStore:
         with self._writing() as connection:
             return connection.execute(RUNS.delete().where(RUNS.c.id.in_(old))).rowcount
 
-    def _rows(self, run: RunDocument, *, allow_dirty: bool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    def _rows(
+        self, run: RunDocument, *, allow_dirty: bool
+    ) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]:
+        """The rows of a run in the tables of runs, values and conditions."""
         refuse_unfit(run, allow_dirty=allow_dirty, now=self._clock())
         data = canonical_bytes(run, name="the run")
         run_id = hashlib.sha256(data).hexdigest()
         row = {**run_row(run), "id": run_id, "document": zlib.compress(data), "recorded_at": self._clock().isoformat()}
-        return row, [{"run_id": run_id, **value} for value in value_rows(run)]
+        values = [{"run_id": run_id, **value} for value in value_rows(run)]
+        conditions = [{"run_id": run_id, **msgspec.structs.asdict(entry)} for entry in conditions_of(run)]
+        return row, values, conditions
 
     def _document(self, run_id: str, stored: bytes) -> RunDocument:
         name = f"{self._path}: run {run_id[:12]}"
@@ -218,21 +240,22 @@ class SqlStore:
             raise StoreError(f"{name} cannot be read ({error}); {RESTORE}") from error
         return recorded_document(data, run_id, name=name, remedy=RESTORE)
 
-    def _read(self, query: sa.Select[Any]) -> list[sa.RowMapping]:
+    def _read(self, query: sa.Select[Any], *, since: int = 1) -> list[sa.RowMapping]:
+        """The rows of a query, none from a file that nobody may write and that is older than version ``since``."""
         if not self._is_there():
             return []
         if not (os.access(self._path, os.W_OK) and os.access(self._path.parent, os.W_OK)):
-            return self._read_from(open_read_only(self._path), query)
+            return self._read_from(open_read_only(self._path), query, since)
         with clear_errors(self._path):
             if 0 < self._version() < len(self._migrations):
                 with self._writing():
                     pass
-        return self._read_from(self._engine, query)
+        return self._read_from(self._engine, query, since)
 
-    def _read_from(self, engine: sa.Engine, query: sa.Select[Any]) -> list[sa.RowMapping]:
+    def _read_from(self, engine: sa.Engine, query: sa.Select[Any], since: int) -> list[sa.RowMapping]:
         with clear_errors(self._path), engine.connect() as connection:
             version = store_version(connection, str(self._path), newest=len(self._migrations))
-            return list(connection.execute(query).mappings()) if version else []
+            return list(connection.execute(query).mappings()) if version >= since else []
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
