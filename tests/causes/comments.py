@@ -28,6 +28,11 @@ def cause_of(row: str, comment: str) -> str:
     cell = row.rstrip(" |").rpartition(" | ")[2]
     if not cell.startswith("see "):
         return cell
-    number = f"**{cell.removeprefix('see ')}. "
-    block = next(line for line in comment.splitlines() if line.startswith(number))
-    return block.removeprefix(number).rpartition("** in ")[0]
+    number = f"**{cell.removeprefix('see ')}."
+    block = next(line for line in comment.splitlines() if line.startswith(number)).removeprefix(number)
+    if block.startswith("**"):
+        # What the title says the block does not say again.
+        named = re.search(r"(?:confirmed|\(exact count\)|calls not slower): (.*)", title(comment))
+        assert named is not None, comment
+        return named[1]
+    return block.strip().partition("** in ")[0]

@@ -12,7 +12,7 @@ import pytest
 from perfgate.errors import ForgeError, ForgeGoneError, ForgeSettingError, ForgeUnansweredError
 from perfgate.judging.forge import hosts
 from perfgate.judging.forge.comment import CommentState, Post, PostTexts, marker, post
-from perfgate.judging.forge.forge import CiEvent, CommitStatus, Forge, connect, find_token
+from perfgate.judging.forge.forge import CiEvent, CommitStatus, Forge, connect, find_token, line_address
 from perfgate.plugins import member_names
 from tests.fakes.forge import (
     BOT,
@@ -112,6 +112,25 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
         )
         yield Stage(fake, Time(), event)
         assert fake.violations == []
+
+
+# As their own pages link a line: https://github.com/pytorch/pytorch/blob/<sha>/setup.py#L10,
+# https://gitlab.com/gitlab-org/gitlab/-/blob/<sha>/Gemfile#L10, https://codeberg.org/forgejo/forgejo/src/commit/<sha>/main.go#L10,
+# https://gitee.com/ascend/pytorch/blob/<sha>/setup.py#L10, https://gitcode.com/Ascend/pytorch/blob/<sha>/setup.py#L10.
+PAGES = {
+    "gitcode": f"blob/{HEAD}",
+    "gitea": f"src/commit/{HEAD}",
+    "gitee": f"blob/{HEAD}",
+    "github": f"blob/{HEAD}",
+    "gitlab": f"-/blob/{HEAD}",
+}
+
+
+def test_line_address__file_of_the_head__its_page_at_that_commit(stage: Stage) -> None:
+    root = f"{stage.event.server_url}/{stage.event.repository}/{PAGES[stage.event.forge]}"
+    assert line_address(stage.event, "src/model.py", 88) == f"{root}/src/model.py#L88"
+    odd = line_address(stage.event, "a b/(c)#d?.py", 1)
+    assert odd == f"{root}/a%20b/%28c%29%23d%3F.py#L1"
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from perfgate.document.decision import (
 from perfgate.document.explanation import OperatorChange, OperatorTest, OperatorTime
 from perfgate.document.message import quote
 from perfgate.document.run import (
+    CodeChange,
     CounterSet,
     ErrorDetail,
     Finding,
@@ -94,7 +95,11 @@ def make_counter(metric: str, base: float, head: float, **fields: Any) -> Compar
 
 
 def make_decision(verdict: Verdict = "PASS", **fields: Any) -> DecisionDocument:
-    """Return a decision about one change to ``encoder``; operators that changed were profiled in the pairs too."""
+    """Return a decision about one change to ``encoder``; operators that changed were profiled in the pairs too.
+
+    ``changes`` are the places of the code that it changed.
+    """
+    changes: list[CodeChange] = fields.pop("changes", [])
     values: dict[str, Any] = {
         "operator_times": operator_times() if fields.get("operator_changes") else [],
         "perfgate_version": "0.1.0",
@@ -115,7 +120,8 @@ def make_decision(verdict: Verdict = "PASS", **fields: Any) -> DecisionDocument:
         "pairs": 14,
         "duration": 190.0,
     }
-    return with_causes(DecisionDocument(verdict=verdict, **{**values, **fields}))
+    head = make_run("head", source=Source(commit=HEAD_COMMIT, changes=changes)) if changes else None
+    return with_causes(DecisionDocument(verdict=verdict, **{**values, **fields}), None, head)
 
 
 def unchanged_comparisons() -> list[Comparison]:
@@ -186,6 +192,15 @@ def regressed_time() -> list[Comparison]:
             p=0.0001,
             p_adjusted=0.0003,
         ),
+    ]
+
+
+def code_changes() -> list[CodeChange]:
+    """Return the places of the same change, which have nothing to do with each other."""
+    lines = {88: "out = out + part.unsqueeze(0)", 91: "self.seen = rows.clone()"}
+    return [
+        CodeChange(file="model.py", first=line, last=line, chains=[[(line, line)]], text=[text])
+        for line, text in lines.items()
     ]
 
 

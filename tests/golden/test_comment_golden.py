@@ -13,6 +13,7 @@ from perfgate.document.message import Message, quote
 from perfgate.document.run import ErrorDetail
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.fakes.documents import (
+    code_changes,
     make_comparison,
     make_counter,
     make_decision,
@@ -34,6 +35,7 @@ CONTEXT = CommentContext(
     marker="<!-- perfgate:v1:demo -->",
     artifact_url="https://forge.example/demo/actions/runs/1/artifacts/2",
     job_url="https://forge.example/demo/actions/runs/1",
+    source=lambda line: f"https://forge.example/demo/blob/0f1e2d3c4/{line.replace(':', '#L')}",
     reproduce="perfgate local --base a1b2c3d4e5f6",
 )
 # The decisions whose comment is kept in Chinese too.
@@ -92,6 +94,7 @@ def decisions() -> dict[str, DecisionDocument]:
             reasons=[Message("verdict.regressed", {"name": "encoder/long latency.low"})],
             comparisons=[*regressed_time(), *regressed_counters(), better],
             operator_changes=operator_changes(),
+            changes=code_changes(),
             suggestions=suggestions(),
             links=traces(),
             checklist=numbers_of_steps(),

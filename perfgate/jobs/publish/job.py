@@ -42,6 +42,7 @@ from perfgate.judging.forge.forge import (
     StatusState,
     connect,
     find_token,
+    line_address,
     token_variables,
 )
 from perfgate.judging.forge.orders import OrderForge, accept_order
@@ -55,7 +56,7 @@ from perfgate.judging.forge.runner import (
     summary_path,
 )
 from perfgate.judging.gate.verdict import exit_code
-from perfgate.judging.report.render.ci import status_line
+from perfgate.judging.report.render.ci import parse_location, status_line
 from perfgate.judging.report.render.comment import CommentContext, render_comment, render_double, render_turn
 from perfgate.judging.report.render.html import render_html
 from perfgate.judging.store.store import GitAccess
@@ -132,22 +133,20 @@ def publish(root: Path, artifact: Path | None, request: PublishRequest, doors: D
         )
     event = request.event or detect(doors.environ)
     token = find_token(event.forge, doors.environ, request.token_variable) if event else None
-    case = None
+    case, at = None, _Place(request, event, root)
     only = (request.workload,) if request.workload else ()
     if event is None or token is None or (request.dry_run and artifact):
         if artifact is None:
             raise UsageError("an artifact is downloaded in a CI job that has a token; give a folder or zip here")
         documents, refusal = _read(lambda: artifact)
         published = _judged(
-            lambda: judge_without_forge(root, only, documents, refusal, doors, event), documents, case, request, event
+            lambda: judge_without_forge(root, only, documents, refusal, doors, event), documents, case, at
         )
     else:
         forge = connect(event, token, sleep=doors.sleep, clock=doors.clock)
         documents, refusal = _documents(artifact, request.key, forge, event)
         case = opened = _open_case(event, token, forge, documents, lambda: obeys_comments(forge, root, doors.environ))
-        published = _judged(
-            lambda: _judge(root, only, doors, opened, documents, refusal), documents, case, request, event
-        )
+        published = _judged(lambda: _judge(root, only, doors, opened, documents, refusal), documents, case, at)
     try:
         _write_results(request, published, doors)
     finally:
@@ -186,12 +185,16 @@ class _Published:
         return render_comment(noted, self.context, budget=TEXT_BUDGET)
 
 
+class _Place(NamedTuple):
+    """What is published for which event; ``root`` is the folder with perfgate.toml."""
+
+    request: PublishRequest
+    event: CiEvent | None
+    root: Path
+
+
 def _judged(
-    judge: Callable[[], DecisionDocument],
-    documents: CheckDocuments | None,
-    case: _Case | None,
-    request: PublishRequest,
-    event: CiEvent | None,
+    judge: Callable[[], DecisionDocument], documents: CheckDocuments | None, case: _Case | None, at: _Place
 ) -> _Published:
     """Judge, and word what came of it.
 
@@ -200,21 +203,16 @@ def _judged(
     raised again once that is posted, so that its traceback is in the job's log and its exit code the job's.
     """
     try:
-        return _worded(judge(), documents, case, request, event)
+        return _worded(judge(), documents, case, at)
     except Exception as error:  # noqa: BLE001 - raised again by publish
         why = reason_of(error) if isinstance(error, ReasonedError) else quote(type(error).__name__)
-        decision = _undecided("INCONCLUSIVE", Message("publish.not-judged", {"why": why}), Grounds(), event)
-        return replace(_worded(decision, None, None, request, event), error=error)
+        decision = _undecided("INCONCLUSIVE", Message("publish.not-judged", {"why": why}), Grounds(), at.event)
+        return replace(_worded(decision, None, None, at), error=error)
 
 
-def _worded(
-    decision: DecisionDocument,
-    documents: CheckDocuments | None,
-    case: _Case | None,
-    request: PublishRequest,
-    event: CiEvent | None,
-) -> _Published:
-    context = _context(request, event, decision)
+def _worded(decision: DecisionDocument, documents: CheckDocuments | None, case: _Case | None, at: _Place) -> _Published:
+    request = at.request
+    context = _context(at, decision)
     if case is not None and decision.links:
         pages = evidence_pages(case.forge, case.event, request.key, decision.links)
         context = replace(context, pages=pages)
@@ -414,16 +412,28 @@ def _artifact(error: DocumentError) -> Message:
     return Message("publish.artifact", {"why": reason_of(error)})
 
 
-def _context(request: PublishRequest, event: CiEvent | None, decision: DecisionDocument) -> CommentContext:
-    base = decision.base.commit or ""
+def _context(at: _Place, decision: DecisionDocument) -> CommentContext:
+    request, event, base = at.request, at.event, decision.base.commit or ""
     return CommentContext(
         marker=marker(request.name),
         artifact_url=event.artifact_url if event else None,
         report_url=event.report_url if event else None,
         job_url=event.job_url if event else None,
+        source=_addresses(event, at.root) if event else None,
         reproduce=f"perfgate check --base {base[:12]} --out perfgate-out" if COMMIT_ID.fullmatch(base) else None,
         language=request.language,
     )
+
+
+def _addresses(event: CiEvent, root: Path) -> Callable[[str], str | None]:
+    """What gives a line of the head its page on the forge; the documents name files from the project's folder."""
+    prefix = prefix_of(root)
+
+    def address(line: str) -> str | None:
+        location = parse_location(line)
+        return location and line_address(event, prefix + location.path, location.line)
+
+    return address
 
 
 def _write_results(request: PublishRequest, published: _Published, doors: Doors) -> None:

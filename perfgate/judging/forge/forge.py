@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Literal, Protocol
+from urllib.parse import quote
 
 import msgspec
 
@@ -180,6 +181,13 @@ def addresses(forge: str) -> tuple[str | None, str | None]:
     """The API and the server address of a forge that has one everybody uses; None where each has its own."""
     member = _member(forge)
     return member.API_URL, member.SERVER_URL
+
+
+def line_address(event: CiEvent, path: str, line: int) -> str:
+    """The page of a line of a file at the event's head, by its path in the repository."""
+    repository, file = quote(event.repository), quote(path)
+    page = _member(event.forge).LINE.format(repository=repository, commit=event.head_sha, path=file, line=line)
+    return f"{event.server_url}/{page}"
 
 
 def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> Forge:

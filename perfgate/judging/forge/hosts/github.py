@@ -19,6 +19,7 @@ from perfgate.judging.forge.orders import OrderedChange
 
 NAME = "github"
 API_URL, SERVER_URL = "https://api.github.com", "https://github.com"
+LINE = "{repository}/blob/{commit}/{path}#L{line}"
 TOKEN_VARIABLES = ("PERFGATE_TOKEN", "GITHUB_TOKEN")
 # Who writes with GITHUB_TOKEN (docs.github.com, "Use GITHUB_TOKEN for authentication in workflows").
 ACTIONS_ACCOUNT = "github-actions[bot]"

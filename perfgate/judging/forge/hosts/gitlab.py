@@ -24,6 +24,7 @@ from perfgate.judging.forge.issues import Issue
 
 NAME = "gitlab"
 API_URL, SERVER_URL = "https://gitlab.com/api/v4", "https://gitlab.com"
+LINE = "{repository}/-/blob/{commit}/{path}#L{line}"
 # CI_JOB_TOKEN may not write notes or statuses (doc/ci/jobs/ci_job_token.md), so a project access token is needed.
 TOKEN_VARIABLES = ("PERFGATE_TOKEN",)
 # Commits API: description and target_url of a status are limited to 255 characters.

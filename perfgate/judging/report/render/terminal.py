@@ -176,8 +176,14 @@ def _print_causes(listed: Blocks, console: Console) -> None:
     for number, block in enumerate(listed.blocks, start=1):
         title = line("shared/block.j2", "plain", {"block": block})
         console.print(Padding(Text(f"{number}. {title}", "bold"), (1 if number == 1 else 0, 0, 0, 0)))
-        cost, moved = (line(f"shared/block_{part}.j2", "plain", {"block": block}) for part in ("cost", "counts"))
-        lines = [(say("Costs:"), cost), (say("Moved:"), moved if block.cause or block.slower else "")]
+        if block.cause and block.cause.code:
+            console.print(Padding(Text(clean(block.cause.code), "cyan"), (0, 0, 0, 6)))
+        cost, moved, also = (
+            line(f"shared/{part}.j2", "plain", {"block": block}) for part in ("block_cost", "block_counts", "also")
+        )
+        moves = say("Also moved:") if block.in_title else say("Moved:")
+        lines = [(say("Costs:"), cost), (moves, moved if block.cause or block.slower else "")]
+        lines += [(say("On other lines:"), also)]
         lines += [(say("If intended:"), block.accept)] if block.accept else []
         _print_lines("", [f"{label} {text}" for label, text in lines if text], console)
     if listed.more:

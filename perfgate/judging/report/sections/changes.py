@@ -164,7 +164,7 @@ def _suggestions(summary: Summary) -> _Suggestions | None:
     """What else to try about what the change brought; everything else stands in the page and in decision.json."""
     if summary.verdict not in {"FAIL", "WARN"}:
         return None
-    tips = [block.suggestion for block in blocks(summary).blocks if block.suggestion]
+    tips = [worded_suggestion(block.tip) for block in blocks(summary).blocks if block.tip]
     shown = {(tip.message, tip.line) for tip in tips}
     worded = [worded_suggestion(suggestion) for suggestion in introduced(summary.decision.suggestions)]
     distinct = [tip for tip in worded if (tip.message, tip.line) not in shown]

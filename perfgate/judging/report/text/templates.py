@@ -18,7 +18,7 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import MAX_PROSE, clean, code_span, fenced, prose
 from perfgate.judging.report.text.messages import Pieces, word
-from perfgate.judging.report.text.words import Words, say
+from perfgate.judging.report.text.words import Linked, Words, say
 from perfgate.locale import Language, current_language, translate
 
 Medium = Literal["markdown", "plain", "html"]
@@ -105,6 +105,8 @@ def _ours(value: object) -> str | None:
 
 
 def _finalize_markdown(value: object) -> str:
+    if isinstance(value, Linked):
+        return _markdown_link(value.url, code_span(value))
     ours = _ours(value)
     return code_span(str(value)) if ours is None else ours
 

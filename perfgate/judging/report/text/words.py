@@ -11,6 +11,17 @@ class Words(str):
     __slots__ = ()
 
 
+class Linked(str):
+    """Text from outside, and the address of what it names; templates escape it as any other."""
+
+    url: str
+
+    def __new__(cls, text: str, url: str) -> Linked:
+        linked = super().__new__(cls, text)
+        linked.url = url
+        return linked
+
+
 def say(english: str, **values: Words | int) -> Words:
     """A sentence of ours in the current language; ``{name}`` in it is a value that is worded already.
 

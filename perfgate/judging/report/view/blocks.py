@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -14,7 +14,7 @@ from perfgate.document.explanation import Cause
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
-from perfgate.judging.report.text.words import Words
+from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.causes import cause_of
 from perfgate.judging.report.view.headline import named_change
 from perfgate.judging.report.view.records import Blocks, CauseBlock, CauseView, Change, SuggestionView
@@ -70,13 +70,12 @@ def block_numbers(summary: Summary) -> dict[int, int]:
     if summary.verdict not in {"FAIL", "WARN"} or summary.is_about_harness:
         return {}
     listed = _groups(summary)[: _most(summary)]
-    numbers = {}
-    for number, group in enumerate(listed, 1):
-        for comparison in group.comparisons:
-            # A row whose own cause is another of the same line keeps it, e.g. the tensor that it holds.
-            if group.causes and cause_of(comparison, summary) in (None, group.causes[0]):
-                numbers[id(comparison)] = number
-    return numbers
+    return {
+        id(comparison): number
+        for number, group in enumerate(listed, 1)
+        if group.causes
+        for comparison in group.comparisons
+    }
 
 
 def _most(summary: Summary) -> int:
@@ -132,41 +131,63 @@ def _block(
     # The cause's own shape first: what stands below it is then of the same.
     where = group.causes[0].place if group.causes else None
     of_cause = sorted(group.comparisons, key=lambda c: (c.workload, c.shape) != where)
-    counts = _distinct(c for c in of_cause if id(c) not in times and not _is_rule(c))
+    worst = summary.worst
+    in_title = any(c is worst for c in group.comparisons)
+    counted = [c for c in of_cause if id(c) not in times and not _is_rule(c)]
     lines = {cause.line for cause in group.causes if cause.line}
     ops = {cause.op for cause in group.causes}
     tip = next((tip for tip in tips if (tip.line in lines if tip.line else tip.evidence.get("op") in ops)), None)
-    is_slower = any(slower[where] for where in group.places) or not counts
+    is_slower = any(slower[where] for where in group.places) or not counted
     costs = [] if own else _costs(summary, group.places)
     keys = _acceptable(group, summary, failing)
     is_apart = group.more_time and (not own or any(timed[where] > 1 for where in group.places))
     return CauseBlock(
-        cause=_leading(group),
+        cause=_leading(group, summary),
+        also=_elsewhere(group, summary),
+        in_title=in_title,
+        names_cause=bool(
+            in_title and worst and group.causes and group.causes[0].line and cause_of(worst, summary) is group.causes[0]
+        ),
         unexplained=own and not group.causes and any(c.method != "turns" for c in group.slower),
         worst=named_change(first),
         places=group.places,
-        slower=_distinct(group.slower or costs),
+        slower=_told(_distinct(group.slower or costs), worst if in_title else None),
         apart=formats.quantity(group.more_time, "s") if is_apart else None,
         at_most=None if own or costs or is_slower else _at_most(summary, group.places),
-        counts=counts,
-        suggestion=None if tip is None else _worded(tip),
+        counts=_distinct(c for c in counted if not (in_title and worst and c.metric == worst.metric)),
+        tip=tip,
+        suggestion=None if tip is None else _worded(tip, lines, ops),
         accepted=first.accepted,
         accept=_accept_command(keys, summary),
         order=_accept_order(keys, summary),
     )
 
 
-def _worded(tip: Suggestion) -> SuggestionView:
-    """The suggestion without an estimate of its gain: what the cause costs stands above it."""
+def _worded(tip: Suggestion, lines: Collection[str], ops: Collection[str]) -> SuggestionView:
+    """The suggestion without what stands above it: line and operator of the cause, and what it costs."""
     worded = worded_suggestion(tip)
-    return worded if worded.gain and worded.gain.measured else replace(worded, gain=None)
+    return replace(
+        worded,
+        line=None if worded.line in lines else worded.line,
+        op=None if worded.op in ops else worded.op,
+        gain=worded.gain if worded.gain and worded.gain.measured else None,
+    )
 
 
-def _leading(group: _Group) -> CauseView | None:
-    if not group.causes:
-        return None
-    cause = worded_cause(group.causes[0])
-    return replace(cause, time=None) if cause.here else cause
+def _leading(group: _Group, summary: Summary) -> CauseView | None:
+    return _short(group.causes[0], summary) if group.causes else None
+
+
+def _short(cause: Cause, summary: Summary) -> CauseView:
+    worded = worded_cause(cause, linked=summary.linked)
+    return replace(worded, time=None) if worded.here else worded
+
+
+def _elsewhere(group: _Group, summary: Summary) -> list[CauseView]:
+    """What the cause does on other lines than its first, once for each."""
+    by_line = {cause.line: cause for cause in reversed(group.causes) if cause.line}
+    first = group.causes[0].line if group.causes else None
+    return [_short(cause, summary) for line, cause in reversed(by_line.items()) if line != first]
 
 
 def _is_timed(comparison: Comparison) -> bool:
@@ -176,6 +197,19 @@ def _is_timed(comparison: Comparison) -> bool:
 
 def _is_rule(comparison: Comparison) -> bool:
     return comparison.method in {"check", *RULE_METHODS}
+
+
+def _told(times: Sequence[Change], worst: Comparison | None) -> list[Change]:
+    """The times that got worse; of the one that the title gives only the interval is left to tell."""
+    titled = named_change(worst) if worst else None
+    told = []
+    for time in times:
+        if time != titled:
+            told.append(time)
+        elif time.interval and time.confidence:
+            bounds = say("{interval} ({confidence} CI)", interval=time.interval, confidence=time.confidence)
+            told.append(replace(time, change=bounds, percent=bounds))
+    return told
 
 
 def _distinct(comparisons: Iterable[Comparison]) -> list[Change]:

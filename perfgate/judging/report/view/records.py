@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from perfgate.document.decision import Failure, HarnessChange, Procedure, TestbedDifference, Verdict
+from perfgate.document.decision import Failure, HarnessChange, Procedure, Suggestion, TestbedDifference, Verdict
 from perfgate.document.explanation import Origin, Replacement
 from perfgate.document.message import Message
 from perfgate.judging.report.text.words import Words
@@ -55,7 +55,7 @@ class Line:
 class CauseView:
     """One operator's change; what did not change or is unknown is None.
 
-    ``origin`` is the changed place behind a line that is itself unchanged.
+    ``origin`` is the changed place behind a line that is itself unchanged; ``code`` is the text of the line that changed.
     """
 
     amount: str
@@ -82,6 +82,7 @@ class CauseView:
     function: str | None
     base_input: str | None
     head_input: str | None
+    code: str | None
 
 
 @dataclass(frozen=True)
@@ -370,13 +371,20 @@ class InvalidView:
 class CauseBlock:
     """What got worse by one cause; where nothing says by what, ``cause`` is None and ``worst`` gives the name.
 
-    ``slower`` are the times that got worse, ``apart`` the seconds a call that the cause adds by itself, and ``at_most`` the
-    slowdown that is still possible where calls are not shown to be slower. ``unexplained`` is whether times got worse whose
-    cause was sought and not found; of a job none is sought. ``accept`` is the command that accepts exactly this, and ``order``
-    the comment that does, on a forge whose comments are read.
+    ``also`` are its effects on other lines. ``slower`` are the times that got worse, ``apart`` the seconds a call that the
+    cause adds by itself, and ``at_most`` the slowdown that is still possible where calls are not shown to be slower.
+    ``unexplained`` is whether times got worse whose cause was sought and not found; of a job none is sought. ``accept`` is
+    the command that accepts exactly this, and ``order`` the comment that does, on a forge whose comments are read.
+    ``suggestion`` is what is left to say of ``tip`` beside the cause.
+
+    Of what the title says nothing is said again: with ``in_title`` it is about this block, and then ``counts`` are the
+    other ones. With ``names_cause`` the title of the comment names the cause and its line too.
     """
 
     cause: CauseView | None
+    also: list[CauseView]
+    in_title: bool
+    names_cause: bool
     unexplained: bool
     worst: Change
     places: tuple[str, ...]
@@ -384,6 +392,7 @@ class CauseBlock:
     apart: Words | None
     at_most: Words | None
     counts: list[Change]
+    tip: Suggestion | None
     suggestion: SuggestionView | None
     accepted: str | None
     accept: str | None

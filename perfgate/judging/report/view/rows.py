@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+
+import msgspec
 
 from perfgate.catalogue.lookup import MESSAGES
 from perfgate.catalogue.names import LATENCY
@@ -104,8 +106,13 @@ def worst_cause(summary: Summary) -> CauseView | None:
     return row(summary.worst, summary).cause
 
 
-def worded_cause(cause: Cause, places: tuple[str, ...] = ()) -> CauseView:
-    """One operator's change in words, and the places where it is the same; what did not change or is unknown is None."""
+def worded_cause(
+    cause: Cause, places: tuple[str, ...] = (), *, linked: Callable[[str], str] = lambda line: line
+) -> CauseView:
+    """One operator's change in words, and the places where it is the same; what did not change or is unknown is None.
+
+    ``linked`` gives each line its address.
+    """
     unit = "B" if cause.amount in ("held", "copied", "kept") else "1"
     first = cause.sites[0] if cause.sites else None
     more = cause.more_count
@@ -113,12 +120,13 @@ def worded_cause(cause: Cause, places: tuple[str, ...] = ()) -> CauseView:
     is_counted = cause.base_count or cause.head_count  # one that is known by its time alone is not
     base, head = _sides(cause, unit) if is_counted else (numbers.DASH, numbers.DASH)
     base_input, head_input = _changed_input(cause)
+    origin = None if cause.origin is None or cause.origin.reach == "line" else cause.origin
     return CauseView(
         amount=cause.amount,
         here=formats.difference(0, at_line, unit) if at_line else None,
         one_here=at_line == 1,
         in_all=formats.quantity(more, unit) if at_line < more else None,
-        lines=_worded_lines(cause.sites, unit),
+        lines=_worded_lines(cause.sites, unit, linked),
         more_lines=max(0, len(cause.sites) - _NAMED_LINES),
         tensor=first.tensor if first else None,
         # Why something was compiled again is a code where torch names no guard.
@@ -127,8 +135,9 @@ def worded_cause(cause: Cause, places: tuple[str, ...] = ()) -> CauseView:
         aspect=cause.also or cause.aspect,
         compiling=cause.compiling,
         places=places or (place(*cause.place),),
-        line=cause.line,
-        origin=None if cause.origin is None or cause.origin.reach == "line" else cause.origin,
+        line=cause.line and linked(cause.line),
+        origin=None if origin is None else msgspec.structs.replace(origin, line=linked(origin.line)),
+        code=origin.code if origin else cause.code,
         more=formats.difference(0, more, unit) if more else None,
         one=abs(more) == 1,
         base=base,
@@ -151,11 +160,11 @@ def _sides(cause: Cause, unit: str) -> Sequence[Words]:
     return [numbers.whole(count) for count in counts] if unit == "1" else formats.quantities(counts, unit)
 
 
-def _worded_lines(sites: Sequence[PartSite], unit: str) -> list[Line]:
+def _worded_lines(sites: Sequence[PartSite], unit: str, linked: Callable[[str], str]) -> list[Line]:
     file = sites[0].line.rpartition(":")[0] if sites else ""
     return [
         Line(
-            line=site.line if number == 0 else site.line.removeprefix(file),
+            line=linked(site.line) if number == 0 else site.line.removeprefix(file),
             more=formats.quantity(site.head - site.base, unit),
         )
         for number, site in enumerate(sites[:_NAMED_LINES])

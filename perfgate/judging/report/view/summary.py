@@ -21,6 +21,7 @@ from perfgate.document.decision import (
 )
 from perfgate.document.message import Message
 from perfgate.document.run import TOO_SLOW
+from perfgate.judging.report.text.words import Linked
 from perfgate.locale import Language
 
 OPERATOR_PREFIX = "ops."
@@ -40,7 +41,8 @@ class CommentContext:
 
     ``marker`` is the HTML comment of the first line by which we find our own comment. The only links are ``artifact_url``,
     ``report_url`` and ``job_url``, from the job's environment, and ``pages``, the addresses of kept files by their path, from
-    what the forge lists. ``reproduce`` is the command that repeats it locally; ``accept_order`` makes of a commit and
+    what the forge lists. ``source`` gives the address of a line of the head (``model.py:88``) on the forge.
+    ``reproduce`` is the command that repeats it locally; ``accept_order`` makes of a commit and
     metrics the comment that accepts them, in a repository that obeys ``/perfgate`` comments; ``language`` is the one it is
     written in.
     """
@@ -50,6 +52,7 @@ class CommentContext:
     report_url: str | None = None
     job_url: str | None = None
     pages: Mapping[str, str] = field(default_factory=dict)
+    source: Callable[[str], str | None] | None = None
     reproduce: str | None = None
     accept_order: Callable[[str, Sequence[str]], str | None] | None = None
     language: Language = "en"
@@ -62,6 +65,11 @@ class Summary:
     decision: DecisionDocument
     context: CommentContext
     detail: int = 400
+
+    def linked(self, line: str) -> str:
+        """A line of the head with its address, where the forge is known and the line lies in the repository."""
+        address = self.context.source(line) if self.context.source else None
+        return Linked(line, address) if address else line
 
     @property
     def verdict(self) -> Verdict:
