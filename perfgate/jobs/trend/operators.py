@@ -13,6 +13,7 @@ from perfgate.document.explanation import OperatorChange
 from perfgate.document.run import RunDocument
 from perfgate.document.trend import TrendCause, TrendSeries
 from perfgate.judging.gate.counters import compare_counters
+from perfgate.judging.gate.evidence import Evidence
 
 _MOST_OPERATORS = 12
 
@@ -45,7 +46,7 @@ def _more_often(
     for good, bad in dict.fromkeys((entry.points[at - 1].run_id, entry.points[at].run_id) for entry, at in entries):
         if good not in documents or bad not in documents:
             continue
-        for compared in compare_counters(documents[good], documents[bad], Policy()):
+        for compared in compare_counters(Evidence(documents[good], documents[bad]), Policy()):
             if compared.workload in workloads and metric(compared.metric).amount == "calls":
                 yield from (
                     OperatorChange(

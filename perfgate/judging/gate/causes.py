@@ -19,7 +19,7 @@ from perfgate.document.explanation import Aspect, Cause, Compiling, Contribution
 from perfgate.document.run import OperatorRow, RunDocument
 from perfgate.judging.gate.changed_code import ChangedCode
 from perfgate.judging.gate.contributions import EXPLAINS
-from perfgate.judging.gate.counters import operator_rows
+from perfgate.judging.gate.evidence import RunIndex
 
 replace = msgspec.structs.replace
 OPERATOR_COUNT = "ops.count:"
@@ -259,7 +259,7 @@ def _weights(*runs: RunDocument | None) -> dict[tuple[str, str, str], float]:
     """The seconds that one run of an operator takes in the traces, the head's where it has it."""
     weights: dict[tuple[str, str, str], float] = {}
     for run in runs:
-        for place, rows in operator_rows(run).items() if run else ():
+        for place, rows in RunIndex(run).operators.items() if run else ():
             weights |= {(*place, op): _seconds(row) for op, row in rows.items() if row.count}
     return weights
 

@@ -13,19 +13,17 @@ import msgspec
 from perfgate.catalogue.lookup import LIMITS, METRICS, judged_by
 from perfgate.document.decision import Comparison, Invalid, Policy, StepComparison
 from perfgate.document.message import Message
-from perfgate.document.run import RunDocument, Value
+from perfgate.document.run import Value
 from perfgate.judging.gate.comparison import change_of, relative_change, rounded, zero_of
-from perfgate.judging.gate.numbers import Number, PairedNumbers, SideBySide, leading_numbers
-from perfgate.judging.gate.pairs import Clocks
+from perfgate.judging.gate.evidence import Evidence
+from perfgate.judging.gate.numbers import Number, SideBySide
 from perfgate.judging.gate.rule import Errors, interval, single_interval
 
 
 def compare_checklist(
-    base: RunDocument,
-    head: RunDocument,
+    evidence: Evidence,
     comparisons: Iterable[Comparison],
     policy: Policy,
-    clocks: Clocks,
     *,
     invalid: Iterable[Invalid],
 ) -> list[StepComparison]:
@@ -36,8 +34,8 @@ def compare_checklist(
     set_aside = {place for entry in invalid for place in ((entry.workload, entry.shape), (entry.workload, ""))}
     decided = list(comparisons)
     paired = {(c.workload, c.shape, c.metric): c for c in decided if c.method in ("paired", "repeated")}
-    before, after = leading_numbers(base), leading_numbers(head)
-    numbers, bounds = PairedNumbers(base, head, clocks), _bounds(decided, policy)
+    before, after = evidence.base.leading, evidence.head.leading
+    bounds = _bounds(decided, policy)
     rows = []
     for number in sorted({**before, **after}, key=lambda number: number.step):
         row = _as_measured(number, before.get(number), after.get(number))
@@ -48,7 +46,7 @@ def compare_checklist(
             row = _from_counts(row)
         elif (
             (number.workload, number.shape) not in set_aside
-            and not isinstance(found := numbers.get(number), Message)
+            and not isinstance(found := evidence.numbers.get(number), Message)
             and found.differences.size > 1
         ):
             row = _from_turns(row, found, policy)

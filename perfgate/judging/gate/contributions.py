@@ -30,12 +30,13 @@ from perfgate.document.explanation import (
     OperatorTest,
     PartSite,
 )
-from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow, RunDocument
+from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow
 from perfgate.judging.gate.bottleneck import better_roof, bottleneck
 from perfgate.judging.gate.changed_code import ChangedCode
 from perfgate.judging.gate.comparison import Place, rounded
-from perfgate.judging.gate.counters import grown_sites, operator_lines, rows_by_line
-from perfgate.judging.gate.operators import MIN_PAIRS, PairedTimes, paired_times
+from perfgate.judging.gate.counters import grown_sites, rows_by_line
+from perfgate.judging.gate.evidence import Evidence, PairedTimes
+from perfgate.judging.gate.operators import MIN_PAIRS
 from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
 
 # A difference is believed where its interval at 95 % lies on one side of zero. It explains what was found by another
@@ -57,8 +58,7 @@ _EXPLAINED_METRICS = tuple(name for name, entry in METRICS.items() if entry.expl
 
 
 def explanations(
-    base: RunDocument,
-    head: RunDocument,
+    evidence: Evidence,
     comparisons: Sequence[Comparison],
     tests: Sequence[OperatorTest] = (),
     *,
@@ -69,16 +69,14 @@ def explanations(
     What one of the ``tests`` says an operator lost is what it is said to add.
     """
     spoiled = {(entry.workload, entry.shape) for entry in invalid}
-    before, after = (
-        {Place(account.workload, account.shape): account for account in run.accounts} for run in (base, head)
-    )
+    before, after = evidence.base.accounts, evidence.head.accounts
     explained = []
     for place in sorted(before.keys() & after.keys()):
         times = [] if place in spoiled else call_times(comparisons, *place)
         moved = next((time for time in times if time.outcome in _MOVED), None)
         exact = [c for c in comparisons if (c.workload, c.shape, c.method) == (*place, "exact")]
         tested = {test.op: test.head - test.base for test in tests if (test.workload, test.shape) == place}
-        explained.append(_Shape(base, head, before[place], after[place], moved, exact, tested).explanation())
+        explained.append(_Shape(evidence, before[place], after[place], moved, exact, tested).explanation())
     return explained
 
 
@@ -94,8 +92,7 @@ def call_times(comparisons: Sequence[Comparison], workload: str, shape: str) -> 
 class _Shape:
     """One shape of both sides, the comparison to explain, its exact comparisons, and what tests say its operators lost."""
 
-    base: RunDocument
-    head: RunDocument
+    evidence: Evidence
     before: CallAccount
     after: CallAccount
     moved: Comparison | None
@@ -111,7 +108,7 @@ class _Shape:
         return _by_op(self.before), _by_op(self.after)
 
     def explanation(self) -> Explanation:
-        pairs = paired_times(self.base, self.head, self._place)
+        pairs = self.evidence.paired_times(self._place)
         roof = better_roof((self.before, self.after))
         explanation = Explanation(
             workload=self._place.workload,
@@ -208,7 +205,7 @@ class _Shape:
             line=precision_lines.get(op)
             or (grown[0].line if grown else None)
             or (site.row.line if site else None)
-            or operator_lines(self.head, self._place).get(op)
+            or self.evidence.head.operator_lines(self._place).get(op)
             or (wait.line if wait is not None and "copy" in wait.name else None),
             inputs_change=change,
             base_inputs=site.base.shape if change and site and site.base else None,
@@ -251,7 +248,7 @@ class _Shape:
             )
         old, new = ([_timed(row) for row in account.rows if row.kind == "python"] for account in accounts)
         site = _largest(align(old, new), growing=seconds > 0)
-        changed = ChangedCode(self.head.source.changes)
+        changed = ChangedCode(self.evidence.head.run.source.changes)
         return Contribution(
             op=OUTSIDE_OPERATORS,
             kind="outside",

@@ -14,8 +14,9 @@ from perfgate.document.alignment import AlignedRow, TimedRow, align
 from perfgate.document.decision import Comparison, Outcome, Part, Policy
 from perfgate.document.explanation import Aspect, OperatorChange, PartSite, Replacement
 from perfgate.document.message import Message
-from perfgate.document.run import CallRow, CounterSet, CounterSite, OpCount, OperatorRow, RunDocument
+from perfgate.document.run import CallRow, CounterSet, CounterSite, OpCount, OperatorRow
 from perfgate.judging.gate.comparison import Place, comparison, relative_change, rounded, tolerance
+from perfgate.judging.gate.evidence import Evidence, count_of
 
 MAX_PARTS = 12
 # How many times wider than the ranges of wavering counts the gap between them must be.
@@ -29,17 +30,14 @@ _PROOFS_OF_WORK = (FRAMEWORK_OPS, FLOPS)
 _REASONS = {"counters.repeat_saves": Message("gate.same-input-caching")}
 
 
-def compare_counters(base: RunDocument, head: RunDocument, policy: Policy) -> list[Comparison]:
-    bases = {(counters.workload, counters.shape): counters for counters in base.counters}
-    checked = {(check.workload, check.shape) for check in head.correctness if check.status == "passed"}
+def compare_counters(evidence: Evidence, policy: Policy) -> list[Comparison]:
+    checked = {place for place, check in evidence.head.checks.items() if check.status == "passed"}
     comparisons: list[Comparison] = []
-    for counters in head.counters:
-        place = Place(counters.workload, counters.shape)
-        if place in bases:
-            code = {site.code for site in bases[place].sites if site.code}
-            accounts = [account for account in base.accounts if (account.workload, account.shape) == place]
-            code |= {row.code for account in accounts for row in account.rows if row.code}
-            comparisons += _Counters(place, bases[place], counters, policy, code, place in checked).comparisons()
+    for place, head in evidence.head.counters.items():
+        if base := evidence.base.counters.get(place):
+            account = evidence.base.accounts.get(place)
+            code = {entry.code for entry in (*base.sites, *(account.rows if account else ())) if entry.code}
+            comparisons += _Counters(place, base, head, policy, code, place in checked).comparisons()
     return comparisons
 
 
@@ -333,18 +331,18 @@ MIN_SHARE = 0.002  # of a side's busy time; an op that runs more often for less 
 MAX_SITES = 6
 
 
-def operator_changes(base: RunDocument, head: RunDocument) -> list[OperatorChange]:
+def operator_changes(evidence: Evidence) -> list[OperatorChange]:
     """The operators that came, went or run more or less often, a few per shape.
 
     Each side was traced by itself, so the traced times say how much an operator weighs on its side, never how much more or
     less it takes: they choose the operators and their order, and no more. Recordings that mark no calls are left out: their
     counts are not of one call.
     """
-    before, after = operator_rows(base), operator_rows(head)
+    before, after = evidence.base.operators, evidence.head.operators
     changes: list[OperatorChange] = []
-    for place in sorted((before.keys() & after.keys()) - unmarked(base, head)):
+    for place in sorted((before.keys() & after.keys()) - evidence.unmarked):
         old, new = before[place], after[place]
-        lines = operator_lines(head, place)
+        lines = evidence.head.operator_lines(place)
         weights = {op: _weight(old.get(op), new.get(op)) for op in old.keys() | new.keys()}
         ops = [
             op
@@ -356,8 +354,8 @@ def operator_changes(base: RunDocument, head: RunDocument) -> list[OperatorChang
                 workload=place.workload,
                 shape=place.shape,
                 op=op,
-                base_count=rounded(_count(old.get(op))),
-                head_count=rounded(_count(new.get(op))),
+                base_count=rounded(count_of(old.get(op))),
+                head_count=rounded(count_of(new.get(op))),
                 line=lines.get(op),
             )
             for op in ops[:MAX_CHANGES]
@@ -365,12 +363,11 @@ def operator_changes(base: RunDocument, head: RunDocument) -> list[OperatorChang
     return changes
 
 
-def replaced_operators(base: RunDocument, head: RunDocument) -> list[Replacement]:
+def replaced_operators(evidence: Evidence) -> list[Replacement]:
     """The operators that others replaced one for one, on the same line or among the edited lines of a file."""
-    before = {(counters.workload, counters.shape): counters for counters in base.counters}
     found: list[Replacement] = []
-    for after in head.counters:
-        old = before.get((after.workload, after.shape))
+    for place, after in evidence.head.counters.items():
+        old = evidence.base.counters.get(place)
         if old is not None and FRAMEWORK_OPS not in {*old.unstable, *after.unstable}:
             found += _replacements(old, after)
     return found[:MAX_CHANGES]
@@ -419,49 +416,11 @@ def _number(line: str) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def changed_counts(base: RunDocument, head: RunDocument) -> set[tuple[str, str, str]]:
-    """Workload, shape and name of the operators that a call of one side runs more often than one of the other."""
-    before, after = operator_rows(base), operator_rows(head)
-    return {
-        (*place, op)
-        for place in before.keys() & after.keys()
-        for op in before[place].keys() | after[place].keys()
-        if _count(before[place].get(op)) != _count(after[place].get(op))
-    }
-
-
-def operator_lines(run: RunDocument, place: Place) -> dict[str, str]:
-    """The project line that most often calls each operator of a shape, by the exact counters."""
-    return {
-        op.op: op.line
-        for counters in run.counters
-        if (counters.workload, counters.shape) == place
-        for op in counters.ops
-        if op.line
-    }
-
-
-def operator_rows(run: RunDocument) -> dict[Place, dict[str, OperatorRow]]:
-    places: dict[Place, dict[str, OperatorRow]] = {}
-    for row in run.operators:
-        places.setdefault(Place(row.workload, row.shape), {})[row.op] = row
-    return places
-
-
-def unmarked(*runs: RunDocument) -> set[tuple[str, str]]:
-    """The shapes of recordings that mark no calls, so that their operators are not of one call."""
-    return {(counters.workload, counters.shape) for run in runs for counters in run.counters if not counters.repeats}
-
-
 def _weight(before: OperatorRow | None, after: OperatorRow | None) -> float:
     """The share of its side's time that those runs take which only one side has."""
     rows = [row for row in (before, after) if row is not None]
-    more = abs(_count(after) - _count(before))
+    more = abs(count_of(after) - count_of(before))
     return max(row.share for row in rows) * more / max(abs(row.count) for row in rows) if more else 0.0
-
-
-def _count(row: OperatorRow | None) -> float:
-    return row.count if row else 0.0
 
 
 # --- lines

@@ -37,25 +37,26 @@ from perfgate.document.run import FROM_PROFILE, ErrorDetail, FailedPair, RunDocu
 from perfgate.errors import DocumentError
 from perfgate.judging.gate.causes import with_causes
 from perfgate.judging.gate.checklist import compare_checklist
+from perfgate.judging.gate.clean import waited_share
 from perfgate.judging.gate.comparison import margins_for_unchanged, rounded, with_accepted
 from perfgate.judging.gate.contributions import explanations
 from perfgate.judging.gate.costless import fails_alone, with_costless
 from perfgate.judging.gate.counters import compare_counters, operator_changes, replaced_operators
-from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, of_workload
+from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence, RunIndex, of_workload
 from perfgate.judging.gate.harness import harness_changes, not_compared
 from perfgate.judging.gate.operators import compare_operators, judge_subroutines, operator_times
-from perfgate.judging.gate.pairs import QUANTILE, deciding_clocks
-from perfgate.judging.gate.recordings import are_recordings, compare_kernel_times, recorded_times, untimed_places
+from perfgate.judging.gate.pairs import QUANTILE
+from perfgate.judging.gate.recordings import compare_kernel_times, recorded_times, untimed_places
 from perfgate.judging.gate.repeated import compare_repeated
 from perfgate.judging.gate.required import Required, missing_evidence
 from perfgate.judging.gate.required_jobs import TrustedNumbers, numbers_of_jobs
 from perfgate.judging.gate.rules import compare_rules, deciding_steps
 from perfgate.judging.gate.stored import compare_stored
-from perfgate.judging.gate.time import compare_time, noise_floors, unmoved
+from perfgate.judging.gate.time import compare_time, noise_floors
 from perfgate.judging.gate.turn_evidence import invalid_turns, missing_turns
 from perfgate.judging.gate.turns import compare_quantiles, compare_turns
 from perfgate.judging.gate.unknown import unknown_note
-from perfgate.judging.gate.validity import invalid_times, waited_share
+from perfgate.judging.gate.validity import invalid_times
 from perfgate.judging.gate.verdict import verdict_of, verdict_rules
 from perfgate.version import __version__
 
@@ -100,12 +101,11 @@ def decide(
             f"the pairs of these two runs come from different sessions ({base.session.id}, {head.session.id}), so they "
             "were not measured side by side; judge the two run.json of one check folder"
         )
-    comparing = _comparing(base, head)
+    evidence, comparing = Evidence(base, head), _comparing(base, head)
     differences = _testbed_differences(base, head)
     incomparable = bool(differences) and comparing == "code"
     changes = harness_changes(base, head)
-    numbers = numbers_of_jobs(base, head, required.jobs)
-    comparisons, floors, invalid = _compare(base, head, policy, numbers)
+    comparisons, floors, invalid = _compare(evidence, policy, numbers_of_jobs(evidence, required.jobs))
     if incomparable:
         reason = Message("gate.testbeds-differ")
         comparisons = [
@@ -116,17 +116,16 @@ def decide(
         ]
     comparisons += not_compared(head, changes)
     comparisons = with_accepted(comparisons, head.source, history.accepted)
-    recorded = are_recordings(base, head)
-    if recorded and not differences:
-        comparisons += recorded_times(base, head)
+    if evidence.recorded and not differences:
+        comparisons += recorded_times(evidence)
     deciding = deciding_steps(policy)
     failures = [*_failures(base, "base", deciding), *_failures(head, "head", deciding)]
     failures += [_failure_of(failed) for failed in head.failed_pairs]
-    tests = [] if incomparable else compare_operators(base, head, invalid=invalid)
-    explained = [] if recorded else explanations(base, head, comparisons, tests, invalid=invalid)
-    missing = missing_evidence(base, head, changes, required, policy, timed=not incomparable)
-    missing += missing_turns(base, head, {} if incomparable else required.jobs)
-    not_timed = untimed_places(base, head, comparisons) if recorded else []
+    tests = [] if incomparable else compare_operators(evidence, invalid=invalid)
+    explained = [] if evidence.recorded else explanations(evidence, comparisons, tests, invalid=invalid)
+    missing = missing_evidence(evidence, changes, required, policy, timed=not incomparable)
+    missing += missing_turns(evidence, {} if incomparable else required.jobs)
+    not_timed = untimed_places(evidence, comparisons) if evidence.recorded else []
     verdict, reasons = verdict_of(
         verdict_rules(comparisons, differences, invalid, failures, changes, missing, comparing, not_timed=not_timed)
     )
@@ -136,8 +135,8 @@ def decide(
         _document(head, policy, comparing, verdict, reasons, comparisons, failures),
         base=side_of(base.source, chosen_because, sha256=content_sha256(base)),
         procedure=Procedure(name=PROCEDURE, version=PROCEDURE_VERSION, seed=head.session.seed, quantiles=[QUANTILE]),
-        checklist=compare_checklist(base, head, comparisons, policy, deciding_clocks(base, head), invalid=invalid),
-        quantiles=compare_quantiles(base, head),
+        checklist=compare_checklist(evidence, comparisons, policy, invalid=invalid),
+        quantiles=compare_quantiles(evidence),
         stored=compare_stored(head, history),
         noise_floors=floors,
         testbed_differences=differences,
@@ -146,16 +145,16 @@ def decide(
         invalid=invalid,
         missing=missing,
         operator_tests=tests,
-        operator_times=[] if incomparable else operator_times(base, head, tests, explained, invalid=invalid),
-        operator_changes=operator_changes(base, head),
+        operator_times=[] if incomparable else operator_times(evidence, tests, explained, invalid=invalid),
+        operator_changes=operator_changes(evidence),
         explanations=explained,
         links=_links(base, "base") + _links(head, "head"),
         warnings=[*unknown_note(base, head), *_warnings(base, head)],
         pairs=_pairs(head),
         waited=None if waited is None else rounded(waited),
-        unmoved=unmoved(base, head),
-        recorded=recorded,
-        replaced=replaced_operators(base, head),
+        unmoved=sorted(evidence.kept_layout),
+        recorded=evidence.recorded,
+        replaced=replaced_operators(evidence),
         rounds=1 + max([len(head.earlier_sessions), *(replicate.round for replicate in head.replicates)]),
     )
     return with_causes(decision, base, head)
@@ -169,7 +168,7 @@ def _failure_of(failed: FailedPair) -> Failure:
 
 def decide_alone(head: RunDocument, *, policy: Policy) -> DecisionDocument:
     """Hold one run, measured or recorded, to the rules that need no base: its check, budgets, limits, expected kernels."""
-    comparisons = compare_rules(None, head, policy)
+    comparisons = compare_rules(None, RunIndex(head), policy)
     failures = _failures(head, "head", frozenset(CARDS))
     verdict, reasons = verdict_of(verdict_rules(comparisons, [], [], failures, [], [], "rules", not_timed=[]))
     return _document(head, policy, "rules", verdict, reasons, comparisons, failures)
@@ -214,8 +213,7 @@ class _Compared(NamedTuple):
 
 
 def _compare(
-    base: RunDocument,
-    head: RunDocument,
+    evidence: Evidence,
     policy: Policy,
     numbers: Mapping[str, TrustedNumbers],
     *,
@@ -227,27 +225,26 @@ def _compare(
     ``numbers`` are those of the jobs that the trusted side knows. What is tested ``elsewhere`` is corrected for together with
     these. At an ``interim`` look alarms are surer than at the end.
     """
-    clocks = deciding_clocks(base, head)
-    floors = noise_floors(base, policy, clocks, pairs=_pairs(head))
-    invalid = [*invalid_times(base, head), *_base_differs(floors), *invalid_turns(base, head)]
-    turns = compare_turns(base, head, policy, numbers, elsewhere=elsewhere)
+    floors = noise_floors(evidence, policy, pairs=_pairs(evidence.head.run))
+    invalid = [*invalid_times(evidence), *_base_differs(floors), *invalid_turns(evidence)]
+    turns = compare_turns(evidence, policy, numbers, elsewhere=elsewhere)
     reasons = {(entry.workload, entry.shape): entry.message for entry in invalid}
     times = [
         msgspec.structs.replace(time, outcome="not_comparable", gating=False, reason=reason)
         if (reason := reasons.get((time.workload, time.shape)))
         else time
         for time in [
-            *compare_time(base, head, policy, clocks, floors, elsewhere=elsewhere, interim=interim),
+            *compare_time(evidence, policy, floors, elsewhere=elsewhere, interim=interim),
             *(c for c in turns if c.method == "turns"),
-            *([] if are_recordings(base, head) else compare_repeated(base, head, policy, clocks, elsewhere=elsewhere)),
+            *([] if evidence.recorded else compare_repeated(evidence, policy, elsewhere=elsewhere)),
         ]
     ]
     comparisons = [
-        *compare_rules(base, head, policy),
-        *compare_counters(base, head, policy),
-        *(compare_kernel_times(base, head, policy) if are_recordings(base, head) else []),
+        *compare_rules(evidence.base, evidence.head, policy),
+        *compare_counters(evidence, policy),
+        *(compare_kernel_times(evidence, policy) if evidence.recorded else []),
         *times,
-        *judge_subroutines(base, head, policy, invalid=invalid, elsewhere=elsewhere),
+        *judge_subroutines(evidence, policy, invalid=invalid, elsewhere=elsewhere),
         *(c for c in turns if c.method != "turns"),
     ]
     return _Compared(with_costless(comparisons, policy), floors, invalid)
@@ -277,10 +274,10 @@ class Look:
         self, base: RunDocument, head: RunDocument, policy: Policy, *, workload: str, to_come: int = 0
     ) -> None:
         elsewhere = Elsewhere.than(workload, head, to_come=to_come)
-        base, head = (of_workload(run, workload) for run in (base, head))
-        self._comparisons, floors, invalid = _compare(base, head, policy, {}, elsewhere=elsewhere, interim=True)
+        evidence = Evidence(of_workload(base, workload), of_workload(head, workload))
+        self._comparisons, floors, invalid = _compare(evidence, policy, {}, elsewhere=elsewhere, interim=True)
         self._policy = policy
-        self._moved = not unmoved(base, head)
+        self._moved = not evidence.kept_layout
         self._is_invalid = bool(invalid)
         # A difference of the head would prove nothing.
         self.base_differs = any(floor.differs for floor in floors)

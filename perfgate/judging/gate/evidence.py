@@ -1,14 +1,206 @@
-"""What the run documents hold of one workload, and how much of other workloads is tested beside it."""
+"""What base and head measured, looked up once: every comparer is a function of it.
+
+Samples are unpacked and summarised when somebody asks for a place, and once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from functools import cached_property
+from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from perfgate.catalogue.names import PREPROCESSING
-from perfgate.document.run import RunDocument
+from perfgate.document.job import Turn
+from perfgate.document.run import (
+    FROM_PROFILE,
+    CallAccount,
+    CorrectnessResult,
+    CounterSet,
+    KernelTimes,
+    OperatorRow,
+    RunDocument,
+    StepResult,
+    Value,
+)
+from perfgate.document.samples import Arm, Replicate
+from perfgate.judging.gate.comparison import Place, places
+from perfgate.judging.gate.numbers import Number, PairedNumbers, leading_numbers
+from perfgate.judging.gate.pairs import Clocks, Effects, deciding_clocks, paired_effects
+
+_Entry = TypeVar("_Entry", CounterSet, CallAccount, CorrectnessResult, KernelTimes)
+Kind = Literal["operators", "subroutines"]
+# Seconds by name, of both members of each pair.
+PairedTimes = list[tuple[dict[str, float], dict[str, float]]]
+
+
+class RunIndex:
+    """One run document, and what it holds of each place."""
+
+    def __init__(self, run: RunDocument) -> None:
+        self.run = run
+
+    @cached_property
+    def counters(self) -> dict[Place, CounterSet]:
+        return _by_place(self.run.counters)
+
+    @cached_property
+    def accounts(self) -> dict[Place, CallAccount]:
+        return _by_place(self.run.accounts)
+
+    @cached_property
+    def checks(self) -> dict[Place, CorrectnessResult]:
+        return _by_place(self.run.correctness)
+
+    @cached_property
+    def kernel_times(self) -> dict[Place, KernelTimes]:
+        return _by_place(self.run.kernel_times)
+
+    @cached_property
+    def operators(self) -> dict[Place, dict[str, OperatorRow]]:
+        rows: dict[Place, dict[str, OperatorRow]] = {}
+        for row in self.run.operators:
+            rows.setdefault(Place(row.workload, row.shape), {})[row.op] = row
+        return rows
+
+    @cached_property
+    def steps(self) -> dict[str, list[StepResult]]:
+        """The steps of each workload."""
+        steps: dict[str, list[StepResult]] = {}
+        for step in self.run.steps:
+            steps.setdefault(step.workload, []).append(step)
+        return steps
+
+    @cached_property
+    def leading(self) -> dict[Number, Value]:
+        return leading_numbers(self.run)
+
+    @cached_property
+    def kept_layout(self) -> frozenset[str]:
+        """The workloads of which a pair kept its memory layout."""
+        return frozenset(replicate.workload for replicate in self.run.replicates if replicate.moved is False)
+
+    def operator_lines(self, place: Place) -> dict[str, str]:
+        """The project line that most often calls each operator of a shape, by the exact counters."""
+        counters = self.counters.get(place)
+        return {op.op: op.line for op in counters.ops if op.line} if counters else {}
+
+    def profiled(self, place: Place, member: str, kind: Kind) -> dict[int, dict[str, float]]:
+        """The times of operators (and outside them) or of subroutines, by pair."""
+        times: dict[int, dict[str, float]] = {}
+        for replicate in self.run.replicates:
+            shapes = replicate.operators if kind == "operators" else replicate.subroutines
+            key = (replicate.workload, replicate.arm, replicate.member)
+            if key == (place.workload, "ab", member) and shapes.get(place.shape):
+                times[replicate.pair] = shapes[place.shape]
+        return times
+
+
+def _by_place(entries: Iterable[_Entry]) -> dict[Place, _Entry]:
+    return {Place(entry.workload, entry.shape): entry for entry in entries}
+
+
+class Pair(NamedTuple):
+    """Two processes that took turns."""
+
+    first: Replicate
+    second: Replicate
+
+
+class Evidence:
+    """Base and head of one job."""
+
+    def __init__(self, base: RunDocument, head: RunDocument) -> None:
+        self.base, self.head = RunIndex(base), RunIndex(head)
+        self._effects: dict[tuple[Place, Arm], dict[str, Effects]] = {}
+
+    @property
+    def runs(self) -> tuple[RunDocument, RunDocument]:
+        return self.base.run, self.head.run
+
+    @cached_property
+    def places(self) -> list[Place]:
+        return places(self.head.run)
+
+    @cached_property
+    def recorded(self) -> bool:
+        """Whether these are recordings that were made apart."""
+        return all(run.session.command == FROM_PROFILE for run in self.runs)
+
+    @cached_property
+    def clocks(self) -> Clocks:
+        return deciding_clocks(*self.runs)
+
+    @cached_property
+    def numbers(self) -> PairedNumbers:
+        return PairedNumbers(*self.runs, self.clocks)
+
+    @cached_property
+    def kept_layout(self) -> frozenset[str]:
+        return self.base.kept_layout | self.head.kept_layout
+
+    @cached_property
+    def pairs(self) -> dict[str, list[Pair]]:
+        """The pairs of each workload, in the order of measuring."""
+        heads = {(replicate.workload, replicate.pair): replicate for replicate in self.head.run.replicates}
+        pairs: dict[str, list[Pair]] = {}
+        for first in self.base.run.replicates:
+            second = heads.get((first.workload, first.pair))
+            if first.arm == "ab" and second:
+                pairs.setdefault(first.workload, []).append(Pair(first, second))
+        return pairs
+
+    def effects(self, place: Place, arm: Arm = "ab") -> dict[str, Effects]:
+        """The paired effects of each metric, of head against base or of base against itself."""
+        if (place, arm) not in self._effects:
+            second = self.head if arm == "ab" else self.base
+            self._effects[place, arm] = paired_effects(
+                self.base.run.replicates,
+                second.run.replicates,
+                workload=place.workload,
+                shape=place.shape,
+                arm=arm,
+                clocks=self.clocks,
+            )
+        return self._effects[place, arm]
+
+    def profiled(self, place: Place, kind: Kind) -> tuple[dict[int, dict[str, float]], dict[int, dict[str, float]]]:
+        """What the members of pairs profiled on each side, by pair."""
+        return self.base.profiled(place, "first", kind), self.head.profiled(place, "second", kind)
+
+    def paired_times(self, place: Place, kind: Kind = "operators") -> PairedTimes:
+        """The times of operators or of subroutines of all pairs that profiled them, in the order of measuring."""
+        before, after = self.profiled(place, kind)
+        return [(before[pair], after[pair]) for pair in sorted(before.keys() & after.keys())]
+
+    def turns(self, job: str) -> tuple[list[Turn], list[Turn]]:
+        """The turns that each side took of a job."""
+        before, after = ([turn for turn in run.turns if turn.workload == job] for run in self.runs)
+        return before, after
+
+    @cached_property
+    def changed_counts(self) -> set[tuple[Place, str]]:
+        """The operators that a call of one side runs more often than one of the other."""
+        before, after = self.base.operators, self.head.operators
+        return {
+            (place, op)
+            for place in before.keys() & after.keys()
+            for op in before[place].keys() | after[place].keys()
+            if count_of(before[place].get(op)) != count_of(after[place].get(op))
+        }
+
+    @cached_property
+    def unmarked(self) -> set[Place]:
+        """The shapes of recordings that mark no calls, so that their operators are not of one call."""
+        return {place for side in (self.base, self.head) for place, c in side.counters.items() if not c.repeats}
+
+
+def count_of(row: OperatorRow | None) -> float:
+    return row.count if row else 0.0
+
+
+# --- one workload of several
 
 _OF_WORKLOADS = (
     *("steps", "correctness", "counters", "operators", "kernel_times", "accounts", "replicates", "turns"),

@@ -19,10 +19,9 @@ from perfgate.catalogue.names import OPERATOR_TIME, PYTHON_TIMES
 from perfgate.document.budget import judges_subroutines
 from perfgate.document.decision import Comparison, Invalid, Outcome, Part, Policy
 from perfgate.document.explanation import Explanation, OperatorTest, OperatorTime
-from perfgate.document.run import OUTSIDE_OPERATORS, RunDocument, Side
-from perfgate.judging.gate.comparison import Place, configured_tolerance, places, rounded
-from perfgate.judging.gate.counters import changed_counts, operator_lines
-from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere
+from perfgate.document.run import OUTSIDE_OPERATORS, Side
+from perfgate.judging.gate.comparison import Place, configured_tolerance, rounded
+from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence, Kind, PairedTimes
 from perfgate.judging.gate.rule import SHAPE, alarm_looks
 from perfgate.stats.error_control import false_discovery, nominal_level
 from perfgate.stats.signed_rank import estimate, lower_bound, p_above, p_below, upper_bound
@@ -41,9 +40,6 @@ LARGEST = 20.0  # log ratio; a document from outside may hold any numbers
 _SIDES: tuple[Side, Side] = ("base", "head")
 
 Floats = npt.NDArray[np.float64]
-Kind = Literal["operators", "subroutines"]
-# Seconds by name, of both members of each pair.
-PairedTimes = list[tuple[dict[str, float], dict[str, float]]]
 
 
 class _Cell(NamedTuple):
@@ -60,26 +56,10 @@ class _Cell(NamedTuple):
     share: float
 
 
-def paired_times(base: RunDocument, head: RunDocument, place: Place, kind: Kind = "operators") -> PairedTimes:
-    """The times of operators (and outside them) or of subroutines of all pairs that profiled them, by pair."""
-    before, after = _profiled(base, place, "first", kind), _profiled(head, place, "second", kind)
-    return [(before[pair], after[pair]) for pair in sorted(before.keys() & after.keys())]
-
-
-def _profiled(run: RunDocument, place: Place, member: str, kind: Kind) -> dict[int, dict[str, float]]:
-    times: dict[int, dict[str, float]] = {}
-    for replicate in run.replicates:
-        shapes = replicate.operators if kind == "operators" else replicate.subroutines
-        key = (replicate.workload, replicate.arm, replicate.member)
-        if key == (place.workload, "ab", member) and shapes.get(place.shape):
-            times[replicate.pair] = shapes[place.shape]
-    return times
-
-
 # --- tests
 
 
-def compare_operators(base: RunDocument, head: RunDocument, *, invalid: Iterable[Invalid] = ()) -> list[OperatorTest]:
+def compare_operators(evidence: Evidence, *, invalid: Iterable[Invalid] = ()) -> list[OperatorTest]:
     """Test every operator that both sides run equally often in enough pairs; those that lost most seconds come first.
 
     Shapes whose times are ``invalid`` are left out. An operator that one side runs more often is a matter of the exact
@@ -88,14 +68,12 @@ def compare_operators(base: RunDocument, head: RunDocument, *, invalid: Iterable
     operators of all shapes, at most ``FALSE_DISCOVERIES``: of those named slower at most that share is wrong on average, and
     of those named faster.
     """
-    cells = list(_cells(base, head, invalid, "operators"))
-    tests = list(_tests(cells, head))
+    tests = list(_tests(list(_cells(evidence, invalid, "operators")), evidence))
     return sorted(tests, key=lambda test: (test.base - test.head, test.workload, test.shape, test.op))
 
 
 def judge_subroutines(
-    base: RunDocument,
-    head: RunDocument,
+    evidence: Evidence,
     policy: Policy,
     *,
     invalid: Iterable[Invalid] = (),
@@ -108,22 +86,22 @@ def judge_subroutines(
     """
     if not judges_subroutines(policy.tolerances):  # asked at every look of every gate
         return []
-    cells = [*_cells(base, head, invalid, "operators"), *_cells(base, head, invalid, "subroutines")]
+    cells = [*_cells(evidence, invalid, "operators"), *_cells(evidence, invalid, "subroutines")]
     tolerances = [configured_tolerance(policy, cell.metric, *cell.place) for cell in cells]
     judged = [(cell, allowed) for cell, allowed in zip(cells, tolerances) if allowed is not None]
-    tests = _tests([cell for cell, _ in judged], head, others=elsewhere.shapes * len(judged))
+    tests = _tests([cell for cell, _ in judged], evidence, others=elsewhere.shapes * len(judged))
     return [_judge(cell, allowed, test, policy) for (cell, allowed), test in zip(judged, tests)]
 
 
-def _cells(base: RunDocument, head: RunDocument, invalid: Iterable[Invalid], kind: Kind) -> Iterator[_Cell]:
+def _cells(evidence: Evidence, invalid: Iterable[Invalid], kind: Kind) -> Iterator[_Cell]:
     """Yield what enough pairs timed on both sides, of shapes whose times are valid and of parts large enough in the call.
 
     Operators that one side runs more often are left out.
     """
     spoiled = {(entry.workload, entry.shape) for entry in invalid}
-    changed = changed_counts(base, head) if kind == "operators" else set()
-    for place in places(head):
-        pairs = [] if place in spoiled else paired_times(base, head, place, kind)
+    changed = evidence.changed_counts if kind == "operators" else set()
+    for place in evidence.places:
+        pairs = [] if place in spoiled else evidence.paired_times(place, kind)
         if not pairs:
             continue
         operators = [sum(first.values()) - first.get(OUTSIDE_OPERATORS, 0.0) for first, _ in pairs]
@@ -132,7 +110,7 @@ def _cells(base: RunDocument, head: RunDocument, invalid: Iterable[Invalid], kin
         call_seconds = float(np.median(operators if kind == "operators" else longest))
         for name in sorted({name for first, _ in pairs for name in first} - {OUTSIDE_OPERATORS}):
             times = np.array([(a[name], b[name]) for a, b in pairs if min(a.get(name, 0.0), b.get(name, 0.0)) > 0])
-            if len(times) < MIN_PAIRS or (*place, name) in changed:
+            if len(times) < MIN_PAIRS or (place, name) in changed:
                 continue
             typical = float(np.median(times[:, 0]))
             if typical >= MIN_SHARE * call_seconds:
@@ -142,17 +120,17 @@ def _cells(base: RunDocument, head: RunDocument, invalid: Iterable[Invalid], kin
                 yield _Cell(place, part, full_name, ratios, typical, typical / call_seconds)
 
 
-def _tests(cells: Sequence[_Cell], head: RunDocument, *, others: int = 0) -> Iterator[OperatorTest]:
+def _tests(cells: Sequence[_Cell], evidence: Evidence, *, others: int = 0) -> Iterator[OperatorTest]:
     """Yield the test of each cell: one-sided in the direction of its effect, and adjusted for all cells and ``others``."""
     slower = [p_above(cell.differences, 0.0) for cell in cells]
     faster = [p_below(cell.differences, 0.0) for cell in cells]
     adjusted = (false_discovery([*p_values, *[1.0] * others]) for p_values in (slower, faster))
     for cell, p_slower, p_faster, q_slower, q_faster in zip(cells, slower, faster, *adjusted):
         is_slower = estimate(cell.differences) > 0
-        yield _test(cell, p_slower if is_slower else p_faster, q_slower if is_slower else q_faster, head)
+        yield _test(cell, p_slower if is_slower else p_faster, q_slower if is_slower else q_faster, evidence)
 
 
-def _test(cell: _Cell, p: float, q: float, head: RunDocument) -> OperatorTest:
+def _test(cell: _Cell, p: float, q: float, evidence: Evidence) -> OperatorTest:
     effect = estimate(cell.differences)
     tail = (1 - CONFIDENCE) / 2
     low, high = lower_bound(cell.differences, tail), upper_bound(cell.differences, tail)
@@ -176,7 +154,7 @@ def _test(cell: _Cell, p: float, q: float, head: RunDocument) -> OperatorTest:
         q=rounded(q),
         outcome=outcome,
         pairs=int(cell.differences.size),
-        line=operator_lines(head, cell.place).get(cell.op),
+        line=evidence.head.operator_lines(cell.place).get(cell.op),
     )
 
 
@@ -213,7 +191,7 @@ def _judge(cell: _Cell, allowed: float, test: OperatorTest, policy: Policy) -> C
 # --- what was not timed
 
 
-def untimed_subroutines(base: RunDocument, head: RunDocument, policy: Policy, place: Place) -> list[tuple[str, Side]]:
+def untimed_subroutines(evidence: Evidence, policy: Policy, place: Place) -> list[tuple[str, Side]]:
     """The times that ``[gate.tolerance]`` names and one side lacks in a pair where the other has them, by metric.
 
     Where a side timed none in a pair at all, "operators" or "subroutines" stands for them. What the sides run differently often
@@ -221,12 +199,11 @@ def untimed_subroutines(base: RunDocument, head: RunDocument, policy: Policy, pl
     """
     untimed: set[tuple[str, Side]] = set()
     if judges_subroutines(policy.tolerances, (OPERATOR_TIME,)):
-        changed = changed_counts(base, head)
-        for op, side in _absent(base, head, place, "operators"):
-            if (*place, op) not in changed:
+        for op, side in _absent(evidence, place, "operators"):
+            if (place, op) not in evidence.changed_counts:
                 untimed.add((OPERATOR_TIME + op if op else "operators", side))
     if judges_subroutines(policy.tolerances, PYTHON_TIMES):
-        untimed |= {(name or "subroutines", side) for name, side in _absent(base, head, place, "subroutines")}
+        untimed |= {(name or "subroutines", side) for name, side in _absent(evidence, place, "subroutines")}
     return sorted(
         (name, side)
         for name, side in untimed
@@ -234,12 +211,12 @@ def untimed_subroutines(base: RunDocument, head: RunDocument, policy: Policy, pl
     )
 
 
-def _absent(base: RunDocument, head: RunDocument, place: Place, kind: Kind) -> set[tuple[str, Side]]:
+def _absent(evidence: Evidence, place: Place, kind: Kind) -> set[tuple[str, Side]]:
     """What one side did not time in a pair and the other did; the name is empty where a side timed nothing in a pair."""
-    times = _profiled(base, place, "first", kind), _profiled(head, place, "second", kind)
+    times = evidence.profiled(place, kind)
     names = [{name for pair in side.values() for name in pair} for side in times]
     absent: set[tuple[str, Side]] = set()
-    for replicate in head.replicates:
+    for replicate in evidence.head.run.replicates:
         if (replicate.workload, replicate.arm) != (place.workload, "ab"):
             continue
         for index, side in enumerate(_SIDES):
@@ -258,8 +235,7 @@ def _absent(base: RunDocument, head: RunDocument, place: Place, kind: Kind) -> s
 
 
 def operator_times(
-    base: RunDocument,
-    head: RunDocument,
+    evidence: Evidence,
     tests: Iterable[OperatorTest],
     explanations: Iterable[Explanation],
     *,
@@ -276,8 +252,8 @@ def operator_times(
         (e.workload, e.shape, part.profiled): part.seconds for e in explanations for part in e.contributions
     }
     times: list[OperatorTime] = []
-    for place in places(head):
-        pairs = [] if place in spoiled else paired_times(base, head, place)
+    for place in evidence.places:
+        pairs = [] if place in spoiled else evidence.paired_times(place)
         rows = [_time(place, op, pairs, differences) for op in _heaviest(pairs)]
         times += sorted(rows, key=lambda row: -max(row.base, row.head))
     return times

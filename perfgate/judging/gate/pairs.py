@@ -38,9 +38,9 @@ from perfgate.catalogue.names import (
 from perfgate.document.decision import Clock
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import Arm, BlockColumns, Packed, Replicate, unpack
+from perfgate.judging.gate.clean import LEAST_CLEAN, clean_pair, waited_share
 from perfgate.judging.gate.comparison import Place
 from perfgate.judging.gate.rule import Differences
-from perfgate.judging.gate.validity import LEAST_CLEAN, clean_pair, waited_share
 
 # What the processor counts of a block, by its metric.
 HARDWARE: dict[str, Literal["instructions", "cycles", "cache_misses"]] = {

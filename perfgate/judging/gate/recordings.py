@@ -16,9 +16,9 @@ from typing import Literal
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.decision import Comparison, Outcome, Part, Policy
 from perfgate.document.message import Message
-from perfgate.document.run import FROM_PROFILE, KernelTimes, RunDocument
+from perfgate.document.run import KernelTimes, RunDocument
 from perfgate.judging.gate.comparison import Place, comparison, places, relative_change, rounded, tolerance
-from perfgate.judging.gate.counters import operator_rows, unmarked
+from perfgate.judging.gate.evidence import Evidence
 
 FEWEST_STEPS = 3
 KERNELS_TIME = "kernels.time"
@@ -35,16 +35,12 @@ _ROUNDING = 1e-9
 _SHOWN = {name for name, entry in METRICS.items() if entry.recorded}
 
 
-def are_recordings(base: RunDocument, head: RunDocument) -> bool:
-    return base.session.command == head.session.command == FROM_PROFILE
-
-
 # --- times of kernels, which are compared
 
 
-def compare_kernel_times(base: RunDocument, head: RunDocument, policy: Policy) -> list[Comparison]:
+def compare_kernel_times(evidence: Evidence, policy: Policy) -> list[Comparison]:
     """Compare the times of kernels of every place that either side has; what one side lacks is undecided."""
-    before, after = ({Place(times.workload, times.shape): times for times in run.kernel_times} for run in (base, head))
+    before, after = evidence.base.kernel_times, evidence.head.kernel_times
     comparisons: list[Comparison] = []
     for place in dict.fromkeys([*before, *after]):
         old, new = before.get(place), after.get(place)
@@ -61,11 +57,11 @@ def compare_kernel_times(base: RunDocument, head: RunDocument, policy: Policy) -
     return comparisons
 
 
-def untimed_places(base: RunDocument, head: RunDocument, comparisons: Sequence[Comparison]) -> list[str]:
+def untimed_places(evidence: Evidence, comparisons: Sequence[Comparison]) -> list[str]:
     """The places of two recordings without a time that could be compared, where none of them has one."""
     if any(comparison.method == "profiled" for comparison in comparisons):
         return []
-    listed = dict.fromkeys([*places(base), *places(head)])
+    listed = dict.fromkeys(place for run in evidence.runs for place in places(run))
     return [f"{workload}/{shape} {KERNELS_TIME}" for workload, shape in listed]
 
 
@@ -180,12 +176,12 @@ def _profiled(
 # --- times of steps and operators, which are only shown
 
 
-def recorded_times(base: RunDocument, head: RunDocument) -> list[Comparison]:
+def recorded_times(evidence: Evidence) -> list[Comparison]:
     """Times of both sides from which nothing follows: of the whole step, then of its heaviest operators."""
-    before, after = _step_values(base), _step_values(head)
+    before, after = map(_step_values, evidence.runs)
     shown = [_shown(*step, before[step], seconds) for step, seconds in after.items() if step in before]
-    old, new, not_of_a_step = operator_rows(base), operator_rows(head), unmarked(base, head)
-    for place in (place for place in new if place in old and place not in not_of_a_step):
+    old, new = evidence.base.operators, evidence.head.operators
+    for place in (place for place in new if place in old and place not in evidence.unmarked):
         rows = {op: (old[place].get(op), new[place].get(op)) for op in old[place].keys() | new[place].keys()}
         times = {op: [row.self_time if row else None for row in pair] for op, pair in rows.items()}
         heaviest = sorted(times, key=lambda op: (-max(time or 0.0 for time in times[op]), op))

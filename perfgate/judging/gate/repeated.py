@@ -15,7 +15,6 @@ from perfgate.catalogue.lookup import METRICS, metric
 from perfgate.document.budget import parse_place
 from perfgate.document.decision import Comparison, Outcome, Policy
 from perfgate.document.message import Message
-from perfgate.document.run import RunDocument
 from perfgate.judging.gate.comparison import (
     Place,
     change_of,
@@ -26,9 +25,9 @@ from perfgate.judging.gate.comparison import (
     rounded,
     zero_of,
 )
-from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere
-from perfgate.judging.gate.numbers import Number, PairedNumbers, SideBySide
-from perfgate.judging.gate.pairs import SAMPLED, Clocks
+from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence
+from perfgate.judging.gate.numbers import Number, SideBySide
+from perfgate.judging.gate.pairs import SAMPLED
 from perfgate.judging.gate.rule import Differences, Errors, Limits, alarm_looks, answer, interval, p_slower
 from perfgate.judging.gate.time import undecided_because
 from perfgate.stats.error_control import holm
@@ -66,22 +65,20 @@ class _Cell(NamedTuple):
 
 
 def compare_repeated(
-    base: RunDocument, head: RunDocument, policy: Policy, clocks: Clocks, *, elsewhere: Elsewhere = NOTHING_ELSEWHERE
+    evidence: Evidence, policy: Policy, *, elsewhere: Elsewhere = NOTHING_ELSEWHERE
 ) -> list[Comparison]:
     """Compare every number that a tolerance names; one that a side lacks, or has less often, is undecided and says why."""
-    named = repeated_metrics(policy)
-    numbers = PairedNumbers(base, head, clocks) if named else None
-    rows = [row for name in named if numbers for row in _rows(numbers, head, policy, name)]
+    rows = [row for name in repeated_metrics(policy) for row in _rows(evidence, policy, name)]
     cells = [row for row in rows if isinstance(row, _Cell)]
     p_values = [p_slower(cell.worse, 0.0, alarm_looks(policy.looks)) for cell in cells]
     adjusted = iter(holm([*p_values, *elsewhere.p_values({cell.metric for cell in cells})]))
     return [_judge(row, policy, next(adjusted)) if isinstance(row, _Cell) else row for row in rows]
 
 
-def _rows(numbers: PairedNumbers, head: RunDocument, policy: Policy, name: str) -> Iterator[_Cell | Comparison]:
+def _rows(evidence: Evidence, policy: Policy, name: str) -> Iterator[_Cell | Comparison]:
     """Yield what each workload has of a metric; some steps measure the first shape alone."""
-    step = metric(name).step
-    for workload in head.workloads:
+    step, numbers = metric(name).step, evidence.numbers
+    for workload in evidence.head.run.workloads:
         named = [
             (Number(step, workload.name, shape, name), allowed)
             for shape in workload.shapes

@@ -36,8 +36,8 @@ from perfgate.document.run import (
 )
 from perfgate.document.samples import STOPPED, Replicate
 from perfgate.judging.gate.comparison import Place
+from perfgate.judging.gate.evidence import Evidence
 from perfgate.judging.gate.operators import untimed_subroutines
-from perfgate.judging.gate.recordings import are_recordings
 from perfgate.judging.gate.required_jobs import RequiredJob
 from perfgate.judging.gate.rules import bounds_with_lost_values
 
@@ -66,20 +66,19 @@ class Required:
 
 
 def missing_evidence(
-    base: RunDocument,
-    head: RunDocument,
+    evidence: Evidence,
     changes: Sequence[HarnessChange],
     required: Required,
     policy: Policy,
     *,
     timed: bool,
 ) -> list[Missing]:
-    """What a verdict over these documents needs and they lack, by name.
+    """What a verdict needs and the documents lack, by name.
 
     ``timed`` is False where the sides cannot be compared by time, which is said elsewhere. A workload that fails to load, or
     that the base cannot run, has its own word in the decision too.
     """
-    runs = base, head
+    runs = evidence.runs
     failed = {workload.name for run in runs for workload in run.workloads if workload.error}
     not_comparable = {change.workload for change in changes if change.kind == "not_comparable"}
     removed = {change.workload for change in changes if change.kind == "removed"}
@@ -91,18 +90,18 @@ def missing_evidence(
             names += [entry.workload for entry in entries]
     explained = failed | not_comparable | removed
     jobs = [*required.jobs, *(job.name for run in runs for job in run.jobs)]
-    return _missing_seals(base, head, [*names, *jobs], required) + [
+    return _missing_seals(evidence, [*names, *jobs], required) + [
         entry
         for name in dict.fromkeys(names)
         if name not in explained
-        for entry in _WorkloadEvidence(name, base, head, required, policy).missing(timed=timed)
+        for entry in _WorkloadEvidence(name, evidence, required, policy).missing(timed=timed)
     ]
 
 
-def _missing_seals(base: RunDocument, head: RunDocument, names: Sequence[str], required: Required) -> list[Missing]:
+def _missing_seals(evidence: Evidence, names: Sequence[str], required: Required) -> list[Missing]:
     """That a side does not prove that what it ran stayed as it was, if it must, or the other side does."""
-    lacking = [side for side, run in zip(_SIDES, (base, head)) if run.seal is None]
-    if not lacking or are_recordings(base, head) or not (required.sealed or len(lacking) < len(_SIDES)):
+    lacking = [side for side, run in zip(_SIDES, evidence.runs) if run.seal is None]
+    if not lacking or evidence.recorded or not (required.sealed or len(lacking) < len(_SIDES)):
         return []
     return [Missing(workload=name, metric="seal", side=_both_or(lacking)) for name in dict.fromkeys(names)]
 
@@ -110,13 +109,13 @@ def _missing_seals(base: RunDocument, head: RunDocument, names: Sequence[str], r
 class _WorkloadEvidence:
     """What both documents hold of one workload, and main's stored run that measured it by the same file."""
 
-    def __init__(self, name: str, base: RunDocument, head: RunDocument, required: Required, policy: Policy) -> None:
+    def __init__(self, name: str, evidence: Evidence, required: Required, policy: Policy) -> None:
         self._name = name
-        self._base, self._head = base, head
-        self._runs: dict[Side, RunDocument] = {"base": base, "head": head}
+        self._evidence = evidence
+        self._runs: dict[Side, RunDocument] = dict(zip(_SIDES, evidence.runs))
         self._required = required
         self._policy = policy
-        self._recorded = are_recordings(base, head)
+        self._recorded = evidence.recorded
         self._records: dict[Side, WorkloadRecord | None] = {
             side: _record(run, name) for side, run in self._runs.items()
         }
@@ -156,7 +155,7 @@ class _WorkloadEvidence:
         yield from self._missing_harness()
         yield from self._missing_sla()
         for shape in shapes:
-            for bound in bounds_with_lost_values(self._base, self._head, self._policy, Place(name, shape)):
+            for bound in bounds_with_lost_values(self._evidence, self._policy, Place(name, shape)):
                 yield Missing(workload=name, shape=shape, metric=bound, side="head")
             yield from self._missing_counters(shape)
             yield from self._missing_checks(shape)
@@ -164,7 +163,7 @@ class _WorkloadEvidence:
     def _shapes(self) -> list[str]:
         """Every shape that is declared, or of which anything was measured."""
         shapes: list[str] = []
-        for document in (self._base, self._head, self._stored):
+        for document in (*self._runs.values(), self._stored):
             shapes += _declared_shapes(document, self._name)
         for side, run in self._runs.items():
             shapes += [shape for replicate in self._replicates[side] for shape, _ in replicate.lanes]
@@ -191,7 +190,7 @@ class _WorkloadEvidence:
         twins = {r.pair: r for r in self._replicates["base"] if r.member != "first"}
         heads = {r.pair: r for r in self._replicates["head"] if (r.arm, r.member) == ("ab", "second")}
         measured = {*firsts, *twins, *heads}
-        failed = {pair.pair for pair in self._head.failed_pairs if pair.workload == self._name}
+        failed = {pair.pair for pair in self._runs["head"].failed_pairs if pair.workload == self._name}
         absent: dict[MissingSide, list[int]] = {}
         compared: dict[int, dict[Side, Replicate]] = {}
         for number in _pair_numbers(measured | failed):
@@ -263,7 +262,7 @@ class _WorkloadEvidence:
     def _missing_subroutines(self, shape: str) -> Iterator[Missing]:
         """Yield the parts of a call that are judged and of which a pair lacks the time."""
         lacking: dict[str, list[Side]] = {}
-        for metric, side in untimed_subroutines(self._base, self._head, self._policy, Place(self._name, shape)):
+        for metric, side in untimed_subroutines(self._evidence, self._policy, Place(self._name, shape)):
             lacking.setdefault(metric, []).append(side)
         for metric, sides in lacking.items():
             yield from self._lacking(sides, shape=shape, metric=metric)
@@ -280,7 +279,7 @@ class _WorkloadEvidence:
         """Yield what the harnesses of the sides lack: what only the head has is new where the head's says so."""
         before, after = (
             next((harness for harness in run.harness if harness.workload == self._name), None)
-            for run in (self._base, self._head)
+            for run in self._runs.values()
         )
         if before and not after:
             yield from self._lacking(["head"], metric="harness")

@@ -14,6 +14,7 @@ from perfgate.catalogue.names import NUMBER, RANKS_MEMORY
 from perfgate.document.job import JobNumber, JobRecord, Turn
 from perfgate.document.run import RunDocument
 from perfgate.job_settings import UNITS, JobReference, is_gating
+from perfgate.judging.gate.evidence import Evidence
 from perfgate.load_settings import LoadSettings
 
 # What every command gives beside the numbers that it reports.
@@ -94,7 +95,7 @@ def trusted_numbers(
     return TrustedNumbers(numbers, frozenset(undirected))
 
 
-def numbers_of_jobs(base: RunDocument, head: RunDocument, jobs: Mapping[str, RequiredJob]) -> dict[str, TrustedNumbers]:
+def numbers_of_jobs(evidence: Evidence, jobs: Mapping[str, RequiredJob]) -> dict[str, TrustedNumbers]:
     """The numbers of every job that the trusted side knows, by its name.
 
     A job that was measured by unknown settings is missing evidence; it is compared by the base's settings all the same.
@@ -102,11 +103,11 @@ def numbers_of_jobs(base: RunDocument, head: RunDocument, jobs: Mapping[str, Req
     return {
         record.name: trusted_numbers(
             required,
-            required.measured_by(base, head) or required.reference,
+            required.measured_by(*evidence.runs) or required.reference,
             record,
-            on_device=is_on_device(required, base, head),
+            on_device=is_on_device(required, *evidence.runs),
         )
-        for record in head.jobs
+        for record in evidence.head.run.jobs
         if (required := jobs.get(record.name)) is not None
     }
 

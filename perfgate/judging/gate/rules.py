@@ -17,6 +17,7 @@ from perfgate.document.decision import Comparison, Method, Outcome, Part, Policy
 from perfgate.document.message import Message, quote
 from perfgate.document.run import CORRECTNESS, REPEAT, RunDocument, Value, WorkloadRecord
 from perfgate.judging.gate.comparison import Place, comparison, rounded
+from perfgate.judging.gate.evidence import Evidence, RunIndex, of_workload
 from perfgate.judging.gate.repeated import repeated_metrics
 
 EXPECTED_KERNELS = "ops.expected_kernels"
@@ -24,9 +25,9 @@ EXPECTED_KERNELS = "ops.expected_kernels"
 DECIDING_STEPS = frozenset({1, 2, 3, 4})
 
 
-def compare_rules(base: RunDocument | None, head: RunDocument, policy: Policy) -> list[Comparison]:
+def compare_rules(base: RunIndex | None, head: RunIndex, policy: Policy) -> list[Comparison]:
     return [
-        *compare_correctness(head, base),
+        *compare_correctness(base, head),
         *compare_signatures(base, head),
         *compare_bounds(base, head, policy),
         *compare_expected_kernels(head, policy),
@@ -36,11 +37,14 @@ def compare_rules(base: RunDocument | None, head: RunDocument, policy: Policy) -
 # --- the workload's own check
 
 
-def compare_correctness(head: RunDocument, base: RunDocument | None = None) -> Iterator[Comparison]:
+_CORRECT = {"passed": 1.0, "failed": 0.0}
+
+
+def compare_correctness(base: RunIndex | None, head: RunIndex) -> Iterator[Comparison]:
     """Compare every correctness check of the head that came to a result; the base's is shown beside it."""
-    before = {(check.workload, check.shape): check.status for check in base.correctness} if base else {}
-    for check in head.correctness:
-        if check.status in ("passed", "failed"):
+    for check in head.run.correctness:
+        if check.status in _CORRECT:
+            before = base.checks.get(Place(check.workload, check.shape)) if base else None
             yield Comparison(
                 workload=check.workload,
                 shape=check.shape,
@@ -50,20 +54,19 @@ def compare_correctness(head: RunDocument, base: RunDocument | None = None) -> I
                 method="check",
                 outcome="regressed" if check.status == "failed" else "unchanged",
                 gating=True,
-                base={"passed": 1.0, "failed": 0.0}.get(before.get((check.workload, check.shape), "")),
-                head=1.0 if check.status == "passed" else 0.0,
+                base=_CORRECT.get(before.status) if before else None,
+                head=_CORRECT[check.status],
                 reason=quote(check.message) if isinstance(check.message, str) else check.message,
             )
 
 
-def compare_signatures(base: RunDocument | None, head: RunDocument) -> Iterator[Comparison]:
+def compare_signatures(base: RunIndex | None, head: RunIndex) -> Iterator[Comparison]:
     """Compare the output signatures that changed: an equal one says nothing that would make a gate pass."""
-    before = {(check.workload, check.shape): check.signature for check in base.correctness} if base else {}
-    for check in head.correctness:
-        old = before.get((check.workload, check.shape))
-        if old and check.signature and check.signature != old:
-            place = Place(check.workload, check.shape)
-            reason = Message("gate.output-changed", {"old": old, "new": check.signature})
+    for check in head.run.correctness:
+        place = Place(check.workload, check.shape)
+        before = base.checks.get(place) if base else None
+        if before and before.signature and check.signature and check.signature != before.signature:
+            reason = Message("gate.output-changed", {"old": before.signature, "new": check.signature})
             yield comparison(place, SIGNATURE, "check", "regressed", gating=True, base=1.0, head=0.0, reason=reason)
 
 
@@ -82,21 +85,21 @@ class _Bound(NamedTuple):
     limit: str | None = None
     labels: Mapping[str, str] = {}
 
-    def step_values(self, run: RunDocument, place: Place) -> Iterator[Value]:
+    def step_values(self, run: RunIndex, place: Place) -> Iterator[Value]:
         rate = None if self.budget.rate is None else f"{self.budget.rate:g}"
-        for step in run.steps:
-            for value in step.values if step.workload == place.workload else ():
+        for step in run.steps.get(place.workload, ()):
+            for value in step.values:
                 at_place = value.labels.get("shape", place.shape) == place.shape and value.labels.get("rate") == rate
                 if REPEAT in value.labels:
                     continue
                 if value.metric == self.budget.metric and at_place and self.labels.items() <= value.labels.items():
                     yield value
 
-    def values(self, run: RunDocument, place: Place) -> Iterator[Value]:
+    def values(self, run: RunIndex, place: Place) -> Iterator[Value]:
         yield from self.step_values(run, place)
-        for counters in run.counters:
-            if (counters.workload, counters.shape) == place and self.budget.metric in counters.values:
-                yield Value(metric=self.budget.metric, value=float(counters.values[self.budget.metric]))
+        counters = run.counters.get(place)
+        if counters and self.budget.metric in counters.values:
+            yield Value(metric=self.budget.metric, value=float(counters.values[self.budget.metric]))
 
     def best_end(self, value: Value) -> float | None:
         """The end of the interval that is best for the bound, or the value itself where it has none."""
@@ -114,7 +117,7 @@ class _Bound(NamedTuple):
         return -math.inf if end is None else end if self.budget.at_most else -end
 
 
-def compare_bounds(base: RunDocument | None, head: RunDocument, policy: Policy) -> list[Comparison]:
+def compare_bounds(base: RunIndex | None, head: RunIndex, policy: Policy) -> list[Comparison]:
     """Compare the head with every bound of each workload and shape; ``base`` of a comparison is the bound.
 
     A bound is broken where the whole interval lies beyond it; then the gate fails, unless there is a base that breaks it too.
@@ -124,7 +127,7 @@ def compare_bounds(base: RunDocument | None, head: RunDocument, policy: Policy) 
     """
     return [
         _compare_bound(base, head, bound, Place(workload.name, shape))
-        for workload in head.workloads
+        for workload in head.run.workloads
         for bound in _bounds(workload, policy)
         for shape in workload.shapes
         if bound.budget.place.covers(workload.name, shape)
@@ -143,7 +146,7 @@ def _bounds(workload: WorkloadRecord, policy: Policy) -> Iterator[_Bound]:
             yield _Bound(budget, judged.metric, "limit", name, judged.labels)
 
 
-def _compare_bound(base: RunDocument | None, head: RunDocument, bound: _Bound, place: Place) -> Comparison:
+def _compare_bound(base: RunIndex | None, head: RunIndex, bound: _Bound, place: Place) -> Comparison:
     budget = bound.budget
     # An attempt may have several values, as of several batch sizes: the worst counts.
     worst = [max(values, key=bound.badness) for values in _by_attempt(bound.values(head, place)).values()]
@@ -197,9 +200,9 @@ def _by_attempt(values: Iterable[Value]) -> dict[str, list[Value]]:
     return attempts
 
 
-def _longest_kernel(head: RunDocument, place: Place) -> Message | None:
-    for step in head.steps:
-        for kernels in step.kernels if step.workload == place.workload else ():
+def _longest_kernel(head: RunIndex, place: Place) -> Message | None:
+    for step in head.steps.get(place.workload, ()):
+        for kernels in step.kernels:
             if kernels.shape == place.shape and kernels.longest:
                 return Message("gate.longest-kernel", {"op": kernels.longest})
     return None
@@ -207,8 +210,8 @@ def _longest_kernel(head: RunDocument, place: Place) -> Message | None:
 
 def broken_metrics(base: RunDocument, head: RunDocument, policy: Policy, *, workload: str) -> set[str]:
     """The metrics of a workload that seem to break a bound, and that measuring again could tell about."""
-    comparisons = compare_bounds(base, head, policy)
-    names = {c.metric for c in comparisons if c.workload == workload and c.outcome == "regressed"}
+    before, after = (RunIndex(of_workload(run, workload)) for run in (base, head))
+    names = {c.metric for c in compare_bounds(before, after, policy) if c.outcome == "regressed"}
     return {P99 if name == SLA else name for name in names if not metric(name).counted}
 
 
@@ -232,17 +235,17 @@ def steps_in_order(steps: Iterable[int], policy: Policy, device: str) -> tuple[i
     return tuple(sorted(steps, key=lambda step: (step not in decides, device in CARDS[step].long_on, step)))
 
 
-def bounds_with_lost_values(base: RunDocument, head: RunDocument, policy: Policy, place: Place) -> list[str]:
+def bounds_with_lost_values(evidence: Evidence, policy: Policy, place: Place) -> list[str]:
     """The bounds that the head is compared with without all of their numbers, as of one batch size of several.
 
     The worst number of an attempt is compared with the bound, so each that the base or another attempt has must be there.
     Where the head has none at all, its comparison says so.
     """
     names = []
-    for workload in head.workloads:
+    for workload in evidence.head.run.workloads:
         lists_place = workload.name == place.workload and place.shape in workload.shapes
         for bound in _bounds(workload, policy) if lists_place else ():
-            before, after = (_labels_by_attempt(run, bound, place) for run in (base, head))
+            before, after = (_labels_by_attempt(side, bound, place) for side in (evidence.base, evidence.head))
             required: Counter[_Labels] = Counter()
             for labels in (*before.values(), *after.values()):
                 required |= labels
@@ -251,7 +254,7 @@ def bounds_with_lost_values(base: RunDocument, head: RunDocument, policy: Policy
     return list(dict.fromkeys(names))
 
 
-def _labels_by_attempt(run: RunDocument, bound: _Bound, place: Place) -> dict[str, Counter[_Labels]]:
+def _labels_by_attempt(run: RunIndex, bound: _Bound, place: Place) -> dict[str, Counter[_Labels]]:
     values = (value for value in bound.step_values(run, place) if bound.best_end(value) is not None)
     return {
         attempt: Counter(frozenset(value.labels.items() - {("attempt", attempt)}) for value in of_attempt)
@@ -262,13 +265,13 @@ def _labels_by_attempt(run: RunDocument, bound: _Bound, place: Place) -> dict[st
 # --- [expect] kernels
 
 
-def compare_expected_kernels(head: RunDocument, policy: Policy) -> Iterator[Comparison]:
+def compare_expected_kernels(head: RunIndex, policy: Policy) -> Iterator[Comparison]:
     """Compare, workload by workload, the names of kernels that ran in any shape with the patterns that are expected.
 
     The head alone is judged, for a base that runs none of them is no excuse. Where no names were kept, nothing is shown.
     """
-    for workload in head.workloads if policy.kernels else ():
-        kernels = [entry for step in head.steps if step.workload == workload.name for entry in step.kernels]
+    for workload in head.run.workloads if policy.kernels else ():
+        kernels = [entry for step in head.steps.get(workload.name, ()) for entry in step.kernels]
         missing = missing_kernels(policy.kernels, {name for entry in kernels for name in entry.names})
         outcome: Outcome = "inconclusive"
         reason: Message | None = None

@@ -15,7 +15,6 @@ from perfgate.document.decision import Comparison, DecisionDocument, NoiseFloor,
 from perfgate.document.doctor import Resolution
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
-from perfgate.document.samples import Arm
 from perfgate.judging.gate.changed_code import ChangedCode
 from perfgate.judging.gate.comparison import (
     Place,
@@ -26,8 +25,8 @@ from perfgate.judging.gate.comparison import (
     rounded,
     tolerance,
 )
-from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere
-from perfgate.judging.gate.pairs import Clocks, Effects, deciding_clocks, paired_effects, stage_times
+from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence
+from perfgate.judging.gate.pairs import Effects, stage_times
 from perfgate.judging.gate.rule import (
     MOST_PAIRS,
     Differences,
@@ -69,25 +68,22 @@ class _Cell(NamedTuple):
 
 
 def compare_time(
-    base: RunDocument,
-    head: RunDocument,
+    evidence: Evidence,
     policy: Policy,
-    clocks: Clocks,
     floors: list[NoiseFloor],
     *,
     elsewhere: Elsewhere = NOTHING_ELSEWHERE,
     interim: bool = False,
 ) -> list[Comparison]:
-    """Compare every time metric that the pairs give, by ``clocks``; ``floors`` are what base against base showed.
+    """Compare every time metric that the pairs give; ``floors`` are what base against base showed.
 
     Metrics are corrected for together with those ``elsewhere``. At an ``interim`` look an alarm is surer than at the end.
     """
     floor_of = {(floor.workload, floor.shape, floor.metric): floor for floor in floors}
-    kept_layout = unmoved(base, head)
     cells = []
-    for place in places(head):
-        moved = place.workload not in kept_layout
-        for name, effect in _effects(base, head, place, clocks).items():
+    for place in evidence.places:
+        moved = place.workload not in evidence.kept_layout
+        for name, effect in evidence.effects(place).items():
             allowed = tolerance(policy, name, *place, moved=moved)
             cells.append(_Cell(place, name, effect, allowed, moved, floor_of.get((*place, name))))
     comparisons = [
@@ -95,26 +91,14 @@ def compare_time(
         for family in FAMILIES.values()
         for comparison in _compare_family(cells, family, policy, elsewhere, interim=interim)
     ]
-    return [_with_context(comparison, comparisons, base, head) for comparison in comparisons]
+    return [_with_context(comparison, comparisons, evidence) for comparison in comparisons]
 
 
-def _effects(base: RunDocument, head: RunDocument, place: Place, clocks: Clocks, arm: Arm = "ab") -> dict[str, Effects]:
-    return paired_effects(
-        base.replicates, head.replicates, workload=place.workload, shape=place.shape, arm=arm, clocks=clocks
-    )
-
-
-def unmoved(*runs: RunDocument) -> list[str]:
-    """The workloads of which a pair kept its memory layout."""
-    return sorted({replicate.workload for run in runs for replicate in run.replicates if replicate.moved is False})
-
-
-def _with_context(
-    comparison: Comparison, comparisons: Sequence[Comparison], base: RunDocument, head: RunDocument
-) -> Comparison:
+def _with_context(comparison: Comparison, comparisons: Sequence[Comparison], evidence: Evidence) -> Comparison:
     workload, shape = comparison.workload, comparison.shape
     if comparison.metric == PREPROCESSING:
-        changed = ChangedCode(head.source.changes)
+        changed = ChangedCode(evidence.head.run.source.changes)
+        sides = (run.replicates for run in evidence.runs)
         parts = [
             Part(
                 name=stage.name,
@@ -122,22 +106,23 @@ def _with_context(
                 head=rounded(stage.second),
                 line=changed.of_function(stage.line) if stage.line else None,
             )
-            for stage in stage_times(base.replicates, head.replicates, workload=workload, shape=shape)
+            for stage in stage_times(*sides, workload=workload, shape=shape)
         ]
         return msgspec.structs.replace(comparison, parts=parts)
-    if comparison.metric == INSTRUCTIONS and (reason := _why_instructions_inform(comparison, comparisons, head)):
+    if comparison.metric == INSTRUCTIONS and (reason := _why_instructions_inform(comparison, comparisons, evidence)):
         shown = reason if comparison.outcome == "regressed" else comparison.reason
         return msgspec.structs.replace(comparison, gating=False, reason=shown)
     return comparison
 
 
 def _why_instructions_inform(
-    comparison: Comparison, comparisons: Sequence[Comparison], head: RunDocument
+    comparison: Comparison, comparisons: Sequence[Comparison], evidence: Evidence
 ) -> Message | None:
     """Say why more instructions need be no loss; None where they gate."""
     workload, shape = comparison.workload, comparison.shape
     # The slower the device, the longer the host asks whether it is done, and every time it asks is an instruction.
-    blocks = [replicate.shapes.get(shape) for replicate in head.replicates if replicate.workload == workload]
+    replicates = evidence.head.run.replicates
+    blocks = [replicate.shapes.get(shape) for replicate in replicates if replicate.workload == workload]
     if any(columns.cpu_source == "device" for columns in blocks if columns):
         return Message("gate.host-waits")
     faster = (workload, shape, LATENCY, "improved")
@@ -149,17 +134,17 @@ def _why_instructions_inform(
 # --- noise floors
 
 
-def noise_floors(base: RunDocument, policy: Policy, clocks: Clocks, *, pairs: int) -> list[NoiseFloor]:
+def noise_floors(evidence: Evidence, policy: Policy, *, pairs: int) -> list[NoiseFloor]:
     """What base against base shows, as the half width that ``pairs`` pairs of it would have.
 
     floor = 2.326 x robust sd of the A/A effects / sqrt(pairs), the sd from the median absolute value, as their centre
     is 0. ``differs`` needs all evidence on one side and more than what the job would call unchanged: the second
     is a twin in other code, which luck of layout alone may make 1 % faster or slower.
     """
-    floors, kept_layout = [], unmoved(base)
-    for place in places(base):
-        moved = place.workload not in kept_layout
-        for name, effect in _effects(base, base, place, clocks, "aa").items():
+    floors = []
+    for place in places(evidence.base.run):
+        moved = place.workload not in evidence.base.kept_layout
+        for name, effect in evidence.effects(place, "aa").items():
             if not effect.fair:
                 continue
             differences = effect.differences
@@ -296,12 +281,12 @@ def _is_above(floor: NoiseFloor, limit: float) -> bool:
 
 def resolutions(base: RunDocument, head: RunDocument, decision: DecisionDocument) -> list[Resolution]:
     """The smallest slowdown that each paired comparison of unchanged code would have shown; the spread is around its effect."""
-    rows, clocks = [], deciding_clocks(base, head)
+    rows, evidence = [], Evidence(base, head)
     for compared in decision.comparisons:
         if compared.method != "paired":
             continue
         place, name = Place(compared.workload, compared.shape), compared.metric
-        differences = _effects(base, head, place, clocks)[name].differences
+        differences = evidence.effects(place)[name].differences
         timed_ns = sum(
             sum(blocks.end_ns) - sum(blocks.start_ns)
             for replicate in (*base.replicates, *head.replicates)

@@ -12,9 +12,9 @@ from perfgate.catalogue.names import NUMBER, RANKS_LOSS
 from perfgate.document.decision import Invalid, InvalidKind, Missing, MissingSide
 from perfgate.document.job import JobNumber, JobRecord, RankCounts, Turn, turns_by_quad
 from perfgate.document.message import Message
-from perfgate.document.run import RunDocument
 from perfgate.job_settings import JobReference
 from perfgate.judging.gate.comparison import rounded
+from perfgate.judging.gate.evidence import Evidence
 from perfgate.judging.gate.required_jobs import (
     RequiredJob,
     is_on_device,
@@ -29,17 +29,16 @@ LATE_SHARE = 0.1
 _MOST_SHARE = 1e9
 
 
-def invalid_turns(base: RunDocument, head: RunDocument) -> list[Invalid]:
+def invalid_turns(evidence: Evidence) -> list[Invalid]:
     """The jobs whose times prove nothing: a side was at work in the turns of the other, or the requests were sent late."""
     return [
         Invalid(workload=job.name, shape="", kind=kind, message=message)
-        for job in head.jobs
-        for kind, message in _disturbances(job.name, base, head)
+        for job in evidence.head.run.jobs
+        for kind, message in _disturbances(evidence.turns(job.name))
     ]
 
 
-def _disturbances(name: str, base: RunDocument, head: RunDocument) -> Iterator[tuple[InvalidKind, Message]]:
-    turns = [[turn for turn in run.turns if turn.workload == name] for run in (base, head)]
+def _disturbances(turns: Sequence[Sequence[Turn]]) -> Iterator[tuple[InvalidKind, Message]]:
     used = [[turn.out_of_turn for turn in side if turn.out_of_turn is not None] for side in turns]
     if all(used):
         before, after = map(_typical, used)
@@ -57,20 +56,17 @@ def _typical(shares: Iterable[float]) -> float:
     return float(np.median(np.clip(list(shares), 0.0, _MOST_SHARE)))
 
 
-def missing_turns(base: RunDocument, head: RunDocument, required: Mapping[str, RequiredJob]) -> list[Missing]:
+def missing_turns(evidence: Evidence, required: Mapping[str, RequiredJob]) -> list[Missing]:
     """What the turns of a job lack: turns of a side, a number that other turns have, one that must gate, or the whole job."""
-    failed = {failed.workload for failed in head.failed_pairs}
-    names = dict.fromkeys(
-        [*required, *(job.name for run in (base, head) for job in run.jobs), *(t.workload for t in base.turns)]
-    )
-    return [
-        entry for name in names if name not in failed for entry in _missing_of(name, base, head, required.get(name))
-    ]
+    failed = {failed.workload for failed in evidence.head.run.failed_pairs}
+    declared = (job.name for run in evidence.runs for job in run.jobs)
+    names = dict.fromkeys([*required, *declared, *(turn.workload for turn in evidence.base.run.turns)])
+    return [entry for name in names if name not in failed for entry in _missing_of(name, evidence, required.get(name))]
 
 
-def _missing_of(name: str, base: RunDocument, head: RunDocument, required: RequiredJob | None) -> Iterator[Missing]:
-    records = [next((job for job in run.jobs if job.name == name), None) for run in (base, head)]
-    before, after = (turns_by_quad(run.turns, name) for run in (base, head))
+def _missing_of(name: str, evidence: Evidence, required: RequiredJob | None) -> Iterator[Missing]:
+    records = [next((job for job in run.jobs if job.name == name), None) for run in evidence.runs]
+    before, after = (turns_by_quad(turns, name) for turns in evidence.turns(name))
     if not before or not after or records[0] is None or records[1] is None:
         lacks: MissingSide = "both" if not before and not after else "head" if before else "base"
         yield Missing(workload=name, side=lacks)
@@ -98,7 +94,7 @@ def _missing_of(name: str, base: RunDocument, head: RunDocument, required: Requi
         may_be_zero = number.metric.startswith(NUMBER) and number.metric not in declared and number.unit == "1"
         yield from _nothing_measured(name, number, sides, may_be_zero=may_be_zero) if number.gating else ()
     if required is not None:
-        yield from _not_as_required(required, base, head, record)
+        yield from _not_as_required(required, evidence, record)
 
 
 def _nothing_measured(
@@ -121,22 +117,19 @@ def _nothing_measured(
         yield Missing(workload=job, metric=number.metric, side="both" if len(nothing) > 1 else nothing[0])
 
 
-def _not_as_required(
-    required: RequiredJob, base: RunDocument, head: RunDocument, record: JobRecord
-) -> Iterator[Missing]:
+def _not_as_required(required: RequiredJob, evidence: Evidence, record: JobRecord) -> Iterator[Missing]:
     """Yield what the trusted side says of a job and the documents lack, or say otherwise."""
-    settings = required.measured_by(base, head)
+    settings = required.measured_by(*evidence.runs)
     if settings is None or record.kind != settings.kind:
         yield _asked(record.name, "job.settings", differs=True)
         return
-    sides: tuple[tuple[MissingSide, RunDocument], ...] = (("base", base), ("head", head))
-    turns = {side: [turn for turn in run.turns if turn.workload == record.name] for side, run in sides}
-    if not _shares_devices_as(settings, record, [*turns["base"], *turns["head"]]):
+    before, after = evidence.turns(record.name)
+    if not _shares_devices_as(settings, record, [*before, *after]):
         yield _asked(record.name, "job.fits", differs=True)
-    trusted = trusted_numbers(required, settings, record, on_device=is_on_device(required, base, head))
+    trusted = trusted_numbers(required, settings, record, on_device=is_on_device(required, *evidence.runs))
     yield from _other_numbers(required, settings, record, trusted.numbers)
-    for side, listed in turns.items():
-        yield from _unproven(required, settings, side, listed)
+    yield from _unproven(required, settings, "base", before)
+    yield from _unproven(required, settings, "head", after)
 
 
 def _asked(

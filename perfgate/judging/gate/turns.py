@@ -27,7 +27,7 @@ from perfgate.document.job import Fits, JobKind, JobNumber, JobRecord, Turn, sam
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.comparison import Place, change_of, comparison, configured_tolerance, rounded
-from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere
+from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence
 from perfgate.judging.gate.ranks import compare_counts, exposed_parts, losses_differ, rank_parts
 from perfgate.judging.gate.required_jobs import TrustedNumbers
 from perfgate.judging.gate.rule import (
@@ -89,9 +89,9 @@ class Quad(NamedTuple):
     head: list[Turn]
 
 
-def quads_of(base: RunDocument, head: RunDocument, job: str) -> dict[int, Quad]:
+def quads_of(evidence: Evidence, job: str) -> dict[int, Quad]:
     """The quads that both sides have turns of, in the order of measuring."""
-    before, after = (turns_by_quad(run.turns, job) for run in (base, head))
+    before, after = (turns_by_quad(turns, job) for turns in evidence.turns(job))
     return {
         number: Quad(before[number][0].start, before[number], after[number])
         for number in sorted(before.keys() & after.keys())
@@ -99,8 +99,7 @@ def quads_of(base: RunDocument, head: RunDocument, job: str) -> dict[int, Quad]:
 
 
 def compare_turns(
-    base: RunDocument,
-    head: RunDocument,
+    evidence: Evidence,
     policy: Policy,
     numbers: Mapping[str, TrustedNumbers] = MappingProxyType({}),
     *,
@@ -113,10 +112,10 @@ def compare_turns(
     """
     rows: list[Comparison] = []
     cells: list[_Cell] = []
-    for record in head.jobs:
+    for record in evidence.head.run.jobs:
         trusted = numbers.get(record.name, TrustedNumbers(record.numbers))
         job = msgspec.structs.replace(record, numbers=trusted.numbers)
-        measured = quads_of(base, head, job.name)
+        measured = quads_of(evidence, job.name)
         different = _other_work(Place(job.name, ""), measured)
         rows += different or _other_output(Place(job.name, ""), measured, policy)
         if not different:
@@ -302,12 +301,12 @@ def _judge(cell: _Cell, policy: Policy, p_adjusted: float | None, *, tests: int)
     )
 
 
-def compare_quantiles(base: RunDocument, head: RunDocument) -> list[QuantileComparison]:
+def compare_quantiles(evidence: Evidence) -> list[QuantileComparison]:
     """The quantiles of what both sides have samples of, each over all turns of its side."""
     rows = []
-    for job in head.jobs:
+    for job in evidence.head.run.jobs:
         before, after = (
-            {entry.metric: entry for entry in sample_quantiles(job.name, run.turns)} for run in (base, head)
+            {entry.metric: entry for entry in sample_quantiles(job.name, run.turns)} for run in evidence.runs
         )
         rows += [
             QuantileComparison(
@@ -338,7 +337,7 @@ def foreseen(
 ) -> float | None:
     """The smallest slowdown that ``quads`` quads of ``starts`` starts would show of a number, by the spread so far."""
     record = next(record for record in head.jobs if record.name == job)
-    measured = quads_of(base, head, job)
+    measured = quads_of(Evidence(base, head), job)
     cells = [cell for number in record.numbers for cell in _cells(record, number, measured, policy)]
     shown = [_foreseen(cell, quads, starts) for cell in cells if cell.number.gating]
     return min(shown, default=None)

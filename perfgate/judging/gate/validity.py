@@ -1,8 +1,5 @@
 """What makes times worthless: a throttled or shared device, a clock below its rate, a worker that breaks the rules.
 
-Blocks are dropped for what the environment reported about them, never for how long they took; a block that is dropped
-takes its whole quad on both sides with it, so that dropping cannot favour a side.
-
 User code runs in the process that times it: it could report false times, change settings, or work while the other side is
 measured. The conductor's clock and the kernel's accounting are outside its reach, so the worker's report is compared with them.
 """
@@ -10,20 +7,18 @@ measured. The conductor's clock and the kernel's accounting are outside its reac
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Literal, NamedTuple
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.decision import Invalid, InvalidKind
 from perfgate.document.message import Message, MessageValue
-from perfgate.document.run import RunDocument
 from perfgate.document.samples import STOPPED, BlockColumns, Replicate, unpack
-from perfgate.judging.gate.comparison import rounded
+from perfgate.judging.gate.clean import LEAST_CLEAN, RATED_CLOCK_SHARE, CleanPair, Taint, clean_pair
+from perfgate.judging.gate.comparison import Place, rounded
+from perfgate.judging.gate.evidence import Evidence, Pair
 
-RATED_CLOCK_SHARE = 0.97
-LEAST_CLEAN = 0.4  # of the quads of a pair, and of the pairs of a shape
 # A worker's clock must show what ours shows, but for what the kernel says that worker and conductor waited for a CPU. Other
 # waits (a hypervisor, memory) delay some blocks, a false clock shortens all: hence a low quantile, and a wide limit for the
 # call that is made but not recorded: its caches are cold, its memory was given back (measured: up to 1.1 ms more than others).
@@ -41,7 +36,6 @@ OUT_OF_TURN_SHARE = 0.02
 STEADY_SHARE = 0.5  # of the pairs
 
 Floats = npt.NDArray[np.float64]
-Taint = Literal["throttled", "slow_clock", "foreign_process"]
 _TAINTS: dict[Taint, Message] = {
     "throttled": Message("gate.throttled"),
     "slow_clock": Message("gate.slow-clock", {"share": RATED_CLOCK_SHARE}),
@@ -49,81 +43,30 @@ _TAINTS: dict[Taint, Message] = {
 }
 
 
-class _Pair(NamedTuple):
-    first: Replicate
-    second: Replicate
-
-
-def invalid_times(base: RunDocument, head: RunDocument) -> list[Invalid]:
+def invalid_times(evidence: Evidence) -> list[Invalid]:
     """Why the times of a shape prove nothing, one entry a shape and kind."""
     entries: dict[tuple[str, str, str], Invalid] = {}
-    for entry in [*_changed_code(base, head), *_disturbed(base, head), *misconduct(base, head)]:
+    for entry in [*_changed_code(evidence), *_disturbed(evidence), *misconduct(evidence)]:
         entries.setdefault((entry.workload, entry.shape, entry.kind), entry)
     return list(entries.values())
 
 
-def _changed_code(base: RunDocument, head: RunDocument) -> Iterator[Invalid]:
+def _changed_code(evidence: Evidence) -> Iterator[Invalid]:
     """Yield that something changed what a side runs, of every place: nothing else that was measured tells which code it was."""
-    broken = [run.seal for run in (base, head) if run.seal and run.seal.broken]
+    broken = [run.seal for run in evidence.runs if run.seal and run.seal.broken]
     files = list(dict.fromkeys(name for seal in broken for name in seal.changed))
-    places = [(workload.name, shape) for workload in head.workloads for shape in workload.shapes]
-    for workload, shape in [*places, *((job.name, "") for job in head.jobs)] if broken else ():
+    jobs = [Place(job.name, "") for job in evidence.head.run.jobs]
+    for workload, shape in [*evidence.places, *jobs] if broken else ():
         message = Message("gate.code-changed", {"files": files}) if files else Message("gate.code-changed-somewhere")
         yield Invalid(workload=workload, shape=shape, kind="code_changed", message=message)
-
-
-def waited_share(blocks: Iterable[BlockColumns]) -> float | None:
-    """The share of the measured time in which workers waited for a CPU that another process had; None where nothing tells."""
-    reported = [columns for columns in blocks if columns.run_delay_ns]
-    seen = sum(sum(columns.seen_ns) for columns in reported)
-    return sum(sum(columns.run_delay_ns) for columns in reported) / seen if seen else None
-
-
-def _pairs_by_workload(base: RunDocument, head: RunDocument) -> dict[str, list[_Pair]]:
-    heads = {(replicate.workload, replicate.pair): replicate for replicate in head.replicates}
-    pairs: dict[str, list[_Pair]] = {}
-    for first in base.replicates:
-        second = heads.get((first.workload, first.pair))
-        if first.arm == "ab" and second:
-            pairs.setdefault(first.workload, []).append(_Pair(first, second))
-    return pairs
 
 
 # --- what the environment reported
 
 
-class CleanPair(NamedTuple):
-    """The quads of a pair in which nothing disturbed either side, None where too few are left; and what disturbed how many."""
-
-    quads: frozenset[int] | None
-    taints: Counter[Taint]
-
-
-def clean_pair(first: BlockColumns, second: BlockColumns) -> CleanPair:
-    quads = set(first.quad) & set(second.quad)
-    tainted: dict[int, Taint] = {}
-    for columns in (first, second):
-        for index, quad in enumerate(columns.quad):
-            if taint := _taint(columns, index):
-                tainted.setdefault(quad, taint)
-    clean = frozenset(quads - tainted.keys())
-    return CleanPair(clean if len(clean) >= LEAST_CLEAN * len(quads) else None, Counter(tainted.values()))
-
-
-def _taint(columns: BlockColumns, index: int) -> Taint | None:
-    if columns.throttled and columns.throttled[index]:
-        return "throttled"
-    clock_share = columns.clock_share[index] if columns.clock_share else None
-    if clock_share is not None and clock_share < RATED_CLOCK_SHARE:
-        return "slow_clock"
-    if columns.foreign_processes and columns.foreign_processes[index]:
-        return "foreign_process"
-    return None
-
-
-def _disturbed(base: RunDocument, head: RunDocument) -> Iterator[Invalid]:
+def _disturbed(evidence: Evidence) -> Iterator[Invalid]:
     places: dict[tuple[str, str], list[CleanPair]] = {}
-    for workload, replicates in _pairs_by_workload(base, head).items():
+    for workload, replicates in evidence.pairs.items():
         for first, second in replicates:
             for shape in first.shapes.keys() & second.shapes.keys():
                 pair = clean_pair(first.shapes[shape], second.shapes[shape])
@@ -142,9 +85,9 @@ def _disturbed(base: RunDocument, head: RunDocument) -> Iterator[Invalid]:
 # --- what workers did
 
 
-def misconduct(base: RunDocument, head: RunDocument) -> Iterator[Invalid]:
+def misconduct(evidence: Evidence) -> Iterator[Invalid]:
     """Yield what workers did that makes their times worthless, worst first."""
-    sides = (("base", base), ("head", head))
+    sides = list(zip(("base", "head"), evidence.runs))
     for side, run in sides:
         for replicate in run.replicates:
             for shape, columns in replicate.lanes:
@@ -155,7 +98,7 @@ def misconduct(base: RunDocument, head: RunDocument) -> Iterator[Invalid]:
         for replicate in run.replicates:
             yield from _more_cpus(replicate, side)
             yield from _stopped(replicate, side)
-    for pairs in _pairs_by_workload(base, head).values():
+    for pairs in evidence.pairs.values():
         yield from _changed_settings(pairs)
         yield from _out_of_turn(pairs)
         yield from _unsteady(pairs)
@@ -222,7 +165,7 @@ def _stopped(replicate: Replicate, side: str) -> Iterator[Invalid]:
         yield from _every_shape(replicate, "stopped", message)
 
 
-def _changed_settings(pairs: list[_Pair]) -> Iterator[Invalid]:
+def _changed_settings(pairs: list[Pair]) -> Iterator[Invalid]:
     for first, second in pairs:
         for name in sorted((first.settings.keys() & second.settings.keys()) - {STOPPED}):
             before, after = first.settings[name], second.settings[name]
@@ -231,7 +174,7 @@ def _changed_settings(pairs: list[_Pair]) -> Iterator[Invalid]:
                 yield from _every_shape(first, "worker_changed", Message("gate.settings-differ", values))
 
 
-def _out_of_turn(pairs: list[_Pair]) -> Iterator[Invalid]:
+def _out_of_turn(pairs: list[Pair]) -> Iterator[Invalid]:
     shares = [(_out_of_turn_share(pair.first), _out_of_turn_share(pair.second)) for pair in pairs]
     base, head = np.median(np.array(shares), axis=0)
     if abs(head - base) <= OUT_OF_TURN_SHARE + min(base, head):
@@ -248,7 +191,7 @@ def _out_of_turn_share(replicate: Replicate) -> float:
     return _total(replicate, "out_of_turn_ns") / max(1, waited)
 
 
-def _unsteady(pairs: list[_Pair]) -> Iterator[Invalid]:
+def _unsteady(pairs: list[Pair]) -> Iterator[Invalid]:
     for side, members in (("base", [pair.first for pair in pairs]), ("head", [pair.second for pair in pairs])):
         unsteady = sum(not member.steady for member in members)
         if unsteady > STEADY_SHARE * len(members):

@@ -12,6 +12,7 @@ import torch
 from perfgate.document.decision import Comparison, Policy
 from perfgate.document.run import CounterSet
 from perfgate.judging.gate.counters import compare_counters
+from perfgate.judging.gate.evidence import Evidence
 from perfgate.measuring.counting.compiled import with_compilations
 from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.devices.registry import open_device
@@ -78,7 +79,7 @@ def judged(base: list[CounterSet], head: list[CounterSet]) -> list[Comparison]:
     """Return what the gate makes of the two, the comparisons of the first shape."""
     before = msgspec.structs.replace(make_run("base"), counters=base)
     after = msgspec.structs.replace(make_run("head"), counters=head)
-    found = compare_counters(before, after, Policy())
+    found = compare_counters(Evidence(before, after), Policy())
     return [comparison for comparison in found if comparison.shape == base[0].shape]
 
 

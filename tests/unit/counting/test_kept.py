@@ -17,6 +17,7 @@ import torch
 from perfgate.document.decision import Comparison, Policy
 from perfgate.document.run import CounterSet
 from perfgate.judging.gate.counters import compare_counters
+from perfgate.judging.gate.evidence import Evidence
 from perfgate.measuring.counting.counters import with_steady
 from perfgate.measuring.counting.kept import KEPT_NATIVE, KEPT_PYTHON, with_kept_bytes
 from perfgate.measuring.counting.python_work import with_python_work
@@ -80,7 +81,7 @@ def _count(call: Callable[[Any], Any], root: Path) -> CounterSet:
 def _compared(base: CounterSet, head: CounterSet) -> dict[str, Comparison]:
     before = msgspec.structs.replace(make_run("base"), counters=[base])
     after = msgspec.structs.replace(make_run("head"), counters=[head])
-    return {comparison.metric: comparison for comparison in compare_counters(before, after, Policy())}
+    return {comparison.metric: comparison for comparison in compare_counters(Evidence(before, after), Policy())}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from perfgate.document.message import quote
 from perfgate.document.run import RunDocument, StepResult, Value
 from perfgate.judging.gate.comparison import tolerance
 from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.evidence import RunIndex
 from perfgate.judging.gate.rules import broken_metrics, compare_bounds
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.unit.gate.builders import sides
@@ -34,7 +35,7 @@ def with_value(run: RunDocument, value: float | None, metric: str = "latency.p99
 
 
 def compared(base: RunDocument, head: RunDocument, *budgets: Budget) -> Comparison:
-    (found,) = compare_bounds(base, head, Policy(budgets=list(budgets)))
+    (found,) = compare_bounds(RunIndex(base), RunIndex(head), Policy(budgets=list(budgets)))
     return found
 
 
@@ -136,7 +137,7 @@ def test_budget__rate__takes_only_values_of_that_rate() -> None:
 def test_budget__pattern_of_another_workload__says_nothing_of_this_one() -> None:
     base, head = sides(NO_CHANGE)
     other = msgspec.structs.replace(P99, workload="decoder*")
-    assert compare_bounds(base, with_value(head, 1.0), Policy(budgets=[other])) == []
+    assert compare_bounds(RunIndex(base), RunIndex(with_value(head, 1.0)), Policy(budgets=[other])) == []
 
 
 @pytest.mark.parametrize(
@@ -165,9 +166,12 @@ def test_sla__at_a_rate__held_against_the_calls_of_that_rate_alone() -> None:
     promised = [msgspec.structs.replace(head.workloads[0], sla_p99=0.02, sla_rate=50.0)]
     head = msgspec.structs.replace(head, workloads=promised)
     alone = with_value(head, 0.03, interval=(0.029, 0.031))
-    (silent,) = compare_bounds(base, alone, Policy())  # a closed loop says nothing of 50 calls a second
+    # A closed loop says nothing of 50 calls a second.
+    (silent,) = compare_bounds(RunIndex(base), RunIndex(alone), Policy())
     assert (silent.outcome, silent.gating, silent.head) == ("inconclusive", True, None)
-    (found,) = compare_bounds(base, with_value(head, 0.03, interval=(0.029, 0.031), labels={"rate": "50"}), Policy())
+    (found,) = compare_bounds(
+        RunIndex(base), RunIndex(with_value(head, 0.03, interval=(0.029, 0.031), labels={"rate": "50"})), Policy()
+    )
     assert (found.metric, found.outcome, text_of(found.reason)) == ("sla.p99", "regressed", "at 50 calls a second")
 
 

@@ -11,6 +11,7 @@ from perfgate.document.history import History
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow, CodeChange, Roof, RunDocument, Work
 from perfgate.judging.gate.contributions import explanations
 from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.evidence import Evidence
 from tests.fakes.documents import make_comparison, make_counter
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
 
@@ -64,7 +65,7 @@ def slower(seconds: float, *others: Comparison) -> list[Comparison]:
 
 
 def explained(documents: tuple[RunDocument, RunDocument], comparisons: list[Comparison]) -> Explanation:
-    (found,) = explanations(*documents, comparisons)
+    (found,) = explanations(Evidence(*documents), comparisons)
     return found
 
 

@@ -6,6 +6,7 @@ from perfgate.document.history import History
 from perfgate.document.run import CallAccount, CallRow, CorrectnessResult, CounterSet, CounterSite, OpCount
 from perfgate.judging.gate.counters import compare_counters
 from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.evidence import Evidence, RunIndex
 from perfgate.judging.gate.rules import compare_signatures
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.fakes.documents import make_run
@@ -29,7 +30,7 @@ def pair(base, head):
 
 def test_compare_signatures__signature_changed__regressed_from_what_to_what():
     base, head = pair(correctness("(float32[8,48],)"), correctness("(float16[8,48],)"))
-    (found,) = compare_signatures(base, head)
+    (found,) = compare_signatures(RunIndex(base), RunIndex(head))
 
     assert (found.metric, found.outcome, found.gating, found.method) == (
         "correctness.signature", "regressed", True, "check",
@@ -39,7 +40,7 @@ def test_compare_signatures__signature_changed__regressed_from_what_to_what():
 
 @pytest.mark.parametrize(("before", "after"), [("int64[2]", "int64[2]"), (None, "int64[2]"), ("int64[2]", None)])
 def test_compare_signatures__signature_equal_or_unknown__no_comparison_that_could_pass(before, after):
-    assert list(compare_signatures(*pair(correctness(before), correctness(after)))) == []
+    assert list(compare_signatures(*map(RunIndex, pair(correctness(before), correctness(after))))) == []
 
 
 def test_decide__signature_changed__fails_and_the_comment_says_how():
@@ -74,7 +75,7 @@ def site(line, code, count=1, metric="counters.framework_ops", name="aten::add")
 def compared(base, head, *, status="not_checked"):
     before = msgspec.structs.replace(make_run("base"), counters=[base])
     after = msgspec.structs.replace(make_run("head"), counters=[head], correctness=[correctness(None, status)])
-    return {found.metric: found for found in compare_counters(before, after, Policy())}
+    return {found.metric: found for found in compare_counters(Evidence(before, after), Policy())}
 
 
 OPS = "counters.framework_ops"

@@ -12,6 +12,7 @@ from perfgate.document.history import History
 from perfgate.document.run import KernelTimes, KernelWork, RunDocument
 from perfgate.jobs.run.from_profile import ProfileOptions, run_from_profile
 from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.evidence import Evidence
 from perfgate.judging.gate.recordings import NOT_COMPARED, compare_kernel_times
 from perfgate.judging.gate.verdict import exit_code
 from tests.fakes.recordings import ADD, ALL_REDUCE, GEMM, STEP, TO_NHWC, UPLOAD, kineto_recording
@@ -268,7 +269,7 @@ def matmul(mac: float, inputs: str = "32,1000;1000,4096") -> KernelWork:
 
 
 def compared(base: RunDocument, head: RunDocument) -> dict[str, Comparison]:
-    return {c.metric: c for c in compare_kernel_times(base, head, Policy())}
+    return {c.metric: c for c in compare_kernel_times(Evidence(base, head), Policy())}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 
 from perfgate.document.run import CounterSet, CounterSite, Side
 from perfgate.judging.gate.counters import replaced_operators
+from perfgate.judging.gate.evidence import Evidence
 from tests.fakes.documents import make_run
 from tests.unit.gate.builders import SHAPE, WORKLOAD
 
@@ -22,7 +23,7 @@ def replaced(base: list[Row], head: list[Row]) -> list[tuple[str, str, int, str 
         values = {OPS: sum(site.count for site in sites)}
         counters = CounterSet(workload=WORKLOAD, shape=SHAPE, repeats=3, values=values, ops=[], sites=sites)
         runs.append(msgspec.structs.replace(make_run(side), counters=[counters]))
-    return [(r.before, r.after, r.count, r.line) for r in replaced_operators(*runs)]
+    return [(r.before, r.after, r.count, r.line) for r in replaced_operators(Evidence(*runs))]
 
 
 MM: Row = ("model.py:3", "x @ w", "aten::mm", 2)

@@ -11,6 +11,7 @@ import pytest
 from perfgate.document.decision import InvalidKind
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import BlockColumns, pack
+from perfgate.judging.gate.evidence import Evidence
 from perfgate.judging.gate.validity import misconduct
 from tests.unit.gate.builders import SHAPE, sides
 
@@ -65,7 +66,7 @@ def loaded(rows: list[tuple[int, ...]], *, calls: int = CALLS, clock: float = 1.
 
 def kinds(columns: BlockColumns) -> set[InvalidKind]:
     base, head = sides([1.0])
-    return {found.kind for found in misconduct(with_columns(base, columns), head)}
+    return {found.kind for found in misconduct(Evidence(with_columns(base, columns), head))}
 
 
 def with_columns(run: RunDocument, columns: BlockColumns) -> RunDocument:

@@ -1,0 +1,53 @@
+"""Which blocks count: nothing disturbed them, by what the environment reported of them, never by how long they took.
+
+A block that is dropped takes its whole quad on both sides with it, so that dropping cannot favour a side.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from perfgate.document.samples import BlockColumns
+
+RATED_CLOCK_SHARE = 0.97
+LEAST_CLEAN = 0.4  # of the quads of a pair, and of the pairs of a shape
+
+Taint = Literal["throttled", "slow_clock", "foreign_process"]
+
+
+class CleanPair(NamedTuple):
+    """The quads of a pair in which nothing disturbed either side, None where too few are left; and what disturbed how many."""
+
+    quads: frozenset[int] | None
+    taints: Counter[Taint]
+
+
+def clean_pair(first: BlockColumns, second: BlockColumns) -> CleanPair:
+    quads = set(first.quad) & set(second.quad)
+    tainted: dict[int, Taint] = {}
+    for columns in (first, second):
+        for index, quad in enumerate(columns.quad):
+            if taint := _taint(columns, index):
+                tainted.setdefault(quad, taint)
+    clean = frozenset(quads - tainted.keys())
+    return CleanPair(clean if len(clean) >= LEAST_CLEAN * len(quads) else None, Counter(tainted.values()))
+
+
+def _taint(columns: BlockColumns, index: int) -> Taint | None:
+    if columns.throttled and columns.throttled[index]:
+        return "throttled"
+    clock_share = columns.clock_share[index] if columns.clock_share else None
+    if clock_share is not None and clock_share < RATED_CLOCK_SHARE:
+        return "slow_clock"
+    if columns.foreign_processes and columns.foreign_processes[index]:
+        return "foreign_process"
+    return None
+
+
+def waited_share(blocks: Iterable[BlockColumns]) -> float | None:
+    """The share of the measured time in which workers waited for a CPU that another process had; None where nothing tells."""
+    reported = [columns for columns in blocks if columns.run_delay_ns]
+    seen = sum(sum(columns.seen_ns) for columns in reported)
+    return sum(sum(columns.run_delay_ns) for columns in reported) / seen if seen else None
