@@ -14,6 +14,7 @@ from perfgate.document.decision import Policy
 from perfgate.document.explanation import Cause
 from perfgate.judging.gate.causes import with_causes
 from perfgate.judging.gate.counters import compare_counters
+from perfgate.judging.gate.evidence import Evidence
 from tests.fakes.documents import make_decision, make_run
 from tests.unit.counting.planted import FIRST_LINE, count
 
@@ -34,7 +35,7 @@ def explained(folder: Path, base: str, head: str) -> list[Cause]:
     )
     changes = code_changes(folder / "base", folder / "head", ["model.py"])
     after = msgspec.structs.replace(after, source=msgspec.structs.replace(after.source, changes=changes))
-    comparisons = compare_counters(before, after, Policy())
+    comparisons = compare_counters(Evidence(before, after), Policy())
     decision = with_causes(make_decision("FAIL", comparisons=comparisons), before, after)
     named = {c.cause for c in decision.comparisons if c.cause is not None and c.outcome == "regressed"}
     return [decision.causes[number] for number in sorted(named)]
