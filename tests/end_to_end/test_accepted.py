@@ -61,12 +61,21 @@ def _clone_of_branch(job: Job, folder: Path) -> Path:
     return branch
 
 
+def _checkout(job: Job, folder: Path, workflow: str) -> Path:
+    """The publishing job's checkout, with a workflow."""
+    root = folder / "checkout"
+    job.project.git("clone", "-q", str(job.root), str(root))
+    (root / ".github" / "workflows").mkdir(parents=True)
+    (root / ".github" / "workflows" / "perfgate.yml").write_text(f"{workflow}\n")
+    return root
+
+
 def test_comment__command_of_the_line_if_intended__accepts_in_a_clone_of_the_branch(
     job: Job, perfgate: Perfgate, tmp_path: Path
 ) -> None:
     """On GitHub and in GitLab's pipelines for merged results the commit that was measured is the forge's merge."""
     job.measure(ops=64)
-    assert job.publish().returncode == 1
+    assert job.publish(root=_checkout(job, tmp_path, "on: push")).returncode == 1
     (command,) = _commands(job.comment(), "perfgate baseline accept")
     branch = _clone_of_branch(job, tmp_path)
     words = shlex.split(command)[1:]
@@ -89,7 +98,8 @@ def test_comment__on_a_forge_that_reads_orders__its_order_accepts(github: Job) -
     github.publish()
     github.fake.upload(50, "perfgate-default-1", github.zipped())
     (order,) = _commands(github.comment(), "/perfgate accept")
-    assert github.comment().index(order) < github.comment().index("perfgate baseline accept")
+    assert order == f"/perfgate accept {github.project.head} 1 REASON"
+    assert "perfgate baseline accept" not in github.comment()
     Order(github, "ann", order).obey()
     comment, reply = github.comments()
     assert "## perfgate: WARN" in comment
@@ -120,12 +130,8 @@ TRUSTED = "jobs: {trusted: {uses: team/perfgate/.github/workflows/trusted.yml@ma
 def test_comment__workflows_of_the_checkout__decide_whether_an_order_is_heard(
     github: Job, tmp_path: Path, workflow: str, count: int
 ) -> None:
-    root = tmp_path / "checkout"
-    github.project.git("clone", "-q", str(github.root), str(root))
-    (root / ".github" / "workflows").mkdir(parents=True)
-    (root / ".github" / "workflows" / "perfgate.yml").write_text(f"{workflow}\n")
     github.measure(ops=64)
-    github.publish(root=root)
+    github.publish(root=_checkout(github, tmp_path, workflow))
     assert len(_commands(github.comment(), "/perfgate accept")) == count
 
 

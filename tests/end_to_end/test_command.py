@@ -19,7 +19,7 @@ from perfgate.jobs.shared.doors import Doors
 from perfgate.jobs.shared.store import open_project_store
 from perfgate.judging.forge.comment import read_state
 from tests.end_to_end.publishing import START, Job
-from tests.fakes.forge import BOT, BOT_TOKEN
+from tests.fakes.forge import BOT, BOT_TOKEN, PERSON
 
 WRITTEN = {"created_at": "2026-11-20T10:00:00Z", "updated_at": "2026-11-20T10:00:00Z"}
 
@@ -173,7 +173,7 @@ def test_order__not_understood__is_told_what_there_is(own: Job) -> None:
     order.obey()
     (reply,) = own.comments()
     assert order.told() == {}
-    assert reply.startswith("perfgate takes `/perfgate run [WORKLOAD]` and `/perfgate accept METRIC REASON`")
+    assert reply.startswith("perfgate takes `/perfgate run [WORKLOAD]` and `/perfgate accept NUMBER REASON`")
 
 
 def test_accept__regression_of_the_measured_commit__judged_again_it_warns(own: Job) -> None:
@@ -198,6 +198,108 @@ def test_accept__regression_of_the_measured_commit__judged_again_it_warns(own: J
     accepted = f"`counters.*` of `{own.project.head[:12]}` is accepted; the verdict of perfgate is now WARN\n"
     assert replies[-1] == accepted
     assert own.statuses()[-1] == (own.project.head, "success")
+
+
+def _numbered(job: Job) -> list[str]:
+    """Publish a head with two causes; return what the comment says accepts each."""
+    job.measure(ops=64, slowdown=1.1)
+    assert job.publish().returncode == 1
+    job.fake.upload(50, "perfgate-default-1", job.zipped())
+    return re.findall(r"`(/perfgate accept [^`]+)`", job.comments()[0])
+
+
+def test_accept__numbers_of_a_comment__each_its_metrics_of_the_head_whichever_comes_first(own: Job) -> None:
+    first, second = _numbered(own)
+    assert (first, second) == ("/perfgate accept 1 REASON", "/perfgate accept 2 REASON")
+    state = read_state(own.comments()[0])
+    assert state is not None
+    times, counts = state.accepts
+    assert counts == ["counters.syncs"]
+    assert "latency.low" in times
+
+    Order(own, "ann", first.replace("REASON", "a larger model")).obey()
+    assert {(one.commit, one.metric) for one in _accepted(own)} == {(own.project.head, metric) for metric in times}
+    comment, *replies = own.comments()
+    assert "## perfgate: FAIL" in comment
+    # What was accepted keeps its number, so the other one's is still what people read.
+    assert re.findall(r"`(/perfgate accept [^`]+)`", comment) == [second]
+
+    Order(own, "ann", second).obey()
+    assert {one.metric for one in _accepted(own)} == {*times, *counts}
+    assert {one.commit for one in _accepted(own)} == {own.project.head}
+    comment, *replies = own.comments()
+    assert "## perfgate: WARN" in comment
+    assert replies[-1].startswith(f"`counters.syncs` of `{own.project.head[:12]}` is accepted")
+
+
+def test_accept__both_numbers_at_once__all_their_metrics(own: Job) -> None:
+    _numbered(own)
+    Order(own, "ann", "/perfgate accept 1,2 a larger model").obey()
+    assert "## perfgate: WARN" in own.comments()[0]
+
+
+@pytest.mark.parametrize("number", [0, 3, 999])
+def test_accept__number_that_the_comment_has_not__is_refused(own: Job, number: int) -> None:
+    _numbered(own)
+    Order(own, "ann", f"/perfgate accept {number} meant").obey()
+    assert _accepted(own) == []
+    expected = f"its comment on `{own.project.head[:12]}` has no cause {number} that can be accepted\n"
+    assert own.comments()[-1].endswith(expected)
+
+
+def test_accept__number_of_a_cause_that_is_accepted_already__is_refused(own: Job) -> None:
+    first, _ = _numbered(own)
+    Order(own, "ann", first).obey()
+    kept = _accepted(own)
+    Order(own, "ann", first).obey()
+    assert _accepted(own) == kept
+    assert own.comments()[-1].endswith("has no cause 1 that can be accepted\n")
+
+
+def test_accept__number_of_a_comment_on_an_earlier_head__is_refused_with_both_commits(own: Job) -> None:
+    first, _ = _numbered(own)
+    own.fake.changes[:] = [replace(change, head_sha=own.project.newer) for change in own.fake.changes]
+    Order(own, "ann", first).obey()
+    assert _accepted(own) == []
+    reply = own.comments()[-1]
+    assert f"are those of `{own.project.head[:12]}`, and the head is `{own.project.newer[:12]}` now" in reply
+
+
+def test_accept__number_without_a_comment_of_perfgate__is_refused(own: Job) -> None:
+    Order(own, "ann", "/perfgate accept 1 meant").obey()
+    assert _accepted(own) == []
+    assert own.comments() == ["perfgate does nothing: no comment of it here has numbered causes; name the metrics\n"]
+
+
+def test_accept__number_in_a_comment_that_somebody_else_wrote__is_refused(own: Job) -> None:
+    first, _ = _numbered(own)
+    for comment in own.fake.comments[7]:
+        comment.author = PERSON
+    Order(own, "ann", first).obey()
+    assert _accepted(own) == []
+
+
+def test_fork__number_without_the_commit__is_refused_and_the_printed_line_has_it(fork: Job) -> None:
+    first, _ = _numbered(fork)
+    assert first == f"/perfgate accept {fork.project.head} 1 REASON"
+    Order(fork, "ann", "/perfgate accept 1 meant").obey()
+    assert _accepted(fork) == []
+    Order(fork, "ann", first).obey()
+    assert {one.commit for one in _accepted(fork)} == {fork.project.head}
+
+
+@pytest.mark.parametrize("request_of", [{"key": "other"}, {"workload": "encoder"}])
+def test_accept__comment_beside_the_one_with_numbers__names_its_metrics(own: Job, request_of: dict[str, str]) -> None:
+    own.measure(ops=64)
+    own.publish(**request_of)
+    assert f"/perfgate accept {own.project.head} counters.syncs REASON" in own.comments()[0]
+
+
+def test_accept__number__is_none_of_another_gates_business(own: Job) -> None:
+    first, _ = _numbered(own)
+    before = own.comments()
+    assert "another gate's comment" in Order(own, "ann", first).obey(key="other")
+    assert (_accepted(own), own.comments()) == ([], before)
 
 
 def test_accept__commit_not_measured_yet__is_kept_and_waits(own: Job) -> None:

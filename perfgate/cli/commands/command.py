@@ -19,10 +19,10 @@ from perfgate.cli.options import Options, RecordCommand, directory_option, langu
 def COMMAND(options: Options, language: str | None, directory: Path) -> None:
     """Obey the comment that started this job. It measures a pull request again, or accepts a regression.
 
-    Runs in a GitHub job on `issue_comment`. The first line says `/perfgate run [WORKLOAD]` or `/perfgate accept METRIC
-    REASON`; on a pull request from a fork the commit comes first: `/perfgate run COMMIT`. Only who may push is heard, and
-    never the author of a pull request from a fork. What to measure goes to GITHUB_OUTPUT: action, number, head_sha,
-    base_sha, workload, fork. Ends with 0 whatever is asked.
+    Runs in a GitHub job on `issue_comment`. The first line says `/perfgate run [WORKLOAD]` or `/perfgate accept NUMBER
+    REASON`, with the number of a cause in perfgate's comment, or a metric. On a pull request from a fork the commit comes
+    first: `/perfgate run COMMIT`. Only who may push is heard, and never the author of a pull request from a fork. What to
+    measure goes to GITHUB_OUTPUT: action, number, head_sha, base_sha, workload, fork. Ends with 0 whatever is asked.
     """
     from perfgate.config import report_language
     from perfgate.jobs.publish.command import CommandRequest, run_command

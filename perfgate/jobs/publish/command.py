@@ -10,6 +10,7 @@ from perfgate.config import load_config
 from perfgate.errors import ForgeError, UsageError
 from perfgate.git.commands import COMMIT_ID
 from perfgate.jobs.publish.job import PublishRequest, publish
+from perfgate.jobs.shared.artifact import DEFAULT_KEY
 from perfgate.jobs.shared.doors import Doors
 from perfgate.jobs.trust.acceptance import UnknownMetricError, refuse_unknown_metric, store_acceptances
 from perfgate.judging.forge.comment import CommentState, find_own, marker, read_state
@@ -66,7 +67,12 @@ def run_command(request: CommandRequest, doors: Doors) -> None:
         who = log_lines(f"{comment.author} may not push, or change request {change.number} is closed.", doors.environ)
         doors.say(f"Nothing was done.\n{who}")
         return
+    if isinstance(order, AcceptOrder) and order.blocks and request.key != DEFAULT_KEY:
+        doors.say("Nothing was done: the numbers of causes are those of another gate's comment.")
+        return
     answer = _refusal(order, change, comment)
+    if answer is None and isinstance(order, AcceptOrder) and order.blocks:
+        order, answer = _with_metrics(order, _state(forge, change.number, request.key), change)
     if answer is None and isinstance(order, RunOrder):
         answer = _run(order, change, event, doors.environ)
     elif answer is None and isinstance(order, AcceptOrder):
@@ -111,6 +117,21 @@ def _refusal(order: _Asked, change: OrderedChange, comment: CommentEvent) -> Ans
         except UnknownMetricError as error:
             return Answer("no_metric", metrics=(metric,), close=error.close)
     return None
+
+
+def _with_metrics(
+    order: AcceptOrder, state: CommentState | None, change: OrderedChange
+) -> tuple[AcceptOrder, Answer | None]:
+    """The order with the metrics of the causes that our comment on this very head numbers; or why there are none."""
+    if state is None:
+        return order, Answer("no_numbers")
+    if state.head != change.head_sha:
+        return order, Answer("outdated", head=change.head_sha[:12], named=state.head[:12])
+    for number in order.blocks:
+        if not 1 <= number <= len(state.accepts) or not state.accepts[number - 1]:
+            return order, Answer("no_block", head=state.head[:12], block=number)
+    metrics = dict.fromkeys(metric for number in order.blocks for metric in state.accepts[number - 1])
+    return replace(order, metrics=tuple(metrics)), None
 
 
 def _run(order: RunOrder, change: OrderedChange, event: CiEvent, environ: Mapping[str, str]) -> Answer:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -32,7 +33,7 @@ from perfgate.jobs.shared.doors import Doors
 from perfgate.jobs.shared.store import git_access
 from perfgate.jobs.trust.grounds import Grounds, grounds_at_hand, grounds_of_base, history_of, required_of
 from perfgate.jobs.trust.provenance import base_is_proven, refuse_foreign_artifact
-from perfgate.judging.forge.comment import TEXT_BUDGET, Decided, PostTexts, marker, post, state_of
+from perfgate.judging.forge.comment import TEXT_BUDGET, Decided, PostTexts, can_hold, marker, post, state_of
 from perfgate.judging.forge.detect import detect
 from perfgate.judging.forge.forge import (
     ChangeRequest,
@@ -45,7 +46,7 @@ from perfgate.judging.forge.forge import (
     line_address,
     token_variables,
 )
-from perfgate.judging.forge.orders import OrderForge, accept_order
+from perfgate.judging.forge.orders import OrderForge, accept_order, numbered_order
 from perfgate.judging.forge.runner import (
     OUTPUT_VARIABLE,
     SUMMARY_VARIABLE,
@@ -57,7 +58,13 @@ from perfgate.judging.forge.runner import (
 )
 from perfgate.judging.gate.verdict import exit_code
 from perfgate.judging.report.render.ci import parse_location, status_line
-from perfgate.judging.report.render.comment import CommentContext, render_comment, render_double, render_turn
+from perfgate.judging.report.render.comment import (
+    CommentContext,
+    accepting_metrics,
+    render_comment,
+    render_double,
+    render_turn,
+)
 from perfgate.judging.report.render.html import render_html
 from perfgate.judging.store.store import GitAccess
 from perfgate.locale import Language
@@ -164,13 +171,15 @@ def publish(root: Path, artifact: Path | None, request: PublishRequest, doors: D
 class _Published:
     """What is published of a decision: the comment, and the page where there were documents to judge.
 
-    ``error`` is what the decision stands for, where the judging failed.
+    ``accepts`` are the metrics of the causes that the comment numbers. ``error`` is what the decision stands for, where the
+    judging failed.
     """
 
     decision: DecisionDocument
     context: CommentContext
     text: str
     page: str | None = None
+    accepts: list[list[str]] = field(default_factory=list)
     error: Exception | None = None
 
     @property
@@ -217,12 +226,27 @@ def _worded(decision: DecisionDocument, documents: CheckDocuments | None, case: 
         pages = evidence_pages(case.forge, case.event, request.key, decision.links)
         context = replace(context, pages=pages)
     # A decision without a procedure judged nothing, so there is nothing to accept.
+    accepts: list[list[str]] = []
     if case is not None and decision.procedure.name != "none" and case.hears_orders():
-        context = replace(context, accept_order=accept_order)
+        accepts = accepting_metrics(decision)
+        # Numbers are those of the one comment that `perfgate command` looks into.
+        is_numbered = request.name == DEFAULT_KEY and can_hold(accepts)
+        accepts = accepts if is_numbered else []
+        context = replace(context, accept_order=partial(_numbered_order if is_numbered else _named_order, case))
     page = None
     if request.out is not None and documents is not None and decision.procedure.name != "none":
         page = render_html(decision, documents.base, documents.head, request.language)
-    return _Published(decision, context, render_comment(decision, context, budget=TEXT_BUDGET), page)
+    return _Published(decision, context, render_comment(decision, context, budget=TEXT_BUDGET), page, accepts)
+
+
+def _numbered_order(case: _Case, number: int, metrics: Sequence[str]) -> str:  # noqa: ARG001 - the comment's state has them
+    """Of a fork the commit is named: who may not push here can change its head."""
+    from_fork = case.change is None or case.change.from_fork is not False
+    return numbered_order(number, case.event.head_sha if from_fork else None)
+
+
+def _named_order(case: _Case, number: int, metrics: Sequence[str]) -> str | None:  # noqa: ARG001 - as above
+    return accept_order(case.event.head_sha, metrics)
 
 
 def obeys_comments(forge: Forge, root: Path, environ: Mapping[str, str]) -> bool:
@@ -494,7 +518,8 @@ def _comment(
     def worded_turn(last: Decided, now: Decided) -> str:
         return render_turn(last, now, event.head_sha, request.language)
 
-    state, texts = state_of(event, published.decision.verdict), PostTexts(worded_turn, render_double(request.language))
+    state = state_of(event, published.decision.verdict, published.accepts)
+    texts = PostTexts(worded_turn, render_double(request.language))
     posted = post(case.forge, change.number, text, state, marker(request.name), sleep=doors.sleep, texts=texts)
     if posted.outcome == "kept":
         doors.say(f"The comment on change request {change.number} is from a newer run; it was left as it is.")

@@ -25,7 +25,9 @@ from perfgate.judging.forge.forge import CiEvent, Comment, Forge, Sleep
 # GitHub takes 65,536 characters (error "Body is too long"), GitLab 1,000,000.
 MAX_CHARACTERS = 60_000
 # What a renderer may use of it: the hidden lines are added here.
-TEXT_BUDGET = MAX_CHARACTERS - 1_000
+TEXT_BUDGET = MAX_CHARACTERS - 5_000
+# How long the hidden lines may get by the metrics of the numbered causes.
+_MOST_METRICS = 4_000
 ROUNDS = 12
 WRITES = 3
 SETTLE_SECONDS = 2.0
@@ -86,7 +88,8 @@ class CommentState(msgspec.Struct, frozen=True, kw_only=True):
     """What a comment knows about itself, in its hidden second line.
 
     ``run`` and ``attempt`` order comments of one change request: forges count runs upwards, and a repeated run keeps
-    its number. ``decided`` is the last PASS or FAIL, also where the newest verdict is neither.
+    its number. ``decided`` is the last PASS or FAIL, also where the newest verdict is neither. ``accepts`` are, for each cause
+    that the comment numbers, the metrics that accept it.
     """
 
     run: int
@@ -94,6 +97,7 @@ class CommentState(msgspec.Struct, frozen=True, kw_only=True):
     head: str
     verdict: Verdict
     decided: Decided | None = None
+    accepts: list[list[str]] = []
 
     def is_older_than(self, state: CommentState) -> bool:
         """Whether this state must not overwrite the other."""
@@ -104,13 +108,20 @@ def marker(key: str) -> str:
     return marker_line(_MARKER, key)
 
 
-def state_of(event: CiEvent, verdict: Verdict) -> CommentState:
+def can_hold(accepts: list[list[str]]) -> bool:
+    """Whether the hidden lines have room for these metrics."""
+    state = CommentState(run=0, attempt=0, head="", verdict="FAIL", accepts=accepts)
+    return len(state_line(_STATE, state)) <= _MOST_METRICS
+
+
+def state_of(event: CiEvent, verdict: Verdict, accepts: list[list[str]]) -> CommentState:
     return CommentState(
         run=int(event.run_id),
         attempt=event.run_attempt,
         head=event.head_sha,
         verdict=verdict,
         decided=_decided(verdict, None),
+        accepts=accepts,
     )
 
 

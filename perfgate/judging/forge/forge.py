@@ -66,7 +66,7 @@ class ChangeRequest:
     """A pull or merge request; ``merge_sha`` is the forge's test merge of it, where there is one.
 
     ``target`` is the branch it is to be merged into and ``base_sha`` the commit of it that the forge compares the change
-    with; None where the forge does not say.
+    with; None where the forge does not say. ``from_fork`` is None where it does not say that.
     """
 
     number: int
@@ -75,6 +75,7 @@ class ChangeRequest:
     target: str | None = None
     base_sha: str | None = None
     open: bool = True
+    from_fork: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from perfgate.judging.forge.forge import Forge
 CALL = "/perfgate"
 MAX_LINE = 1_000
 _SEPARATOR = ","
+# Of a cause in perfgate's comment; no metric is called so.
+_NUMBER = re.compile(r"[0-9]{1,3}")
 # The names of workloads that perfgate.toml takes, as far as they are ASCII: this one goes on to a shell of CI.
 _WORKLOAD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
@@ -42,11 +44,15 @@ class RunOrder:
 
 @dataclass(frozen=True)
 class AcceptOrder:
-    """Regressions of these metrics are meant; ``head`` is the commit its writer has looked at."""
+    """Regressions of these metrics are meant; ``head`` is the commit its writer has looked at.
+
+    ``blocks`` stand for metrics: the numbers of causes in perfgate's own comment.
+    """
 
     metrics: tuple[str, ...]
     reason: str
     head: str | None = None
+    blocks: tuple[int, ...] = ()
 
 
 Order = RunOrder | AcceptOrder
@@ -106,10 +112,20 @@ def read_order(body: str) -> Order | None:
             raise OrderError("no workload can have this name")
         return RunOrder(head, rest[0] if rest else None)
     if verb == "accept" and len(rest) >= 2:
-        metrics = tuple(filter(None, rest[0].split(_SEPARATOR)))
-        if metrics:
-            return AcceptOrder(metrics, " ".join(rest[1:]), head)
-    raise OrderError("it is neither `run [WORKLOAD]` nor `accept METRIC[,METRIC] REASON`")
+        named, reason = tuple(filter(None, rest[0].split(_SEPARATOR))), " ".join(rest[1:])
+        if named and all(map(_NUMBER.fullmatch, named)):
+            return AcceptOrder((), reason, head, tuple(map(int, named)))
+        if named:
+            return AcceptOrder(named, reason, head)
+    raise OrderError("it is neither `run [WORKLOAD]` nor `accept NUMBER REASON` nor `accept METRIC[,METRIC] REASON`")
+
+
+def numbered_order(number: int, commit: str | None) -> str:
+    """The first line of a comment that accepts what one cause of perfgate's comment regressed.
+
+    It need not name the commit where only who may push can change the head: the comment knows which one it is about.
+    """
+    return " ".join(filter(None, (CALL, "accept", commit, str(number), "REASON")))
 
 
 def accept_order(commit: str, metrics: Sequence[str]) -> str | None:

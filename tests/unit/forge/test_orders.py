@@ -13,6 +13,7 @@ from perfgate.judging.forge.orders import (
     OrderError,
     RunOrder,
     accept_order,
+    numbered_order,
     read_order,
     takes_orders,
 )
@@ -38,6 +39,9 @@ HEAD = "a" * 40
             "/perfgate accept latency.low,memory.*@encoder meant",
             AcceptOrder(("latency.low", "memory.*@encoder"), "meant"),
         ),
+        ("/perfgate accept 1 needed", AcceptOrder((), "needed", blocks=(1,))),
+        (f"/perfgate accept {HEAD} 2,1 needed", AcceptOrder((), "needed", head=HEAD, blocks=(2, 1))),
+        ("/perfgate accept 1,latency.low why", AcceptOrder(("1", "latency.low"), "why")),
         ("/perfgate run\r", RunOrder()),
         ("please look\n/perfgate run", None),
         (" /perfgate run", None),
@@ -67,10 +71,17 @@ def test_accept_order__metrics__line_that_is_read_back_or_none(metrics: list[str
     assert accept_order(HEAD, metrics) == line
 
 
+@pytest.mark.parametrize("commit", [None, HEAD])
+def test_numbered_order__cause__line_that_is_read_back(commit: str | None) -> None:
+    assert read_order(numbered_order(2, commit)) == AcceptOrder((), "REASON", commit, (2,))
+
+
 @pytest.mark.parametrize(
     "line",
     [
         "/perfgate",
+        "/perfgate accept 1",
+        f"/perfgate accept {HEAD} 1",
         "/perfgate rnu",
         "/perfgate run one two",
         "/perfgate run $(id)",

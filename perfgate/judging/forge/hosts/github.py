@@ -119,13 +119,27 @@ class GitHub(DialectForge):
         gone or has another name since, those that changed last are looked through.
         """
         if self._event.change_request is not None:
-            return _change_request(self._session.get(f"{self._path}/pulls/{self._event.change_request}", _Pull))
+            return self._change_request(self._session.get(f"{self._path}/pulls/{self._event.change_request}", _Pull))
         candidates = self._with_our_head()
         if not candidates:
             return None
-        return _change_request(
+        return self._change_request(
             max(candidates, key=lambda pull: (pull.number == prefer, pull.state == "open", pull.number))
         )
+
+    def _change_request(self, pull: _Pull) -> ChangeRequest:
+        return ChangeRequest(
+            number=pull.number,
+            head_sha=pull.head.sha,
+            merge_sha=pull.merge_commit_sha,
+            target=pull.base.ref,
+            base_sha=pull.base.sha,
+            open=pull.state == "open",
+            from_fork=self._is_from_fork(pull),
+        )
+
+    def _is_from_fork(self, pull: _Pull) -> bool:
+        return pull.head.repo is None or pull.head.repo.full_name.lower() != self._event.project.lower()
 
     def _with_our_head(self) -> list[_Pull]:
         event, path = self._event, f"{self._path}/pulls"
@@ -213,13 +227,12 @@ class GitHub(DialectForge):
 
     def ordered_change(self, number: int) -> OrderedChange:
         pull = self._session.get(f"{self._path}/pulls/{number}", _Pull)
-        ours = pull.head.repo is not None and pull.head.repo.full_name.lower() == self._event.project.lower()
         return OrderedChange(
             number=pull.number,
             head_sha=pull.head.sha,
             base_sha=pull.base.sha,
             is_open=pull.state == "open",
-            from_fork=not ours,
+            from_fork=self._is_from_fork(pull),
             author=pull.user.login if pull.user else None,
         )
 
@@ -241,14 +254,3 @@ class GitHub(DialectForge):
 
     def _all(self, path: str, kind: type[T], key: Callable[[T], int], **query: str) -> list[T]:  # noqa: ARG002 - pages are linked
         return list(self._session.pages(path, kind, query={**query, "per_page": 100}))
-
-
-def _change_request(pull: _Pull) -> ChangeRequest:
-    return ChangeRequest(
-        number=pull.number,
-        head_sha=pull.head.sha,
-        merge_sha=pull.merge_commit_sha,
-        target=pull.base.ref,
-        base_sha=pull.base.sha,
-        open=pull.state == "open",
-    )

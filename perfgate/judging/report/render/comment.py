@@ -11,6 +11,7 @@ from perfgate.judging.report.sections import verdict as verdicts
 from perfgate.judging.report.sections.section import KEEP
 from perfgate.judging.report.text.templates import render
 from perfgate.judging.report.text.words import Words
+from perfgate.judging.report.view.blocks import blocks
 from perfgate.judging.report.view.summary import CommentContext, Summary
 from perfgate.locale import Language, speaking
 
@@ -71,6 +72,11 @@ def render_comment(decision: DecisionDocument, context: CommentContext, *, budge
     raise ValueError(f"a budget of {budget} characters is too small for any comment")
 
 
+def accepting_metrics(decision: DecisionDocument) -> list[list[str]]:
+    """For each cause that the comment numbers, the metrics that accept what it regressed; none where nothing can be."""
+    return [list(block.keys) for block in blocks(Summary(decision, CommentContext(marker=""))).blocks]
+
+
 def render_turn(last: Verdict, verdict: Verdict, head: str, language: Language) -> str:
     """The reply that tells people of a verdict that turned with the commit ``head``."""
     with speaking(language):
@@ -129,15 +135,27 @@ def _tidy(text: str) -> str:
     return "\n".join(lines)
 
 
-Outcome = Literal["measuring", "accepted", "waiting", "unclear", "own_fork", "unnamed", "moved", "no_metric"]
+Outcome = Literal[
+    "measuring",
+    "accepted",
+    "waiting",
+    "unclear",
+    "own_fork",
+    "unnamed",
+    "moved",
+    "no_metric",
+    "no_numbers",
+    "outdated",
+    "no_block",
+]
 
 
 @dataclass(frozen=True)
 class Answer:
     """What became of an order.
 
-    ``head`` is the change's commit and ``named`` another one that was asked for; ``close`` the metric that was meant
-    instead of the first of ``metrics``.
+    ``head`` is the change's commit and ``named`` another one that was asked for, or that perfgate's comment is about; ``close``
+    is the metric that was meant instead of the first of ``metrics``, and ``block`` the number of a cause.
     """
 
     outcome: Outcome
@@ -146,6 +164,7 @@ class Answer:
     workload: str | None = None
     metrics: tuple[str, ...] = ()
     close: str | None = None
+    block: int | None = None
     verdict: Verdict | None = None
     job_url: str | None = None
 

@@ -60,7 +60,10 @@ def blocks(summary: Summary) -> Blocks:
     timed = Counter(where for group in groups if group.slower or group.more_time for where in group.places)
     failing = Counter(c.metric for c in summary.regressed if c.gating)
     return Blocks(
-        [_block(group, tips, summary, slower=slower, timed=timed, failing=failing) for group in groups[:most]],
+        [
+            _block(number, group, tips, summary, slower=slower, timed=timed, failing=failing)
+            for number, group in enumerate(groups[:most], 1)
+        ],
         more=max(0, len(groups) - most),
     )
 
@@ -107,7 +110,7 @@ def _groups(summary: Summary) -> list[_Group]:
     return sorted(
         by_key.values(),
         key=lambda group: (
-            not any(c.gating for c in group.comparisons),
+            not any(c.gating or c.accepted for c in group.comparisons),
             -group.more_time if group.slower or group.more_time else 0.0,
             not group.slower,
             rank[id(group.comparisons[0])],
@@ -116,6 +119,7 @@ def _groups(summary: Summary) -> list[_Group]:
 
 
 def _block(
+    number: int,
     group: _Group,
     tips: Iterable[Suggestion],
     summary: Summary,
@@ -158,8 +162,9 @@ def _block(
         tip=tip,
         suggestion=None if tip is None else _worded(tip, lines, ops),
         accepted=first.accepted,
+        keys=keys,
         accept=_accept_command(keys, summary),
-        order=_accept_order(keys, summary),
+        order=_accept_order(number, keys, summary),
     )
 
 
@@ -272,9 +277,9 @@ def _accept_command(keys: Sequence[str], summary: Summary) -> str | None:
     return f"perfgate baseline accept {named} --commit {commit[:_COMMIT_LENGTH]} --reason TEXT"
 
 
-def _accept_order(keys: Sequence[str], summary: Summary) -> str | None:
-    commit, order = _commit(summary), summary.context.accept_order
-    return order(commit, keys) if keys and commit and order else None
+def _accept_order(number: int, keys: Sequence[str], summary: Summary) -> str | None:
+    order = summary.context.accept_order
+    return order(number, keys) if keys and order else None
 
 
 def _commit(summary: Summary) -> str | None:

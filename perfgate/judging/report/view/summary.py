@@ -42,9 +42,8 @@ class CommentContext:
     ``marker`` is the HTML comment of the first line by which we find our own comment. The only links are ``artifact_url``,
     ``report_url`` and ``job_url``, from the job's environment, and ``pages``, the addresses of kept files by their path, from
     what the forge lists. ``source`` gives the address of a line of the head (``model.py:88``) on the forge.
-    ``reproduce`` is the command that repeats it locally; ``accept_order`` makes of a commit and
-    metrics the comment that accepts them, in a repository that obeys ``/perfgate`` comments; ``language`` is the one it is
-    written in.
+    ``reproduce`` is the command that repeats it locally; ``accept_order`` makes of the number of a cause and its metrics the
+    comment that accepts them, in a repository that obeys ``/perfgate`` comments; ``language`` is the one it is written in.
     """
 
     marker: str
@@ -54,7 +53,7 @@ class CommentContext:
     pages: Mapping[str, str] = field(default_factory=dict)
     source: Callable[[str], str | None] | None = None
     reproduce: str | None = None
-    accept_order: Callable[[str, Sequence[str]], str | None] | None = None
+    accept_order: Callable[[int, Sequence[str]], str | None] | None = None
     language: Language = "en"
 
 
@@ -204,7 +203,8 @@ def _worst_first(comparisons: Iterable[Comparison]) -> list[Comparison]:
     return sorted(
         comparisons,
         key=lambda c: (
-            not c.gating,
+            # One that was accepted keeps its place, and so the causes their numbers.
+            not (c.gating or c.accepted),
             _METHOD_RANK[c.method],
             c.method != "exact" and c.metric in _LISTED_LAST,
             c.method == "exact" and not any(part.line and part.head > part.base for part in c.parts),
