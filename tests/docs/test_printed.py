@@ -39,6 +39,23 @@ def test_commands__of_a_failed_check__run_in_a_fresh_clone_of_the_branch(tmp_pat
 
 
 @pytest.mark.slow
+def test_commands__of_a_real_comment_and_of_the_terminal__run_as_they_stand(tmp_path: Path) -> None:
+    desk = Checked(tmp_path)
+    comment = (desk.clone / "perfgate-out" / "comment.md").read_text()
+    terminal = desk.run("perfgate gate perfgate-out || true", COLUMNS="400").stdout
+    in_comment = re.findall(r"`(perfgate [a-z][^`]*)`", comment)
+    in_terminal = re.findall(r"(?<![`/])\b(perfgate baseline accept .*?) *$", terminal, re.MULTILINE)
+    assert [command for command in in_comment if "accept" in command] == in_terminal != []
+    for command in dict.fromkeys([*in_comment, *in_terminal]):
+        done = desk.run(f"{command} || test $? -eq 1")
+        assert done.returncode == 0, f"{command}:\n{done.stdout}"
+    # What was accepted is the head of the branch, and nothing of it fails any more.
+    judged = desk.run("perfgate check --steps 4 --out again")
+    assert judged.returncode == 0, judged.stdout
+    assert "## perfgate: WARN" in (desk.clone / "again" / "comment.md").read_text()
+
+
+@pytest.mark.slow
 def test_commands__that_measure__run_in_a_fresh_clone_of_the_branch(tmp_path: Path) -> None:
     _run(MEASURE, tmp_path, codes={0, 1, 3})
 
