@@ -190,8 +190,8 @@ class StepCard(Entry, frozen=True):
     cost: str
     # What each kind of device shows.
     devices: Mapping[DeviceKind, str]
-    # The kinds of devices on which even a quick step takes more than 5 s: a check leaves it to ``perfgate run``.
-    long_on: tuple[DeviceKind, ...] = ()
+    # The seconds of a quick step that takes too long for the first turn of a check: one runs it where six turns fit its budget.
+    long_seconds: float = 0.0
     metrics: tuple[Metric, ...] = ()
     limits: tuple[Limit, ...] = ()
     rules: tuple[Rule, ...] = ()

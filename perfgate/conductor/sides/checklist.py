@@ -19,6 +19,7 @@ from perfgate.conductor.workers.worker import Worker, WorkerError
 from perfgate.config import WorkloadReference
 from perfgate.document.message import Message, as_message, english
 from perfgate.document.run import (
+    REPEAT,
     TIME_SPENT,
     Artifact,
     CallAccount,
@@ -55,15 +56,23 @@ class Findings:
     artifacts: list[Artifact] = field(default_factory=list)
     warnings: list[Message] = field(default_factory=list)
 
-    def add_again(self, repeated_steps: Iterable[StepResult], label: str, number: int) -> None:
-        """Add the values of steps that ran once more to those of their first run, labelled with which time it was."""
-        repeated = {step.number: step for step in repeated_steps}
-        for index, step in enumerate(self.steps):
-            if again := repeated.get(step.number):
-                values = [replace(value, labels={**value.labels, label: str(number)}) for value in again.values]
-                self.steps[index] = replace(
-                    step, values=[*step.values, *values], duration=step.duration + again.duration
-                )
+    def add_turn(self, steps: Iterable[StepResult], turns: Mapping[int, int]) -> None:
+        """Add what a further turn of some steps gave, labelled with its number, which ``turns`` gives by step.
+
+        A step that had no turn yet is added as it is.
+        """
+        known = {step.number: index for index, step in enumerate(self.steps)}
+        for step in steps:
+            if step.number not in known:
+                self.steps.append(step)
+                self.workload = replace(self.workload, steps=sorted({*self.workload.steps, step.number}))
+                continue
+            first = self.steps[known[step.number]]
+            turn = {REPEAT: str(turns[step.number])}
+            values = [replace(value, labels={**value.labels, **turn}) for value in step.values]
+            self.steps[known[step.number]] = replace(
+                first, values=[*first.values, *values], duration=first.duration + step.duration
+            )
 
 
 def not_measured(checkout: Checkout, reference: WorkloadReference, loaded: Loaded) -> Findings:

@@ -15,9 +15,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from perfgate.catalogue.lookup import CARDS, measuring_step
+from perfgate.catalogue.lookup import CARDS, METRICS, measuring_step
 from perfgate.catalogue.names import STEADY_NUMBERS
-from perfgate.conductor.sides.checklist import Findings, not_measured, run_checklist
+from perfgate.conductor.sides.checklist import Findings, not_measured
+from perfgate.conductor.sides.checklist_turns import ChecklistSide, ChecklistTurns
 from perfgate.conductor.sides.harness import read_harnesses, unknown_harnesses
 from perfgate.conductor.sides.kinds import record_of
 from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
@@ -34,14 +35,13 @@ from perfgate.document.decision import Policy
 from perfgate.document.flame import FlameTree, merged, node_totals, side_by_side
 from perfgate.document.job import JobRecord
 from perfgate.document.message import Message, MessageValue, reason_of
-from perfgate.document.run import TOO_SLOW, ErrorDetail, FailedPair, Harness, RunDocument, Session, Side
+from perfgate.document.run import TOO_SLOW, ErrorDetail, FailedPair, Harness, RunDocument, Session, Side, StepResult
 from perfgate.document.testbed import Testbed
 from perfgate.errors import DocumentError, MeasuringError, UsageError
 from perfgate.jobs.check.environments import Environments
 from perfgate.jobs.check.rerun import Earlier, add_to, other_testbed, refuse_other_job
 from perfgate.jobs.check.sealing import seal_notes
 from perfgate.jobs.check.sides import Sides
-from perfgate.jobs.check.step_turns import MeasuredSide, StepTurns
 from perfgate.jobs.check.turns import JobMeasurement
 from perfgate.jobs.shared.doors import Progress
 from perfgate.jobs.shared.flame import PairFlame
@@ -50,17 +50,18 @@ from perfgate.jobs.shared.preflight import refuse_failed
 from perfgate.jobs.shared.session import artifact_of, assemble_run, job_notes, remove_traces
 from perfgate.jobs.trust.commits import BaseConfig
 from perfgate.judging.gate.decide import Look
+from perfgate.judging.gate.pairs import SAMPLED
 from perfgate.judging.gate.repeated import metrics_in_turns
 from perfgate.judging.gate.rule import looks_left
-from perfgate.judging.gate.rules import DECIDING_STEPS, broken_metrics, deciding_steps, steps_in_order
+from perfgate.judging.gate.rules import DECIDING_STEPS, bounded_metrics, broken_metrics, deciding_steps
 from perfgate.judging.gate.turns import foreseen, smallest_tolerance
 from perfgate.measuring.counting.collect import read_calls, trace_name
 from perfgate.protocol import Loaded
 from perfgate.trace.flame import flame_tree
 from perfgate.trace.stacks import stacks_of
 
-# How often a broken budget or SLA is measured again before the head is blamed for it.
-CONFIRMATIONS = 2
+# A budget or SLA that seems broken is measured so often before the head is blamed for it.
+TURNS_OF_A_BROKEN_BOUND = 3
 # What is asked for beyond the estimate, so that a busier moment does not end the pairs too soon.
 ROOM = 1.2
 _NAMED = 3
@@ -104,7 +105,7 @@ class Measured(NamedTuple):
 
 
 class _Parts:
-    """The parts of a check: each workload's checklist on base and head, and its pairs."""
+    """The parts of a check: the first turn of each workload's checklist, its pairs, and the further turns."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress, self.count, self._number = progress, 0, 0
@@ -152,37 +153,24 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
             if _is_left_out(bench, reference, (base, head), tried.seconds.get(reference.name), measured):
                 parts.count -= 3
                 continue
-            deciding, informing = _steps(job, options, testbeds[1].device_kind)
-            for side, checkout, findings in zip(NAMES, (base, head), (measured.base, measured.head)):
-                parts.begin()
-                progress.status(f"{reference.name}: measuring {side}")
-                job.seals.begin(side)
-                findings.append(
-                    run_checklist(
-                        bench,
-                        checkout,
-                        reference,
-                        steps=deciding,
-                        informing=informing,
-                        quick=True,
-                        folder=folders[side],
-                        deadline=job.deadline,
-                        earlier=None if side == "base" else _seconds_of(measured.base[-1]),
-                    )
-                )
+            asked = _steps(job, options)
+            sides = [ChecklistSide(name, checkout, folders[name]) for name, checkout in zip(NAMES, (base, head))]
+            turns = ChecklistTurns(bench, reference, sides, begins=job.seals.begin, deadline=job.deadline)
+            parts.begin()
+            turns.first(asked.deciding, asked.informing)
+            for side, findings in zip(sides, (measured.base, measured.head)):
+                findings.append(side.found)
+            measured.pairs.append(PairedMeasurement())
             if _refuses_both(measured):
                 refused.append(reference.name)
-                measured.pairs.append(PairedMeasurement())
                 continue
-            _confirm_bounds(bench, reference, (base, head), job, measured)
-            turns = _turns_after(bench, reference, (base, head), folders, job, measured)
-            _repeat_named(bench, reference, turns, job, measured, progress)
+            _settle_gating_numbers(turns, job, measured)
             _note_regressions(reference, job, measured, progress)
             parts.begin()
-            measured.pairs.append(PairedMeasurement())
             _measure_traced_pairs(bench, reference, base, head, job, measured, to_come=len(references) - number)
-            measured.head[-1].warnings += turns.take_rest(
-                informing, budget=bench.config.gate.checklist_budget, deadline=job.deadline
+            parts.begin()
+            measured.head[-1].warnings += turns.compare(
+                _needs_turns, long_steps=asked.long, budget=bench.config.gate.checklist_budget
             )
         _measure_jobs(bench, {"base": base, "head": head}, job, measured, options, progress)
         job.seals.check()
@@ -207,29 +195,6 @@ def _notes_of_job(bench: Bench, job: Job, options: CheckOptions, refused: list[s
         *bench.watch_notes(),
         *bench.leftover_notes(),
     ]
-
-
-def _seconds_of(findings: Findings) -> dict[int, float]:
-    return {step.number: step.duration for step in findings.steps}
-
-
-def _turns_after(
-    bench: Bench,
-    reference: WorkloadReference,
-    checkouts: tuple[Checkout, Checkout],
-    folders: dict[str, Path],
-    job: Job,
-    measured: Measured,
-) -> StepTurns:
-    """The turns that follow the checklist of both sides, which was the first."""
-    base, head = checkouts
-    return StepTurns(
-        bench,
-        reference,
-        base=MeasuredSide("base", base, measured.base[-1], folders["base"]),
-        head=MeasuredSide("head", head, measured.head[-1], folders["head"]),
-        begins=job.seals.begin,
-    )
 
 
 def _measure_traced_pairs(
@@ -398,46 +363,42 @@ def _unselected_note(job: Job, options: CheckOptions) -> list[Message]:
     return [Message("notes.not-selected", {"names": list(names)})] if names else []
 
 
-def _confirm_bounds(
-    bench: Bench, reference: WorkloadReference, sides: tuple[Checkout, Checkout], job: Job, measured: Measured
-) -> None:
-    """Measure again what seems to break a budget or SLA, the head and then the base: a machine may stall for a moment."""
-    for attempt in range(2, 2 + CONFIRMATIONS):
-        if time.monotonic() > job.deadline:
-            return
+def _settle_gating_numbers(turns: ChecklistTurns, job: Job, measured: Measured) -> None:
+    """Take turns of the steps whose numbers gate and are open: bounds that seem broken, and numbers that a tolerance names.
+
+    A machine may stall for a moment, so what seems to break a bound has two more turns. What a tolerance names has turns until
+    it is decided, as pairs have.
+    """
+    name, looks = turns.reference.name, job.policy.looks
+    named = {measuring_step(metric) for metric in metrics_in_turns(job.policy)}
+    undecided = set(named)
+
+    def open_steps() -> set[int]:
         documents = documents_of(job, measured)
-        broken = broken_metrics(*documents, job.policy, workload=reference.name)
-        if not broken:
-            return
-        steps = tuple(sorted({measuring_step(name) for name in broken}))
-        for side, checkout, findings in zip(reversed(NAMES), reversed(sides), (measured.head[-1], measured.base[-1])):
-            # In a folder of its own, because steps look at the traces that earlier ones left in theirs.
-            job.seals.begin(side)
-            with tempfile.TemporaryDirectory(dir=job.out / side, prefix=".again-") as folder:
-                again = run_checklist(
-                    bench, checkout, reference, steps=steps, quick=True, folder=Path(folder), steady=0.0
-                )
-            findings.add_again(again.steps, "attempt", attempt)
+        broken = {measuring_step(metric) for metric in broken_metrics(*documents, job.policy, workload=name)}
+        if undecided and (turns.taken(min(named)) in {1, *looks}):
+            look = Look(*documents, job.policy, workload=name)
+            if turns.taken(min(named)) >= looks[-1] or not look.repetitions_would_help():
+                undecided.clear()
+        return {step for step in broken if turns.taken(step) < TURNS_OF_A_BROKEN_BOUND} | undecided
+
+    config = turns.bench.config
+    gating = bounded_metrics(job.policy) | set(metrics_in_turns(job.policy))
+    turns.settle(
+        open_steps,
+        ends=time.monotonic() + config.gate.budget,
+        steady=config.measure.steady if STEADY_NUMBERS & gating else 0.0,
+    )
 
 
-def _repeat_named(
-    bench: Bench, reference: WorkloadReference, turns: StepTurns, job: Job, measured: Measured, progress: Progress
-) -> None:
-    """Measure the numbers that a tolerance names again, base and head in turns, until they decide or the budget is spent."""
-    named = metrics_in_turns(job.policy)
-    steps = sorted({measuring_step(name) for name in named})
-    steady = bench.config.measure.steady if STEADY_NUMBERS & set(named) else 0.0
-    ends = min(job.deadline, time.monotonic() + bench.config.gate.budget)
-    looks = job.policy.looks
-    for turn in range(2, looks[-1] + 1) if steps else ():
-        if turn == 2 or turn - 1 in looks:
-            look = Look(*documents_of(job, measured), job.policy, workload=reference.name)
-            if not look.repetitions_would_help():
-                return
-        if time.monotonic() > ends:
-            return
-        progress.status(f"{reference.name}: step {', '.join(map(str, steps))} in turns, {turn} of {looks[-1]}")
-        turns.take(steps, steady=steady)
+def _needs_turns(step: StepResult) -> bool:
+    """Whether a step has a number that neither is exact nor comes from the pairs."""
+    return any(value.value is not None and _is_of_turns(value.metric) for value in step.values)
+
+
+def _is_of_turns(name: str) -> bool:
+    entry = METRICS.get(name)
+    return bool(entry and entry.leading and entry.kind == "noisy" and not entry.family and name not in SAMPLED)
 
 
 def _note_regressions(reference: WorkloadReference, job: Job, measured: Measured, progress: Progress) -> None:
@@ -455,15 +416,21 @@ def _note_uncounted(measured: Measured, progress: Progress) -> None:
         progress.note(reason)
 
 
-def _steps(job: Job, options: CheckOptions, device: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The steps that decide, and those that inform."""
+class _Steps(NamedTuple):
+    """The steps of a check: those that decide, those that inform, and of the ones that take long, the seconds of a turn."""
+
+    deciding: tuple[int, ...]
+    informing: tuple[int, ...]
+    long: Mapping[int, float]
+
+
+def _steps(job: Job, options: CheckOptions) -> _Steps:
     decides = deciding_steps(job.policy)
-    asked = options.steps
-    if asked is None:
-        asked = tuple(number for number in AVAILABLE_STEPS if device not in CARDS[number].long_on)
+    asked = AVAILABLE_STEPS if options.steps is None else options.steps
     deciding = {_COUNTING_STEP, *(decides - DECIDING_STEPS), *(number for number in asked if number in decides)}
-    informing = steps_in_order((number for number in asked if number not in decides), job.policy, device)
-    return tuple(sorted(deciding)), informing
+    informing = [number for number in asked if number not in decides]
+    long = {number: CARDS[number].long_seconds for number in informing if CARDS[number].long_seconds}
+    return _Steps(tuple(sorted(deciding)), tuple(number for number in informing if number not in long), long)
 
 
 def _testbeds(bench: Bench, base: Checkout, head: Checkout) -> tuple[Testbed, Testbed]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from perfgate.conductor.machine.lock import lock_path, machine_lock
-from perfgate.conductor.sides.checklist import run_checklist
+from perfgate.conductor.sides.checklist_turns import ChecklistSide, ChecklistTurns
 from perfgate.conductor.sides.reads import watch_reads
 from perfgate.conductor.workers.bench import Checkout, open_bench
 from perfgate.conductor.workers.environment import in_ci
@@ -97,18 +97,12 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
             testbed = bench.testbed()
             if not in_ci(os.environ):  # there a run document says it, for whoever looks at the job
                 preflight(bench, checkout, references)
-            findings = [
-                run_checklist(
-                    bench,
-                    checkout,
-                    reference,
-                    steps=steps_in_order(options.steps, config.policy(), testbed.device_kind),
-                    quick=options.quick,
-                    folder=out,
-                    earlier=durations.get(reference.name),
-                )
-                for reference in references
-            ]
+            findings = []
+            for reference in references:
+                turns = ChecklistTurns(bench, reference, [ChecklistSide("head", checkout, out)])
+                steps = steps_in_order(options.steps, config.policy())
+                turns.first(steps, quick=options.quick, earlier=durations.get(reference.name))
+                findings.append(turns.sides[0].found)
             jobs = [measure_alone(bench, job, checkout) for job in config.selected_jobs(options.workloads)]
             progress.expect(Foresight())
         files_read = watch.files_read() if watch else None

@@ -18,8 +18,8 @@ from perfgate.judging.gate.comparison import Place, zero_of
 from perfgate.judging.gate.pairs import SAMPLED, Clocks, Effects, sampled_effects
 from perfgate.judging.gate.rule import Differences
 
-# The labels of a value that was measured again, of a call rate, or of a stretch of the calls: none is the step's own number.
-_NOT_THE_NUMBER = {"attempt", "rate", "stretch", REPEAT}
+# The labels of a value of a further turn, of a call rate, or of a stretch of the calls: none is the step's own number.
+_NOT_THE_NUMBER = {"rate", "stretch", REPEAT}
 # The logarithm of a ratio that no two measurements of a number have.
 _LARGEST_RATIO = 100.0
 _MOST_DIGITS = 7

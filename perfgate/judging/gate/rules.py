@@ -90,8 +90,6 @@ class _Bound(NamedTuple):
         for step in run.steps.get(place.workload, ()):
             for value in step.values:
                 at_place = value.labels.get("shape", place.shape) == place.shape and value.labels.get("rate") == rate
-                if REPEAT in value.labels:
-                    continue
                 if value.metric == self.budget.metric and at_place and self.labels.items() <= value.labels.items():
                     yield value
 
@@ -122,8 +120,8 @@ def compare_bounds(base: RunIndex | None, head: RunIndex, policy: Policy) -> lis
 
     A bound is broken where the whole interval lies beyond it; then the gate fails, unless there is a base that breaks it too.
     A value whose interval holds the bound shows neither and warns; where nothing was measured, nothing can pass. What was
-    measured several times (label ``attempt``) counts as broken by the head where each attempt breaks it, and by the base where
-    one does: a machine that stalls breaks a bound now and then, and code that is too slow does each time.
+    measured in several turns counts as broken by the head where each turn breaks it, and by the base where one does: a
+    machine that stalls breaks a bound now and then, and code that is too slow does each time.
     """
     return [
         _compare_bound(base, head, bound, Place(workload.name, shape))
@@ -148,8 +146,8 @@ def _bounds(workload: WorkloadRecord, policy: Policy) -> Iterator[_Bound]:
 
 def _compare_bound(base: RunIndex | None, head: RunIndex, bound: _Bound, place: Place) -> Comparison:
     budget = bound.budget
-    # An attempt may have several values, as of several batch sizes: the worst counts.
-    worst = [max(values, key=bound.badness) for values in _by_attempt(bound.values(head, place)).values()]
+    # A turn may have several values, as of several batch sizes: the worst counts.
+    worst = [max(values, key=bound.badness) for values in _by_turn(bound.values(head, place)).values()]
     value = min(worst, key=bound.badness, default=None)
     end = bound.best_end(value) if value else None
     number: float | None = None
@@ -193,11 +191,11 @@ def _compare_bound(base: RunIndex | None, head: RunIndex, bound: _Bound, place: 
     )
 
 
-def _by_attempt(values: Iterable[Value]) -> dict[str, list[Value]]:
-    attempts: dict[str, list[Value]] = {}
+def _by_turn(values: Iterable[Value]) -> dict[str, list[Value]]:
+    turns: dict[str, list[Value]] = {}
     for value in values:
-        attempts.setdefault(value.labels.get("attempt", ""), []).append(value)
-    return attempts
+        turns.setdefault(value.labels.get(REPEAT, ""), []).append(value)
+    return turns
 
 
 def _longest_kernel(head: RunIndex, place: Place) -> Message | None:
@@ -225,27 +223,26 @@ def deciding_steps(policy: Policy) -> frozenset[int]:
     return DECIDING_STEPS.union(measuring_step(name) for name in (*bounded_metrics(policy), *repeated_metrics(policy)))
 
 
-def steps_in_order(steps: Iterable[int], policy: Policy, device: str) -> tuple[int, ...]:
-    """Steps in the order of a check: those that decide, the others, and last those that a check leaves out for their length.
+def steps_in_order(steps: Iterable[int], policy: Policy) -> tuple[int, ...]:
+    """Steps in the order of a check: those that decide, then the others.
 
-    A run of main takes them in this order too, because a step's values contain what the steps before it left in the process:
-    compiling alone leaves 150 MB of resident memory.
+    A run of main takes them in this order too, because a step's values contain what the steps before it left in the process.
     """
     decides = deciding_steps(policy)
-    return tuple(sorted(steps, key=lambda step: (step not in decides, device in CARDS[step].long_on, step)))
+    return tuple(sorted(steps, key=lambda step: (step not in decides, step)))
 
 
 def bounds_with_lost_values(evidence: Evidence, policy: Policy, place: Place) -> list[str]:
     """The bounds that the head is compared with without all of their numbers, as of one batch size of several.
 
-    The worst number of an attempt is compared with the bound, so each that the base or another attempt has must be there.
+    The worst number of a turn is compared with the bound, so each that the base or another turn has must be there.
     Where the head has none at all, its comparison says so.
     """
     names = []
     for workload in evidence.head.run.workloads:
         lists_place = workload.name == place.workload and place.shape in workload.shapes
         for bound in _bounds(workload, policy) if lists_place else ():
-            before, after = (_labels_by_attempt(side, bound, place) for side in (evidence.base, evidence.head))
+            before, after = (_labels_by_turn(side, bound, place) for side in (evidence.base, evidence.head))
             required: Counter[_Labels] = Counter()
             for labels in (*before.values(), *after.values()):
                 required |= labels
@@ -254,11 +251,11 @@ def bounds_with_lost_values(evidence: Evidence, policy: Policy, place: Place) ->
     return list(dict.fromkeys(names))
 
 
-def _labels_by_attempt(run: RunIndex, bound: _Bound, place: Place) -> dict[str, Counter[_Labels]]:
+def _labels_by_turn(run: RunIndex, bound: _Bound, place: Place) -> dict[str, Counter[_Labels]]:
     values = (value for value in bound.step_values(run, place) if bound.best_end(value) is not None)
     return {
-        attempt: Counter(frozenset(value.labels.items() - {("attempt", attempt)}) for value in of_attempt)
-        for attempt, of_attempt in _by_attempt(values).items()
+        turn: Counter(frozenset(value.labels.items() - {(REPEAT, turn)}) for value in of_turn)
+        for turn, of_turn in _by_turn(values).items()
     }
 
 

@@ -1,0 +1,175 @@
+"""The checklist of a workload, in turns: a turn runs steps once on every side, each side in a fresh process.
+
+A run has one side and takes one turn. A check has two, and which of them begins is drawn by lot, evenly: only what both did
+again and again can be compared.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from perfgate.catalogue.lookup import card
+from perfgate.conductor.sides.checklist import Findings, run_checklist
+from perfgate.conductor.sides.turns import SideName
+from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.config import WorkloadReference
+from perfgate.document.message import Message
+from perfgate.document.run import StepResult
+
+# The fewest whose signs can show a difference at 95 %: all alike have a chance of 2 in 64.
+FEWEST_TURNS = 6
+_LAYOUTS = 2**16
+
+
+@dataclass
+class ChecklistSide:
+    """Code that runs the checklist, and what its turns found; traces of the first turn stay in ``folder``."""
+
+    name: SideName
+    checkout: Checkout
+    folder: Path
+    findings: Findings | None = None
+
+    @property
+    def found(self) -> Findings:
+        if self.findings is None:
+            raise LookupError(f"{self.name} has taken no turn")
+        return self.findings
+
+    def seconds(self) -> dict[int, float]:
+        """How long all turns of each step took so far."""
+        return {step.number: step.duration for step in self.findings.steps} if self.findings else {}
+
+
+@dataclass
+class ChecklistTurns:
+    """Takes the turns. ``begins`` is told which side's code runs next.
+
+    After ``deadline`` (of the monotonic clock) no step begins.
+    """
+
+    bench: Bench
+    reference: WorkloadReference
+    sides: Sequence[ChecklistSide]
+    begins: Callable[[SideName], None] = lambda _side: None
+    deadline: float = math.inf
+    _taken: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._lot = random.Random(f"{self.bench.config.measure.seed}:{self.reference.name}:turns")
+        self._last_begins = _balanced(self._lot)
+
+    def first(
+        self,
+        steps: tuple[int, ...],
+        informing: tuple[int, ...] = (),
+        *,
+        quick: bool = True,
+        earlier: Mapping[int, float] | None = None,
+    ) -> None:
+        """Run the steps and the check of the output on every side; ``earlier`` are the seconds that steps took another time."""
+        for side in self._in_order():
+            self.begins(side.name)
+            side.findings = run_checklist(
+                self.bench,
+                side.checkout,
+                self.reference,
+                steps=steps,
+                informing=informing,
+                quick=quick,
+                folder=side.folder,
+                deadline=self.deadline,
+                earlier=earlier,
+            )
+            earlier = side.seconds()
+        self._taken = dict.fromkeys((*steps, *informing), 1)
+
+    def again(self, steps: Iterable[int], *, steady: float = 0.0) -> None:
+        """Take one more turn of the steps, or their first, in the same memory layout on every side."""
+        numbers = tuple(sorted(steps))
+        layout = self._lot.randrange(_LAYOUTS)
+        results = list[tuple[Findings, list[StepResult]]]()
+        for side in self._in_order():
+            self.begins(side.name)
+            # In a folder of its own, because steps look at the traces that earlier ones left in theirs.
+            with tempfile.TemporaryDirectory(dir=side.folder, prefix=".again-") as folder:
+                findings = run_checklist(
+                    self.bench,
+                    side.checkout,
+                    self.reference,
+                    steps=numbers,
+                    quick=True,
+                    folder=Path(folder),
+                    steady=steady,
+                    layout_seed=layout,
+                    checks=False,
+                )
+            results.append((side.found, findings.steps))
+        for first, steps_again in results:
+            first.add_turn(steps_again, {number: self.taken(number) + 1 for number in numbers})
+        for number in numbers:
+            self._taken[number] = self.taken(number) + 1
+
+    def taken(self, step: int) -> int:
+        return self._taken.get(step, 0)
+
+    def settle(self, open_steps: Callable[[], Collection[int]], *, ends: float, steady: float) -> None:
+        """Take turns of ``open_steps`` until it names none, or until ``ends``."""
+        while time.monotonic() < min(ends, self.deadline) and (steps := open_steps()):
+            numbers = ", ".join(map(str, sorted(steps)))
+            self.bench.say(f"{self.reference.name}: step {numbers} in turns, {self.taken(min(steps)) + 1}")
+            self.again(steps, steady=steady)
+
+    def compare(
+        self, needs_turns: Callable[[StepResult], bool], *, long_steps: Mapping[int, float], budget: float
+    ) -> list[Message]:
+        """Take six turns of as many steps as fit into ``budget`` seconds, those first that need the fewest; name the others.
+
+        ``needs_turns`` says so of the steps whose numbers are neither exact nor known from the pairs. ``long_steps`` had no
+        turn yet, for one takes a side so many seconds. What the others took in the first turn counts towards the budget.
+        """
+        seconds = self._seconds_of_a_turn(needs_turns)
+        spent = sum(seconds.values())
+        seconds |= {number: len(self.sides) * taken for number, taken in long_steps.items()}
+        costs = {number: (FEWEST_TURNS - self.taken(number)) * taken for number, taken in seconds.items()}
+        ends = min(self.deadline, time.monotonic() + budget - spent)
+        chosen, left = set[int](), ends - time.monotonic()
+        for number, cost in sorted(costs.items(), key=lambda entry: entry[1]):
+            if cost <= left:
+                chosen.add(number)
+                left -= cost
+        while time.monotonic() < ends and (steps := [step for step in chosen if self.taken(step) < FEWEST_TURNS]):
+            fewest = min(map(self.taken, steps))
+            self.bench.say(f"{self.reference.name}: the checklist in turns, {fewest + 1} of {FEWEST_TURNS}")
+            self.again(steps)
+        missed = [
+            f"{number} {card(number).slug} ({cost:.0f} s)"
+            for number, cost in sorted(costs.items())
+            if number not in chosen
+        ]
+        needed = math.ceil(spent + sum(costs.values()))
+        return [Message("notes.not-in-turns", {"steps": missed, "seconds": needed})] if missed else []
+
+    def _seconds_of_a_turn(self, needs_turns: Callable[[StepResult], bool]) -> dict[int, float]:
+        """What the first turn took on all sides, of the steps that need more and that every side measured."""
+        needing = [
+            {step.number: step.duration for step in side.found.steps if needs_turns(step)} for side in self.sides
+        ]
+        shared = set.intersection(*(set(durations) for durations in needing))
+        return {number: sum(durations[number] for durations in needing) for number in shared if self.taken(number) == 1}
+
+    def _in_order(self) -> Sequence[ChecklistSide]:
+        return self.sides[::-1] if next(self._last_begins) else self.sides
+
+
+def _balanced(lot: random.Random) -> Iterator[bool]:
+    """Whether the last side begins: in one of every two turns."""
+    while True:
+        first = lot.random() < 0.5
+        yield from (first, not first)
