@@ -49,7 +49,13 @@ checklist_option = click.option(
     "--steps",
     metavar="LIST",
     callback=_both_sides_steps,
-    help="Steps of the checklist on both sides, e.g. 1,3-5; default: every one that takes seconds.",
+    help="Steps of the checklist on both sides, e.g. 1,3-5 or latency,batch; default: all.",
+)
+checklist_budget_option = click.option(
+    "--checklist-budget",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Time for the checklist in turns, beside the pairs; default: `checklist_budget` in perfgate.toml.",
 )
 always_option = click.option(
     "--always",

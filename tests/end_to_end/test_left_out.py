@@ -123,7 +123,7 @@ def swept(p50: Value, **rates: tuple[float, ...]) -> list[StepResult]:
         Value(metric="batch.throughput", value=rate, interval=(rate * 0.9, rate * 1.1), labels=labels)
         for size, attempts in rates.items()
         for number, rate in enumerate(attempts, start=1)
-        for labels in [{"shape": SHAPE, "batch": size[1:], **({"attempt": str(number)} if number > 1 else {})}]
+        for labels in [{"shape": SHAPE, "batch": size[1:], **({"repeat": str(number)} if number > 1 else {})}]
     ]
     return [
         StepResult(number=1, slug="latency", workload=WORKLOAD, status="ok", values=[p50]),

@@ -14,6 +14,7 @@ from perfgate.cli.options import (
     RecordCommand,
     allow_token_option,
     always_option,
+    checklist_budget_option,
     checklist_option,
     device_option,
     directory_option,
@@ -33,6 +34,7 @@ from perfgate.cli.options import (
 )
 @workload_option
 @checklist_option
+@checklist_budget_option
 @device_option
 @click.option("--allow-dirty", is_flag=True, help="Ignore uncommitted changes instead of refusing.")
 @click.option(

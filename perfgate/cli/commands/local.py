@@ -16,6 +16,7 @@ from perfgate.cli.options import (
     RecordCommand,
     allow_token_option,
     always_option,
+    checklist_budget_option,
     checklist_option,
     device_option,
     directory_option,
@@ -51,6 +52,7 @@ class _Manner(NamedTuple):
 )
 @workload_option
 @checklist_option
+@checklist_budget_option
 @device_option
 @always_option
 @click.option(

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import filterfalse
 from pathlib import Path
 
 import msgspec
@@ -75,6 +76,10 @@ class Findings:
             )
 
 
+def _takes_long(step: int | None) -> bool:
+    return step is not _CHECK and card(step).long_seconds > 0
+
+
 def not_measured(checkout: Checkout, reference: WorkloadReference, loaded: Loaded) -> Findings:
     """The findings of a workload that is loaded and not measured."""
     return Findings(_record(checkout, reference, (), loaded=loaded))
@@ -110,8 +115,14 @@ def run_checklist(  # noqa: PLR0913 - all by name, one call
     runner = _StepRunner(
         bench,
         reference,
-        # The steps come first, so that the first call that step 1 times is the first there is.
-        remaining=[*steps, *([_CHECK] if checks else []), *informing],
+        # The steps come first, so that the first call that step 1 times is the first there is. Those that take long come last,
+        # and each in a process of its own: a check may have no time for them, and the others measure the same all the same.
+        remaining=[
+            *filterfalse(_takes_long, steps),
+            *([_CHECK] if checks else []),
+            *informing,
+            *filter(_takes_long, steps),
+        ],
         informing=informing,
         quick=quick,
         folder=folder,
@@ -129,11 +140,13 @@ def run_checklist(  # noqa: PLR0913 - all by name, one call
                 loaded,
             ):
                 runner.findings.workload = _record(checkout, reference, asked, loaded=loaded, quick=quick)
+                runner.is_fresh = True
                 while runner.remaining and runner.run_next(worker, loaded):
                     pass
         except WorkerError as error:
             runner.findings.workload = _record(checkout, reference, asked, error=error.detail, quick=quick)
             runner.give_up(error)
+    runner.findings.steps.sort(key=lambda step: step.number)
     return runner.findings
 
 
@@ -153,11 +166,16 @@ class _StepRunner:
     findings: Findings
     # Seconds that the informing steps took so far.
     spent: float = 0.0
+    # Whether the worker has done nothing yet.
+    is_fresh: bool = False
     # The steps that are repeated without experiments, each with the reason.
     without_experiments: dict[int, Message] = field(default_factory=dict)
 
     def run_next(self, worker: Worker, loaded: Loaded) -> bool:
         """Run the next step, or the check. Return whether the worker can be asked again."""
+        if _takes_long(self.remaining[0]) and not self.is_fresh:
+            return False
+        self.is_fresh = False
         self._foresee()
         number = self.remaining.pop(0)
         usable = True

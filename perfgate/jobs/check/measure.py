@@ -170,7 +170,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
             _measure_traced_pairs(bench, reference, base, head, job, measured, to_come=len(references) - number)
             parts.begin()
             measured.head[-1].warnings += turns.compare(
-                _needs_turns, long_steps=asked.long, budget=bench.config.gate.checklist_budget
+                _needs_turns, long_steps=asked.long, budget=_checklist_budget(bench.config, options)
             )
         _measure_jobs(bench, {"base": base, "head": head}, job, measured, options, progress)
         job.seals.check()
@@ -414,6 +414,10 @@ def _note_uncounted(measured: Measured, progress: Progress) -> None:
     reason = next((pairs.uncounted for pairs in measured.pairs if pairs.uncounted), None)
     if reason:
         progress.note(reason)
+
+
+def _checklist_budget(config: Config, options: CheckOptions) -> float:
+    return config.gate.checklist_budget if options.checklist_budget is None else options.checklist_budget
 
 
 class _Steps(NamedTuple):

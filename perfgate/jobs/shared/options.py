@@ -39,10 +39,10 @@ class CheckOptions:
     ``work_tree`` measures uncommitted changes too (``perfgate local``); ``append`` adds pairs to those of an earlier job in
     ``out``, where there are any. ``append_from`` is a folder with what earlier attempts of a CI job left: pairs are added to
     theirs where they fit, else everything is measured anew. ``interpreters`` are those named for the sides; ``comparing``
-    the stack takes one commit for both sides (``perfgate upgrade``). ``steps`` of the checklist run on both sides; None is
-    every one that the device does in seconds. Comment and report are written in ``language``. ``head`` is another revision
-    than the one that is checked out; ``always`` measures also what the path filter would skip. After ``time_budget`` seconds
-    nothing new is begun.
+    the stack takes one commit for both sides (``perfgate upgrade``). ``steps`` of the checklist run on both sides, None is all;
+    ``checklist_budget`` are the seconds for their turns, None is what perfgate.toml says. Comment and report are written in
+    ``language``. ``head`` is another revision than the one that is checked out; ``always`` measures also what the path filter
+    would skip. After ``time_budget`` seconds nothing new is begun.
     """
 
     out: Path
@@ -52,6 +52,7 @@ class CheckOptions:
     time_budget: float = math.inf
     workloads: tuple[str, ...] = ()
     steps: tuple[int, ...] | None = None
+    checklist_budget: float | None = None
     quick: bool = False
     work_tree: bool = False
     allow_dirty: bool = False

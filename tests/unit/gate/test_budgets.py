@@ -83,39 +83,39 @@ def test_budget__nothing_measured__inconclusive_by_name_and_says_which_step_woul
     assert "step 1 measured no such value" in (text_of(decision.comparisons[0].reason))
 
 
-def with_attempts(run: RunDocument, *values: float) -> RunDocument:
+def with_turns(run: RunDocument, *values: float) -> RunDocument:
     found = [
         Value(
             metric="latency.p99",
             value=value,
             interval=(value * 0.99, value * 1.01),
-            labels={"shape": "long", **({"attempt": str(attempt)} if attempt > 1 else {})},
+            labels={"shape": "long", **({"repeat": str(turn)} if turn > 1 else {})},
         )
-        for attempt, value in enumerate(values, start=1)
+        for turn, value in enumerate(values, start=1)
     ]
     return msgspec.structs.replace(
         run, steps=[StepResult(number=1, slug="latency", workload="encoder", status="ok", values=found)]
     )
 
 
-def test_budget__broken_in_one_attempt_of_two__the_machine_stalled() -> None:
+def test_budget__broken_in_one_turn_of_two__the_machine_stalled() -> None:
     base, head = sides(NO_CHANGE)
-    found = compared(with_attempts(base, 0.01), with_attempts(head, 0.7, 0.012), P99)
+    found = compared(with_turns(base, 0.01), with_turns(head, 0.7, 0.012), P99)
     assert (found.outcome, found.head) == ("unchanged", 0.012)
 
 
-def test_budget__broken_in_every_attempt__broken_and_the_mildest_is_said() -> None:
+def test_budget__broken_in_every_turn__broken_and_the_mildest_is_said() -> None:
     base, head = sides(NO_CHANGE)
-    base, head = with_attempts(base, 0.01, 0.01), with_attempts(head, 0.7, 0.03, 0.2)
+    base, head = with_turns(base, 0.01, 0.01), with_turns(head, 0.7, 0.03, 0.2)
     found = compared(base, head, P99)
     assert (found.outcome, found.gating, found.head) == ("regressed", True, 0.03)
     assert broken_metrics(base, head, Policy(budgets=[P99]), workload="encoder") == {"latency.p99"}
     assert broken_metrics(base, head, Policy(budgets=[P99]), workload="another") == set()
 
 
-def test_budget__base_breaks_it_in_one_attempt__nobody_is_blamed() -> None:
+def test_budget__base_breaks_it_in_one_turn__nobody_is_blamed() -> None:
     base, head = sides(NO_CHANGE)
-    found = compared(with_attempts(base, 0.01, 0.05), with_attempts(head, 0.7, 0.03), P99)
+    found = compared(with_turns(base, 0.01, 0.05), with_turns(head, 0.7, 0.03), P99)
     assert (found.outcome, found.gating) == ("inconclusive", False)
 
 
@@ -198,15 +198,15 @@ def test_sla__one_side_no_longer_says_it__inconclusive_by_its_name() -> None:
 RATE = Budget(metric="batch.throughput", bound=100.0, at_most=False)
 
 
-def with_rates(run: RunDocument, *attempts: dict[str, float]) -> RunDocument:
-    """Return a run that swept the batch sizes, once or in several attempts."""
+def with_rates(run: RunDocument, *turns: dict[str, float]) -> RunDocument:
+    """Return a run that swept the batch sizes, once or in several turns."""
     found = [
         Value(
             metric="batch.throughput",
             value=rate,
-            labels={"shape": "long", "batch": size, **({"attempt": str(number)} if number > 1 else {})},
+            labels={"shape": "long", "batch": size, **({"repeat": str(number)} if number > 1 else {})},
         )
-        for number, rates in enumerate(attempts, start=1)
+        for number, rates in enumerate(turns, start=1)
         for size, rate in rates.items()
     ]
     return msgspec.structs.replace(

@@ -121,7 +121,7 @@ def test_limit__beyond_it__measured_again_as_a_budget_is() -> None:
     assert broken_metrics(base, with_ops(head, 0.08), KERNEL_TIME, workload=WORKLOAD) == {"ops.kernel_time"}
     assert bounded_metrics(KERNEL_TIME) == {"ops.kernel_time"}
     steady = with_ops(head, 0.08)
-    again = Value(metric="ops.kernel_time", value=0.01, labels={"shape": SHAPE, "attempt": "2"})
+    again = Value(metric="ops.kernel_time", value=0.01, labels={"shape": SHAPE, "repeat": "2"})
     step = msgspec.structs.replace(steady.steps[0], values=[*steady.steps[0].values, again])
     assert beside(base, msgspec.structs.replace(steady, steps=[step]), KERNEL_TIME).verdict == "PASS"
 

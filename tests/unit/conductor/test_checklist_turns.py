@@ -1,0 +1,81 @@
+"""Turns of the checklist on real workers: who begins, what a turn adds, and what fits into a budget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from perfgate.conductor.sides.checklist_turns import FEWEST_TURNS, ChecklistSide, ChecklistTurns
+from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.document.run import REPEAT, StepResult
+from tests.unit.conductor.conftest import reference_to
+
+CHECKLIST, UTILIZATION = 4, 2
+Two = Callable[[], ChecklistTurns]
+
+
+@pytest.fixture
+def begun() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def two_sides(bench: Bench, checkout: Checkout, tmp_path: Path, begun: list[str]) -> Two:
+    def make() -> ChecklistTurns:
+        sides = [ChecklistSide(name, checkout, tmp_path / name) for name in ("base", "head")]
+        for side in sides:
+            side.folder.mkdir()
+        return ChecklistTurns(bench, reference_to("well"), sides, begins=begun.append)
+
+    return make
+
+
+def turns_of(steps: Iterable[StepResult], number: int) -> list[str | None]:
+    (step,) = [step for step in steps if step.number == number]
+    values = [value for value in step.values if value.metric == "utilization.host"]
+    return [value.labels.get(REPEAT) for value in values]
+
+
+def test_again__four_turns__each_side_begins_two_of_them(two_sides: Two, begun: list[str]) -> None:
+    turns = two_sides()
+    turns.first((UTILIZATION,))
+    for _ in range(3):
+        turns.again([UTILIZATION])
+    first_of_each = begun[::2]
+    assert sorted(first_of_each) == ["base", "base", "head", "head"]
+    assert sorted(first_of_each[:2]) == ["base", "head"]
+    assert [turns_of(side.found.steps, UTILIZATION) for side in turns.sides] == 2 * [[None, "2", "3", "4"]]
+
+
+def test_compare__a_step_that_takes_long__has_its_turns_where_they_fit_and_is_named_where_not(two_sides: Two) -> None:
+    turns = two_sides()
+    turns.first((CHECKLIST,))
+    notes = turns.compare(lambda _step: False, long_steps={UTILIZATION: 100.0}, budget=100.0)
+    assert turns.taken(UTILIZATION) == 0
+    (note,) = notes
+    assert note.values["steps"] == ["2 utilization (1200 s)"]
+    assert note.values["seconds"] == 1200
+    assert turns.compare(lambda _step: False, long_steps={UTILIZATION: 1.0}, budget=100.0) == []
+    for side in turns.sides:
+        assert turns_of(side.found.steps, UTILIZATION) == [None, *map(str, range(2, FEWEST_TURNS + 1))]
+        assert side.found.workload.steps == [UTILIZATION, CHECKLIST]
+    assert list(Path(turns.sides[0].folder).glob(".again-*")) == []
+
+
+def test_settle__nothing_is_open_any_more__ends(two_sides: Two) -> None:
+    turns = two_sides()
+    turns.first((UTILIZATION,))
+    turns.settle(
+        lambda: {UTILIZATION} if turns.taken(UTILIZATION) < 3 else set(), ends=time.monotonic() + 600, steady=0
+    )
+    assert turns.taken(UTILIZATION) == 3
+
+
+def test_settle__time_is_spent__takes_no_turn(two_sides: Two) -> None:
+    turns = two_sides()
+    turns.first((UTILIZATION,))
+    turns.settle(lambda: {UTILIZATION}, ends=time.monotonic(), steady=0)
+    assert turns.taken(UTILIZATION) == 1
