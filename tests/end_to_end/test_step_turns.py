@@ -8,7 +8,8 @@ import msgspec
 
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import read_decision, read_run
-from perfgate.judging.gate.pairs import deciding_clocks
+from perfgate.judging.gate.comparison import Place
+from perfgate.judging.gate.pairs import SAMPLED, TimedLane, deciding_clocks
 from tests.end_to_end.conftest import Clone, Perfgate
 
 
@@ -32,10 +33,15 @@ def test_check__time_for_turns__differences_have_intervals_of_six_turns_and_no_o
     decision = _checked(perfgate, clone, budget=600, steps="1,4,12,17")
     rows = {(row.metric, row.method) for row in decision.checklist}
     assert ("memory.resident", "repeated") in rows
-    # Where workers had to wait for a CPU, a clock that sees single calls may be fair to both sides, or none may.
+    assert {metric for metric, _ in rows} >= SAMPLED
+    # Where workers had to wait for a CPU, no clock that sees single calls may be fair to both sides: then turns tell.
     sides = [read_run(clone.root / "out" / side / "run.json") for side in ("base", "head")]
-    fair = not decision.invalid and set(deciding_clocks(*sides).values()) <= {"wall", "cpu"}
-    assert {("throughput.median", "paired" if fair else None), ("latency.p90", "paired" if fair else None)} <= rows
+    clocks = deciding_clocks(*sides)
+    set_aside = {entry.workload for entry in decision.invalid}
+    for row in [row for row in decision.checklist if row.metric in SAMPLED]:
+        clock = clocks.get(TimedLane(Place(row.workload, row.shape), preprocess=False), "wall")
+        is_fair = clock is not None and clock != "awake" and row.workload not in set_aside
+        assert row.method == ("paired" if is_fair else "repeated"), (row, clock)
     for row in decision.checklist:
         assert row.method == "exact" or (row.delta is None) == (row.interval is None), row
         if row.method == "repeated":
@@ -54,5 +60,6 @@ def test_check__no_time_for_turns__names_the_steps_with_seconds_and_the_setting_
     assert not [row for row in decision.checklist if row.step == 17 and row.delta is not None]
     comment = (clone.root / "out" / "comment.md").read_text()
     assert "measured once a side" in comment
-    assert re.search(r"Not compared, for want of time: 17 memory \(\d+ s\); with `checklist_budget` of \d+ s", comment)
+    steps = r"4 `top_ops` \(\d+ s\), 17 memory \(\d+ s\)"
+    assert re.search(rf"Not compared, for want of time: {steps}; with `checklist_budget` of \d+ s", comment)
     assert "> **Note:**" not in comment
