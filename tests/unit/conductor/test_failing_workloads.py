@@ -69,7 +69,7 @@ def test_run_checklist__workload_fails_to_load__every_step_has_the_error(
     findings = measure(name)
     assert findings.workload.error is not None
     _expect(findings.workload.error, kind, words, trace)
-    assert [(step.number, step.status) for step in findings.steps] == [(3, "error"), (2, "error")]
+    assert [(step.number, step.status) for step in findings.steps] == [(2, "error"), (3, "error")]
     assert findings.steps[0].error == findings.workload.error
 
 

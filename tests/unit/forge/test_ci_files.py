@@ -52,7 +52,9 @@ def _inputs(name: str) -> Any:
 def _steps(value: Any) -> Iterator[dict[str, Any]]:
     """Yield every step of an action or a workflow."""
     if isinstance(value, dict):
-        yield from value.get("steps", [])
+        steps = value.get("steps", [])
+        # An input is called so too: its value is a mapping.
+        yield from steps if isinstance(steps, list) else []
         for member in value.values():
             yield from _steps(member)
 
