@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from perfgate.catalogue.lookup import CARDS, judged_by, measuring_step, metric
+from perfgate.catalogue.lookup import judged_by, measuring_step, metric
 from perfgate.catalogue.names import P99, SIGNATURE, SLA
 from perfgate.document.budget import Budget, missing_kernels
 from perfgate.document.decision import Comparison, Method, Outcome, Part, Policy
