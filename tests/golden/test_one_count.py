@@ -5,25 +5,33 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
+import msgspec
 import pytest
 from rich.console import Console
 
-from perfgate.document.decision import DecisionDocument
+from perfgate.document.decision import DecisionDocument, Missing, QuantileComparison
 from perfgate.judging.report.render.ci import status_line
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.html import render_html
 from perfgate.judging.report.render.terminal import render_terminal
+from perfgate.judging.report.view.summary import Summary
 from tests.fakes.documents import (
     make_comparison,
     make_counter,
     make_decision,
     make_run,
+    operator_changes,
+    operator_tests,
     regressed_counters,
     regressed_time,
+    suggestions,
+    traces,
     unchanged_comparisons,
 )
-from tests.golden.test_comment_golden import decisions
+from tests.golden.test_comment_golden import decisions, numbers_of_steps
+from tests.golden.test_measured_golden import SITUATIONS, measured
 
 SHAPES = ("short", "long", "longer")
 # Counters of several shapes that a table joins to one row, and an operator that no metric shows.
@@ -62,35 +70,112 @@ OTHERS = {
 CASES = {**decisions(), **OTHERS}
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_counts__every_place_that_gives_one__the_same(name: str) -> None:
-    decision = CASES[name]
+def texts_of(decision: DecisionDocument) -> dict[str, str]:
     comment = render_comment(decision, CommentContext(marker="<!-- m -->"), budget=10_000_000)
-    texts = {
+    return {
         "comment": comment,
         "status": status_line(decision),
         "terminal": terminal(decision),
         "page": render_html(decision, None, make_run("head")),
     }
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_counts__every_place_that_gives_one__the_same(name: str) -> None:
     found: dict[str, dict[int, list[str]]] = {}
-    for place, text in texts.items():
+    for place, text in texts_of(CASES[name]).items():
         for kind, number in counts_in(text):
             found.setdefault(kind, {}).setdefault(number, []).append(place)
     assert {kind: numbers for kind, numbers in found.items() if len(numbers) > 1} == {}
+
+
+def assert_one_number_of_regressions(decision: DecisionDocument) -> None:
+    expected = sum(c.outcome == "regressed" for c in Summary(decision, CommentContext(marker="")).metrics)
+    for place, text in texts_of(decision).items():
+        numbers = [number for kind, number in counts_in(text) if kind == "regressed"]
+        # The comment gives it above the table and where it says how it was compared; that nothing regressed, nobody says.
+        assert set(numbers) <= {expected}, place
+        if expected:
+            assert len(numbers) >= (2 if place == "comment" else 1), place
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_counts__regressions__one_number_in_status_fold_facts_terminal_and_report(name: str) -> None:
+    assert_one_number_of_regressions(CASES[name])
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_counts__regressions_that_were_measured__one_number_everywhere(name: str, tmp_path: Path) -> None:
+    assert_one_number_of_regressions(measured(SITUATIONS[name](), tmp_path))
+
+
+MOST_FOLDS = 5
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_folds__of_every_decision__are_few(name: str) -> None:
+    assert texts_of(CASES[name])["comment"].count("<details>") <= MOST_FOLDS
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_folds__of_what_was_measured__are_few(name: str, tmp_path: Path) -> None:
+    assert texts_of(measured(SITUATIONS[name](), tmp_path))["comment"].count("<details>") <= MOST_FOLDS
+
+
+def test_folds__all_that_there_can_be__are_few_and_hold_each_section_once() -> None:
+    quantiles = QuantileComparison(
+        workload="encoder", metric="serving.latency", base=[0.1, 0.2, 0.3], head=[0.1, 0.2, 0.3], counts=(9, 9)
+    )
+    everything = make_decision(
+        "FAIL",
+        comparisons=[
+            *regressed_time(),
+            *regressed_counters(),
+            make_counter("memory.peak", 2, 1),
+            make_comparison("latency.p90"),
+            make_comparison("latency.p99", outcome="inconclusive", gating=False),
+            make_comparison("latency.std", method="recorded"),
+        ],
+        operator_changes=operator_changes(),
+        operator_tests=operator_tests(),
+        suggestions=[*suggestions(), msgspec.structs.replace(suggestions()[0], line="model.py:7")],
+        missing=[Missing(workload="encoder", metric="latency.low", side="head")],
+        quantiles=[quantiles],
+        links=traces(),
+        checklist=numbers_of_steps(),
+    )
+    comment = texts_of(everything)["comment"]
+    assert comment.count("<details>") == comment.count("</details>") == MOST_FOLDS
+    parts = (
+        "5 regressions · 1 improvement",
+        "1 number missing",
+        "Operators behind it",
+        "1 operator slower",
+        "1 more suggestion",
+        "Checklist:",
+        "1 unchanged metric",
+        "1 undecided",
+        "Requests and steps",
+        "1 number recorded",
+        "How it was compared",
+        "Procedure, noise and discarded samples",
+    )
+    summaries = " · ".join(re.findall(r"<summary>(.*?)</summary>", comment))
+    assert [part for part in parts if summaries.count(part) != 1] == []
 
 
 def test_counts__metrics_that_moved__are_the_decisions() -> None:
     decision = OTHERS["rows of several shapes"]
     comment = render_comment(decision, CommentContext(marker="<!-- m -->"))
     regressed = [c for c in decision.comparisons if c.outcome == "regressed"]
-    moved = [c for c in decision.comparisons if c.outcome in ("regressed", "improved")]
-    assert f"<summary>{len(moved)} metrics moved</summary>" in comment
+    improved = [c for c in decision.comparisons if c.outcome == "improved"]
+    assert f"<summary>{len(regressed)} regressions · {len(improved)} improvements</summary>" in comment
     assert status_line(decision) == f"FAIL: {len(regressed)} of {len(decision.comparisons)} metrics regressed"
 
 
 def test_counts__operators_alone_moved__no_metric_is_said_to_have() -> None:
     comment = render_comment(OTHERS["an operator alone"], CommentContext(marker="<!-- m -->"))
-    assert "metrics moved</summary>" not in comment
+    assert "regression" not in comment
     assert "<summary>1 operator moved</summary>" in comment
 
 
@@ -107,9 +192,7 @@ def counts_in(text: str) -> Iterator[tuple[str, int]]:
     for number, total, outcome in re.findall(r"(\d+) of (\d+) metrics? (moved|regressed)", plain):
         yield outcome, int(number)
         yield "total", int(total)
-    for number, outcome in re.findall(r"(?<!of )\b(\d+) metrics? (moved)", plain):
-        yield outcome, int(number)
-    for number in re.findall(r"· (\d+) regressions?\b", plain):
+    for number in re.findall(r"(?:· |<summary>)(\d+) regressions?\b", plain):
         yield "regressed", int(number)
     for number in re.findall(r"· (\d+) unchanged ·|<summary>(\d+) unchanged metrics?", plain):
         yield "unchanged", int("".join(number))

@@ -53,7 +53,7 @@ def test_comment__operator_runs_more_often__left_to_the_causes() -> None:
         "FAIL", comparisons=regressed_counters(), operator_changes=operator_changes(), operator_tests=tests
     )
     text = render_comment(decision, CONTEXT)
-    assert "<summary>1 operator slower (of 3 tested" in text
+    assert "\n**1 operator slower (of 3 tested" in text
     assert "- `aten::mm` in `encoder/long`" in text
 
 

@@ -45,7 +45,11 @@ def render(made: DecisionDocument) -> str:
 
 def why(made: DecisionDocument) -> list[str]:
     lines = render(made).splitlines()
-    first = next(number for number, line in enumerate(lines) if "Operators behind it" in line)
+    first = next(
+        number
+        for number, line in enumerate(lines)
+        if line == "**Operators behind it**" or "<summary>Operators behind it" in line
+    )
     return [line for line in lines[first + 1 : lines.index("</details>", first)] if line]
 
 

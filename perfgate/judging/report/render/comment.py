@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from typing import Literal
 
 from perfgate.document.decision import DecisionDocument, Verdict
 from perfgate.judging.report.sections import changes, details
 from perfgate.judging.report.sections import verdict as verdicts
 from perfgate.judging.report.sections.section import KEEP
-from perfgate.judging.report.text.templates import render
+from perfgate.judging.report.text.templates import render, render_with_summary
 from perfgate.judging.report.text.words import Words
 from perfgate.judging.report.view.blocks import blocks
 from perfgate.judging.report.view.summary import CommentContext, Summary
@@ -28,16 +30,16 @@ SECTIONS = (
     changes.IMPROVED,
     changes.INTENDED,
     details.TRACE,
-    verdicts.MISSING,
     changes.TABLE,
+    verdicts.MISSING,
     changes.WHY,
     changes.OPERATORS,
     changes.SUGGESTIONS,
     details.CHECKLIST,
-    details.QUANTILES,
     details.UNCHANGED,
-    details.RECORDED,
     details.UNDECIDED,
+    details.QUANTILES,
+    details.RECORDED,
     verdicts.FACTS,
     details.ENVIRONMENT,
 )
@@ -47,11 +49,13 @@ _DETAILS = (400, 120, 40, 12, 4)
 
 @dataclass(frozen=True)
 class _Part:
-    """A rendered section, and when it goes if the comment is too long."""
+    """A rendered section, its fold and what that is called, and when it goes if the comment is too long."""
 
     text: str
     drop: int
     title: str
+    fold: str
+    summary: str
 
 
 def render_comment(decision: DecisionDocument, context: CommentContext, *, budget: int = 60_000) -> str:
@@ -94,8 +98,8 @@ def _parts(summary: Summary) -> list[_Part]:
     parts: list[_Part] = []
     for section in SECTIONS:
         if (view := section.fill(summary)) is not None:
-            text = render(f"comment/{section.name}.md.j2", "markdown", vars(view))
-            parts.append(_Part(_tidy(text), section.drop, section.title))
+            text, folded = render_with_summary(f"comment/{section.name}.md.j2", "markdown", vars(view))
+            parts.append(_Part(_tidy(text), section.drop, section.title, section.fold if folded else "", folded))
     return [part for part in parts if part.text]
 
 
@@ -123,8 +127,19 @@ def _joined(parts: list[_Part], left_out: list[str], summary: Summary) -> str:
     }
     # Where nothing was measured no report was written either.
     end = _tidy(render("comment/end.md.j2", "markdown", {**values, "has_report": summary.is_measured}))
-    texts = [context.marker, *(part.text for part in parts), *([end] if end else [])]
+    folds = [list(fold) for _, fold in groupby(parts, key=lambda part: part.fold or part.title)]
+    texts = [context.marker, *map(_folded, folds), *([end] if end else [])]
     return "\n\n".join(texts) + "\n"
+
+
+def _folded(parts: Sequence[_Part]) -> str:
+    """The parts of one fold under one summary; a part without a fold as it is."""
+    first, *others = parts
+    if not first.fold:
+        return first.text
+    summary = " · ".join(part.summary for part in parts)
+    texts = [first.text, *(f"**{part.summary}**\n\n{part.text}" for part in others)]
+    return "\n\n".join([f"<details><summary>{summary}</summary>", *texts, "</details>"])
 
 
 def _tidy(text: str) -> str:

@@ -55,8 +55,9 @@ class _Table:
     more: int
     confidence: Words | None
     fold: bool
+    rules: bool
+    regressed: int
     improved: int
-    moved: int
     operators: int
 
 
@@ -66,14 +67,15 @@ def _table(summary: Summary) -> _Table | None:
     if not moved:
         return None
     listed = moved[: summary.detail]
-    numbers = block_numbers(summary)
+    numbers, of_metrics = block_numbers(summary), counts(summary)
     return _Table(
         rows=grouped(row(one, summary, numbers.get(id(one))) for one in listed),
         more=len(moved) - len(listed),
         confidence=common_confidence(listed),
         fold=summary.verdict != "INCONCLUSIVE",
-        improved=len(summary.improved),
-        moved=counts(summary).moved,
+        rules=of_metrics.rules,
+        regressed=of_metrics.regressed,
+        improved=of_metrics.improved,
         operators=sum(map(is_operator, moved)),
     )
 
@@ -203,9 +205,9 @@ def _intended(summary: Summary) -> _Intended | None:
 
 
 CAUSES = Section("causes", "causes", _causes)
-TABLE = Section("failing", "table", _table)
+TABLE = Section("failing", "table", _table, fold="moved")
 IMPROVED = Section("improved", "improvements", _improved, drop=20)
-WHY = Section("why", "why", _why, drop=10)
-OPERATORS = Section("operators", "slower operators", _operators, drop=15)
-SUGGESTIONS = Section("suggestions", "what to try", _suggestions, drop=20)
+WHY = Section("why", "why", _why, drop=10, fold="moved")
+OPERATORS = Section("operators", "slower operators", _operators, drop=15, fold="moved")
+SUGGESTIONS = Section("suggestions", "what to try", _suggestions, drop=20, fold="suggestions")
 INTENDED = Section("intended", "if intended", _intended)

@@ -230,8 +230,8 @@ def _environment(summary: Summary) -> _Environment | None:
 
 TRACE = Section("trace", "trace", _trace)
 CHECKLIST = Section("checklist", "checklist", _checklist, drop=70)
-QUANTILES = Section("quantiles", "quantiles", _quantiles, drop=75)
-UNCHANGED = Section("unchanged", "unchanged metrics", _unchanged, drop=60)
-RECORDED = Section("recorded", "recorded times", _recorded, drop=70)
-UNDECIDED = Section("undecided", "undecided metrics", _undecided, drop=80)
-ENVIRONMENT = Section("environment", "environment and samples", _environment, drop=90)
+QUANTILES = Section("quantiles", "quantiles", _quantiles, drop=75, fold="rest")
+UNCHANGED = Section("unchanged", "unchanged metrics", _unchanged, drop=60, fold="rest")
+RECORDED = Section("recorded", "recorded times", _recorded, drop=70, fold="rest")
+UNDECIDED = Section("undecided", "undecided metrics", _undecided, drop=80, fold="rest")
+ENVIRONMENT = Section("environment", "environment and samples", _environment, drop=90, fold="compared")

@@ -16,10 +16,12 @@ class Section:
 
     ``fill`` makes the record whose fields the template shows, None where there is nothing to say. ``title`` names the section
     where the comment says what was left out. ``drop`` says when it goes if the comment is over its size budget: KEEP never,
-    else the highest first.
+    else the highest first. Neighbours of the same ``fold`` stand in one, each under the ``summary`` that its template sets;
+    one that sets none stands outside.
     """
 
     name: str
     title: str
     fill: Callable[[Summary], object | None]
     drop: int = KEEP
+    fold: str = ""

@@ -118,8 +118,8 @@ def _missing(summary: Summary) -> _Missing | None:
 
 TITLE = Section("title", "title", _title)
 NOTES = Section("notes", "notes", _notes)
-FACTS = Section("facts", "how it was compared", _facts)
+FACTS = Section("facts", "how it was compared", _facts, fold="compared")
 REMEDY = Section("remedy", "what to do", _remedy)
 HARNESS = Section("harness", "workload file", _harness)
 FAILURES = Section("failures", "errors", _failures)
-MISSING = Section("missing", "missing numbers", _missing)
+MISSING = Section("missing", "missing numbers", _missing, fold="moved")

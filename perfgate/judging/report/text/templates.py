@@ -43,6 +43,12 @@ def render(template: str, medium: Medium, values: Mapping[str, object]) -> Words
     return Words(environment(medium).get_template(template).render(values))
 
 
+def render_with_summary(template: str, medium: Medium, values: Mapping[str, object]) -> tuple[Words, Words]:
+    """Render a template; the second text is its ``summary``, which is empty where it sets none."""
+    module = environment(medium).get_template(template).make_module(dict(values))
+    return Words(module), Words(" ".join(str(getattr(module, "summary", "")).split()))
+
+
 def line(template: str, medium: Medium, values: Mapping[str, object]) -> Words:
     """Render a template to one line, so that it can be laid out over several lines itself."""
     text = " ".join(environment(medium).get_template(template).render(values).split())
