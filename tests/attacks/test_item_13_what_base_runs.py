@@ -68,6 +68,9 @@ _SLOW = {
     "source through the folder of another process",
     "source through a hard link, its times put back",
     "a module that shadows another",
+    "a module for a moment",
+    "what both import",
+    "a link's target",
 }
 
 
@@ -148,6 +151,7 @@ def test_item_13__command_of_the_head_changes_base_between_its_runs__never_green
     assert "base/model.py" in json.dumps(decision["invalid"])
 
 
+@pytest.mark.slow
 def test_item_13__command_writes_results_into_its_own_checkout__measured_and_said(
     clone: Clone, perfgate: Perfgate
 ) -> None:
@@ -184,6 +188,7 @@ def test_item_13__head_stops_the_base_for_moments__never_green(clone: Clone, per
     assert {"stopped", "out_of_turn"} & {entry["kind"] for entry in decision["invalid"]}
 
 
+@pytest.mark.slow
 def test_item_13__head_without_effect_whose_workload_caches_in_its_checkout__compared(
     clone: Clone, perfgate: Perfgate
 ) -> None:

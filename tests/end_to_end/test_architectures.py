@@ -35,6 +35,7 @@ def test_baseline_record__public_architecture__kept(perfgate: Perfgate, tmp_path
     assert listed.stdout.count("testbed") == 1
 
 
+@pytest.mark.slow
 def test_run__transformer_encoder_in_eval__compiler_fails_and_the_run_is_measured(
     perfgate: Perfgate, tmp_path: Path
 ) -> None:

@@ -70,6 +70,7 @@ def test_run__npu_on_a_machine_without_one__exit_4_and_says_so(perfgate: Perfgat
     assert "no Ascend device: neither torch_npu nor /dev/davinci* nor npu-smi is here" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("device", "code", "status"), [("cpu", 0, "attention"), ("npu", 4, "unfit")])
 def test_doctor__torch_npu_but_no_cann__unfit_only_where_an_npu_is_configured(
     perfgate: Perfgate, project: Path, torch_npu: str, device: str, code: int, status: str

@@ -146,6 +146,7 @@ def test_check__two_jobs_at_once__each_environment_is_made_once(
     assert len(list(cache.glob("environments/*/perfgate-complete"))) == 2
 
 
+@pytest.mark.slow
 def test_check__setup_fails__exit_4_with_the_end_of_its_log_and_nothing_is_kept(
     perfgate: Perfgate, pinned: Clone, cache: Path
 ) -> None:
@@ -272,6 +273,7 @@ def test_check__interpreter_without_what_a_worker_needs__exit_2_names_it(
     assert "install torch and this same perfgate there" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inherit", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_check__inherit_packages__says_whether_what_is_installed_is_seen_while_setting_up(
     perfgate: Perfgate, pinned: Clone, cache: Path, inherit: bool
@@ -287,6 +289,7 @@ def test_check__inherit_packages__says_whether_what_is_installed_is_seen_while_s
     assert f"torch is seen: {inherit}" in done.stderr
 
 
+@pytest.mark.slow
 def test_check__own_environments_without_what_a_worker_needs__exit_2_and_both_ways_out(
     perfgate: Perfgate, pinned: Clone, cache: Path
 ) -> None:

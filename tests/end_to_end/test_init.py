@@ -46,6 +46,7 @@ def test_init__a_new_repository__first_verdict_and_checklist(empty: Path, perfga
     assert subprocess.run(status, cwd=empty, env=perfgate.environment, check=True, capture_output=True).stdout == b""
 
 
+@pytest.mark.slow
 def test_init__first_call__measures_what_the_workload_says(empty: Path, perfgate: Perfgate) -> None:
     perfgate("init", "--gitlab", "--action", ACTION, cwd=empty)
     done = perfgate("run", "--quick", "--steps", "4", cwd=empty)

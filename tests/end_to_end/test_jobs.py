@@ -72,7 +72,10 @@ def check(perfgate: Perfgate, clone: Clone, *options: str) -> Any:
     return perfgate("check", "--base", "main", *options, cwd=clone.root, PYTHONPATH=str(ROOT))
 
 
-@pytest.mark.parametrize(("seconds", "code", "verdict"), [("0.0130", 1, "FAIL"), ("0.01 + 0.0", 0, "PASS")])
+@pytest.mark.parametrize(
+    ("seconds", "code", "verdict"),
+    [("0.0130", 1, "FAIL"), pytest.param("0.01 + 0.0", 0, "PASS", marks=pytest.mark.slow)],
+)
 def test_command__its_number_by_name(perfgate: Perfgate, clone: Clone, seconds: str, code: int, verdict: str) -> None:
     project(clone, COMMAND, bench__py=PROGRAM, step__py="SECONDS = 0.01\n")
     change(clone, "step.py", f"SECONDS = {seconds}\n")
@@ -101,7 +104,7 @@ def test_command__its_number_by_name(perfgate: Perfgate, clone: Clone, seconds: 
             "ended with exit code 139",
             marks=pytest.mark.slow,
         ),
-        ("print('no numbers')", "no line of the output is a JSON object"),
+        pytest.param("print('no numbers')", "no line of the output is a JSON object", marks=pytest.mark.slow),
         pytest.param(
             'print(\'{"step": {"ms": NaN}}\')', "number step is nan, which is no measurement", marks=pytest.mark.slow
         ),
@@ -118,6 +121,7 @@ def test_command__of_the_head_fails__exit_4_with_its_own_sentence(
     assert words in " ".join(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_command__stale_file__is_no_result_of_this_run(perfgate: Perfgate, clone: Clone) -> None:
     settings = COMMAND.replace("numbers.step", 'file = "out.json"\nnumbers.step')
     project(clone, settings, bench__py="print('nothing')", out__json='{"step": {"ms": 10}}', step__py="SECONDS = 1\n")
@@ -191,6 +195,7 @@ def ask(url, request):
 """
 
 
+@pytest.mark.slow
 def test_server__asked_by_a_function_of_the_project__whole_requests_are_compared(
     perfgate: Perfgate, clone: Clone
 ) -> None:
@@ -221,6 +226,7 @@ print("correct" if all("wrong" not in answer for answer in answers) else "wrong"
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("word", "codes", "words"),
     [
@@ -259,7 +265,7 @@ def test_server__answers_are_checked_by_a_program__what_it_prints_decides(
         pytest.param(
             "hang", "2 of 2 requests failed; the first: no complete answer within 3 s", marks=pytest.mark.slow
         ),
-        ("truncated", "2 of 2 requests failed; the first: the event stream ended"),
+        pytest.param("truncated", "2 of 2 requests failed; the first: the event stream ended", marks=pytest.mark.slow),
         pytest.param("silent", "none of 2 requests was answered with any text", marks=pytest.mark.slow),
     ],
 )
@@ -317,6 +323,7 @@ def test_server__room_for_one__both_are_measured_all_the_same(
     assert left_in_the_end(perfgate.processes) == []
 
 
+@pytest.mark.slow
 def test_server__that_cannot_sleep__is_told_what_it_lacks(perfgate: Perfgate, clone: Clone) -> None:
     project(clone, SERVER.replace("budget = 60", 'budget = 60\nfits = "sleep"'))
     shutil.copy(DATA / "fake_server.py", clone.root)

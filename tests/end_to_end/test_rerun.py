@@ -76,6 +76,7 @@ def test_check__append_after_another_commit__refused_and_nothing_is_lost(
     assert [(out / name).read_bytes() for name in ("decision.json", "base/run.json", "head/run.json")] == before
 
 
+@pytest.mark.slow
 def test_check__append_from_earlier_attempts__the_newest_that_fits_else_everything_anew(
     perfgate: Perfgate, clone: Clone, tmp_path: Path
 ) -> None:

@@ -91,6 +91,7 @@ def test_gate__head_without_rules__exit_2_and_what_to_write(
     assert message in " ".join(done.stderr.split())
 
 
+@pytest.mark.slow
 def test_run__rules__exit_code_last_line_decision_and_what_ci_hosts_show(
     perfgate: Perfgate, failing: Callable[..., Path]
 ) -> None:

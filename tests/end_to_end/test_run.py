@@ -146,6 +146,7 @@ def test_run__two_at_once__the_second_says_whom_it_waits_for_and_then_runs(
     assert _run(root / "two")["steps"][0]["status"] == "not_applicable"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("no_color", ["", pytest.param("1", marks=pytest.mark.slow)])
 def test_run__slow_build_in_a_terminal__a_spinner_says_it(perfgate: Perfgate, failing: Project, no_color: str) -> None:
     root = failing("build_hangs", settings="[measure]\nload_timeout = 3")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.end_to_end.conftest import Clone, Perfgate
 from tests.fakes.wording import worded
 
@@ -70,6 +72,7 @@ def _reads(clone: Clone, file: str, path: str = "") -> None:
     clone.git("branch", "-f", "main")
 
 
+@pytest.mark.slow
 def test_check__prompt_of_the_model_changed__measured(perfgate: Perfgate, clone: Clone, tmp_path: Path) -> None:
     _reads(clone, "prompts/system.md")
     (clone.root / "prompts" / "system.md").write_text("Be brief.\n" * 60)
@@ -80,6 +83,7 @@ def test_check__prompt_of_the_model_changed__measured(perfgate: Perfgate, clone:
     assert {"prompts/system.md", "model.py"} <= set(run["files_read"])
 
 
+@pytest.mark.slow
 def test_check__documentation_that_main_was_seen_to_read__measured_without_the_clone_that_saw_it(
     perfgate: Perfgate, clone: Clone, tmp_path: Path
 ) -> None:

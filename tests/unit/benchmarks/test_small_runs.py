@@ -41,6 +41,7 @@ def test_benchmark__asked_what_it_does__starts_and_says_so(script: str) -> None:
     assert "usage:" in run(str(BENCHMARKS / script), "--help")
 
 
+@pytest.mark.slow
 def test_record__two_servers__the_yardstick_replays_their_pairs(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     measured = run(

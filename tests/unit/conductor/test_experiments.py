@@ -11,9 +11,9 @@ from tests.unit.conductor.conftest import Measure
 # What copying the model does, and the words that stand at what compiling a copy would have told.
 ENDINGS = [
     ("copy_raises", "ReluctantError"),
-    ("copy_exits", "SystemExit: not me"),
-    ("copy_takes_memory", "can't allocate memory"),
-    ("copy_exits_hard", "exited with code 7"),
+    pytest.param("copy_exits", "SystemExit: not me", marks=pytest.mark.slow),
+    pytest.param("copy_takes_memory", "can't allocate memory", marks=pytest.mark.slow),
+    pytest.param("copy_exits_hard", "exited with code 7", marks=pytest.mark.slow),
     ("copy_segfaults", "killed by SIGSEGV"),
 ]
 
@@ -41,6 +41,7 @@ def test_run_checklist__experiment_ends_in_any_way__its_step_says_why_and_the_ru
     assert {check.status for check in findings.correctness} == {"not_checked"}
 
 
+@pytest.mark.slow
 def test_run_checklist__experiment_hangs__the_step_is_repeated_without(measure: Measure) -> None:
     findings = measure("copy_hangs", steps=(9,), step_timeout=10)
 
@@ -68,7 +69,7 @@ def test_run_checklist__workload_itself_fails__stays_an_error_whether_or_not_the
     assert [step.status for step in findings.steps] == ["error"] * 4
 
 
-@pytest.mark.parametrize("name", ["spoilt_raises", "spoilt_segfaults"])
+@pytest.mark.parametrize("name", ["spoilt_raises", pytest.param("spoilt_segfaults", marks=pytest.mark.slow)])
 def test_run_checklist__experiment_spoils_the_process__output_is_checked_in_a_fresh_one(
     measure: Measure, name: str
 ) -> None:

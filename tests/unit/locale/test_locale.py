@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from string import Formatter
 
-import pytest
-
 from perfgate.locale import speaking, translate
 from tests.translations import ZH_MO, as_mo, as_po, english_sentences, read_chinese, updated
 
@@ -31,9 +29,8 @@ def test_catalogue__every_sentence__has_its_chinese() -> None:
     assert [english for english, chinese in CHINESE.items() if not chinese] == []
 
 
-@pytest.mark.parametrize("english", sorted(CHINESE))
-def test_catalogue__chinese__has_the_values_of_the_sentence(english: str) -> None:
-    assert places(CHINESE[english]) == places(english)
+def test_catalogue__chinese__has_the_values_of_the_sentence() -> None:
+    assert [english for english, chinese in CHINESE.items() if places(chinese) != places(english)] == []
 
 
 def test_translate__other_languages_and_unknown_text__stay_as_they_are() -> None:
