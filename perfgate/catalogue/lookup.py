@@ -27,7 +27,10 @@ MESSAGES: dict[str, Sentence] = {
     },
 }
 FAST_PATHS = FAMILIES["fast_path"].metrics
-MUST_DECIDE = {name for family in FAMILIES.values() if family.must_decide for name in family.metrics}
+# A number that steps measure in turns is compared where a tolerance names it: who does that asks for an answer.
+MUST_DECIDE = {name for family in FAMILIES.values() if family.must_decide for name in family.metrics} | {
+    name for name, entry in METRICS.items() if entry.repeatable
+}
 _PARTS: dict[str, Metric] = {part.name: part for card in CARDS.values() for part in card.parts}
 _COUNTING_STEP = 4
 _UNKNOWN = Metric(name="", step=20, title="", unit="1", better="neutral", kind="noisy", explanation="", source="")

@@ -236,7 +236,7 @@ def _compare(
         for time in [
             *compare_time(evidence, policy, floors, elsewhere=elsewhere, interim=interim),
             *(c for c in turns if c.method == "turns"),
-            *([] if evidence.recorded else compare_repeated(evidence, policy, elsewhere=elsewhere)),
+            *([] if evidence.recorded else compare_repeated(evidence, policy, elsewhere=elsewhere, interim=interim)),
         ]
     ]
     comparisons = [
@@ -308,7 +308,7 @@ class Look:
         return any(c.metric in MUST_DECIDE or (c.outcome == "inconclusive" and _looks_worse(c)) for c in undecided)
 
     def repetitions_would_help(self) -> bool:
-        """Whether a number of the checklist that a tolerance names is measured and not yet decided."""
+        """Whether a number of the checklist that a tolerance names is measured in turns and not yet decided."""
         return any(c.method == "repeated" and c.outcome == "inconclusive" and c.pairs for c in self._comparisons)
 
     def more_turns_would_help(self) -> bool:

@@ -3,68 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from perfgate.catalogue.lookup import FAMILIES, metric
 from perfgate.catalogue.names import GAP, INSTRUCTIONS, LATENCY, PREPROCESSING
 from perfgate.catalogue.records import Family
-from perfgate.document.decision import Comparison, DecisionDocument, NoiseFloor, Outcome, Part, Policy
+from perfgate.document.decision import Comparison, DecisionDocument, NoiseFloor, Part, Policy
 from perfgate.document.doctor import Resolution
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.changed_code import ChangedCode
-from perfgate.judging.gate.comparison import (
-    Place,
-    change_of,
-    comparison,
-    margins_for_unchanged,
-    places,
-    rounded,
-    tolerance,
-)
+from perfgate.judging.gate.comparison import Place, margins_for_unchanged, places, rounded, tolerance
 from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence
+from perfgate.judging.gate.judge import Tested, judge, p_of_alarm
 from perfgate.judging.gate.pairs import Effects, stage_times
-from perfgate.judging.gate.rule import (
-    MOST_PAIRS,
-    Differences,
-    Errors,
-    Interval,
-    Limits,
-    alarm_looks,
-    alarm_margin,
-    answer,
-    detectable,
-    differs,
-    interval,
-    p_slower,
-    pairs_to_decide,
-    spread,
-)
+from perfgate.judging.gate.rule import Errors, differs, spread
 from perfgate.stats.error_control import holm
 from perfgate.stats.signed_rank import p_above
 
 AA_ALPHA = 0.01  # one-sided; 7 pairs are the fewest that can reach it
 FLOOR_QUANTILE = 2.326  # 99 % one-sided normal quantile
-# By how much the robust sd of n normal values around a known centre exceeds the true one in 5 of 100 cases: 1 + this / sqrt(n)
-# (simulated: 1.95 of 5, 1.79 of 7, 1.54 of 14).
-FLOOR_DOUBT = 2.1
-
-
-class _Cell(NamedTuple):
-    """One metric of one shape: its paired effects, its tolerance, and what base against base showed of it.
-
-    ``moved`` is whether its memory layout moved.
-    """
-
-    place: Place
-    metric: str
-    effects: Effects
-    tolerance: float
-    moved: bool
-    floor: NoiseFloor | None
 
 
 def compare_time(
@@ -80,16 +40,15 @@ def compare_time(
     Metrics are corrected for together with those ``elsewhere``. At an ``interim`` look an alarm is surer than at the end.
     """
     floor_of = {(floor.workload, floor.shape, floor.metric): floor for floor in floors}
-    cells = []
-    for place in evidence.places:
-        moved = place.workload not in evidence.kept_layout
-        for name, effect in evidence.effects(place).items():
-            allowed = tolerance(policy, name, *place, moved=moved)
-            cells.append(_Cell(place, name, effect, allowed, moved, floor_of.get((*place, name))))
+    tested = [
+        _tested(place, name, effects, policy, evidence, floor_of.get((*place, name)))
+        for place in evidence.places
+        for name, effects in evidence.effects(place).items()
+    ]
     comparisons = [
         comparison
         for family in FAMILIES.values()
-        for comparison in _compare_family(cells, family, policy, elsewhere, interim=interim)
+        for comparison in _compare_family(tested, family, policy, elsewhere, interim=interim)
     ]
     return [_with_context(comparison, comparisons, evidence) for comparison in comparisons]
 
@@ -168,112 +127,41 @@ def noise_floors(evidence: Evidence, policy: Policy, *, pairs: int) -> list[Nois
 
 
 def _compare_family(
-    cells: list[_Cell], family: Family, policy: Policy, elsewhere: Elsewhere, *, interim: bool
-) -> list[Comparison]:
-    members = [cell for cell in cells if cell.metric in family.metrics]
-    tested = {cell.metric for cell in members}
-    others = elsewhere.p_values(tested | ({PREPROCESSING} & {*family.metrics})) if tested else []
-    p_values = [
-        _p_of_alarm(cell.effects.differences, policy, interim=interim) if cell.effects.fair else 1.0 for cell in members
-    ]
+    tested: Iterable[Tested], family: Family, policy: Policy, elsewhere: Elsewhere, *, interim: bool
+) -> Iterator[Comparison]:
+    members = [one for one in tested if one.metric in family.metrics]
+    names = {one.metric for one in members}
+    others = elsewhere.p_values(names | ({PREPROCESSING} & {*family.metrics})) if members else []
     errors = Errors(alarm=policy.alpha * family.share, unchanged=policy.alpha_ok, looks=tuple(policy.looks))
-    return [
-        _compare_cell(cell, policy, errors, p_adjusted=adjusted, tests=len(members), gating=family.gating)
-        for cell, adjusted in zip(members, holm([*p_values, *others]))
-    ]
+    p_values = [p_of_alarm(one, errors, interim=interim) for one in members]
+    for one, p_adjusted in zip(members, holm([*p_values, *others])):
+        judged = judge(one, errors, p_adjusted=p_adjusted, tests=len(members))
+        differences = one.differences
+        p = rounded(p_above(differences.values, 0.0, differences.weights)) if one.fair else None
+        yield msgspec.structs.replace(judged, p=p)
 
 
-def _p_of_alarm(differences: Differences, policy: Policy, *, interim: bool) -> float:
-    alike_margin = alarm_margin(differences.size, policy.looks, interim=interim)
-    return p_slower(differences, 0.0, alarm_looks(policy.looks), alike_margin=alike_margin)
-
-
-def _compare_cell(
-    cell: _Cell, policy: Policy, errors: Errors, *, p_adjusted: float, tests: int, gating: bool
-) -> Comparison:
-    differences, level = cell.effects.differences, cell.effects.level
-    effect = differences.estimate
+def _tested(
+    place: Place, name: str, effects: Effects, policy: Policy, evidence: Evidence, floor: NoiseFloor | None
+) -> Tested:
+    moved, effect = place.workload not in evidence.kept_layout, effects.differences.estimate
     # The gap's effect is a share of one call and gap, so the head's gap is the base's plus that share of both.
-    head = level * math.exp(effect)
-    if cell.metric == GAP:
-        head = level + math.expm1(effect) * cell.effects.call_level
-    entry = metric(cell.metric)
-    if not cell.effects.fair:
-        reason = Message("gate.no-fair-clock")
-        shown = comparison(
-            cell.place, cell.metric, "paired", "inconclusive", gating=gating, base=rounded(level), reason=reason
-        )
-        return msgspec.structs.replace(
-            shown, head=rounded(head), tolerance=cell.tolerance, pairs=cell.effects.pairs, clock=cell.effects.clock
-        )
-    # Answered for the margin that is sought, and where that says nothing, for the one that is sufficient.
-    for margin in margins_for_unchanged(policy, cell.metric, *cell.place, moved=cell.moved):
-        result = _answer(cell, margin, errors, p_adjusted=p_adjusted)
-        if result.outcome != "inconclusive":
-            break
-    bounds = interval(differences, errors)
-    visible = detectable(differences, math.log1p(cell.tolerance), errors, tests=tests)
-    return Comparison(
-        workload=cell.place.workload,
-        shape=cell.place.shape,
-        metric=cell.metric,
-        unit=entry.unit,
-        better=entry.better,
-        method="paired",
-        outcome=result.outcome,
-        gating=gating,
-        base=rounded(level),
-        head=rounded(head),
-        delta=rounded(math.expm1(effect)),
-        interval=(rounded(math.expm1(bounds.low)), rounded(math.expm1(bounds.high))) if bounds else None,
-        confidence=rounded(bounds.confidence) if bounds else None,
-        p=rounded(p_above(differences.values, 0.0, differences.weights)),
-        p_adjusted=rounded(p_adjusted),
-        tolerance=cell.tolerance,
-        pairs=cell.effects.pairs,
-        pairs_needed=result.pairs_needed,
-        detectable=None if visible is None else rounded(visible),
-        excluded=result.excluded,
-        reason=result.reason,
-        clock=cell.effects.clock,
+    of_gap = effects.level + math.expm1(effect) * effects.call_level
+    return Tested(
+        place,
+        name,
+        "paired",
+        effects.differences,
+        base=effects.level,
+        head=of_gap if name == GAP else effects.level * math.exp(effect),
+        tolerance=tolerance(policy, name, *place, moved=moved),
+        margins=margins_for_unchanged(policy, name, *place, moved=moved),
+        gating=FAMILIES[metric(name).family].gating,
+        pairs=effects.pairs,
+        clock=effects.clock,
+        fair=effects.fair,
+        floor=floor,
     )
-
-
-class _Answer(NamedTuple):
-    outcome: Outcome
-    reason: Message | None = None
-    pairs_needed: int | None = None
-    excluded: float | None = None
-
-
-def _answer(cell: _Cell, margin: float, errors: Errors, *, p_adjusted: float) -> _Answer:
-    differences, pairs, floor = cell.effects.differences, cell.effects.pairs, cell.floor
-    limits = Limits(math.log1p(cell.tolerance), math.log1p(margin))
-    outcome = answer(differences, limits, errors, p_adjusted=p_adjusted)
-    if outcome == "unchanged" and floor and _is_above(floor, margin):
-        # A limit below the noise floor is not a limit this job can judge by.
-        needed = math.ceil(pairs * (floor.floor / margin) ** 2) if margin > 0 else MOST_PAIRS
-        reason = Message("gate.limit-below-floor", {"limit": rounded(margin), "floor": floor.floor})
-        return _Answer("inconclusive", reason, min(needed, MOST_PAIRS))
-    if outcome == "inconclusive":
-        needed = math.ceil(pairs_to_decide(differences, excluded=limits.excluded) * pairs / differences.size)
-        reason = undecided_because(interval(differences, errors), margin, pairs=pairs)
-        return _Answer("inconclusive", reason, needed)
-    return _Answer(outcome, excluded=margin if outcome == "unchanged" else None)
-
-
-def undecided_because(bounds: Interval | None, margin: float, *, pairs: int) -> Message:
-    """Say which slowdown the pairs do not exclude, and what they show instead."""
-    shown = Message("gate.too-few-pairs", {"pairs": pairs})
-    if bounds:
-        values = {"bound": rounded(change_of(bounds.high)), "confidence": rounded((1 + bounds.confidence) / 2)}
-        shown = Message("gate.upper-bound", values)
-    return Message("gate.slowdown-possible", {"size": rounded(margin), "shown": shown})
-
-
-def _is_above(floor: NoiseFloor, limit: float) -> bool:
-    """Whether base against base spreads too much for a limit beyond doubt: its few pairs tell that roughly."""
-    return floor.floor > limit * (1 + FLOOR_DOUBT / math.sqrt(max(1, floor.pairs)))
 
 
 # --- what a machine can show
@@ -283,10 +171,11 @@ def resolutions(base: RunDocument, head: RunDocument, decision: DecisionDocument
     """The smallest slowdown that each paired comparison of unchanged code would have shown; the spread is around its effect."""
     rows, evidence = [], Evidence(base, head)
     for compared in decision.comparisons:
-        if compared.method != "paired":
-            continue
         place, name = Place(compared.workload, compared.shape), compared.metric
-        differences = evidence.effects(place)[name].differences
+        effects = evidence.effects(place).get(name) if compared.method == "paired" else None
+        if effects is None:
+            continue
+        differences = effects.differences
         timed_ns = sum(
             sum(blocks.end_ns) - sum(blocks.start_ns)
             for replicate in (*base.replicates, *head.replicates)

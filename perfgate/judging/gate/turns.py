@@ -18,7 +18,6 @@ from perfgate.catalogue.lookup import is_known, metric
 from perfgate.catalogue.names import JOB_HALVES, JOB_OUTPUT, JOB_WORK, RANKS_CPU, RANKS_LOSS, RANKS_MEMORY, RANKS_STEP
 from perfgate.document.decision import (
     Comparison,
-    Outcome,
     Part,
     Policy,
     QuantileComparison,
@@ -26,8 +25,9 @@ from perfgate.document.decision import (
 from perfgate.document.job import Fits, JobKind, JobNumber, JobRecord, Turn, sample_quantiles, turns_by_quad
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import RunDocument
-from perfgate.judging.gate.comparison import Place, change_of, comparison, configured_tolerance, rounded
+from perfgate.judging.gate.comparison import Place, comparison, configured_tolerance, rounded
 from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence
+from perfgate.judging.gate.judge import Tested, judge
 from perfgate.judging.gate.ranks import compare_counts, exposed_parts, losses_differ, rank_parts
 from perfgate.judging.gate.required_jobs import TrustedNumbers
 from perfgate.judging.gate.rule import (
@@ -37,14 +37,10 @@ from perfgate.judging.gate.rule import (
     Limits,
     alarm_looks,
     answer,
-    detectable,
-    interval,
     p_slower,
-    pairs_to_decide,
     spread,
 )
 from perfgate.judging.gate.servers import compare_counters_of_servers
-from perfgate.judging.gate.time import undecided_because
 from perfgate.stats.clusters import START_LUCK
 from perfgate.stats.error_control import holm
 
@@ -65,17 +61,10 @@ def looks_of(kind: JobKind, fits: Fits) -> tuple[int, ...]:
 
 
 class _Cell(NamedTuple):
-    """One number of a job: its differences, quad by quad, towards the worse, and its level on the base.
+    """One number of a job, quad by quad; of an ``undirected`` one only the documents say which direction is better."""
 
-    Of an ``undirected`` one only the documents say which direction is better.
-    """
-
-    place: Place
-    number: JobNumber
-    differences: Differences
-    level: float
-    tolerance: float
-    margin: float
+    tested: Tested
+    unit: str
     looks: tuple[int, ...]
     parts: list[Part]
     undirected: bool = False
@@ -120,15 +109,15 @@ def compare_turns(
         rows += different or _other_output(Place(job.name, ""), measured, policy)
         if not different:
             cells += [
-                cell._replace(undirected=cell.number.metric in trusted.undirected)
+                cell._replace(undirected=cell.tested.metric in trusted.undirected)
                 for number in job.numbers
                 for cell in _cells(job, number, measured, policy)
             ]
             cells += _halves(job, measured)
         rows += compare_counters_of_servers(Place(job.name, ""), *_turns_of(measured.values()))
         rows += compare_counts(Place(job.name, ""), *_turns_of(measured.values()), policy)
-    gating = [cell for cell in cells if cell.number.gating]
-    p_values = [p_slower(cell.differences, 0.0, alarm_looks(cell.looks)) for cell in gating]
+    gating = [cell for cell in cells if cell.tested.gating]
+    p_values = [p_slower(cell.tested.worse, 0.0, alarm_looks(cell.looks)) for cell in gating]
     adjusted = holm([*p_values, *[1.0] * elsewhere.numbers])
     by_cell = {id(cell): p for cell, p in zip(gating, adjusted)}
     return rows + [_judge(cell, policy, by_cell.get(id(cell)), tests=len(gating)) for cell in cells]
@@ -149,20 +138,24 @@ def _cells(job: JobRecord, number: JobNumber, measured: Mapping[int, Quad], poli
     table = np.array(logs)
     if not np.isfinite(table).all():
         return
-    sign = -1.0 if number.better == "higher" else 1.0
     starts = None if job.kind == "command" or job.fits == "alternate" else [quad.start for quad in quads_of_job]
     place = Place(job.name, "")
     allowed = _allowed(policy, number.metric, place)
-    yield _Cell(
+    differences = Differences.of(table[:, 1] - table[:, 0], starts)
+    level = math.exp(float(np.median(table[:, 0])))
+    tested = Tested(
         place,
-        number,
-        Differences.of(sign * (table[:, 1] - table[:, 0]), starts),
-        level=math.exp(float(np.median(table[:, 0]))),
+        number.metric,
+        "turns",
+        differences,
+        base=level,
+        head=level * math.exp(differences.estimate),
         tolerance=allowed,
-        margin=max(allowed, _margin(policy, metric(number.metric).ok_margin_scale)),
-        looks=looks_of(job.kind, job.fits),
-        parts=_parts(number.metric, quads_of_job),
+        margins=[max(allowed, _margin(policy, metric(number.metric).ok_margin_scale))],
+        better=number.better,
+        gating=number.gating,
     )
+    yield _Cell(tested, number.unit, looks_of(job.kind, job.fits), _parts(number.metric, quads_of_job))
 
 
 def _halves(job: JobRecord, measured: Mapping[int, Quad]) -> Iterator[_Cell]:
@@ -185,16 +178,19 @@ def _halves(job: JobRecord, measured: Mapping[int, Quad]) -> Iterator[_Cell]:
         # The head begins on the second half, and the base ends there.
         gains.append(sign * ((first[1] - first[0]) - (second[1] - second[0])) / 2)
     if gains and np.isfinite(gains).all():
-        yield _Cell(
+        differences = Differences.of(np.array(gains), [quad.start for quad in whole])
+        tested = Tested(
             Place(job.name, ""),
-            JobNumber(metric=JOB_HALVES, unit="1", better="lower", gating=False),
-            Differences.of(np.array(gains), [quad.start for quad in whole]),
-            level=1.0,
+            JOB_HALVES,
+            "turns",
+            differences,
+            base=1.0,
+            head=math.exp(differences.estimate),
             tolerance=1.0,
-            margin=1.0,
-            looks=looks_of(job.kind, job.fits),
-            parts=[],
+            margins=[1.0],
+            gating=False,
         )
+        yield _Cell(tested, "1", looks_of(job.kind, job.fits), parts=[])
 
 
 def _parts(name: str, quads: Iterable[Quad]) -> list[Part]:
@@ -257,48 +253,25 @@ def _work_of(turns: Iterable[Turn]) -> dict[str, int]:
 
 def _judge(cell: _Cell, policy: Policy, p_adjusted: float | None, *, tests: int) -> Comparison:
     errors = Errors(alarm=policy.alpha, unchanged=policy.alpha_ok, looks=cell.looks)
-    differences, sign = cell.differences, -1.0 if cell.number.better == "higher" else 1.0
-    limits = Limits(math.log1p(cell.tolerance), math.log1p(cell.margin))
-    outcome: Outcome = answer(differences, limits, errors, p_adjusted=p_adjusted)
-    reason = None
-    if not is_known(cell.number.metric):
-        outcome, reason = "inconclusive", Message("gate.unknown-metric")
-    elif (
-        cell.undirected and outcome in ("improved", "unchanged") and answer(-differences, limits, errors) != "unchanged"
-    ):
-        outcome, reason = "inconclusive", Message("gate.direction-unknown", {"job": cell.place.workload})
-    bounds = interval(differences, errors)
-    effect = sign * differences.estimate
-    visible = detectable(differences, limits.tolerated, errors, tests=max(1, tests))
-    row = comparison(
-        cell.place,
-        cell.number.metric,
-        "turns",
-        outcome,
-        gating=cell.number.gating,
-        base=rounded(cell.level),
-        head=rounded(cell.level * math.exp(effect)),
-        delta=rounded(math.expm1(effect)),
-        tolerance=cell.tolerance,
-    )
-    ends = sorted(change_of(sign * end) for end in (bounds.low, bounds.high)) if bounds else None
-    starts = differences.starts
-    is_open = outcome == "inconclusive" and reason is None
-    return msgspec.structs.replace(
-        row,
-        unit=cell.number.unit,
-        better=cell.number.better,
-        interval=(rounded(ends[0]), rounded(ends[1])) if ends else None,
-        confidence=rounded(bounds.confidence) if bounds else None,
-        p_adjusted=None if p_adjusted is None else rounded(p_adjusted),
-        pairs=differences.size,
-        starts=differences.size if starts is None else int(np.unique(starts).size),
-        pairs_needed=pairs_to_decide(differences, excluded=limits.excluded) if is_open else None,
-        detectable=None if visible is None else rounded(visible),
-        excluded=cell.margin if outcome == "unchanged" else None,
-        reason=undecided_because(bounds, cell.margin, pairs=differences.size) if is_open else reason,
+    tested, starts = cell.tested, cell.tested.differences.starts
+    compared = judge(tested, errors, p_adjusted=p_adjusted, tests=max(1, tests))
+    compared = msgspec.structs.replace(
+        compared,
+        unit=cell.unit,
+        starts=compared.pairs if starts is None else int(np.unique(starts).size),
         parts=cell.parts,
     )
+    if not is_known(tested.metric):
+        return _undecided(compared, Message("gate.unknown-metric"))
+    if cell.undirected and compared.outcome in ("improved", "unchanged"):
+        limits = Limits(math.log1p(tested.tolerance), math.log1p(tested.margins[0]))
+        if answer(-tested.worse, limits, errors) != "unchanged":
+            return _undecided(compared, Message("gate.direction-unknown", {"job": tested.place.workload}))
+    return compared
+
+
+def _undecided(compared: Comparison, reason: Message) -> Comparison:
+    return msgspec.structs.replace(compared, outcome="inconclusive", reason=reason, pairs_needed=None, excluded=None)
 
 
 def compare_quantiles(evidence: Evidence) -> list[QuantileComparison]:
@@ -339,12 +312,12 @@ def foreseen(
     record = next(record for record in head.jobs if record.name == job)
     measured = quads_of(Evidence(base, head), job)
     cells = [cell for number in record.numbers for cell in _cells(record, number, measured, policy)]
-    shown = [_foreseen(cell, quads, starts) for cell in cells if cell.number.gating]
+    shown = [_foreseen(cell, quads, starts) for cell in cells if cell.tested.gating]
     return min(shown, default=None)
 
 
 def _foreseen(cell: _Cell, quads: int, starts: int) -> float:
-    error = spread(cell.differences) * math.sqrt(math.pi / 3 / quads)
-    if cell.differences.starts is not None:
+    error = spread(cell.tested.differences) * math.sqrt(math.pi / 3 / quads)
+    if cell.tested.differences.starts is not None:
         error = math.hypot(error, START_LUCK / math.sqrt(starts))
-    return math.expm1(max(_Z_ALARM * error, math.log1p(cell.tolerance)) + Z_POWER * error)
+    return math.expm1(max(_Z_ALARM * error, math.log1p(cell.tested.tolerance)) + Z_POWER * error)

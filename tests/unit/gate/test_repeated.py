@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from perfgate.document.decision import Comparison, DecisionDocument, Policy
+from perfgate.document.decision import Comparison, DecisionDocument, Method, Policy
 from perfgate.document.history import History
 from perfgate.document.run import REPEAT, RunDocument, StepResult, Value
 from perfgate.judging.gate.decide import Look, decide
@@ -37,7 +37,12 @@ def judged(before: list[float | None], after: list[float | None], policy: Policy
 
 
 def repeated(decision: DecisionDocument) -> Comparison:
-    (comparison,) = [c for c in decision.comparisons if c.method == "repeated"]
+    return named(decision, "repeated")
+
+
+def named(decision: DecisionDocument, method: Method) -> Comparison:
+    (metric,) = repeated_metrics(decision.policy)
+    (comparison,) = [c for c in decision.comparisons if (c.metric, c.method) == (metric, method)]
     return comparison
 
 
@@ -114,9 +119,33 @@ def test_compare_repeated__named_number_of_the_samples__fails_by_the_pairs_witho
     base, head = sides([1.12 + 0.0005 * (-1) ** pair for pair in range(16)])
     runs = (msgspec.structs.replace(run, counters=[counters({"aten::add": 1})]) for run in (base, head))
     decision = decide(*runs, policy=Policy(tolerances={metric: 0.05, "latency.*": 0.5}), history=History())
-    comparison = repeated(decision)
+    comparison = named(decision, "paired")
     assert (decision.verdict, comparison.outcome, comparison.pairs) == ("FAIL", "regressed", 16)
     assert comparison.delta == pytest.approx(delta, abs=0.002)
+
+
+@pytest.mark.parametrize(("metric", "pairs_help"), [("throughput.median", True), ("graph.speedup", False)])
+def test_look__named_number_undecided__waited_for_where_it_comes_from(metric: str, pairs_help: bool) -> None:
+    """It was not measured on by pairs, nor by turns, if its samples are those of the pairs: the gate was INCONCLUSIVE."""
+    noisy = [1.0 + 0.06 * (-1) ** pair for pair in range(8)]
+    base, head = documents(around(1000.0, 4), around(900.0, 4))
+    base, head = (msgspec.structs.replace(run, replicates=of.replicates) for run, of in zip((base, head), sides(noisy)))
+    policy = Policy(tolerances={metric: 0.05, "latency.*": 0.5, "throughput.gap": 0.5})
+    decision = decide(base, head, policy=policy, history=History())
+    assert named(decision, "paired" if pairs_help else "repeated").outcome == "inconclusive"
+    assert decision.verdict == "INCONCLUSIVE"
+    look = Look(base, head, policy, workload=WORKLOAD)
+    assert (look.more_pairs_would_help(), look.repetitions_would_help()) == (pairs_help, not pairs_help)
+
+
+def test_compare_repeated__undecided__says_how_many_turns_would_do_and_what_these_would_have_shown() -> None:
+    comparison = repeated(judged([1000.0, 1010.0, 990.0] * 3, [1000.0, 980.0, 1005.0] * 3))
+    assert comparison.outcome == "inconclusive"
+    assert comparison.pairs == 9
+    assert (comparison.pairs_needed or 0) > 9
+    shown = repeated(judged([1000.0, 1010.0, 990.0] * 6, [1000.0, 980.0, 1005.0] * 6)).detectable
+    assert shown is not None
+    assert NAMED.tolerances["graph.speedup"] < shown < 0.1
 
 
 def drifts(level: float) -> list[float | None]:

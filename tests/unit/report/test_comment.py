@@ -207,6 +207,15 @@ def test_inconclusive__measured_by_a_ci_job__is_to_be_run_again() -> None:
     assert "--append" not in text
 
 
+def test_inconclusive__turns_of_a_step__no_job_is_promised_to_add_to_them() -> None:
+    speedup = make_comparison(metric="graph.speedup", method="repeated", outcome="inconclusive", pairs_needed=30)
+    text = render_comment(make_decision("INCONCLUSIVE", comparisons=[speedup], in_ci=True), CONTEXT)
+    assert (
+        "about 30 turns would decide, this job measured 14. To measure more in one job, raise `budget` under `[gate]`"
+        in text
+    )
+
+
 def test_inconclusive__last_look_measured__no_budget_alone_gives_more_pairs() -> None:
     noisy = make_comparison(outcome="inconclusive", interval=(-0.012, 0.041), delta=0.013, pairs=64, pairs_needed=80)
     text = render_comment(make_decision("INCONCLUSIVE", comparisons=[noisy]), CONTEXT)

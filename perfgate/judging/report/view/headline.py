@@ -98,9 +98,9 @@ def _replaced(decision: DecisionDocument) -> list[Replacement]:
 
 
 def evidence_of(comparison: Comparison) -> str:
-    """What ``pairs`` counts: pairs of processes, the quads of a job, or its runs where each is a process of its own."""
+    """What ``pairs`` counts: pairs of processes, turns of a step, the quads of a job, or its runs where each is a process."""
     if comparison.method != "turns":
-        return "pair"
+        return "turn" if comparison.method == "repeated" else "pair"
     is_of_runs = comparison.starts == comparison.pairs and comparison.pairs != 1
     return "run" if is_of_runs else "quad"
 

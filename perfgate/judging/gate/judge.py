@@ -1,0 +1,138 @@
+"""One judge of all that was measured side by side: pairs of processes, turns of a step, quads of a job."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from perfgate.catalogue.lookup import metric
+from perfgate.catalogue.terms import Better
+from perfgate.document.decision import Clock, Comparison, Method, NoiseFloor
+from perfgate.document.message import Message
+from perfgate.judging.gate.comparison import Place, change_of, rounded
+from perfgate.judging.gate.rule import (
+    MOST_PAIRS,
+    Differences,
+    Errors,
+    Interval,
+    Limits,
+    alarm_margin,
+    answer,
+    detectable,
+    interval,
+    p_slower,
+    pairs_to_decide,
+)
+
+# By how much the robust sd of n normal values around a known centre exceeds the true one in 5 of 100 cases: 1 + this / sqrt(n)
+# (simulated: 1.95 of 5, 1.79 of 7, 1.54 of 14).
+FLOOR_DOUBT = 2.1
+
+
+class Tested(NamedTuple):
+    """One number of a place on both sides, by pairs or turns.
+
+    ``differences`` are the logarithms of head over base, ``base`` is the base's level, and ``head`` what the estimated effect
+    makes of it. A worsening by ``tolerance`` is allowed; "unchanged" excludes the first of ``margins`` that it can. ``floor``
+    is what base against base showed. ``pairs`` are those of processes, of which a tail pools several to one difference. A
+    ``clock`` that is not ``fair`` shows whom the scheduler favoured.
+    """
+
+    place: Place
+    metric: str
+    method: Method
+    differences: Differences
+    base: float
+    head: float
+    tolerance: float
+    margins: Sequence[float]
+    better: Better = "lower"
+    gating: bool = True
+    pairs: int | None = None
+    clock: Clock = "wall"
+    fair: bool = True
+    floor: NoiseFloor | None = None
+
+    @property
+    def worse(self) -> Differences:
+        """The differences of which more is worse."""
+        return -self.differences if self.better == "higher" else self.differences
+
+
+def p_of_alarm(tested: Tested, errors: Errors, *, interim: bool) -> float:
+    """The p-value of an alarm, before it is corrected for whatever else is tested."""
+    if not tested.fair:
+        return 1.0
+    alike_margin = alarm_margin(tested.differences.size, errors.looks, interim=interim)
+    return p_slower(tested.worse, 0.0, errors.alarm_looks, alike_margin=alike_margin)
+
+
+def judge(tested: Tested, errors: Errors, *, p_adjusted: float | None, tests: int) -> Comparison:
+    """Judge a number that is corrected for as one of ``tests``; without ``p_adjusted`` it is tested alone."""
+    worse = tested.worse
+    pairs = worse.size if tested.pairs is None else tested.pairs
+    compared = Comparison(
+        workload=tested.place.workload,
+        shape=tested.place.shape,
+        metric=tested.metric,
+        unit=metric(tested.metric).unit,
+        better=tested.better,
+        method=tested.method,
+        outcome="inconclusive",
+        gating=tested.gating,
+        base=rounded(tested.base),
+        head=rounded(tested.head),
+        tolerance=tested.tolerance,
+        pairs=pairs,
+        clock=tested.clock,
+    )
+    if not tested.fair:
+        return msgspec.structs.replace(compared, reason=Message("gate.no-fair-clock"))
+    bounds = interval(worse, errors)
+    tolerated = math.log1p(tested.tolerance)
+    # Answered for the margin that is sought, and where that says nothing, for the one that is sufficient.
+    for margin in tested.margins:
+        outcome = answer(worse, Limits(tolerated, math.log1p(margin)), errors, p_adjusted=p_adjusted)
+        needed, reason = None, None
+        if outcome == "inconclusive":
+            needed = math.ceil(pairs_to_decide(worse, excluded=math.log1p(margin)) * pairs / worse.size)
+            reason = _undecided_because(bounds, margin, pairs=pairs)
+        elif outcome == "unchanged" and tested.floor and _is_above(tested.floor, margin):
+            # A limit below the noise floor is not a limit this job can judge by.
+            outcome, floor = "inconclusive", tested.floor.floor
+            needed = min(MOST_PAIRS, math.ceil(pairs * (floor / margin) ** 2)) if margin > 0 else MOST_PAIRS
+            reason = Message("gate.limit-below-floor", {"limit": rounded(margin), "floor": floor})
+        if outcome != "inconclusive":
+            break
+    sign = -1.0 if tested.better == "higher" else 1.0
+    ends = sorted(rounded(change_of(sign * end)) for end in (bounds.low, bounds.high)) if bounds else None
+    visible = detectable(worse, tolerated, errors, tests=tests)
+    return msgspec.structs.replace(
+        compared,
+        outcome=outcome,
+        delta=rounded(change_of(tested.differences.estimate)),
+        interval=(ends[0], ends[1]) if ends else None,
+        confidence=rounded(bounds.confidence) if bounds else None,
+        p_adjusted=None if p_adjusted is None else rounded(p_adjusted),
+        pairs_needed=needed,
+        detectable=None if visible is None else rounded(visible),
+        excluded=margin if outcome == "unchanged" else None,
+        reason=reason,
+    )
+
+
+def _undecided_because(bounds: Interval | None, margin: float, *, pairs: int) -> Message:
+    """Say which slowdown the pairs do not exclude, and what they show instead."""
+    shown = Message("gate.too-few-pairs", {"pairs": pairs})
+    if bounds:
+        values = {"bound": rounded(change_of(bounds.high)), "confidence": rounded((1 + bounds.confidence) / 2)}
+        shown = Message("gate.upper-bound", values)
+    return Message("gate.slowdown-possible", {"size": rounded(margin), "shown": shown})
+
+
+def _is_above(floor: NoiseFloor, limit: float) -> bool:
+    """Whether base against base spreads too much for a limit beyond doubt: its few pairs tell that roughly."""
+    return floor.floor > limit * (1 + FLOOR_DOUBT / math.sqrt(max(1, floor.pairs)))
