@@ -26,6 +26,7 @@ GOODPUT, SERVING_THROUGHPUT = "serving.goodput", "serving.throughput"
 
 LATENCY, WALL_TIME, P50, P90, P99 = "latency.low", "latency.wall", "latency.p50", "latency.p90", "latency.p99"
 STD, THROUGHPUT = "latency.std", "throughput.median"
+HOST_UTILIZATION = "utilization.host"
 # What step 1 measures only where perfgate.toml asks for a long steady state.
 STEADY_NUMBERS = frozenset({"latency.drift", "latency.steady_share", "soak.memory_begin", "soak.memory_end"})
 PREPROCESSING, PREPROCESSING_STAGES = "preprocess.low", "preprocess.time"

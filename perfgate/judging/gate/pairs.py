@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from perfgate.catalogue.names import (
     GAP,
+    HOST_UTILIZATION,
     INSTRUCTIONS,
     LATENCY,
     P50,
@@ -67,8 +68,8 @@ ALIKE = 0.1
 # Of what its calls computed, by their own account: a block awake for less is one whose waiting was counted twice.
 LEAST_AWAKE = 0.95
 
-# Numbers of step 1 that the samples of the pairs give beside those that the gate judges.
-SAMPLED = frozenset({P90, STD, THROUGHPUT})
+# Numbers of steps 1 and 2 that the pairs give beside those that the gate judges.
+SAMPLED = frozenset({P90, STD, THROUGHPUT, HOST_UTILIZATION})
 _SHORTEST = 1e-9  # seconds; a logarithm needs more than none
 # The clocks by which every single call is timed, beside the wall.
 CPU_CLOCKS = frozenset({"cpu", "device"})
@@ -368,32 +369,51 @@ def _calls(pairs: Sequence[_StatisticsPair], clock: Clock | None) -> Effects:
 
 
 def sampled_effects(base: RunDocument, head: RunDocument, place: Place, clocks: Clocks) -> dict[str, Effects]:
-    """P90, standard deviation and throughput of a shape, of the samples that all pairs recorded; empty where there are none.
+    """The numbers of a shape that all pairs recorded and that no metric of the gate has.
 
-    The throughput of a process is that of its median block: items of a batch over seconds a call, by the clock that decides.
-    Without a clock that is fair to single calls there are none.
+    P90 and standard deviation of its calls, and the throughput, which is that of the median block of a process: items of a
+    batch over seconds a call, by the clock that decides. There are none of these without a clock that is fair to single calls.
+    And the CPU time of the process over the time it was awake and the CPUs it was given.
     """
     items = [
         next((workload.batch for workload in run.workloads if workload.name == place.workload), 0)
         for run in (base, head)
     ]
     clock = clocks.get(TimedLane(place, preprocess=False), "wall")
-    if clock is None or clock == "awake":
-        return {}
+    of_calls = None if clock == "awake" else clock
     tables: dict[str, list[tuple[float, float]]] = {}
     for first, second in _by_pair(base.replicates, head.replicates, place, "ab"):
         lanes = first.shapes[place.shape], second.shapes[place.shape]
         if (quads := clean_pair(*lanes).quads) is None:
             continue
-        before, after = (_distribution(lane, quads, clock) for lane in lanes)
-        for name, number in before.items():
-            tables.setdefault(name, []).append((number, after[name]))
-    if min(items) > 0 and tables:
+        before, after = (_host_utilization(one, lane, quads) for one, lane in zip((first, second), lanes))
+        if of_calls is not None:
+            before, after = (
+                {**one, **_distribution(lane, quads, of_calls)} for one, lane in zip((before, after), lanes)
+            )
+        for name in before.keys() & after.keys():
+            tables.setdefault(name, []).append((before[name], after[name]))
+    if min(items) > 0 and THROUGHPUT in tables:
         shown = math.log(items[0]), math.log(items[1])
         tables[THROUGHPUT] = [(shown[0] + before, shown[1] + after) for before, after in tables[THROUGHPUT]]
     else:
         tables.pop(THROUGHPUT, None)
-    return {name: _log_ratios(table, pairs=len(table), clock=clock) for name, table in tables.items()}
+    return {
+        name: _log_ratios(table, pairs=len(table), clock="awake" if name == HOST_UTILIZATION else of_calls or "awake")
+        for name, table in tables.items()
+    }
+
+
+def _host_utilization(replicate: Replicate, blocks: BlockColumns, quads: frozenset[int]) -> dict[str, float]:
+    """The logarithm of CPU time over awake time and CPUs, in the blocks of these quads; nothing where that is not known."""
+    if not (blocks.used_ns and blocks.seen_ns and replicate.cpus):
+        return {}
+    awake, used_ns = _awake_seconds(blocks), np.asarray(blocks.used_ns, dtype=np.float64)
+    counts = np.isfinite(awake) & np.isin(blocks.quad, list(quads))
+    cpu_seconds, awake_seconds = float(used_ns[counts].sum()) / 1e9, float(awake[counts].sum())
+    if min(cpu_seconds, awake_seconds) <= 0:
+        return {}
+    return {HOST_UTILIZATION: math.log(cpu_seconds / (awake_seconds * len(replicate.cpus)))}
 
 
 def _distribution(blocks: BlockColumns, quads: frozenset[int], clock: Clock) -> dict[str, float]:

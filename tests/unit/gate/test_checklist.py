@@ -113,6 +113,25 @@ def test_checklist__turns_without_a_ratio__no_difference_and_the_verdict_stays(b
     assert row_of(decision, "cache.sensitivity").delta is None
 
 
+def test_checklist__host_utilization__from_the_blocks_of_the_pairs() -> None:
+    def using(run: RunDocument, share: float) -> RunDocument:
+        replicates = []
+        for replicate in run.replicates:
+            blocks = replicate.shapes[SHAPE]
+            used = msgspec.structs.replace(blocks, used_ns=[round(seen * share) for seen in blocks.seen_ns])
+            replicates.append(msgspec.structs.replace(replicate, shapes={SHAPE: used}))
+        return with_steps(
+            msgspec.structs.replace(run, replicates=replicates),
+            value("utilization.host", 0.5),
+            number=2,
+            slug="utilization",
+        )
+
+    base, head = sides(UNCHANGED)
+    row = row_of(decide(using(base, 0.9), using(head, 0.72), policy=Policy(), history=History()), "utilization.host")
+    assert (row.method, row.base, row.delta, row.clock) == ("paired", 0.9, pytest.approx(-0.2), "awake")
+
+
 def test_checklist__numbers_of_the_samples__from_the_pairs_whatever_the_step_measured_by_itself() -> None:
     base, head = sides([1.25 + 0.0005 * (-1) ** pair for pair in range(16)])
     alone = [value("throughput.median", 500.0), value("latency.p90", 0.01), value("latency.std", 0.001)]
