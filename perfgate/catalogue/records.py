@@ -173,6 +173,8 @@ class Rule(Entry, frozen=True):
     # The value in the run document that the rule's limits bound, so that a gate can judge it again. A rule has none where it
     # depends on more than one value: a sum, another step's number, a condition.
     judges: JudgedValue | None = None
+    # The metric whose comparison shows that a finding of the rule came or went, if it is not the one that the rule judges.
+    rests_on: str = ""
 
 
 class StepCard(Entry, frozen=True):

@@ -52,6 +52,7 @@ Method = Literal["exact", "paired", "repeated", "turns", "check", "budget", "lim
 # The methods that hold the head alone to a rule of perfgate.toml.
 RULE_METHODS = frozenset({"budget", "limit", "expect"})
 Comparing = Literal["code", "stack", "rules"]
+Standing = Literal["new", "unchanged", "as_measured"]
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -382,15 +383,29 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     introduced: bool = False
 
 
+class JudgedFinding(Finding, frozen=True, kw_only=True):
+    """A finding of the head: ``new`` or ``unchanged`` against the base, or as it was measured if nothing shows which.
+
+    ``cause`` is the number of the decision's cause that a new one belongs to.
+    """
+
+    standing: Standing = "as_measured"
+    cause: int | None = None
+
+
 class StepSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A step of the head's checklist, as the comment lists it; ``waited`` is as in its result."""
+    """A step of the head's checklist, as the comment lists it; ``waited`` is as in its result.
+
+    ``gone`` are findings of the base that the head is shown not to have.
+    """
 
     number: int
     slug: str
     workload: str
     status: str
     reason: Message | None = None
-    findings: list[Finding] = []
+    findings: list[JudgedFinding] = []
+    gone: list[Finding] = []
     waited: float | None = None
 
 

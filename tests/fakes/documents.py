@@ -12,6 +12,7 @@ from perfgate.document.decision import (
     Failure,
     Gain,
     HarnessChange,
+    JudgedFinding,
     Link,
     NoiseFloor,
     Part,
@@ -29,7 +30,6 @@ from perfgate.document.run import (
     CodeChange,
     CounterSet,
     ErrorDetail,
-    Finding,
     OpCount,
     OperatorRow,
     RunDocument,
@@ -138,7 +138,7 @@ def unchanged_comparisons() -> list[Comparison]:
 
 def checklist() -> list[StepSummary]:
     """Return the five steps of a CPU run, one of them with a finding."""
-    small = Finding(
+    small = JudgedFinding(
         rule="ops.share", severity="warning", message=quote("Softmax takes 18 % of the busy time, the limit is 15 %")
     )
     return [

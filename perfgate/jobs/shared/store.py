@@ -116,17 +116,17 @@ class _Comparable:
     def sessions(self, number: Number) -> tuple[list[HistoryValue], int]:
         """The sessions whose value compares, oldest first, and how many others have one.
 
-        An exact count is the same on a busy machine.
+        Exact counts and bytes are the same on a busy machine.
         """
         workload, shape, name = number.workload, number.shape, number.metric
         labels = dict(number.labels)
         history = self._store.history(self._project, workload, self._fingerprint, name, shape, labels=labels)
-        here, is_exact = self._here[workload, number.step], metric(name).kind == "exact"
+        here, is_timed = self._here[workload, number.step], metric(name).kind == "noisy" and metric(name).unit != "B"
         conditions = [self._stored.get((session.run_id, workload, number.step)) for session in history]
         comparable = [
             session
             for session, stored in zip(history, conditions)
-            if stored is not None and here.compares_with(stored) and (is_exact or not stored.is_busy)
+            if stored is not None and here.compares_with(stored) and (not is_timed or not stored.is_busy)
         ]
         return comparable, len(history) - len(comparable)
 

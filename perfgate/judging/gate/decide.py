@@ -43,6 +43,7 @@ from perfgate.judging.gate.contributions import explanations
 from perfgate.judging.gate.costless import fails_alone, with_costless
 from perfgate.judging.gate.counters import compare_counters, operator_changes, replaced_operators
 from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence, RunIndex, of_workload
+from perfgate.judging.gate.findings import with_findings
 from perfgate.judging.gate.harness import harness_changes, not_compared
 from perfgate.judging.gate.operators import compare_operators, judge_subroutines, operator_times
 from perfgate.judging.gate.pairs import QUANTILE
@@ -157,7 +158,7 @@ def decide(
         replaced=replaced_operators(evidence),
         rounds=1 + max([len(head.earlier_sessions), *(replicate.round for replicate in head.replicates)]),
     )
-    return with_causes(decision, base, head)
+    return with_findings(with_causes(decision, base, head), base, head)
 
 
 def _failure_of(failed: FailedPair) -> Failure:

@@ -15,8 +15,8 @@ import msgspec
 import nh3
 from cmarkgfm.cmark import Options
 
-from perfgate.document.decision import DecisionDocument, Part
-from perfgate.document.run import ErrorDetail, Finding
+from perfgate.document.decision import DecisionDocument, JudgedFinding, Part
+from perfgate.document.run import ErrorDetail
 from perfgate.judging.forge.comment import marker, without_commands
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.text.escape import code_span, prose
@@ -178,7 +178,7 @@ def decision_of(names: list[str]) -> DecisionDocument:
         ],
         steps=[
             replace(make_decision().steps[3], slug="ops", workload=name, reason=at(index + 1),
-                    findings=[Finding(rule=at(index + 2), severity="warning", message=at(index + 3))])
+                    findings=[JudgedFinding(rule=at(index + 2), severity="warning", message=at(index + 3))])
             for index, name in enumerate(names)
         ],
         failures=[make_failure(side, workload=at(130), what=at(131), error=error) for side in ("head", "pair")],

@@ -17,8 +17,8 @@ from cmarkgfm.cmark import Options
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfgate.document.decision import DecisionDocument, Part
-from perfgate.document.run import ErrorDetail, Finding
+from perfgate.document.decision import DecisionDocument, JudgedFinding, Part
+from perfgate.document.run import ErrorDetail, Evidence
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.html import render_html
 from tests.fakes.documents import (
@@ -48,7 +48,8 @@ def hostile_decision(name: str) -> DecisionDocument:
     """Return a decision with the same hostile text in every field that takes any."""
     parts = [Part(name=name, base=1, head=9, line=name)]
     replace = msgspec.structs.replace
-    finding = Finding(rule=name, severity="warning", message=name)
+    evidence: dict[str, Evidence] = {"line": name, "shape": name}
+    finding = JudgedFinding(rule=name, severity="warning", message=name, standing="new", evidence=evidence)
     error = ErrorDetail(kind="exception", message=name, traceback=f"{name}\n{name}", signal=name, log_tail=name)
     base = make_decision().base
     return make_decision(
@@ -75,7 +76,16 @@ def hostile_decision(name: str) -> DecisionDocument:
             for one in suggestions()
         ],
         steps=[
-            replace(checklist()[3], slug=name, workload=name, status=name, reason=name, findings=[finding], number=99)
+            replace(
+                checklist()[3],
+                slug=name,
+                workload=name,
+                status=name,
+                reason=name,
+                findings=[finding],
+                gone=[finding],
+                number=99,
+            )
         ],
         failures=[make_failure(side, workload=name, what=name, error=error) for side in ("head", "pair")],
         links=[replace(link, path=name) for link in traces()],

@@ -25,6 +25,7 @@ SECTIONS = (
     verdicts.NOTES,
     verdicts.REMEDY,
     changes.CAUSES,
+    details.FINDINGS,
     verdicts.HARNESS,
     verdicts.FAILURES,
     changes.IMPROVED,

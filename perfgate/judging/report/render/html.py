@@ -16,6 +16,7 @@ from perfgate.judging.report.view.blocks import blocks
 from perfgate.judging.report.view.causes import across_places
 from perfgate.judging.report.view.checklist import quantile_rows, step_numbers, worded_step
 from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, worded_failure
+from perfgate.judging.report.view.findings import changed_findings
 from perfgate.judging.report.view.headline import headline, named_missing
 from perfgate.judging.report.view.page_tables import (
     PlaceSamples,
@@ -137,6 +138,7 @@ def _end(summary: Summary, base: RunDocument | None, head: RunDocument) -> PageE
     steps = [worded_step(step) for step in sorted(decision.steps, key=lambda s: (s.number, s.workload))[:_MAX_ROWS]]
     present = {step.number for step in steps}
     return PageEnd(
+        found=changed_findings(summary),
         steps=steps,
         numbers=step_numbers(summary)[:_MAX_ROWS],
         quantiles=quantile_rows(summary)[:_MAX_ROWS],

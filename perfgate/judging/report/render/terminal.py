@@ -23,6 +23,7 @@ from perfgate.judging.report.view.blocks import blocks
 from perfgate.judging.report.view.causes import across_places
 from perfgate.judging.report.view.checklist import job_lines, recorded_lines, run_title, step_rows
 from perfgate.judging.report.view.facts import base_line, counts_line, worded_failure
+from perfgate.judging.report.view.findings import changed_findings
 from perfgate.judging.report.view.headline import first_line, headline
 from perfgate.judging.report.view.records import Blocks
 from perfgate.judging.report.view.remedy import remedy_lines
@@ -104,6 +105,7 @@ def _print_decision(decision: DecisionDocument, console: Console) -> None:
         operators = worded_causes(across_places(decision.causes)[:6])
         behind = [line("shared/cause.j2", "plain", {"cause": cause}) for cause in operators]
         _print_lines(say("Operators behind it"), behind, console)
+    _print_findings(summary, console)
     _print_recorded(summary, console)
     _print_suggestions(introduced(decision.suggestions)[:_SHOWN], console)
     _print_failures(summary, console)
@@ -188,6 +190,16 @@ def _print_causes(listed: Blocks, console: Console) -> None:
         _print_lines("", [f"{label} {text}" for label, text in lines if text], console)
     if listed.more:
         console.print(Text(f"  {say('… {count} more in decision.json', count=listed.more)}", "dim"))
+
+
+def _print_findings(summary: Summary, console: Console) -> None:
+    found = changed_findings(summary)
+    for title, rows in (
+        ((say("New in the checklist"), found.new), (say("Better: no longer in the checklist"), found.gone))
+        if found
+        else ()
+    ):
+        _print_lines(title, [line("shared/finding.j2", "plain", {"row": row}) for row in rows], console)
 
 
 def _print_recorded(summary: Summary, console: Console) -> None:

@@ -13,6 +13,7 @@ from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.words import Words
 from perfgate.judging.report.view.checklist import quantile_rows, step_numbers, tally, uncompared, worded_step
+from perfgate.judging.report.view.findings import changed_findings
 from perfgate.judging.report.view.headline import first_line, metric_name
 from perfgate.judging.report.view.records import FileView, QuantileRow, RecordedView, Row, StepNumber, StepView
 from perfgate.judging.report.view.rows import common_confidence, grouped, recorded_row, row
@@ -229,6 +230,7 @@ def _environment(summary: Summary) -> _Environment | None:
 
 
 TRACE = Section("trace", "trace", _trace)
+FINDINGS = Section("findings", "new findings", changed_findings)
 CHECKLIST = Section("checklist", "checklist", _checklist, drop=70)
 QUANTILES = Section("quantiles", "quantiles", _quantiles, drop=75, fold="rest")
 UNCHANGED = Section("unchanged", "unchanged metrics", _unchanged, drop=60, fold="rest")

@@ -21,8 +21,9 @@ from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.messages import word, word_findings
 from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import Words, phrase, say, translated
+from perfgate.judging.report.view.findings import new_of
 from perfgate.judging.report.view.headline import first_line, metric_name
-from perfgate.judging.report.view.records import QuantileRow, StepNumber, StepView
+from perfgate.judging.report.view.records import Note, QuantileRow, StepNumber, StepView
 from perfgate.judging.report.view.rows import stored_row
 from perfgate.judging.report.view.summary import Summary, place
 
@@ -261,18 +262,23 @@ def _limit_words(row: StepComparison, bound: list[Words]) -> Words:
 
 
 def tally(steps: list[StepSummary]) -> list[Words]:
-    """How many steps have which status, the good ones first: ``14 ok``, ``2 to look at``."""
+    """How many steps have which status, the good ones first: ``14 ok``, ``2 to look at``; then new and gone findings."""
     counts = Counter(step.status for step in steps)
+    found = {
+        phrase("new"): sum(finding.standing == "new" for step in steps for finding in step.findings),
+        phrase("gone"): sum(len(step.gone) for step in steps),
+    }
     return [
-        say("{count} {status}", count=Words(f"{counts[status]:,}"), status=say(name))
-        for status, name in STATUS_NAMES.items()
-        if counts[status]
+        say("{count} {status}", count=Words(f"{number:,}"), status=say(name))
+        for name, number in [*((name, counts[status]) for status, name in STATUS_NAMES.items()), *found.items()]
+        if number
     ]
 
 
 def worded_step(step: StepSummary) -> StepView:
-    # Every shape may notice the same.
-    notes = list(dict.fromkeys(words for _, words in word_findings(step.findings)))
+    # Every shape may notice the same; what is new comes first.
+    judged = sorted(step.findings, key=lambda finding: finding.standing != "new")
+    notes = list(dict.fromkeys(Note(words, finding in new_of(step)) for finding, words in word_findings(judged)))
     return StepView(
         number=step.number,
         title=translated(CARDS[step.number].title) if step.number in CARDS else step.slug,

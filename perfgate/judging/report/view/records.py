@@ -207,6 +207,36 @@ class SuggestionView:
 
 
 @dataclass(frozen=True)
+class FindingView:
+    """One finding; ``block`` is the number of the listed cause that it belongs to."""
+
+    step: int
+    title: Words | str
+    place: str
+    words: str
+    line: str | None
+    block: int | None
+
+
+@dataclass(frozen=True)
+class ChangedFindings:
+    """What the change brought and removed, each with how many more there are."""
+
+    new: list[FindingView]
+    gone: list[FindingView]
+    more_new: int
+    more_gone: int
+
+
+@dataclass(frozen=True)
+class Note:
+    """A finding in words, and whether the change brought it."""
+
+    words: str
+    is_new: bool
+
+
+@dataclass(frozen=True)
 class StepView:
     """A step of the checklist: its findings worth a look, or its reason."""
 
@@ -216,7 +246,7 @@ class StepView:
     status: str
     key: Words
     busy: Words | None
-    notes: list[str]
+    notes: list[Note]
     more: Words | None
     reason: Message | None
 
@@ -606,6 +636,7 @@ class AbsentStep:
 class PageEnd:
     """The checklist, the testbed, the files, and how it was decided."""
 
+    found: ChangedFindings | None
     steps: list[StepView]
     numbers: list[StepNumber]
     quantiles: list[QuantileRow]

@@ -1,0 +1,168 @@
+"""Which findings of the steps a change brought and which it removed.
+
+A finding rests on a number, and a noisy number lies now above its limit and now below it. So a finding that one side alone
+has is called new or gone only if the comparison shows that its number moved: an exact count differs, or the interval of the
+difference excludes no change and lies on the finding's side. Every other one stands as measured.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import msgspec
+
+from perfgate.catalogue.lookup import METRICS, RULES
+from perfgate.document.decision import DecisionDocument, StepSummary
+from perfgate.document.explanation import Cause
+from perfgate.document.run import Finding, RunDocument, StepResult
+
+_MEASURED = frozenset({"ok", "attention"})
+# So many findings of one step are about the same at most; a document may claim more.
+_MOST = 200
+# The evidence that says what a finding is about; numbers and lines differ between runs of the same code, or move with it.
+_ABOUT = ("shape", "kind", "by", "reason", "name", "module", "kernel", "dtype", "stage")
+
+
+def with_findings(decision: DecisionDocument, base: RunDocument, head: RunDocument) -> DecisionDocument:
+    """The decision with the standing of every finding of the head, and the findings that are gone."""
+    before = {(step.workload, step.number): step for step in base.steps}
+    moves = _Moves(decision, base, head)
+    steps = [_judged(step, before.get((step.workload, step.number)), moves, decision.causes) for step in decision.steps]
+    return msgspec.structs.replace(decision, steps=steps)
+
+
+def _judged(step: StepSummary, before: StepResult | None, moves: _Moves, causes: Sequence[Cause]) -> StepSummary:
+    if before is None or not {before.status, step.status} <= _MEASURED:
+        return step
+    only_base, only_head = unmatched(before.findings, step.findings)
+    alone = {id(finding) for finding in only_head}
+    findings = []
+    for finding in step.findings:
+        if id(finding) not in alone:
+            findings.append(msgspec.structs.replace(finding, standing="unchanged"))
+        elif moves.shown(finding, step.workload, gone=False):
+            cause = _cause_of(finding, step.workload, causes)
+            findings.append(msgspec.structs.replace(finding, standing="new", cause=cause))
+        else:
+            findings.append(finding)
+    gone = [finding for finding in only_base if moves.shown(finding, step.workload, gone=True)]
+    return msgspec.structs.replace(step, findings=findings, gone=gone)
+
+
+def unmatched(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
+    """The findings that the base alone has, and those that the head alone has.
+
+    Two are the same by rule, shape and operator. Of several the nearest lines belong together: a line moves when lines above it
+    come or go.
+    """
+    left, right = (defaultdict[bytes, list[Finding]](list) for _ in range(2))
+    for groups, findings in ((left, before), (right, after)):
+        for finding in findings:
+            groups[_about(finding)].append(finding)
+    for key in left.keys() & right.keys():
+        few, many = sorted((left[key], right[key]), key=len)
+        rest, lines = list(many), {_line(finding) for finding in many}
+        # One whose own line is there takes it before another comes near.
+        for finding in sorted(few[:_MOST], key=lambda finding: _line(finding) not in lines):
+            rest.pop(_nearest(_line(finding), [_line(one) for one in rest[:_MOST]]))
+        few[:], many[:] = few[_MOST:], rest
+    return list(chain.from_iterable(left.values())), list(chain.from_iterable(right.values()))
+
+
+def _nearest(line: _Line, lines: Sequence[_Line]) -> int:
+    return min(range(len(lines)), key=lambda at: (lines[at].file != line.file, abs(lines[at].number - line.number)))
+
+
+def _about(finding: Finding) -> bytes:
+    # Of a pattern of several operators the heaviest is named besides, which noise decides.
+    operator = "ops" if "ops" in finding.evidence else "op"
+    return msgspec.json.encode([finding.rule, *(finding.evidence.get(name) for name in (*_ABOUT, operator))])
+
+
+class _Line(NamedTuple):
+    file: str
+    number: int
+
+
+def _line(finding: Finding) -> _Line:
+    file, _, number = str(finding.evidence.get("line") or "").rpartition(":")
+    return _Line(file, int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else 0)
+
+
+def _cause_of(finding: Finding, workload: str, causes: Sequence[Cause]) -> int | None:
+    """The number of the cause that changed the finding's line, else its operator, in the same place."""
+    line, op, shape = (finding.evidence.get(name) for name in ("line", "op", "shape"))
+    here = [
+        (number, cause)
+        for number, cause in enumerate(causes)
+        if cause.workload == workload and shape in (None, "", cause.shape)
+    ]
+    by_line = (number for number, cause in here if line and line in (cause.line, *(site.line for site in cause.sites)))
+    by_op = (number for number, cause in here if op and op == cause.op)
+    return next(by_line, next(by_op, None))
+
+
+class _Moves:
+    """Which numbers the decision shows to have moved, and in which direction."""
+
+    def __init__(self, decision: DecisionDocument, base: RunDocument, head: RunDocument) -> None:
+        # On another testbed the counts differ too, whatever the code does.
+        self._comparable = not (decision.testbed_differences and decision.comparing == "code")
+        self._moved: dict[tuple[str, str, str], set[int]] = {}
+        for row in decision.checklist:
+            if row.method is not None:
+                self._add((row.workload, row.shape, row.metric), row.method, row.base, row.head, row.interval)
+        for one in decision.comparisons:
+            if one.outcome != "not_comparable" and one.method in ("exact", "paired", "repeated"):
+                self._add((one.workload, one.shape, one.metric), one.method, one.base, one.head, one.interval)
+        before, after = _exact_values(base), _exact_values(head)
+        for key in before.keys() & after.keys():
+            self._add(key, "exact", before[key], after[key], None)
+
+    def _add(
+        self,
+        key: tuple[str, str, str],
+        method: str,
+        base: float | None,
+        head: float | None,
+        interval: tuple[float, float] | None,
+    ) -> None:
+        signs = self._moved.setdefault(key, set())
+        if method == "exact":
+            if base is not None and head is not None and base != head:
+                signs.update((-1, 1))
+        elif interval is not None and not interval[0] <= 0.0 <= interval[1]:
+            signs.add(1 if interval[0] > 0 else -1)
+
+    def shown(self, finding: Finding, workload: str, *, gone: bool) -> bool:
+        """Whether the number behind a finding that one side alone has moved so as to bring it, or to remove it."""
+        rule = RULES.get(finding.rule)
+        name = "" if rule is None else rule.rests_on or (rule.judges.metric if rule.judges else "")
+        if not name or not self._comparable:
+            return False
+        shape = finding.evidence.get("shape")
+        signs = {
+            sign
+            for (place, of_shape, metric), moved in self._moved.items()
+            if (place, metric) == (workload, name) and (shape is None or shape == of_shape)
+            for sign in moved
+        }
+        value, limit = (finding.evidence.get(key) for key in (finding.rule, "limit"))
+        if not (isinstance(value, (int, float)) and isinstance(limit, (int, float))) or value == limit:
+            return bool(signs)
+        beyond = 1 if value > limit else -1
+        return (-beyond if gone else beyond) in signs
+
+
+def _exact_values(run: RunDocument) -> dict[tuple[str, str, str], float]:
+    """The exact counts of steps, those of several labels together."""
+    totals: dict[tuple[str, str, str], float] = {}
+    for step in run.steps:
+        for value in step.values:
+            if value.value is not None and value.metric in METRICS and METRICS[value.metric].kind == "exact":
+                key = step.workload, value.labels.get("shape", ""), value.metric
+                totals[key] = totals.get(key, 0.0) + value.value
+    return totals

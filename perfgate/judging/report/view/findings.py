@@ -1,0 +1,59 @@
+"""The findings that a change brought and those that it removed, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from perfgate.catalogue.lookup import CARDS
+from perfgate.document.decision import JudgedFinding, StepSummary
+from perfgate.document.run import Finding
+from perfgate.judging.report.text.messages import word_findings
+from perfgate.judging.report.text.words import translated
+from perfgate.judging.report.view.blocks import block_numbers
+from perfgate.judging.report.view.records import ChangedFindings, FindingView
+from perfgate.judging.report.view.summary import Summary, place
+
+
+def changed_findings(summary: Summary) -> ChangedFindings | None:
+    """New and gone findings in the order of steps; None if there are none."""
+    steps = sorted(summary.decision.steps, key=lambda step: (step.number, step.workload))
+    new = [view for step in steps for view in _views(step, new_of(step), summary)]
+    gone = [view for step in steps for view in _views(step, step.gone, summary)]
+    if not new and not gone:
+        return None
+    most = summary.detail
+    return ChangedFindings(new[:most], gone[:most], max(0, len(new) - most), max(0, len(gone) - most))
+
+
+def new_of(step: StepSummary) -> list[JudgedFinding]:
+    return [finding for finding in step.findings if finding.standing == "new"]
+
+
+def _views(step: StepSummary, findings: Iterable[Finding], summary: Summary) -> list[FindingView]:
+    return [
+        FindingView(
+            step=step.number,
+            title=translated(CARDS[step.number].title) if step.number in CARDS else step.slug,
+            place=place(step.workload, str(finding.evidence.get("shape") or "")),
+            words=words,
+            line=str(line) if (line := finding.evidence.get("line")) else None,
+            block=_block_of(finding, summary),
+        )
+        for finding, words in word_findings(findings)
+    ]
+
+
+def _block_of(finding: Finding, summary: Summary) -> int | None:
+    """The number of the listed cause that is one with the finding's own."""
+    causes, listed = summary.decision.causes, block_numbers(summary)
+    cause = finding.cause if isinstance(finding, JudgedFinding) else None
+    if cause is None or cause >= len(causes):
+        return None
+    own = cause if causes[cause].group is None else causes[cause].group
+    for comparison in summary.decision.comparisons:
+        number = listed.get(id(comparison))
+        if number is not None and comparison.cause is not None:
+            group = causes[comparison.cause].group
+            if own == (comparison.cause if group is None else group):
+                return number
+    return None
