@@ -329,7 +329,8 @@ class CodeChange(msgspec.Struct, frozen=True, kw_only=True):
     """Lines ``first`` to ``last`` of a file of the head, whose code the base does not have; of a deletion, the line after it.
 
     ``function`` is the function that holds them, from line ``begins`` to line ``ends``; None outside functions. ``chains`` are
-    its statements as first and last line, those together that pass values on to each other; ``text`` are its lines.
+    its statements as first and last line, those together that pass values on to each other; ``text`` are its lines, and
+    ``imports`` is whether they only import.
     """
 
     file: str
@@ -340,6 +341,7 @@ class CodeChange(msgspec.Struct, frozen=True, kw_only=True):
     ends: int | None = None
     chains: list[list[tuple[int, int]]] = []
     text: list[str] = []
+    imports: bool = False
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from perfgate.conductor.sides.flows import chains
+from perfgate.conductor.sides.flows import chains, makes_nothing
 from perfgate.document.run import CodeChange
 
 # A larger file was hardly written by hand, and comparing it would take seconds.
@@ -20,6 +20,7 @@ MAX_CHANGES = 500
 _MOST_STATEMENTS = 200
 _LONGEST_LINE = 200
 _WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_IMPORTS = (ast.Import, ast.ImportFrom)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # A function below any other decorator may be compiled, or stand for something else, and so run without its own code.
 _PLAIN_DECORATORS = frozenset({
@@ -89,12 +90,31 @@ def _places(
             function=function.name if function else None,
             begins=begins if function else None,
             ends=function.end_lineno if function else None,
-            chains=[
-                [(inner[number].line, inner[number].last) for number in chain]
-                for chain in chains([statement.node for statement in inner[:_MOST_STATEMENTS]])
-            ],
+            chains=_chains(inner[:_MOST_STATEMENTS], text),
+            imports=bool(inner) and all(isinstance(statement.node, _IMPORTS) for statement in inner),
             text=[line.strip()[:_LONGEST_LINE] for line in text[first - 1 : min(last, first + _MOST_STATEMENTS)]],
         )
+
+
+def _chains(inner: Sequence[Statement], text: Sequence[str]) -> list[list[tuple[int, int]]]:
+    """The statements that pass values on to each other; a loop belongs to what stands in it where that is one chain."""
+    working = [statement for statement in inner if not makes_nothing(statement.node)]
+    found = [
+        [(working[number].line, working[number].last) for number in chain]
+        for chain in chains([s.node for s in working])
+    ]
+    for alone in [chain for chain in found if len(chain) == 1]:
+        (first, last), *_ = alone
+        lines = {
+            number
+            for number in range(first + 1, last + 1)
+            if text[number - 1].strip() and not text[number - 1].lstrip().startswith("#")
+        }
+        for chain in found:
+            if chain is not alone and lines and lines <= {n for begin, end in chain for n in range(begin, end + 1)}:
+                chain.insert(0, alone.pop())
+                break
+    return [chain for chain in found if chain]
 
 
 def touched_functions(base: Path, head: Path, files: Iterable[str]) -> dict[str, str]:

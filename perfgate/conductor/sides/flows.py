@@ -45,6 +45,21 @@ def chains(statements: Sequence[ast.stmt]) -> list[list[int]]:
     return [[number for number, chain in enumerate(chain_of) if chain == one] for one in dict.fromkeys(chain_of)]
 
 
+def makes_nothing(statement: ast.stmt) -> bool:
+    """Whether a statement computes nothing that could cost something: an empty list to be filled, an import."""
+    if isinstance(statement, (ast.Pass, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)):
+        return True
+    return isinstance(statement, (ast.Assign, ast.AnnAssign)) and _is_empty(statement.value)
+
+
+def _is_empty(value: ast.expr | None) -> bool:
+    if isinstance(value, ast.Dict):
+        return not value.keys
+    if isinstance(value, (ast.List, ast.Set)):
+        return not value.elts
+    return value is None or (isinstance(value, ast.Tuple) and all(map(_is_empty, value.elts)))
+
+
 def _names(statement: ast.stmt) -> _Names:
     names = _Names(set(), set(), set())
     if isinstance(statement, _DEFINITIONS):

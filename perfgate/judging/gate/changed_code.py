@@ -20,7 +20,8 @@ class ChangedCode:
         self._changes: dict[str, list[CodeChange]] = {}
         for change in changes:
             self._changes.setdefault(change.file, []).append(change)
-        self._all = list(changes)
+        # What is imported is mostly used where the code changed too.
+        self._all = [change for change in changes if not change.imports] or list(changes)
         self._functions: dict[str, list[CalledFunction]] = {}
         for function in functions:
             self._functions.setdefault(function.file, []).append(function)

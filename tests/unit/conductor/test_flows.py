@@ -47,7 +47,8 @@ def test_chains__each_line_computes_with_the_last__one(tmp_path: Path, body: str
         ("a = x.relu()\nb = y.neg()\nc = a.exp()", [[1, 3], [2]]),
         ("scale = 2.0\na = x * scale\nb = y * scale", [[1], [2], [3]]),
         ("for i in range(3):\n    a = x[i].clone()\n    b = y[i].double()", [[1], [2], [3]]),
-        ("a, b = [], []\na.append(x.relu())\nb.append(y.neg())", [[1], [2], [3]]),
+        ("a, b = [], []\na.append(x.relu())\nb.append(y.neg())", [[2], [3]]),
+        ("for i in range(4):\n    a = x.relu()\n    # both\n    b = y.neg()", [[1], [2], [4]]),
         ("out.append(x.relu())\nout.append(y.neg())", [[1], [2]]),
         ("a = [row + 1 for row in x]\nb = [row * 2 for row in y]", [[1], [2]]),
         ("a = x.relu()\nb = torch.zeros(a.shape)", [[1], [2]]),
@@ -63,14 +64,28 @@ def test_chains__lines_that_only_stand_together__each_its_own(
 
 def test_chains__lists_that_are_filled_and_read__what_fills_them_and_what_reads(tmp_path: Path) -> None:
     body = "out = []\nout.append(x.relu())\nout.append(y.neg())\nreturn torch.cat(out)"
-    assert chains(tmp_path, body) == [[1], [2, 3, 4]]
+    assert chains(tmp_path, body) == [[2, 3, 4]]
+
+
+def test_chains__loop_that_holds_one_chain_alone__begins_it(tmp_path: Path) -> None:
+    body = "for i in range(4):\n    # of one row\n    row = x[i].relu()\n\n    out[i] = row.neg()"
+    assert chains(tmp_path, body) == [[1, 3, 5]]
+
+
+def test_chains__loop_with_a_line_that_did_not_change__stands_for_itself(tmp_path: Path) -> None:
+    head = "def forward(x, y):\n    for i in range({}):\n        a = x.relu()\n        b = y.{}()\n"
+    for folder, text in (("base", head.format(2, "neg")), ("head", head.format(4, "exp"))):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "model.py").write_text(text)
+    changes = code_changes(tmp_path / "base", tmp_path / "head", ["model.py"])
+    assert [change.chains for change in changes] == [[[(2, 4)]], [[(4, 4)]]]
 
 
 def test_chains__attention_of_the_demo__is_one_with_every_line_that_computes() -> None:
     (change,) = [
         c for c in code_changes(PACKAGE / "demo" / "main", PACKAGE / "demo" / "mistake", ["ranker.py"]) if c.function
     ]
-    assert [[first for first, _ in chain] for chain in change.chains] == [[23], [24], [25, 26, 27, 28, 29]]
+    assert [[first for first, _ in chain] for chain in change.chains] == [[24, 25, 26, 27, 28, 29]]
     assert (
         change.text[2]
         == "scores = query[:, head] @ key[:, head].transpose(1, 2).contiguous() / math.sqrt(width // self.heads)"

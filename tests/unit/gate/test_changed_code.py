@@ -46,6 +46,21 @@ def test_origin__what_changed_and_who_calls__nearest_changed_place(
     assert ChangedCode(changes, FUNCTIONS).origin(line) == origin
 
 
+def test_chain_of__line_that_the_only_change_reaches__its_chain_whatever_is_imported() -> None:
+    imports = msgspec.structs.replace(changed("m.py", 3), imports=True, chains=[[(3, 3)]])
+    one = msgspec.structs.replace(LOOP, last=16, chains=[[(15, 15), (16, 16)]])
+    two = msgspec.structs.replace(LOOP, last=16, chains=[[(15, 15)], [(16, 16)]])
+    assert ChangedCode([imports, one], FUNCTIONS).origin("other.py:5") == Origin(
+        line="m.py:15", reach="elsewhere", function="forward"
+    )
+    assert ChangedCode([imports, one], FUNCTIONS).chain_of("other.py:5") == ("m.py", 15)
+    assert ChangedCode([imports, one], FUNCTIONS).chain_of("m.py:19") == ("m.py", 15)
+    # Which of two it is would be a guess.
+    for changes in ([two], [one, TOP], [one, changed("service.py", 7, "call", 1, 9)]):
+        assert ChangedCode(changes, FUNCTIONS).chain_of("other.py:5") is None
+    assert ChangedCode([imports]).origin("other.py:5") == Origin(line="m.py:3", reach="elsewhere")
+
+
 def test_chain__functions_that_call_each_other__ends() -> None:
     loop = [
         CalledFunction(name="a", file="m.py", first=1, last=3, callers=["m.py:5"]),

@@ -140,7 +140,9 @@ def _block(
     counted = [c for c in of_cause if id(c) not in times and not _is_rule(c)]
     lines = {cause.line for cause in group.causes if cause.line}
     ops = {cause.op for cause in group.causes}
-    tip = next((tip for tip in tips if (tip.line in lines if tip.line else tip.evidence.get("op") in ops)), None)
+    apt = [tip for tip in tips if (tip.line in lines if tip.line else tip.evidence.get("op") in ops)]
+    leading = group.causes[0].op if group.causes else None
+    tip = min(apt, key=lambda tip: tip.evidence.get("op") != leading, default=None)
     is_slower = any(slower[where] for where in group.places) or not counted
     costs = [] if own else _costs(summary, group.places)
     keys = _acceptable(group, summary, failing)
@@ -192,7 +194,9 @@ def _elsewhere(group: _Group, summary: Summary) -> list[CauseView]:
     """What the cause does on other lines than its first, once for each."""
     by_line = {cause.line: cause for cause in reversed(group.causes) if cause.line}
     first = group.causes[0].line if group.causes else None
-    return [_short(cause, summary) for line, cause in reversed(by_line.items()) if line != first]
+    also = [_short(cause, summary) for line, cause in reversed(by_line.items()) if line != first]
+    # Which change is behind them the block has said.
+    return [replace(cause, origin=None) for cause in also]
 
 
 def _is_timed(comparison: Comparison) -> bool:
