@@ -29,6 +29,9 @@ def test_demo__from_nothing__fails_the_mistake_first_and_passes_the_refactoring(
     comment = (folder / "results" / "mistake" / "comment.md").read_text()
     assert "framework ops per call" in comment
     assert "8 more `aten::bmm` at `ranker.py:25`" in comment
+    # The attention that is written out is one cause, with the memory that it takes further down.
+    assert comment.count("- If intended: ") == 1
+    assert "**1.** `ranker.py:25`: `scores = query[:, head] @ " in comment
     assert 0 < done.stdout.index("perfgate: FAIL") < done.stdout.index("perfgate: PASS")
     end = done.stdout.partition("where to look:")[2]
     for name in ("mistake", "refactor"):

@@ -57,7 +57,21 @@ def with_causes(
         if cause is not None and cause not in causes:
             causes.append(cause)
         comparisons.append(replace(comparison, cause=None if cause is None else causes.index(cause)))
-    return replace(decision, comparisons=comparisons, causes=found.grouped(causes))
+    return replace(decision, comparisons=_with_calls(comparisons), causes=found.grouped(causes))
+
+
+def _with_calls(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """The comparisons; what is timed otherwise and has no cause of its own, as instructions and throughput, has the call's."""
+
+    def is_timed(comparison: Comparison) -> bool:
+        is_time = comparison.unit == "s" and comparison.method not in {"check", *RULE_METHODS}
+        return comparison.outcome == "regressed" and (is_time or comparison.method in ("paired", "repeated", "turns"))
+
+    of_call = {(c.workload, c.shape): c.cause for c in reversed(comparisons) if c.cause is not None and is_timed(c)}
+    return [
+        replace(c, cause=of_call.get((c.workload, c.shape))) if c.cause is None and is_timed(c) else c
+        for c in comparisons
+    ]
 
 
 def _is_worse(comparison: Comparison) -> bool:

@@ -87,17 +87,13 @@ def _most(summary: Summary) -> int:
 
 def _groups(summary: Summary) -> list[_Group]:
     order = {id(cause): number for number, cause in enumerate(summary.decision.causes)}
-    found = [(c, cause_of(c, summary)) for c in summary.regressed]
-    # What is timed otherwise, as instructions and throughput, moves with the call.
-    of_call = {place(c.workload, c.shape): cause for c, cause in reversed(found) if cause and _is_timed(c)}
     by_key: dict[tuple[object, ...], _Group] = {}
-    for comparison, own in found:
-        where = place(comparison.workload, comparison.shape)
-        cause = of_call.get(where) if own is None and _is_timed(comparison) else own
+    for comparison in summary.regressed:
+        cause = cause_of(comparison, summary)
         if cause is not None:
             key: tuple[object, ...] = ("cause", order[id(cause)] if cause.group is None else cause.group)
         elif _is_timed(comparison):
-            key = ("time", where)
+            key = ("time", place(comparison.workload, comparison.shape))
         else:
             key = (comparison.method, comparison.metric, comparison.limit)
         group = by_key.setdefault(key, _Group())
