@@ -53,7 +53,7 @@ def test_quantities__far_apart__share_the_unit_of_the_larger() -> None:
         (0.068, (0.059, 0.077), "6.8 % slower (5.9 to 7.7 %)"),
         (-0.068, (-0.077, -0.059), "6.8 % faster (5.9 to 7.7 %)"),
         (0.004, (-0.009, 0.017), "0.4 % slower (0.9 % faster to 1.7 % slower)"),
-        (0.0, None, "no change"),
+        (0.5, None, "not resolved"),
         (0.0001, (-0.0001, 0.0002), "no change"),
         (0.0003, (-0.0001, 0.002), "no change (no change to 0.2 % slower)"),
         (1.4, (1.2, 1.6), "140 % slower (120 to 160 %)"),
@@ -79,8 +79,8 @@ def test_change__exact_counter__says_how_many_more_or_fewer(metric, base, head, 
 
 
 def test_change__throughput__says_higher_or_lower() -> None:
-    comparison = make_comparison("throughput.median", unit="items/s", better="higher", delta=-0.05, interval=None)
-    assert formats.change(comparison) == "5.0 % lower"
+    comparison = make_comparison("throughput.median", unit="items/s", better="higher", delta=-0.05, interval=(-0.06, -0.04))
+    assert formats.change(comparison) == "5.0 % lower (4.0 to 6.0 %)"
 
 
 def test_change__sla__says_how_far_above_the_promise() -> None:

@@ -14,6 +14,8 @@ from perfgate.document.decision import RULE_METHODS, Comparison
 from perfgate.judging.report.text.numbers import DASH, NO_CHANGE, amounts, counted, percent, percent_number, setting
 from perfgate.judging.report.text.words import Words, phrase, say
 
+# Of these a difference is worth nothing without its interval.
+_SIDE_BY_SIDE = frozenset({"paired", "repeated", "turns"})
 # What a larger and a smaller value of a unit are called.
 _DIRECTIONS = {
     "s": (phrase("{size} slower"), phrase("{size} faster")),
@@ -77,6 +79,8 @@ def change(comparison: Comparison) -> Words:
     if is_count(comparison):
         return _exact_change(comparison)
     assert comparison.delta is not None
+    if comparison.interval is None and comparison.method in _SIDE_BY_SIDE:
+        return say("not resolved")
     words = directed_percent(comparison.delta, comparison.unit, metric=comparison.metric)
     span = interval(comparison)
     return Words(f"{words} ({span})") if span and span != say("no change") else words
