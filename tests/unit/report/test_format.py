@@ -79,7 +79,9 @@ def test_change__exact_counter__says_how_many_more_or_fewer(metric, base, head, 
 
 
 def test_change__throughput__says_higher_or_lower() -> None:
-    comparison = make_comparison("throughput.median", unit="items/s", better="higher", delta=-0.05, interval=(-0.06, -0.04))
+    comparison = make_comparison(
+        "throughput.median", unit="items/s", better="higher", delta=-0.05, interval=(-0.06, -0.04)
+    )
     assert formats.change(comparison) == "5.0 % lower (4.0 to 6.0 %)"
 
 
