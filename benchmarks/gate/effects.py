@@ -169,7 +169,7 @@ def gate(effect: Effect, scratch: Path) -> dict[str, object]:
         "effect": effect.name,
         "verdict": decision["verdict"],
         "seconds": round(seconds, 1),
-        "resolved": bool(interval) and (interval[0] > 0 if effect.rises else interval[1] < 0),
+        "resolved": interval is not None and (interval[0] > 0 if effect.rises else interval[1] < 0),
         **{key: row.get(key) for key in ("metric", "method", "base", "head", "delta", "interval", "pairs", "clock")},
     }
 

@@ -21,7 +21,8 @@ from perfgate.document.run import RunDocument
 from perfgate.errors import UsageError
 from perfgate.git.repository import Repository
 from perfgate.jobs.check.environments import SideCode, choose_environments
-from perfgate.jobs.check.measure import Job, documents_of, measure
+from perfgate.jobs.check.measure import measure
+from perfgate.jobs.check.measured import Job, documents_of
 from perfgate.jobs.check.rerun import Earlier, find_attempt, find_earlier
 from perfgate.jobs.check.sealing import code_of, seal_sides
 from perfgate.jobs.check.sides import Sides, choose_sides, configuration_of, skipped_decision, with_code_changes

@@ -3,105 +3,49 @@
 from __future__ import annotations
 
 import itertools
-import math
 import os
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
-
-import msgspec
 
 from perfgate.catalogue.lookup import CARDS, METRICS, measuring_step
 from perfgate.catalogue.names import STEADY_NUMBERS
-from perfgate.conductor.sides.checklist import Findings, not_measured
 from perfgate.conductor.sides.checklist_turns import ChecklistSide, ChecklistTurns
 from perfgate.conductor.sides.harness import read_harnesses, unknown_harnesses
 from perfgate.conductor.sides.kinds import record_of
 from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
-from perfgate.conductor.sides.plan import SURE_SECONDS, seconds_of_slow_pairs, sure_pairs
-from perfgate.conductor.sides.profiles import PairTrace
-from perfgate.conductor.sides.server import RATE_SHARE
 from perfgate.conductor.sides.turns import NAMES, MeasuredJob, SideName, TurnsBefore
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
-from perfgate.conductor.workers.environment import in_ci
 from perfgate.conductor.workers.foresight import Foresight
-from perfgate.conductor.workers.seals import Seals
 from perfgate.config import Config, WorkloadReference
-from perfgate.document.decision import Policy
-from perfgate.document.flame import FlameTree, merged, node_totals, side_by_side
-from perfgate.document.job import JobRecord
-from perfgate.document.message import Message, MessageValue, reason_of
-from perfgate.document.run import TOO_SLOW, ErrorDetail, FailedPair, Harness, RunDocument, Session, Side, StepResult
+from perfgate.document.message import Message
+from perfgate.document.run import Harness, Side, StepResult
 from perfgate.document.testbed import Testbed
-from perfgate.errors import DocumentError, MeasuringError, UsageError
-from perfgate.jobs.check.environments import Environments
-from perfgate.jobs.check.rerun import Earlier, add_to, other_testbed, refuse_other_job
+from perfgate.errors import UsageError
+from perfgate.jobs.check.measured import Job, Measured, documents_of
+from perfgate.jobs.check.rerun import other_testbed, refuse_other_job
 from perfgate.jobs.check.sealing import seal_notes
-from perfgate.jobs.check.sides import Sides
+from perfgate.jobs.check.traces import keep_traces
+from perfgate.jobs.check.trial import Trial, is_left_out, try_head
 from perfgate.jobs.check.turns import JobMeasurement
 from perfgate.jobs.shared.doors import Progress
-from perfgate.jobs.shared.flame import PairFlame
 from perfgate.jobs.shared.options import AVAILABLE_STEPS, CheckOptions
-from perfgate.jobs.shared.preflight import refuse_failed
-from perfgate.jobs.shared.session import artifact_of, assemble_run, job_notes, remove_traces
-from perfgate.jobs.trust.commits import BaseConfig
+from perfgate.jobs.shared.session import job_notes, remove_traces
 from perfgate.judging.gate.decide import Look
 from perfgate.judging.gate.pairs import SAMPLED
 from perfgate.judging.gate.repeated import metrics_in_turns
 from perfgate.judging.gate.rule import looks_left
 from perfgate.judging.gate.rules import DECIDING_STEPS, bounded_metrics, broken_metrics, deciding_steps
 from perfgate.judging.gate.turns import foreseen, smallest_tolerance
-from perfgate.measuring.counting.collect import read_calls, trace_name
-from perfgate.protocol import Loaded
-from perfgate.trace.flame import flame_tree
-from perfgate.trace.stacks import stacks_of
 
 # A budget or SLA that seems broken is measured so often before the head is blamed for it.
 TURNS_OF_A_BROKEN_BOUND = 3
-# What is asked for beyond the estimate, so that a busier moment does not end the pairs too soon.
-ROOM = 1.2
 _NAMED = 3
-_NAMED_FUNCTIONS = 5
 # Both sides are counted whatever is asked for: exact counters are compared first.
 _COUNTING_STEP = 4
-
-
-class Job(NamedTuple):
-    """What is known before anything is measured."""
-
-    config: Config
-    base_config: BaseConfig
-    session: Session
-    sides: Sides
-    out: Path
-    earlier: Earlier | None
-    environments: Environments
-    deadline: float
-    seals: Seals
-
-    @property
-    def policy(self) -> Policy:
-        return (self.base_config.config or self.config).policy()
-
-
-class Measured(NamedTuple):
-    """What has been measured so far; the lists grow workload by workload. ``notes`` are what each side's document adds, and
-    ``added_to`` is the earlier job that it continues.
-    """
-
-    testbeds: tuple[Testbed, Testbed]
-    harnesses: tuple[list[Harness], list[Harness]]
-    base: list[Findings]
-    head: list[Findings]
-    pairs: list[PairedMeasurement]
-    flames: list[PairFlame]
-    jobs: list[MeasuredJob]
-    notes: tuple[list[Message], list[Message]] = ([], [])
-    added_to: Earlier | None = None
 
 
 class _Parts:
@@ -140,7 +84,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 remove_traces(folder, [reference.name for reference in references])
         parts.count = len(references) if job.earlier else 3 * len(references)
         job.seals.begin("base", "head")
-        tried = _Tried() if job.earlier else _try_head(bench, base, head, job, options)
+        tried = Trial() if job.earlier else try_head(bench, base, head, job, options)
         harnesses = ([], []) if job.earlier else _harnesses(bench, base, head, job, options)
         measured = Measured(testbeds, harnesses, [], [], [], [], [])
         refused: list[str] = []
@@ -150,7 +94,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 measured.pairs.append(PairedMeasurement())
                 _measure_pairs(bench, reference, base, head, job, measured)
                 continue
-            if _is_left_out(bench, reference, (base, head), tried.seconds.get(reference.name), measured):
+            if is_left_out(bench, reference, (base, head), tried.seconds.get(reference.name), measured):
                 parts.count -= 3
                 continue
             asked = _steps(job, options)
@@ -260,91 +204,6 @@ def _adding_to(job: Job, testbed: Testbed, options: CheckOptions, progress: Prog
         progress.note(f"nothing is added to the earlier attempt, everything is measured anew: {why}")
         return job._replace(earlier=None)
     return job
-
-
-class _Tried(NamedTuple):
-    """What the trial of the head tells: notes for its document, and by workload, more seconds than a call takes."""
-
-    notes: Sequence[Message] = ()
-    seconds: Mapping[str, float | None] = MappingProxyType({})
-
-
-def _try_head(bench: Bench, base: Checkout, head: Checkout, job: Job, options: CheckOptions) -> _Tried:
-    """Try the workloads on the head; the notes name functions that the change touches and no workload runs.
-
-    Raises SetUpError where the head's workload is set up wrong, before anything is measured. Not in CI, where documents and
-    comment must say it. Another stack is not tried: its errors are its result. A check that refuses the head's output alone
-    judges the change: that is a verdict.
-    """
-    if job.session.command == "upgrade":
-        return _Tried()
-    seconds: dict[str, float | None] = {}
-    unseen = set(job.sides.touched)
-    for reference in job.config.selected(options.workloads):
-        bench.say(f"trying workload {reference.name}")
-        trial = bench.try_workload(head, reference, seek=sorted(unseen))
-        unseen &= set(trial.unseen)
-        seconds[reference.name] = trial.seconds
-        if in_ci(os.environ):
-            continue
-        if trial.failed != "check" or bench.try_workload(base, reference).failed == "check":
-            refuse_failed(reference, trial)
-    if job.config.selected_jobs(options.workloads):  # what those run is not known
-        return _Tried(seconds=seconds)
-    names = [f"{job.sides.touched[place]} ({place})" for place in sorted(unseen)]
-    more = [f"… ({len(names) - _NAMED_FUNCTIONS})"] if len(names) > _NAMED_FUNCTIONS else []
-    shown = [*names[:_NAMED_FUNCTIONS], *more]
-    return _Tried([Message("notes.not-run", {"names": shown, "count": len(names)})] if names else [], seconds)
-
-
-def _is_left_out(
-    bench: Bench,
-    reference: WorkloadReference,
-    checkouts: tuple[Checkout, Checkout],
-    tried: float | None,
-    measured: Measured,
-) -> bool:
-    """Whether a workload is too slow to be measured; why then stands in place of its findings and pairs."""
-    slow = _too_slow(bench, reference, checkouts[0], tried)
-    if slow is None:
-        return False
-    for checkout, findings in zip(checkouts, (measured.base, measured.head)):
-        findings.append(not_measured(checkout, reference, slow.loaded))
-    measured.pairs.append(PairedMeasurement(failed=[slow.failed]))
-    return True
-
-
-class _Slow(NamedTuple):
-    """Why a workload is not measured, and what was loaded to know it."""
-
-    failed: FailedPair
-    loaded: Loaded
-
-
-def _too_slow(bench: Bench, reference: WorkloadReference, base: Checkout, tried: float | None) -> _Slow | None:
-    """Why the pairs that a verdict needs do not fit into the budget, before minutes are spent on them; None where they do.
-
-    The base's calls are timed: a head that is much slower is measured, and fails. ``tried`` is more than the head's take.
-    """
-    gate = bench.config.gate
-    allowed = max(gate.budget, SURE_SECONDS)
-    if tried is not None and (seconds_of_slow_pairs(gate, call_seconds=tried) or 0.0) <= allowed:
-        return None
-    timed = bench.time_call(base, reference)
-    if timed is None:
-        return None
-    seconds = seconds_of_slow_pairs(gate, call_seconds=timed.seconds, start_seconds=timed.loaded.seconds)
-    if seconds is None or seconds <= allowed:
-        return None
-    values: dict[str, MessageValue] = {
-        "call": round(timed.seconds, 2),
-        "pairs": sure_pairs(gate),
-        "seconds": round(seconds),
-        "allowed": allowed,
-        "budget": math.ceil(seconds * ROOM / 10) * 10,
-    }
-    error = ErrorDetail(kind="timeout", message=Message(TOO_SLOW, values))
-    return _Slow(FailedPair(pair=0, arm="ab", workload=reference.name, error=error), timed.loaded)
 
 
 def _refuses_both(measured: Measured) -> bool:
@@ -544,114 +403,3 @@ def _measure_pairs(
         measured.head[-1].warnings.append(
             Message("notes.aa-repeated", {"workload": reference.name, "pairs": pairs.given_up})
         )
-
-
-def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument]:
-    if job.earlier:
-        seals = (job.seals.seal_of("base"), job.seals.seal_of("head"))
-        return add_to(job.earlier, job.session, measured.pairs, measured.jobs, seals, head_folder=job.out / "head")
-    base = assemble_run(
-        job.config,
-        session=job.session,
-        source=job.sides.base_source,
-        testbed=measured.testbeds[0],
-        findings=measured.base,
-        folder=job.out / "base",
-        side="base",
-        replicates=[replicate for pairs in measured.pairs for replicate in pairs.base],
-    )
-    parts: list[PairedMeasurement | MeasuredJob] = [*measured.pairs, *measured.jobs]
-    head = assemble_run(
-        job.config,
-        session=job.session,
-        source=job.sides.head_source,
-        testbed=measured.testbeds[1],
-        findings=measured.head,
-        folder=job.out / "head",
-        side="head",
-        replicates=[replicate for pairs in measured.pairs for replicate in pairs.head],
-        failed_pairs=[failed for part in parts for failed in part.failed],
-    )
-    environments, records = job.environments, [one.record for one in measured.jobs]
-    return (
-        msgspec.structs.replace(
-            base,
-            seal=job.seals.seal_of("base"),
-            environment=environments.base.record,
-            harness=measured.harnesses[0],
-            jobs=records,
-            turns=[turn for one in measured.jobs for turn in one.base],
-        ),
-        msgspec.structs.replace(
-            head,
-            seal=job.seals.seal_of("head"),
-            jobs=records,
-            turns=[turn for one in measured.jobs for turn in one.head],
-            environment=environments.head.record,
-            harness=measured.harnesses[1],
-            warnings=[*environments.notes, *_searched_rates(records), *head.warnings],
-        ),
-    )
-
-
-def _searched_rates(records: list[JobRecord]) -> list[Message]:
-    found = [(record.name, record.rate) for record in records if record.rate is not None]
-    return [
-        Message("notes.job-rate", {"workload": name, "rate": f"{rate:.3g}", "load": f"{RATE_SHARE * rate:.3g}"})
-        for name, rate in found
-    ]
-
-
-class _Traced(NamedTuple):
-    files: PairTrace
-    base: FlameTree
-    head: FlameTree
-
-    @property
-    def longer(self) -> float:
-        """By how many seconds head's calls took longer."""
-        before, after = (sum(total.own for total in node_totals(tree, tree.head)) for tree in (self.base, self.head))
-        return after - before
-
-
-def keep_traces(
-    traces: list[PairTrace], sides: tuple[Findings, Findings], folders: tuple[Path, Path]
-) -> list[PairFlame]:
-    """The flame graphs of a workload's traced pairs; the recordings of the middle pair stay in the sides' folders.
-
-    They take the place of those that the checklist made, each side by itself. A recording that cannot be read costs its pair.
-    """
-    base, head = sides
-    flames = []
-    for shape in head.workload.shapes:
-        pairs = [pair for files in traces if files.shape == shape for pair in _read(files, sides)]
-        if not pairs:
-            continue
-        pairs.sort(key=lambda pair: pair.longer)
-        middle = pairs[(len(pairs) - 1) // 2].files
-        for findings, folder, file in ((base, folders[0], middle.base), (head, folders[1], middle.head)):
-            _keep(file, folder, findings, shape)
-        tree = side_by_side(merged([pair.base for pair in pairs]), merged([pair.head for pair in pairs]))
-        flames.append(PairFlame(head.workload.name, shape, tree))
-    return flames
-
-
-def _read(files: PairTrace, sides: tuple[Findings, Findings]) -> list[_Traced]:
-    label = trace_name(sides[1].workload.name, files.shape).removeprefix("trace-")
-    try:
-        return [_Traced(files, base=_tree(files.base, label), head=_tree(files.head, label))]
-    except (DocumentError, MeasuringError) as error:
-        sides[1].warnings.append(Message("notes.pair-without-flame", {"pair": files.pair, "error": reason_of(error)}))
-        return []
-
-
-def _tree(file: Path, label: str) -> FlameTree:
-    return flame_tree(stacks_of(read_calls(file).of_faster_half()), label)
-
-
-def _keep(file: Path, folder: Path, findings: Findings, shape: str) -> None:
-    suffix = ".zip" if file.suffix == ".zip" else ".json.gz"
-    recording = file.replace(folder / f"{trace_name(findings.workload.name, shape)}{suffix}")
-    artifact = artifact_of(recording, recording.read_bytes(), "trace", workload=findings.workload.name)
-    older = [entry for entry in findings.artifacts if entry.path != artifact.path]
-    findings.artifacts = [*older, artifact]

@@ -6,7 +6,8 @@ from typing import Any
 
 from perfgate.conductor.sides.pairs import PairedMeasurement
 from perfgate.conductor.workers.foresight import Foresight
-from perfgate.jobs.check.measure import Measured, _note_uncounted
+from perfgate.jobs.check.measure import _note_uncounted
+from perfgate.jobs.check.measured import Measured
 
 
 class Notes:

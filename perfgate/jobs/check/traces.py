@@ -1,0 +1,72 @@
+"""The recordings of traced pairs: the flame graph of both sides, and the files that stay with the results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from perfgate.conductor.sides.checklist import Findings
+from perfgate.conductor.sides.profiles import PairTrace
+from perfgate.document.flame import FlameTree, merged, node_totals, side_by_side
+from perfgate.document.message import Message, reason_of
+from perfgate.errors import DocumentError, MeasuringError
+from perfgate.jobs.shared.flame import PairFlame
+from perfgate.jobs.shared.session import artifact_of
+from perfgate.measuring.counting.collect import read_calls, trace_name
+from perfgate.trace.flame import flame_tree
+from perfgate.trace.stacks import stacks_of
+
+
+class _Traced(NamedTuple):
+    files: PairTrace
+    base: FlameTree
+    head: FlameTree
+
+    @property
+    def longer(self) -> float:
+        """By how many seconds head's calls took longer."""
+        before, after = (sum(total.own for total in node_totals(tree, tree.head)) for tree in (self.base, self.head))
+        return after - before
+
+
+def keep_traces(
+    traces: list[PairTrace], sides: tuple[Findings, Findings], folders: tuple[Path, Path]
+) -> list[PairFlame]:
+    """The flame graphs of a workload's traced pairs; the recordings of the middle pair stay in the sides' folders.
+
+    They take the place of those that the checklist made, each side by itself. A recording that cannot be read costs its pair.
+    """
+    base, head = sides
+    flames = []
+    for shape in head.workload.shapes:
+        pairs = [pair for files in traces if files.shape == shape for pair in _read(files, sides)]
+        if not pairs:
+            continue
+        pairs.sort(key=lambda pair: pair.longer)
+        middle = pairs[(len(pairs) - 1) // 2].files
+        for findings, folder, file in ((base, folders[0], middle.base), (head, folders[1], middle.head)):
+            _keep(file, folder, findings, shape)
+        tree = side_by_side(merged([pair.base for pair in pairs]), merged([pair.head for pair in pairs]))
+        flames.append(PairFlame(head.workload.name, shape, tree))
+    return flames
+
+
+def _read(files: PairTrace, sides: tuple[Findings, Findings]) -> list[_Traced]:
+    label = trace_name(sides[1].workload.name, files.shape).removeprefix("trace-")
+    try:
+        return [_Traced(files, base=_tree(files.base, label), head=_tree(files.head, label))]
+    except (DocumentError, MeasuringError) as error:
+        sides[1].warnings.append(Message("notes.pair-without-flame", {"pair": files.pair, "error": reason_of(error)}))
+        return []
+
+
+def _tree(file: Path, label: str) -> FlameTree:
+    return flame_tree(stacks_of(read_calls(file).of_faster_half()), label)
+
+
+def _keep(file: Path, folder: Path, findings: Findings, shape: str) -> None:
+    suffix = ".zip" if file.suffix == ".zip" else ".json.gz"
+    recording = file.replace(folder / f"{trace_name(findings.workload.name, shape)}{suffix}")
+    artifact = artifact_of(recording, recording.read_bytes(), "trace", workload=findings.workload.name)
+    older = [entry for entry in findings.artifacts if entry.path != artifact.path]
+    findings.artifacts = [*older, artifact]
