@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from perfgate.judging.forge.comment import MAX_CHARACTERS, CommentState, compose, find_own, marker, read_state
+from perfgate.judging.forge.comment import (
+    MAX_CHARACTERS,
+    TEXT_BUDGET,
+    CommentState,
+    can_hold,
+    compose,
+    find_own,
+    marker,
+    read_state,
+)
 from perfgate.judging.forge.forge import Comment
 
 MARKER = marker("default")
@@ -57,6 +67,18 @@ def test_compose__at_the_limit__is_kept_whole() -> None:
     text = "x" * (MAX_CHARACTERS - hidden - 1)
     assert len(compose(text, _state(), MARKER)) == MAX_CHARACTERS
     assert len(compose(text + "x", _state(), MARKER)) < 1000
+
+
+@pytest.mark.parametrize("metric", ["latency.low@encoder/long", "--><script>", "编码器", '"\\'])
+def test_compose__metrics_that_accept__fit_beside_the_longest_text_and_read_back(metric: str) -> None:
+    most = max(count for count in range(1, 1_000, 9) if can_hold([[metric] * count]))
+    assert most < 991
+    state = msgspec.structs.replace(_state(), accepts=[[metric] * most])
+    body = compose("x" * TEXT_BUDGET, state, MARKER)
+    assert body.count("-->") == 2
+    assert "x" * TEXT_BUDGET in body
+    assert len(body) <= MAX_CHARACTERS
+    assert read_state(body) == state
 
 
 def test_compose__slash_lines__are_no_commands_even_indented() -> None:

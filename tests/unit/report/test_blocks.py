@@ -140,6 +140,14 @@ def test_accept__hostile_workload__one_word_of_the_shell() -> None:
     assert "'counters.syncs@x; rm -rf ~/long'" in commands
 
 
+@pytest.mark.parametrize("shape", ["*", "l?ng", "[a-z]", "x@encoder"])
+def test_accept__shape_that_reads_like_a_pattern__cannot_accept_others(shape: str) -> None:
+    odd = msgspec.structs.replace(counted("counters.syncs", 0, 1, "aten::item", "a.py:1"), shape=shape)
+    other = counted("counters.syncs", 0, 1, "aten::item", "b.py:1")
+    found = {block.cause.line: block.keys for block in shown(odd, other) if block.cause}
+    assert found == {"a.py:1": (), "b.py:1": ("counters.syncs@encoder/long",)}
+
+
 def test_blocks__verdict_that_is_no_regression__none() -> None:
     assert shown(SLOWER, verdict="PASS") == []
     assert shown(SLOWER, verdict="INCONCLUSIVE") == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -26,6 +27,8 @@ _COMMIT_LENGTH = 9
 _MOST_BLOCKS = 3
 # A longer line is nothing to paste.
 _MOST_KEYS = 12
+# A shape that is called like this would accept others too.
+_PATTERN = re.compile(r"[*?\[@]")
 
 
 class _Group:
@@ -265,6 +268,8 @@ def _acceptable(group: _Group, summary: Summary, failing: Mapping[str, int]) -> 
     for comparison in meant:
         where = f"{comparison.workload}/{comparison.shape}" if comparison.shape else comparison.workload
         is_all = here[comparison.metric] == failing[comparison.metric]
+        if not is_all and _PATTERN.search(where):
+            return ()
         keys[comparison.metric if is_all else f"{comparison.metric}@{where}"] = None
     return tuple(keys) if len(keys) <= _MOST_KEYS else ()
 
