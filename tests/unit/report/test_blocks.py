@@ -12,6 +12,7 @@ from rich.console import Console
 
 from perfgate.document.decision import Comparison, DecisionDocument, Part, SideSummary
 from perfgate.document.explanation import OperatorChange, OperatorTime
+from perfgate.document.message import Message
 from perfgate.document.run import CodeChange
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.terminal import render_terminal
@@ -146,6 +147,25 @@ def test_accept__shape_that_reads_like_a_pattern__cannot_accept_others(shape: st
     other = counted("counters.syncs", 0, 1, "aten::item", "b.py:1")
     found = {block.cause.line: block.keys for block in shown(odd, other) if block.cause}
     assert found == {"a.py:1": (), "b.py:1": ("counters.syncs@encoder/long",)}
+
+
+def test_comment__metrics_that_one_person_accepted__are_named_once() -> None:
+    lines = {"counters.copies": "model.py:7", "counters.copy_bytes": "model.py:7", "counters.syncs": "model.py:9"}
+    accepted = [
+        counted(metric, 0, 1, f"aten::op{line[-1]}", line, gating=False, accepted="mei: twice the layers")
+        for metric, line in lines.items()
+    ]
+    reasons = [Message("verdict.accepted", {"name": Message("verdict.accepted-by", {"place": "x", "by": "mei"})})] * 3
+    decision = made(*accepted, verdict="WARN", reasons=reasons)
+    text = render_comment(decision, CONTEXT).partition("<details>")[0]
+    # In the title for the first cause, and with the second.
+    assert text.count("mei") == 2
+    assert "\n- Accepted by `mei:` twice the layers\n" in text
+    assert "(exact count), accepted by `mei:` twice the layers: 1 more `aten::op7` at `model.py:7`\n" in text
+    console = Console(file=io.StringIO(), width=200, color_system=None)
+    render_terminal(decision, console)
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().count("mei: twice the layers") == 2
 
 
 def test_blocks__verdict_that_is_no_regression__none() -> None:

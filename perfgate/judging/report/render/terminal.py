@@ -184,10 +184,16 @@ def _print_causes(listed: Blocks, console: Console) -> None:
             line(f"shared/{part}.j2", "plain", {"block": block}) for part in ("block_cost", "block_counts", "also")
         )
         moves = say("Also moved:") if block.in_title else say("Moved:")
-        lines = [(say("Costs:"), cost), (moves, moved if block.cause or block.slower else "")]
-        lines += [(say("On other lines:"), also)]
-        lines += [(say("If intended:"), block.accept)] if block.accept else []
-        _print_lines("", [f"{label} {text}" for label, text in lines if text], console)
+        labelled = [
+            (say("Costs:"), cost),
+            (moves, moved if block.cause or block.slower else ""),
+            (say("On other lines:"), also),
+            (say("If intended:"), block.accept),
+        ]
+        lines = [f"{label} {text}" for label, text in labelled if text]
+        if block.accepted and not block.in_title:
+            lines.append(say("Accepted by {accepted}", accepted=Words(clean(block.accepted))))
+        _print_lines("", lines, console)
     if listed.more:
         console.print(Text(f"  {say('… {count} more in decision.json', count=listed.more)}", "dim"))
 

@@ -198,8 +198,9 @@ def missing_entries(summary: Summary) -> MissingList:
 
 
 def further_reasons(summary: Summary) -> list[Message]:
-    """The decision's reasons without the one the title already says."""
-    return summary.decision.reasons[1 if _kind(summary) == "reason" else 0 :]
+    """The decision's reasons without the one the title already says, and without acceptances: the causes say whose they are."""
+    reasons = summary.decision.reasons[1 if _kind(summary) == "reason" else 0 :]
+    return [reason for reason in reasons if reason.code != "verdict.accepted"]
 
 
 def metric_name(name: str, clock: Clock = "wall") -> str:
