@@ -54,7 +54,7 @@ class ServerMessage(msgspec.Struct, frozen=True, tag=True):
     """What the fork server tells the conductor."""
 
 
-class ForkRequest(msgspec.Struct, frozen=True):
+class ForkRequest(msgspec.Struct, frozen=True, tag=True):
     """Conductor to fork server: fork a worker; its socket comes with this message as a file descriptor.
 
     What the worker prints goes to ``log_path``; the Python stack of a crash or hang to ``stack_path``. ``home`` is its home,
@@ -68,6 +68,13 @@ class ForkRequest(msgspec.Struct, frozen=True):
     stack_path: str
     home: str
     memory_limit: int | None = None
+
+
+class AdoptRequest(msgspec.Struct, frozen=True, tag=True):
+    """Conductor to fork server: a worker has forked process ``pid``, which is your child now; count it among the workers."""
+
+    worker_id: int
+    pid: int
 
 
 class Forked(ServerMessage, frozen=True):
@@ -270,7 +277,9 @@ class WarmedUp(Reply, frozen=True):
     """The worker is warm. ``block_calls`` maps a shape to the calls of one of its blocks.
 
     ``call_seconds`` is what a call of every shape takes, one after the other.
-    ``preprocess_calls`` does so for blocks of the preprocessing; it is empty where the workload has none.
+    ``preprocess_calls`` does so for blocks of the preprocessing; it is empty where the workload has none. ``forkable`` is
+    whether other workers can be forked from this one. ``parts`` are the modules that it imported of packages which the fork
+    server had imported, in order; none where user code changed the environment, which modules may read.
     """
 
     calls: int
@@ -278,6 +287,21 @@ class WarmedUp(Reply, frozen=True):
     call_seconds: float
     block_calls: dict[str, int]
     preprocess_calls: dict[str, int] = {}
+    forkable: bool = False
+    parts: list[str] = []
+
+
+class SpawnRequest(Request, frozen=True):
+    """Fork a worker from this one, with everything that is loaded and warm; its socket comes as a file descriptor."""
+
+    layout_seed: int
+    stack_path: str
+
+
+class Spawned(Reply, frozen=True):
+    """The new worker's process id; its parent is the fork server."""
+
+    pid: int
 
 
 class MoveRequest(Request, frozen=True):
@@ -427,7 +451,7 @@ _encoder = msgspec.json.Encoder()
 request_decoder = _decoder_of(Request)
 reply_decoder = _decoder_of(Reply)
 server_decoder = _decoder_of(ServerMessage)
-fork_decoder = msgspec.json.Decoder(ForkRequest)
+fork_decoder = msgspec.json.Decoder(ForkRequest | AdoptRequest)
 
 
 class ConnectionClosed(Exception):  # noqa: N818 - an end, not an error: it is how a worker leaves
@@ -438,11 +462,19 @@ class ProtocolError(Exception):
     """What came over the socket is no message of ours."""
 
 
-def send(connection: socket.socket, message: msgspec.Struct) -> None:
-    """Send one message. Raises ConnectionClosed when the other side is gone, or our side of the socket is."""
+def send(connection: socket.socket, message: msgspec.Struct, descriptor: int | None = None) -> None:
+    """Send one message, and a file descriptor that goes with it.
+
+    Raises ConnectionClosed when the other side is gone, or our side of the socket is.
+    """
     payload = _encode(message)
+    header = _HEADER.pack(len(payload))
     try:
-        connection.sendall(_HEADER.pack(len(payload)) + payload)
+        if descriptor is None:
+            connection.sendall(header + payload)
+        else:
+            socket.send_fds(connection, [header], [descriptor])
+            connection.sendall(payload)
     except OSError as error:
         raise ConnectionClosed from error
 
@@ -456,25 +488,16 @@ def receive(connection: socket.socket) -> bytes:
     return _read_exactly(connection, size)
 
 
-def send_with_descriptor(connection: socket.socket, message: msgspec.Struct, descriptor: int) -> None:
-    """Send one message and a file descriptor that goes with it. Raises ConnectionClosed."""
-    payload = _encode(message)
-    try:
-        socket.send_fds(connection, [_HEADER.pack(len(payload))], [descriptor])
-        connection.sendall(payload)
-    except OSError as error:
-        raise ConnectionClosed from error
-
-
-def receive_with_descriptor(connection: socket.socket) -> tuple[bytes, int]:
-    """The next message and the descriptor that came with it. Raises ConnectionClosed when there is none."""
+def receive_with_descriptor(connection: socket.socket) -> tuple[bytes, int | None]:
+    """The next message and the descriptor that came with it, if any. Raises ConnectionClosed."""
     try:
         header, descriptors, _, _ = socket.recv_fds(connection, _HEADER.size, 1)
     except OSError as error:
         raise ConnectionClosed from error
-    if len(header) != _HEADER.size or len(descriptors) != 1:
+    if not header:
         raise ConnectionClosed
-    return _read_exactly(connection, _HEADER.unpack(header)[0]), descriptors[0]
+    (size,) = _HEADER.unpack(header + _read_exactly(connection, _HEADER.size - len(header)))
+    return _read_exactly(connection, size), descriptors[0] if descriptors else None
 
 
 class Inbox:

@@ -144,7 +144,8 @@ class Replicate(msgspec.Struct, frozen=True, kw_only=True):
     ``preprocess`` holds blocks of the preprocessing alone, by shape; a call of them takes a raw batch made beforehand.
     ``readings`` are what the device said of itself while the blocks ran, by the clock of their ``asked_ns``. ``moved`` is
     whether weights and inputs lay elsewhere in every quad, at addresses drawn from ``layout_seed`` and the quad; None where
-    it is not said, which is held to what is stricter.
+    it is not said, which is held to what is stricter. ``start_up`` and ``warm_up_calls`` are those of the warm process of that
+    number that it was ``forked_from``; None where it loaded and warmed up by itself.
     """
 
     pair: int
@@ -154,6 +155,7 @@ class Replicate(msgspec.Struct, frozen=True, kw_only=True):
     layout_seed: int
     cpus: list[int]
     start_up: float
+    forked_from: int | None = None
     warm_up_calls: int
     steady: bool
     moved: bool | None = None

@@ -35,6 +35,11 @@ def adopt_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
+def leave_orphans() -> None:
+    """Take ``adopt_orphans`` back."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 0)
+
+
 def be_closed() -> None:
     """Let no other process of our user read our environment, memory and descriptors, nor trace us; root still can.
 

@@ -248,6 +248,26 @@ if not self.started:
 
 
 @caught(
+    "a timer in the process that the head's workers are forked from",
+    fools="timers do not live on in a fork: the workers look idle, and the process behind them burns the CPU",
+    by="the kernel's CPU time of that process counts as the worker's own",
+    named="invalid out_of_turn",
+)
+def test_timer_in_the_warm_process(measure: Measure) -> set[str]:
+    start = """\
+import signal
+def burn(*_):
+    end = time.monotonic() + 0.02
+    while time.monotonic() < end:
+        pass
+signal.signal(signal.SIGALRM, burn)
+signal.setitimer(signal.ITIMER_REAL, 0.03, 0.03)"""
+    measured = measure(build=start)
+    assert [replicate.forked_from for replicate in measured.head.replicates] != [None]
+    return measured.names
+
+
+@caught(
     "forged replies in the worker's socket",
     fools='measured code writes "the block is done"',
     by="a reply must answer a request; an additional one does not",

@@ -47,7 +47,7 @@ class Lab:
 
     def __init__(self, scratch: Path, *, seed: int) -> None:
         self.seed = seed
-        self.clock = _Clock()
+        self.clock = Clock()
         self._scratch = scratch
         self._roots = {name: write_checkouts(scratch / "checkouts", name, seed=seed) for name in SOURCES}
         self._harness = {name: write_harness(scratch / "harness" / name, name) for name in SOURCES}
@@ -124,15 +124,19 @@ class Lab:
         return served
 
 
-class _Clock:
+class Clock:
     """Conductor's seconds by what it waited for. It wraps the conductor's handles in this process only."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
-        ask, fork, close = Worker.ask, ForkServer.fork, Worker.close
+        self._untimed = ask, fork, close = Worker.ask, ForkServer.fork, Worker.close
         Worker.ask = self._timed(ask, lambda _, request, *_rest: type(request).__name__)  # type: ignore[method-assign]
         ForkServer.fork = self._timed(fork, lambda *_: "fork")  # type: ignore[method-assign]
         Worker.close = self._timed(close, lambda *_: "close")  # type: ignore[method-assign]
+
+    def stop(self) -> None:
+        """Give the handles back as they were."""
+        Worker.ask, ForkServer.fork, Worker.close = self._untimed  # type: ignore[method-assign]
 
     def reset(self) -> None:
         self.seconds.clear()
@@ -151,8 +155,8 @@ class _Clock:
 def _effects(sides: list[Replicate]) -> dict[str, Any]:
     blocks = [side.shapes["default"] for side in sides]
     whole = [statistics(one) for one in blocks]
-    lows = [_low(one) for one in blocks]
-    halves = [[_low(one, range(parity, 10_000, 2)) for one in blocks] for parity in (0, 1)]
+    lows = [low(one) for one in blocks]
+    halves = [[low(one, range(parity, 10_000, 2)) for one in blocks] for parity in (0, 1)]
     return {
         "effect": lows[1] - lows[0],
         "effect_p50": whole[1].p50 - whole[0].p50,
@@ -174,10 +178,10 @@ def _effects(sides: list[Replicate]) -> dict[str, Any]:
     }
 
 
-def _low(blocks: BlockColumns, quads: Container[int] | None = None) -> float:
+def low(blocks: BlockColumns, quads: Container[int] | None = None, *, cpu: bool = False) -> float:
     """Return the mean log low quantile of all calls, or of those of some quads: the statistic of all the findings."""
     kept = [quads is None or quad in quads for quad in blocks.quad]
-    calls = unpack(blocks.wall)[np.repeat(kept, blocks.calls)] / 1e9
+    calls = unpack(blocks.cpu if cpu else blocks.wall)[np.repeat(kept, blocks.calls)] / 1e9
     return float(np.mean(np.log(np.quantile(calls, LOW_QUANTILES))))
 
 

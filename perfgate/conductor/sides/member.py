@@ -9,6 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field
 import msgspec
 
 from perfgate.conductor.sides.plan import PairPlan
+from perfgate.conductor.sides.warm import WarmWorker
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import ReplyType, Worker, WorkerError
 from perfgate.document.files import misfit
@@ -22,14 +23,9 @@ from perfgate.protocol import (
     Collected,
     CollectRequest,
     Lane,
-    Loaded,
     Moved,
     MoveRequest,
-    WarmedUp,
-    WarmUpRequest,
 )
-
-WARM_UP_CAP_SECONDS = 8.0
 
 
 @dataclass
@@ -61,30 +57,30 @@ class _BlockLog:
 
 @dataclass
 class Member:
-    """A loaded worker that is warmed up, gets its turns, and hands over a replicate.
+    """A worker that is loaded and warm, gets its turns, and hands over a replicate.
 
-    ``uncounted`` says which hardware counters the worker lacked, and why.
+    ``worker`` is the one of ``start`` or forked from it; what either does out of turn counts. ``uncounted`` says which hardware
+    counters the worker lacked, and why.
     """
 
     worker: Worker
-    loaded: Loaded
+    start: WarmWorker
     _: KW_ONLY
     workload: str
     observer: Observer
-    block_seconds: float
     timeout: float
     uncounted: str | None = None
 
     def __post_init__(self) -> None:
-        self.analysed_late = "late_analysis" in self.loaded.capabilities
+        self.analysed_late = "late_analysis" in self.start.loaded.capabilities
+        self._warm = self.start.warm
+        self._pids = {self.worker.pid, self.start.worker.pid}
         self._logs: dict[tuple[Lane, str], _BlockLog] = {}
         self._movable = True
         self._cpu_ns_at_turn_end: int | None = None
         self._turn_ended_ns = 0
         # CPU time used out of turn, and the time out of turn, that belong to no block yet.
         self._out_of_turn_ns = self._waited_ns = 0
-        request = WarmUpRequest(block_seconds=self.block_seconds, cap_seconds=WARM_UP_CAP_SECONDS)
-        self._warm = self._ask(request, WarmedUp, "warming up")
 
     @property
     def block_calls(self) -> dict[tuple[Lane, str], int]:
@@ -140,7 +136,7 @@ class Member:
 
     def _begin_turn(self) -> int:
         """Note what the worker used since its last turn ended; the CPU time that it has used in all."""
-        cpu_ns = self.observer.cpu_ns(self.worker.pid)
+        cpu_ns = self._cpu_ns()
         if self._cpu_ns_at_turn_end is not None:
             self._out_of_turn_ns += max(0, cpu_ns - self._cpu_ns_at_turn_end)
             self._waited_ns += self.observer.clock_ns() - self._turn_ended_ns
@@ -149,8 +145,11 @@ class Member:
     def _end_turn(self, ended_ns: int) -> int:
         """Note when the turn ended; the CPU time that the worker has used in all, once it sleeps."""
         self.observer.wait_asleep(self.worker.pid)
-        self._cpu_ns_at_turn_end, self._turn_ended_ns = self.observer.cpu_ns(self.worker.pid), ended_ns
+        self._cpu_ns_at_turn_end, self._turn_ended_ns = self._cpu_ns(), ended_ns
         return self._cpu_ns_at_turn_end
+
+    def _cpu_ns(self) -> int:
+        return sum(map(self.observer.cpu_ns, self._pids))
 
     def replicate(self, plan: PairPlan, index: int, cpus: list[int]) -> Replicate:
         """Collect the samples of all blocks. Raises WorkerError where they are not those of the blocks that ran."""
@@ -164,7 +163,8 @@ class Member:
             workload=self.workload,
             layout_seed=plan.layout_seed,
             cpus=cpus,
-            start_up=self.loaded.seconds,
+            start_up=self.start.loaded.seconds,
+            forked_from=None if self.worker is self.start.worker else self.start.number,
             warm_up_calls=self._warm.calls,
             steady=self._warm.steady,
             moved=self._movable,

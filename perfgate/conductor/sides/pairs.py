@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from perfgate.conductor.machine.cpus import quietest_cpus
 from perfgate.conductor.sides.member import Member
 from perfgate.conductor.sides.plan import MOST_QUADS, SURE_LOOKS, PairPlan, QuadPlanner, draw_plans, draw_renewals
 from perfgate.conductor.sides.profiles import TRACED_PAIRS, LateOperators, PairTrace, record_traces, with_profile
+from perfgate.conductor.sides.warm import WarmWorker, WarmWorkers
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.foresight import foresee_pairs
 from perfgate.conductor.workers.proc_stats import Observer
@@ -99,9 +100,9 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
         round_number=round_number,
         draw=draw,
     )
-    runner = _PairRunner(bench, reference, base, head, measured, observer, traces)
     look_ends = [look + sum(plan.arm == "aa" for plan in plans) for look in looks]
     served = max(FEWEST_SERVED, look_ends[0] // 2)
+    runner = _PairRunner(bench, reference, base, head, measured, observer, traces, served)
     renewals = draw_renewals(
         seed, reference.name, round_number=round_number, draw=draw, before=range(served, len(plans), served)
     )
@@ -112,42 +113,43 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
     sure_looks = SURE_LOOKS if round_number == 0 else 1
     pair_count = 0
     pair_seconds: list[float] = []
-    for look, look_end in enumerate(look_ends):
-        for plan in plans[pair_count:look_end]:
-            if round_number == 0 and pair_count in name_checks and not runner.profiles and needs_names():
-                runner.profiles = True
-            if observer.monotonic() > deadline:
-                runner.finish()
-                runner.fail_without_pairs(plan)
-                return
-            # What a later job adds ends at a planned number of pairs.
-            may_end = look >= sure_looks and (round_number == 0 or pair_count == look_ends[look - 1])
-            if may_end and observer.monotonic() > budget_ends:
-                runner.finish()
-                return
-            if pair_count in renewals:
-                bench.start_beside(renewals[pair_count])
-            bench.renew()
-            before_pair()
-            began = observer.monotonic()
-            bench.foresee(
-                foresee_pairs(
-                    pair_seconds,
-                    pair_count,
-                    next_look=look_end,
-                    sure=look_ends[min(sure_looks, len(look_ends)) - 1],
-                    most=len(plans),
-                    budget_left=max(0.0, budget_ends - began),
+    with closing(runner):
+        for look, look_end in enumerate(look_ends):
+            for plan in plans[pair_count:look_end]:
+                if round_number == 0 and pair_count in name_checks and not runner.profiles and needs_names():
+                    runner.profiles = True
+                if observer.monotonic() > deadline:
+                    runner.finish()
+                    runner.fail_without_pairs(plan)
+                    return
+                # What a later job adds ends at a planned number of pairs.
+                may_end = look >= sure_looks and (round_number == 0 or pair_count == look_ends[look - 1])
+                if may_end and observer.monotonic() > budget_ends:
+                    runner.finish()
+                    return
+                if pair_count in renewals:
+                    bench.start_beside(renewals[pair_count], parts=runner.parts())
+                bench.renew(let_go=runner.warm.close)
+                before_pair()
+                began = observer.monotonic()
+                bench.foresee(
+                    foresee_pairs(
+                        pair_seconds,
+                        pair_count,
+                        next_look=look_end,
+                        sure=look_ends[min(sure_looks, len(look_ends)) - 1],
+                        most=len(plans),
+                        budget_left=max(0.0, budget_ends - began),
+                    )
                 )
-            )
-            runner.run_pair(plan, f"pair {pair_count + 1}, at most {len(plans)}")
-            pair_seconds.append(observer.monotonic() - began)
-            pair_count += 1
-            if runner.too_many_failures:
+                runner.run_pair(plan, f"pair {pair_count + 1}, at most {len(plans)}")
+                pair_seconds.append(observer.monotonic() - began)
+                pair_count += 1
+                if runner.too_many_failures:
+                    break
+            if runner.too_many_failures or is_decided():
                 break
-        if runner.too_many_failures or is_decided():
-            break
-    runner.finish()
+        runner.finish()
 
 
 @dataclass
@@ -161,9 +163,11 @@ class _PairRunner:
     measured: PairedMeasurement
     observer: Observer
     traces: Path | None
+    served: int
     profiles: bool = False
     failures_in_a_row: int = 0
     profiled_pairs: int = 0
+    known_parts: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         # Where two servers are compared, base against base takes two servers too: a level that a server has for good is
@@ -175,6 +179,7 @@ class _PairRunner:
         gate = self.bench.config.gate
         self.timeout = self.bench.config.measure.step_timeout
         self.planner = QuadPlanner(gate)
+        self.warm = WarmWorkers(self.bench, self.reference, observer=self.observer, cpus=self.cpus)
         self.late_operators = LateOperators(self.bench)
         self.most_profiled = math.inf if judges_subroutines(gate.tolerance) else PROFILED_PAIRS
 
@@ -186,18 +191,28 @@ class _PairRunner:
         safe_point()
         second_side = "head" if plan.arm == "ab" else "base (noise floor)"
         self.bench.say(f"{self.reference.name}: {position}, base against {second_side}")
-        members: dict[int, Member] = {}
         try:
-            first, second = self._replicates(plan, members)
+            first, second = self._replicates(plan)
         except WorkerError as error:
             # Once a member was loaded, the other lacked memory beside it.
-            detail = self._both_at_once(error.detail) if members else error.detail
+            detail = self._both_at_once(error.detail) if self.warm.kept else error.detail
+            self.warm.close()
             self._fail(plan, detail)
             self.failures_in_a_row += 1
             return
         self.failures_in_a_row = 0
         self.measured.base.append(first)
         (self.measured.head if plan.arm == "ab" else self.measured.base).append(second)
+
+    def parts(self) -> list[str]:
+        """What fork servers to come shall import, in order: what both sides imported of packages that those of now had."""
+        self.known_parts += self.warm.common_parts(self.base, self.head)
+        return self.known_parts
+
+    def close(self) -> None:
+        """End what was kept from pair to pair."""
+        self.warm.close()
+        self.bench.forget_parts()
 
     def fail_without_pairs(self, plan: PairPlan) -> None:
         if not self.measured.head:
@@ -217,43 +232,46 @@ class _PairRunner:
         message = Message("worker.both-at-once", {"device": self.bench.config.device, "error": error.message})
         return msgspec.structs.replace(error, message=message)
 
-    def _replicates(self, plan: PairPlan, members: dict[int, Member]) -> tuple[Replicate, Replicate]:
-        """Run one pair; ``members`` gets those that were loaded, also where the pair then fails."""
+    def _replicates(self, plan: PairPlan) -> tuple[Replicate, Replicate]:
         checkouts = self.base, self.head if plan.arm == "ab" else self.base_again
+        order = (1, 0) if plan.second_starts else (0, 1)
+        starts = {
+            index: self.warm.get(
+                checkouts[index],
+                plan,
+                block_seconds=self.planner.block_seconds,
+                dead_functions=plan.dead_functions * index,
+            )
+            for index in order
+        }
+        # Both or none: a process that has just been forked meets other page faults than one that warmed up.
+        forks = all(start.warm.forkable for start in starts.values())
         began = self.observer.monotonic()
         with ExitStack() as stack:
-            for index in (1, 0) if plan.second_starts else (0, 1):
-                members[index] = self._start(stack, checkouts[index], plan, dead_functions=plan.dead_functions * index)
+            members = {
+                index: self._member(stack, checkouts[index], starts[index], plan, forks=forks) for index in order
+            }
             loaded = self.observer.monotonic()
             quads = self.planner.quads_of(min(members[0].call_seconds, members[1].call_seconds))
             self._run_quads(plan, (members[0], members[1]), quads)
             quad_seconds = (self.observer.monotonic() - loaded) / quads
             replicates = members[0].replicate(plan, 0, self.cpus), members[1].replicate(plan, 1, self.cpus)
             self.measured.uncounted = self.measured.uncounted or members[0].uncounted or members[1].uncounted
-            self.planner.add_pair(*replicates, start_seconds=loaded - began, quad_seconds=quad_seconds)
+            start_seconds = sum(start.seconds for start in starts.values()) / (self.served if forks else 1)
+            self.planner.add_pair(*replicates, start_seconds=start_seconds + loaded - began, quad_seconds=quad_seconds)
             if plan.arm == "ab" and self.profiles and self.profiled_pairs < self.most_profiled:
-                return self._profile((members[0], members[1]), replicates, checkouts)
-            return replicates
+                replicates = self._profile((members[0], members[1]), replicates, checkouts)
+        if not forks:
+            self.warm.close()
+        return replicates
 
-    def _start(self, stack: ExitStack, checkout: Checkout, plan: PairPlan, *, dead_functions: int) -> Member:
-        worker, loaded = stack.enter_context(
-            self.bench.worker(
-                checkout,
-                self.reference,
-                cpus=self.cpus,
-                layout_seed=plan.layout_seed,
-                log_name=f"{self.reference.name}-pairs",
-                dead_functions=dead_functions,
-            )
-        )
-        return Member(
-            worker,
-            loaded,
-            workload=self.reference.name,
-            observer=self.observer,
-            block_seconds=self.planner.block_seconds,
-            timeout=self.timeout,
-        )
+    def _member(
+        self, stack: ExitStack, checkout: Checkout, start: WarmWorker, plan: PairPlan, *, forks: bool
+    ) -> Member:
+        worker = start.worker
+        if forks:
+            worker = stack.enter_context(self.bench.spawned(checkout, worker, layout_seed=plan.layout_seed))
+        return Member(worker, start, workload=self.reference.name, observer=self.observer, timeout=self.timeout)
 
     def _run_quads(self, plan: PairPlan, members: tuple[Member, Member], quads: int) -> None:
         """Run the quads of every lane of every shape: A B B A or B A A B. Both sides run blocks of equally many calls."""

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,6 +149,7 @@ class Bench:
         self._servers: dict[_ServerKey, ForkServer] = {}
         self._starting: dict[_ServerKey, ForkServer] = {}
         self._hash_seed = config.measure.seed
+        self._parts = False
         self._recordings: dict[Path | None, Path] = {}
         self._homes: dict[Path | None, Path] = {}
         # Names of processes that workers left running, by the checkout that they ran; None where it is nobody's.
@@ -174,18 +175,30 @@ class Bench:
         """Start the fork server of a checkout where none runs, so that no worker has to wait for it."""
         self._server(checkout.server)
 
-    def start_beside(self, hash_seed: int) -> None:
-        """Start new fork servers, with other addresses and other hashes, beside those that run, unless some still start."""
+    def start_beside(self, hash_seed: int, *, parts: Sequence[str] = ()) -> None:
+        """Start new fork servers, with other addresses and other hashes, beside those that run, unless some still start.
+
+        They import ``parts`` too, until ``forget_parts``.
+        """
         if not self._starting:
             self._hash_seed = hash_seed
-            self._starting = {key: self._launch(key.python) for key in self._servers}
+            self._parts |= bool(parts)
+            self._starting = {key: self._launch(key.python, parts) for key in self._servers}
 
-    def renew(self) -> None:
+    def forget_parts(self) -> None:
+        """End the fork servers if they imported parts: whoever loads a workload for the first time must pay for that."""
+        if self._parts:
+            self.close()
+            self._parts = False
+
+    def renew(self, *, let_go: Callable[[], None]) -> None:
         """Put the fork servers that were started beside in the place of those that run, once all of them are ready.
 
+        ``let_go`` is called before those end: it closes what workers of theirs are left.
         Raises MeasuringError when a preloaded module fails.
         """
         if self._starting and all(server.is_ready() for server in self._starting.values()):
+            let_go()
             old, self._servers, self._starting = self._servers, self._starting, {}
             for server in old.values():
                 server.close()
@@ -202,11 +215,12 @@ class Bench:
                 _, server = servers.popitem()
                 server.close()
 
-    def _launch(self, python: Path | None) -> ForkServer:
+    def _launch(self, python: Path | None, parts: Sequence[str] = ()) -> ForkServer:
         return self._start_server(
             python or RUNNING,
             environment=self._environment(),
             preload=self._preload(),
+            parts=parts,
             folder=Path(tempfile.mkdtemp(prefix="server-", dir=self._scratch)),
             say=self.say,
         )
@@ -331,6 +345,16 @@ class Bench:
             doing = f"loading workload {reference.name}"
             yield worker, worker.ask(request, Loaded, timeout=load_timeout or measure.load_timeout, doing=doing)
 
+    @contextmanager
+    def spawned(self, checkout: Checkout, warm: Worker, *, layout_seed: int) -> Iterator[Worker]:
+        """Yield a worker that is forked from a ``forkable`` one of the checkout; it ends with the context.
+
+        Raises WorkerError when there is none.
+        """
+        worker = self._server(checkout.server).spawn(warm, layout_seed=layout_seed)
+        with self._accounted(worker, checkout.root):
+            yield worker
+
     def try_workload(self, checkout: Checkout, reference: WorkloadReference, *, seek: Iterable[str] = ()) -> Trial:
         """Load a workload, make one call of every shape and run its check, in a home that nobody else gets.
 
@@ -453,7 +477,7 @@ class Bench:
         root: Path | None = None,
         home: Path | None = None,
     ) -> Iterator[Worker]:
-        """Yield a new worker, and note what it left running at its end if it ran the code of a checkout at ``root``."""
+        """Yield a new worker, which runs the code of a checkout at ``root``, if any."""
         worker = self._server(server).fork(
             cpus=cpus or self.cpus,
             layout_seed=layout_seed,
@@ -461,9 +485,15 @@ class Bench:
             log=self.log(log_name),
             memory_limit=self.config.measure.memory_limit or int(granted_memory() * MEMORY_SHARE),
         )
+        with self._accounted(worker, root):
+            yield worker
+
+    @contextmanager
+    def _accounted(self, worker: Worker, root: Path | None) -> Iterator[None]:
+        """Close a worker at the end, and note what it left running."""
         self._worker_ids |= namespace_ids(worker.pid)
         try:
-            yield worker
+            yield
         finally:
             if root is not None:
                 for process in process_family(worker.pid) if worker.pid else ():

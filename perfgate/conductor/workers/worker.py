@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from perfgate.document.run import ErrorDetail, ErrorKind
 from perfgate.errors import MeasuringError
 from perfgate.protocol import (
     STACK_SIGNAL,
+    AdoptRequest,
     ConnectionClosed,
     Exited,
     Experimenting,
@@ -32,9 +33,10 @@ from perfgate.protocol import (
     ProtocolError,
     Resumed,
     ServerFailed,
+    Spawned,
+    SpawnRequest,
     reply_decoder,
     send,
-    send_with_descriptor,
     server_decoder,
 )
 from perfgate.system.interrupts import safe_point
@@ -66,11 +68,19 @@ class WorkerError(MeasuringError):
 class ForkServer:
     """A running fork server and its workers. ``close`` ends all of them.
 
-    ``python`` is the interpreter it runs in, ``folder`` a fresh one that the server alone works in.
+    ``python`` is the interpreter it runs in, ``folder`` a fresh one that the server alone works in. It fails if a module of
+    ``preload`` cannot be imported, and does without those of ``parts`` that cannot.
     """
 
     def __init__(
-        self, python: Path, *, environment: dict[str, str], preload: list[str], folder: Path, say: Say
+        self,
+        python: Path,
+        *,
+        environment: dict[str, str],
+        preload: list[str],
+        folder: Path,
+        say: Say,
+        parts: Sequence[str] = (),
     ) -> None:
         self._python = python
         self._say = say
@@ -84,7 +94,7 @@ class ForkServer:
         with self._log.open("wb") as log:
             # A session of its own, so that ctrl-C in the terminal reaches the conductor alone, which then cleans up.
             self._process = subprocess.Popen(
-                [str(python), "-m", "perfgate.measuring.worker", str(theirs.fileno()), *preload],
+                [str(python), "-m", "perfgate.measuring.worker", str(theirs.fileno()), *preload, "--", *parts],
                 env=environment,
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
@@ -134,33 +144,60 @@ class ForkServer:
 
         Raises WorkerError when the kernel refuses, or the server is gone.
         """
-        self._next_id += 1
-        ours, theirs = socket.socketpair()
-        stack = self._folder / f"stack-{self._next_id}"
+        worker, theirs = self._new_worker(log)
         request = ForkRequest(
-            worker_id=self._next_id,
+            worker_id=worker.worker_id,
             layout_seed=layout_seed,
             cpus=cpus,
             log_path=str(log),
-            stack_path=str(stack),
+            stack_path=str(worker.stack),
             home=str(home),
             memory_limit=memory_limit,
         )
+        with theirs:
+            self._await_worker(worker, request, theirs.fileno())
+        return worker
+
+    def spawn(self, warm: Worker, *, layout_seed: int) -> Worker:
+        """Fork a worker from one of ours that is ``forkable``: as loaded and as warm, with the same home, CPUs and log.
+
+        Its parent is the server, which never runs code of a checkout: what it says of a worker's end is no side's own word.
+        Raises WorkerError when the kernel refuses, or either is gone.
+        """
+        worker, theirs = self._new_worker(warm.log)
+        request = SpawnRequest(layout_seed=layout_seed, stack_path=str(worker.stack))
         try:
-            send_with_descriptor(self._connection, request, theirs.fileno())
-        except ConnectionClosed:
-            ours.close()
-            raise WorkerError(self.end_detail(), alive=False) from None
-        finally:
-            theirs.close()
+            with theirs:
+                spawned = warm.ask(
+                    request, Spawned, timeout=FORK_SECONDS, doing="forking a worker", descriptor=theirs.fileno()
+                )
+        except WorkerError:
+            worker.close()
+            raise
+        self._await_worker(worker, AdoptRequest(worker_id=worker.worker_id, pid=spawned.pid))
+        return worker
+
+    def _new_worker(self, log: Path) -> tuple[Worker, socket.socket]:
+        """The handle on a worker that is yet to come, and the socket that it will have."""
+        self._next_id += 1
+        ours, theirs = socket.socketpair()
+        stack = self._folder / f"stack-{self._next_id}"
         worker = Worker(self, ours, worker_id=self._next_id, log=log, stack=stack, say=self._say)
         self._workers[self._next_id] = worker
-        message = self._wait(timeout=FORK_SECONDS, doing="forking a worker", worker_id=self._next_id)
+        return worker, theirs
+
+    def _await_worker(self, worker: Worker, request: msgspec.Struct, descriptor: int | None = None) -> None:
+        """Ask the server for a worker and wait until it has a process."""
+        try:
+            send(self._connection, request, descriptor)
+        except ConnectionClosed:
+            worker.close()
+            raise WorkerError(self.end_detail(), alive=False) from None
+        message = self._wait(timeout=FORK_SECONDS, doing="forking a worker", worker_id=worker.worker_id)
         if isinstance(message, ForkFailed):
             worker.close()
             raise WorkerError(message.error, alive=False)
         worker.pid = message.pid
-        return worker
 
     def exit_of(self, worker: Worker, *, timeout: float) -> Exited | None:
         """How a worker ended, None when it has not within ``timeout`` or nobody can tell any more."""
@@ -258,7 +295,7 @@ class Worker:
         self._server = server
         self._connection = connection
         self._inbox = Inbox(connection)
-        self._stack = stack
+        self.stack = stack
         self._say = say
 
     def ask(
@@ -269,14 +306,15 @@ class Worker:
         timeout: float,
         doing: str,
         sent: Callable[[], None] = lambda: None,
+        descriptor: int | None = None,
     ) -> ReplyType:
-        """Send a request, call ``sent``, and return the reply.
+        """Send a request, with a file descriptor if there is one, call ``sent``, and return the reply.
 
         While it waits it says what it is waiting for. Raises WorkerError when the workload raises, the worker dies, or
         ``timeout`` seconds pass (the worker is then killed).
         """
         try:
-            send(self._connection, request)
+            send(self._connection, request, descriptor)
             sent()
             answer = self._await_reply(timeout, doing)
         except ConnectionClosed:
@@ -385,7 +423,7 @@ class Worker:
             time.sleep(0.05)
 
     def _python_stack(self) -> str | None:
-        stack = read_log(self._stack).decode(errors="replace")
+        stack = read_log(self.stack).decode(errors="replace")
         # faulthandler ends with a long list of every extension module that is loaded.
         return innermost_last(stack.partition("\nExtension modules:")[0][:MAX_STACK]) or None
 

@@ -12,6 +12,7 @@ import os
 import platform
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 # The function itself, taken before user code runs.
 from os import read
@@ -77,6 +78,13 @@ class HardwareCounters:
     def read(self) -> list[Reading | None]:
         """Every counter as it stands; None for one that could not be opened, or that user code closed."""
         return [self._read(descriptor) for descriptor in self._descriptors]
+
+    def close(self) -> None:
+        """Stop counting: what is read from now on is None."""
+        for descriptor in filter(None, self._descriptors):
+            with suppress(OSError):
+                os.close(descriptor)
+        self._descriptors = [None] * len(self._descriptors)
 
     def _read(self, descriptor: int | None) -> Reading | None:
         if descriptor is None:

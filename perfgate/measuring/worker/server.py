@@ -6,7 +6,6 @@ at the same addresses), which takes a third off the spread between processes.
 
 from __future__ import annotations
 
-import faulthandler
 import gc
 import importlib
 import os
@@ -17,14 +16,16 @@ import socket
 import sys
 import tempfile
 import traceback
+from contextlib import suppress
 from typing import NoReturn
 
 from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail
 from perfgate.measuring.timing.hardware import HardwareCounters
-from perfgate.measuring.worker.worker import Worker, describe_error
+from perfgate.measuring.worker.spawn import write_stacks_to
+from perfgate.measuring.worker.worker import Worker, describe_error, draw_pad
 from perfgate.protocol import (
-    STACK_SIGNAL,
+    AdoptRequest,
     ConnectionClosed,
     Exited,
     Failed,
@@ -51,8 +52,11 @@ from perfgate.system.processes import (
 )
 
 
-def serve(connection: socket.socket, *, preload: list[str]) -> NoReturn:
-    """Serve fork requests until the conductor goes away; never returns."""
+def serve(connection: socket.socket, *, preload: list[str], parts: list[str]) -> NoReturn:
+    """Serve fork requests until the conductor goes away; never returns.
+
+    ``parts`` are modules that workers would import otherwise, each by itself: what fails here is left to them.
+    """
     die_with_parent(os.getppid())
     # Whoever can trace us, a worker of one side, could forge what we tell of the other's.
     be_closed()
@@ -64,6 +68,9 @@ def serve(connection: socket.socket, *, preload: list[str]) -> NoReturn:
     except BaseException as error:  # noqa: BLE001 - a broken package may raise anything; the conductor reports it
         send(connection, ServerFailed(error=describe_error(error)))
         os._exit(1)
+    for part in parts:
+        with suppress(Exception):
+            importlib.import_module(part)
     # A collection in a forked worker would visit hundreds of thousands of objects of the imports, and by that copy the pages
     # they stand in: 0.7 s on a busy machine with torch 2.13, where a pair of workers needs two and lives for one.
     gc.collect()
@@ -99,7 +106,7 @@ class _Server:
             while True:
                 for key, _ in self.selector.select():
                     if key.fileobj is self.connection:
-                        self._fork(*receive_with_descriptor(self.connection))
+                        self._answer(*receive_with_descriptor(self.connection))
                     else:
                         os.read(self.wake_up, 4096)
                         self._reap()
@@ -110,8 +117,24 @@ class _Server:
                 kill_group(pid)
             kill_children(spare=())
 
-    def _fork(self, payload: bytes, descriptor: int) -> None:
+    def _answer(self, payload: bytes, descriptor: int | None) -> None:
         request = fork_decoder.decode(payload)
+        if isinstance(request, AdoptRequest):
+            self._adopt(request)
+        elif descriptor is not None:
+            self._fork(request, descriptor)
+
+    def _adopt(self, request: AdoptRequest) -> None:
+        """Count a process that a worker has forked among the workers, if it is our child: user code named it."""
+        if request.pid in self.own_children | self.workers.keys() or request.pid not in children():
+            refused = Message("worker.no-process", {"error": "it ended at once"})
+            error = ErrorDetail(kind="exception", message=refused)
+            send(self.connection, ForkFailed(worker_id=request.worker_id, error=error))
+            return
+        self.workers[request.pid] = request.worker_id
+        send(self.connection, Forked(worker_id=request.worker_id, pid=request.pid))
+
+    def _fork(self, request: ForkRequest, descriptor: int) -> None:
         os.set_inheritable(descriptor, False)
         server = os.getpid()
         try:
@@ -180,9 +203,7 @@ def _work(request: ForkRequest, connection: socket.socket, parent: int) -> int:
     except BaseException as error:  # noqa: BLE001 - the conductor must learn why there is no worker
         send(connection, Failed(error=describe_error(error)))
         return 1
-    # The pad moves every later allocation: the same on both sides of a pair, another from pair to pair, so that luck
-    # with addresses averages out instead of favouring one side.
-    pad = bytearray(16 * (request.layout_seed % 65536) + 16)
+    pad = draw_pad(request.layout_seed)
     try:
         Worker(connection, cpus=request.cpus, counters=HardwareCounters()).loop()
     except ConnectionClosed:
@@ -208,10 +229,7 @@ def _set_up(request: ForkRequest, parent: int) -> None:
     os.dup2(log, 2)
     os.close(log)
     os.close(null)
-    # Every Python stack goes into a file of its own on a crash, and when the conductor asks for it.
-    stack = os.open(request.stack_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    faulthandler.enable(file=stack)
-    faulthandler.register(STACK_SIGNAL, file=stack)
+    write_stacks_to(request.stack_path)
     # A home of this side: what one side compiles must not lie ready for the other.
     os.chdir(request.home)
     os.environ.update(HOME=request.home, TMPDIR=request.home)

@@ -33,6 +33,7 @@ from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.timing.hardware import HardwareCounters
 from perfgate.measuring.timing.testbed import describe_testbed
 from perfgate.measuring.worker.correctness import check_outputs
+from perfgate.measuring.worker.spawn import Holdings, fork_sibling, is_forkable, write_stacks_to
 from perfgate.measuring.worker.trial import Seeker, try_calls, unseen_functions
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.layout import Layout, define_dead_functions
@@ -61,6 +62,8 @@ class Worker:
         self.began = time.time()
         self.project: Project | None = None
         self.seeker: Seeker | None = None
+        self.pad: object = None
+        self._began: Holdings | None = None
         # Made behind the last time that we freeze: the collector lists it until user code freezes it with everything else.
         # Looking for it costs less than counting what is frozen, which is all that torch imported.
         self._unfrozen: list[object] = []
@@ -87,8 +90,35 @@ class Worker:
     def loop(self) -> None:
         """Answer requests until the conductor closes the connection (ConnectionClosed is raised then)."""
         while True:
-            request = protocol.request_decoder.decode(protocol.receive(self.connection))
-            protocol.send(self.connection, self._answer(request))
+            payload, descriptor = protocol.receive_with_descriptor(self.connection)
+            request = protocol.request_decoder.decode(payload)
+            if isinstance(request, protocol.SpawnRequest) and descriptor is not None:
+                self._spawn(request, socket.socket(fileno=descriptor))
+            else:
+                protocol.send(self.connection, self._answer(request))
+
+    def _spawn(self, request: protocol.SpawnRequest, connection: socket.socket) -> None:
+        """Fork: this process answers, and the new one goes on as a worker at the other ``connection``."""
+        # They would count for both, and take turns with the new one's.
+        if self.counters is not None:
+            self.counters.close()
+        try:
+            pid = fork_sibling()
+        except OSError as error:
+            refused = Message("worker.no-process", {"error": str(error)})
+            protocol.send(self.connection, protocol.Failed(error=ErrorDetail(kind="exception", message=refused)))
+            return
+        if pid:
+            connection.close()
+            protocol.send(self.connection, protocol.Spawned(pid=pid))
+            return
+        self.connection.close()
+        self.connection = connection
+        write_stacks_to(request.stack_path)
+        self.pad = draw_pad(request.layout_seed)
+        if self.counters is not None:
+            self.counters = HardwareCounters()
+        self.recorder = BlockRecorder(self._loaded, self._opened, counters=self.counters)
 
     def _answer(self, request: msgspec.Struct) -> msgspec.Struct:
         try:
@@ -111,6 +141,7 @@ class Worker:
 
     def _load(self, request: protocol.LoadRequest) -> protocol.Loaded:
         started = time.perf_counter()
+        self._began = Holdings.of_this_process()
         self.root, self.load = Path(request.root), request
         device = self._open(request.device)
         self.project = Project(self.root, request.python_path, device.kind)
@@ -196,6 +227,7 @@ class Worker:
 
     def _warm_up(self, request: protocol.WarmUpRequest) -> protocol.WarmedUp:
         self.recorder = BlockRecorder(self._loaded, self._opened, counters=self.counters)
+        loaded = Holdings.of_this_process()
         warm = warm_up(
             self._loaded,
             self._opened,
@@ -204,7 +236,9 @@ class Worker:
             preprocessing=self.recorder.preprocessing,
         )
         self._unfrozen = []
-        return warm
+        if self._began is None or not is_forkable(self._opened, began=self._began, loaded=loaded):
+            return warm
+        return msgspec.structs.replace(warm, forkable=True, parts=self._began.imported_since())
 
     def _move(self, request: protocol.MoveRequest) -> protocol.Moved:
         if self.layout is None:
@@ -302,6 +336,14 @@ class Worker:
         if self.recorder is None:
             raise MeasuringError("the worker is not warmed up yet")
         return self.recorder
+
+
+def draw_pad(layout_seed: int) -> object:
+    """What moves every later allocation: the same on both sides of a pair, another from pair to pair.
+
+    So luck with addresses averages out instead of favouring one side.
+    """
+    return bytearray(16 * (layout_seed % 65536) + 16)
 
 
 def _prepare_libraries(*, threads: int, seed: int) -> None:

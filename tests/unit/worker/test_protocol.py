@@ -22,7 +22,6 @@ from perfgate.protocol import (
     receive_with_descriptor,
     reply_decoder,
     send,
-    send_with_descriptor,
 )
 
 
@@ -123,14 +122,15 @@ def test_send__lone_surrogate_in_a_text__arrives_with_a_question_mark(ends: Ends
     assert found == Failed(error=ErrorDetail(kind="exception", message="caf?.bin"))
 
 
-def test_send_with_descriptor__pipe__the_other_side_can_write_into_it(ends: Ends) -> None:
+def test_send__descriptor_of_a_pipe__the_other_side_can_write_into_it(ends: Ends) -> None:
     read_end, write_end = os.pipe()
     request = ForkRequest(
         worker_id=7, layout_seed=1, cpus=[0], log_path="log", stack_path="stack", home="/", memory_limit=None
     )
-    send_with_descriptor(ends[0], request, write_end)
+    send(ends[0], request, write_end)
     os.close(write_end)
     payload, received = receive_with_descriptor(ends[1])
+    assert received is not None
     os.write(received, b"hello")
     os.close(received)
     assert fork_decoder.decode(payload) == request
@@ -138,7 +138,13 @@ def test_send_with_descriptor__pipe__the_other_side_can_write_into_it(ends: Ends
     os.close(read_end)
 
 
-def test_receive_with_descriptor__message_without_one__connection_closed(ends: Ends) -> None:
+def test_receive_with_descriptor__message_without_one__none(ends: Ends) -> None:
     send(ends[0], BlockDone())
+    payload, received = receive_with_descriptor(ends[1])
+    assert (reply_decoder.decode(payload), received) == (BlockDone(), None)
+
+
+def test_receive_with_descriptor__sender_goes_away__connection_closed(ends: Ends) -> None:
+    ends[0].close()
     with pytest.raises(ConnectionClosed):
         receive_with_descriptor(ends[1])

@@ -1,0 +1,167 @@
+"""Where the wall of the pairs goes: what share is recorded calls, and how many pairs fit into a budget?
+
+    python benchmarks/gate/wall.py --out perfgate-out/wall.jsonl
+    python benchmarks/gate/wall.py --project trainer --project decoder --seconds 60
+    python benchmarks/gate/wall.py --table perfgate-out/wall.jsonl
+
+Measures pairs of each project in benchmarks/gate/mistakes/projects against a copy of itself, as a check does, until the
+budget is spent. On a machine that others use too compare the shares and not the seconds. ``alike`` is the correlation of
+the effects (CPU time) of neighbouring pairs, and ``by server`` the share of their variance that lies between the fork servers,
+less what chance alone would put there: both are near 0 where pairs are independent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent / "lab"))
+
+from measure import Clock, low
+
+from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
+from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
+from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
+from perfgate.document.samples import Replicate, unpack
+from perfgate.stats.summary import neighbour_correlation
+
+PROJECTS = Path(__file__).parent / "mistakes" / "projects"
+PARTS = {
+    "blocks": ("BlockRequest",),
+    "loading": ("LoadRequest", "fork", "SpawnRequest"),
+    "warm-up": ("WarmUpRequest",),
+    "moving": ("MoveRequest",),
+    "profiling": ("ProfileRequest", "ProfileTimesRequest", "TraceRequest", "RecordRequest"),
+    "closing": ("CollectRequest", "close"),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = sorted(path.name for path in PROJECTS.iterdir())
+    parser.add_argument("--project", action="append", choices=names, help="default: all")
+    parser.add_argument("--seconds", type=float, default=60.0, help="the budget of a project's pairs")
+    parser.add_argument("--times", type=int, default=1)
+    parser.add_argument(
+        "--profiled", action="store_true", help="as where something looks worse, so that its operators are sought"
+    )
+    parser.add_argument("--out", type=Path, help="add a line of JSON a measurement to this file")
+    parser.add_argument("--table", type=Path, help="only print the table of an earlier --out")
+    options = parser.parse_args()
+    if options.table:
+        records = [json.loads(line) for line in options.table.read_text().splitlines()]
+    else:
+        records = []
+        for number in range(options.times):
+            for name in options.project or names:
+                records.append(_measure(name, options.seconds, draw=number, profiled=options.profiled))
+                print(_row(records[-1]), flush=True)
+                if options.out:
+                    options.out.parent.mkdir(parents=True, exist_ok=True)
+                    with options.out.open("a") as out:
+                        print(json.dumps(records[-1]), file=out)
+    _print_table(records)
+    return 0
+
+
+def _measure(name: str, seconds: float, *, draw: int, profiled: bool) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="perfgate-wall-") as scratch:
+        base, head = (Path(scratch, side) for side in ("base", "head"))
+        for root in (base, head):
+            shutil.copytree(PROJECTS / name, root, ignore=shutil.ignore_patterns("__pycache__"))
+        attribute = re.search(r"^(\w+) = Workload", (base / "perf.py").read_text(), re.MULTILINE)
+        assert attribute is not None, name
+        config = Config(
+            root=base, project=name, device="cpu", workloads=(), measure=MeasureSettings(),
+            gate=GateSettings(budget=seconds), store=StoreSettings(),
+        )  # fmt: skip
+        clock, measured, servers = Clock(), PairedMeasurement(), list[int]()
+        with open_bench(config, logs=Path(scratch, "logs"), say=lambda _: None) as bench:
+            began = time.perf_counter()
+            measure_pairs(
+                bench, WorkloadReference(name, "perf.py", attribute[1]),
+                base=Checkout(base, base), head=Checkout(head, base), measured=measured, looks=config.gate.looks,
+                round_number=0, is_decided=lambda: False, needs_names=lambda: profiled, draw=draw,
+                before_pair=lambda: servers.append(_server_of(bench)),
+            )  # fmt: skip
+            wall = time.perf_counter() - began
+    clock.stop()
+    return {"project": name, "seconds": wall, "budget": seconds, "failed": len(measured.failed),
+            **_shares(measured, clock.seconds, wall), **_effects(measured, servers)}  # fmt: skip
+
+
+def _server_of(bench: Bench) -> int:
+    """The process id of the fork server that runs."""
+    return next(iter(bench._servers.values()))._process.pid
+
+
+def _shares(measured: PairedMeasurement, asked: dict[str, float], wall: float) -> dict[str, Any]:
+    lanes = [blocks for side in (*measured.base, *measured.head) for _, blocks in side.lanes]
+    recorded = sum(float(unpack(blocks.wall).sum()) for blocks in lanes) / 1e9
+    parts = {part: sum(asked.get(name, 0.0) for name in names) / wall for part, names in PARTS.items()}
+    pairs = sum(side.member == "first" for side in measured.base)
+    return {"pairs": pairs, "recorded": recorded / wall, "parts": {**parts, "rest": 1 - sum(parts.values())},
+            "quads": float(np.median([len(set(blocks.quad)) for blocks in lanes]))}  # fmt: skip
+
+
+def _effects(measured: PairedMeasurement, servers: list[int]) -> dict[str, Any]:
+    """The effects by arm in the order of the pairs, each with the server that it comes from."""
+    sides: dict[int, list[Replicate]] = defaultdict(list)
+    for side in (*measured.base, *measured.head):
+        sides[side.pair].append(side)
+    found: dict[str, list[tuple[int, float]]] = {"ab": [], "aa": []}
+    for pair, (first, second) in sorted(sides.items()):
+        shape = next(iter(first.shapes))
+        found[first.arm].append(
+            (servers[pair], low(second.shapes[shape], cpu=True) - low(first.shapes[shape], cpu=True))
+        )
+    return {"effects": found}
+
+
+def between_servers(effects: list[tuple[int, float]]) -> float:
+    """The share of the variance of the effects that belongs to their servers (intraclass correlation of a random model)."""
+    groups: dict[int, list[float]] = defaultdict(list)
+    for server, effect in effects:
+        groups[server].append(effect)
+    count, pairs = len(groups), len(effects)
+    if count < 2 or pairs <= count:
+        return float("nan")
+    whole = np.mean([effect for _, effect in effects])
+    between = sum(len(one) * (np.mean(one) - whole) ** 2 for one in groups.values()) / (count - 1)
+    within = sum(float(np.sum((np.array(one) - np.mean(one)) ** 2)) for one in groups.values()) / (pairs - count)
+    size = (pairs - sum(len(one) ** 2 for one in groups.values()) / pairs) / (count - 1)
+    return float((between - within) / (between + (size - 1) * within))
+
+
+def _row(record: dict[str, Any]) -> str:
+    effects = [(server, effect) for server, effect in record["effects"]["ab"]]
+    values = np.array([effect for _, effect in effects])
+    around = values - np.median(values)
+    spread = 148.26 * float(np.median(np.abs(around)))
+    parts = "  ".join(f"{name} {share:.0%}" for name, share in record["parts"].items())
+    fit = record["pairs"] * min(1.0, record["budget"] / record["seconds"]) * 60 / record["budget"]
+    return (
+        f"{record['project']:10} {fit:5.0f} pairs in 60 s  recorded {record['recorded']:4.0%}  quads {record['quads']:2.0f}  "
+        f"sd {spread:5.2f} %  alike {neighbour_correlation(around):+.2f}  "
+        f"by server {between_servers(effects):+.2f}   {parts}"
+    )
+
+
+def _print_table(records: list[dict[str, Any]]) -> None:
+    print()
+    for record in records:
+        print(_row(record))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""Workers that have a workload loaded and warm, kept from pair to pair: the members of a pair are forked from them.
+
+Loading and warming up takes longer than the blocks of a pair. Done once on every fork server and not in every pair, it leaves
+most of the wall to recorded calls. A member is still a process of its own, which moves in memory before every quad, and no
+process runs the code of both sides. Each side has its own, so no worker of base is forked from a process that ran code of head.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import KW_ONLY, dataclass, field
+
+from perfgate.conductor.sides.plan import PairPlan
+from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.proc_stats import Observer
+from perfgate.conductor.workers.worker import Worker
+from perfgate.config import WorkloadReference
+from perfgate.protocol import Loaded, WarmedUp, WarmUpRequest
+
+WARM_UP_CAP_SECONDS = 8.0
+
+
+@dataclass(frozen=True)
+class WarmWorker:
+    """A worker with its workload loaded and warm, the how manieth it is, and the seconds that took."""
+
+    worker: Worker
+    loaded: Loaded
+    warm: WarmedUp
+    number: int
+    seconds: float
+
+
+@dataclass
+class WarmWorkers:
+    """The warm workers of one workload on the fork servers that run now."""
+
+    bench: Bench
+    reference: WorkloadReference
+    _: KW_ONLY
+    observer: Observer
+    cpus: list[int]
+    kept: dict[tuple[Checkout, bool], WarmWorker] = field(default_factory=dict)
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _block_seconds: float = 0.0
+    _started: int = 0
+
+    def get(self, checkout: Checkout, plan: PairPlan, *, block_seconds: float, dead_functions: int) -> WarmWorker:
+        """The warm worker of a checkout: the one that there is, or a new one.
+
+        That of base against base keeps the ``dead_functions`` with which it was loaded. Raises WorkerError.
+        """
+        if block_seconds != self._block_seconds:
+            self.close()
+            self._block_seconds = block_seconds
+        key = checkout, dead_functions > 0
+        if key not in self.kept:
+            self.kept[key] = self._start(checkout, plan, dead_functions)
+        return self.kept[key]
+
+    def common_parts(self, *checkouts: Checkout) -> list[str]:
+        """The modules that the warm workers of all these checkouts imported; none where one of them has no worker."""
+        found = [self.kept[checkout, False].warm.parts for checkout in checkouts if (checkout, False) in self.kept]
+        if len(found) < len(checkouts):
+            return []
+        return [part for part in found[0] if all(part in parts for parts in found)]
+
+    def close(self) -> None:
+        """End all of them."""
+        self.kept.clear()
+        self._stack.close()
+
+    def _start(self, checkout: Checkout, plan: PairPlan, dead_functions: int) -> WarmWorker:
+        began = self.observer.monotonic()
+        worker, loaded = self._stack.enter_context(
+            self.bench.worker(
+                checkout,
+                self.reference,
+                cpus=self.cpus,
+                layout_seed=plan.layout_seed,
+                log_name=f"{self.reference.name}-pairs",
+                dead_functions=dead_functions,
+            )
+        )
+        request = WarmUpRequest(block_seconds=self._block_seconds, cap_seconds=WARM_UP_CAP_SECONDS)
+        timeout, doing = self.bench.config.measure.step_timeout, f"warming up {self.reference.name}"
+        warm = worker.ask(request, WarmedUp, timeout=timeout, doing=doing)
+        self._started += 1
+        return WarmWorker(worker, loaded, warm, self._started, self.observer.monotonic() - began)

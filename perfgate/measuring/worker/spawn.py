@@ -1,0 +1,130 @@
+"""Forking a worker from one that is loaded and warm: whether that is safe, and how the new one comes to stand on its own."""
+
+from __future__ import annotations
+
+import errno
+import faulthandler
+import os
+import struct
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from perfgate.measuring.devices.device import Device
+from perfgate.protocol import STACK_SIGNAL
+from perfgate.system.processes import adopt_orphans, children, die_with_parent, leave_orphans, threads_of
+
+# What drivers of others hold does not live on in a fork.
+_FORKABLE_KIND = "cpu"
+_PID = struct.Struct("<q")
+_SECONDS_TO_CHANGE_PARENT = 5.0
+_POLL_SECONDS = 1e-4
+
+
+class Holdings(NamedTuple):
+    """What a process shares with those forked from it: open files with their positions, and memory mapped as shared.
+
+    And what it had imported, in which environment.
+    """
+
+    files: dict[str, tuple[str, int]]
+    mappings: frozenset[str]
+    modules: frozenset[str]
+    environment: dict[str, str]
+
+    @classmethod
+    def of_this_process(cls) -> Holdings:
+        found = dict[str, tuple[str, int]]()
+        for descriptor in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names alone
+            try:
+                target = str(Path(f"/proc/self/fd/{descriptor}").readlink())
+                about = dict(
+                    line.split(":", 1) for line in Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
+                )
+            except (OSError, ValueError):  # the listing's own
+                continue
+            # Those who only append do not care where the others are.
+            appends = int(about["flags"], 8) & os.O_APPEND
+            found[descriptor] = target, 0 if appends else int(about["pos"])
+        lines = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
+        shared = frozenset(" ".join(line) for line in lines if line[1][1] == "w" and line[1][3] == "s")
+        return cls(found, shared, frozenset(sys.modules), dict(os.environ))
+
+    def imported_since(self) -> list[str]:
+        """The modules imported since, in order, of packages that were there; none where the environment has changed."""
+        if self.environment != dict(os.environ):
+            return []
+        # Names that users made up have no spec to be found by.
+        return [
+            name
+            for name, module in list(sys.modules.items())
+            if name not in self.modules
+            and name.partition(".")[0] in self.modules
+            and getattr(module, "__spec__", None) is not None
+        ]
+
+
+def is_forkable(device: Device, *, began: Holdings, loaded: Holdings) -> bool:
+    """Whether workers can be forked from this one and be like a process of their own that loaded and warmed up.
+
+    A thread does not live on in a fork, nor does what an accelerator's driver holds, and locks stay as they were. Child
+    processes, sockets, pipes, shared memory and positions in files would be common to all of them: ``began`` is what the
+    process held before it loaded the workload, ``loaded`` what it held before its first call.
+    """
+    if device.kind != _FORKABLE_KIND or len(threads_of(os.getpid())) != 1 or children():
+        return False
+    now = Holdings.of_this_process()
+    opened = {name: target for name, (target, _) in now.files.items() if began.files.get(name, ("", 0))[0] != target}
+    if any(not target.startswith("/") for target in opened.values()):  # e.g. socket:[4711]
+        return False
+    reads_on = any(loaded.files.get(name) != now.files[name] for name in opened)
+    return not reads_on and now.mappings <= began.mappings
+
+
+def fork_sibling() -> int:
+    """Fork a process whose parent is the parent of this one; return its process id, and 0 in the new process.
+
+    A process between the two ends at once, and its child goes to the nearest ancestor that adopts orphans: the fork server.
+    """
+    parent = os.getppid()
+    leave_orphans()
+    readable, writable = os.pipe()
+    between = os.fork()
+    if between == 0:
+        _fork_and_leave(writable)
+    else:
+        os.close(writable)
+        os.waitpid(between, 0)
+        answer = os.read(readable, _PID.size)
+        os.close(readable)
+        if len(answer) != _PID.size:
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return int(_PID.unpack(answer)[0])
+    os.close(readable)
+    os.close(writable)
+    deadline = time.monotonic() + _SECONDS_TO_CHANGE_PARENT
+    while os.getppid() != parent and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+    os.setsid()
+    die_with_parent(parent)
+    adopt_orphans()
+    return 0
+
+
+def _fork_and_leave(writable: int) -> None:
+    """Fork, tell the new process's id and end; only the new process returns."""
+    try:
+        child = os.fork()
+    except OSError:
+        os._exit(1)
+    if child:
+        os.write(writable, _PID.pack(child))
+        os._exit(0)
+
+
+def write_stacks_to(path: str) -> None:
+    """Write every Python stack into a file on a crash, and when the conductor asks for it."""
+    stack = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    faulthandler.enable(file=stack)
+    faulthandler.register(STACK_SIGNAL, file=stack)
