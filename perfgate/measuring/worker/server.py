@@ -68,9 +68,13 @@ def serve(connection: socket.socket, *, preload: list[str], parts: list[str]) ->
     except BaseException as error:  # noqa: BLE001 - a broken package may raise anything; the conductor reports it
         send(connection, ServerFailed(error=describe_error(error)))
         os._exit(1)
+    environment = dict(os.environ)
     for part in parts:
         with suppress(Exception):
             importlib.import_module(part)
+    # What modules choose for themselves, from the home they find, workers choose from theirs.
+    os.environ.clear()
+    os.environ.update(environment)
     # A collection in a forked worker would visit hundreds of thousands of objects of the imports, and by that copy the pages
     # they stand in: 0.7 s on a busy machine with torch 2.13, where a pair of workers needs two and lives for one.
     gc.collect()

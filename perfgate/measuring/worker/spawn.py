@@ -17,6 +17,8 @@ from perfgate.system.processes import adopt_orphans, children, die_with_parent, 
 
 # What drivers of others hold does not live on in a fork.
 _FORKABLE_KIND = "cpu"
+# Where torch compiles to; it looks each time that it compiles, and writes its own choice there.
+_SET_BY_TORCH = {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"}
 _PID = struct.Struct("<q")
 _SECONDS_TO_CHANGE_PARENT = 5.0
 _POLL_SECONDS = 1e-4
@@ -53,7 +55,8 @@ class Holdings(NamedTuple):
 
     def imported_since(self) -> list[str]:
         """The modules imported since, in order, of packages that were there; none where the environment has changed."""
-        if self.environment != dict(os.environ):
+        changed = dict(self.environment.items() ^ os.environ.items())
+        if changed.keys() - _SET_BY_TORCH:
             return []
         # Names that users made up have no spec to be found by.
         return [
