@@ -71,9 +71,13 @@ class ForkRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 class AdoptRequest(msgspec.Struct, frozen=True, tag=True):
-    """Conductor to fork server: a worker has forked process ``pid``, which is your child now; count it among the workers."""
+    """Conductor to fork server: worker ``warm_id`` has forked process ``pid``, which is that worker now.
+
+    The process that forked it is worker ``worker_id`` from here on.
+    """
 
     worker_id: int
+    warm_id: int
     pid: int
 
 
@@ -292,14 +296,14 @@ class WarmedUp(Reply, frozen=True):
 
 
 class SpawnRequest(Request, frozen=True):
-    """Fork a worker from this one, with everything that is loaded and warm; its socket comes as a file descriptor."""
+    """Fork: one of the two processes answers at the socket that comes as a file descriptor, the other stays warm at this."""
 
     layout_seed: int
     stack_path: str
 
 
 class Spawned(Reply, frozen=True):
-    """The new worker's process id; its parent is the fork server."""
+    """The new process, which stays warm; the one that answers becomes the other worker."""
 
     pid: int
 

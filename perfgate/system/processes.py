@@ -35,11 +35,6 @@ def adopt_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def leave_orphans() -> None:
-    """Take ``adopt_orphans`` back."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 0)
-
-
 def be_closed() -> None:
     """Let no other process of our user read our environment, memory and descriptors, nor trace us; root still can.
 
@@ -80,7 +75,9 @@ def children() -> list[int]:
             int(pid) for thread in threads for pid in Path(f"/proc/self/task/{thread}/children").read_text().split()
         ]
     except OSError:  # a kernel without CONFIG_PROC_CHILDREN
-        return [int(folder.name) for folder in Path("/proc").glob("[0-9]*") if _parent(folder) == os.getpid()]
+        return [
+            int(folder.name) for folder in Path("/proc").glob("[0-9]*") if parent_of(int(folder.name)) == os.getpid()
+        ]
 
 
 def name_of(pid: int) -> str:
@@ -210,8 +207,9 @@ def _runs(pid: int) -> bool:
     return _stat(Path(f"/proc/{pid}"))[:1] not in ([], ["Z"])
 
 
-def _parent(process: Path) -> int:
-    return int((_stat(process)[1:2] or ["0"])[0])
+def parent_of(pid: int) -> int:
+    """The parent of a process, 0 of one that is gone."""
+    return int((_stat(Path(f"/proc/{pid}"))[1:2] or ["0"])[0])
 
 
 def _stat(process: Path) -> list[str]:

@@ -250,7 +250,7 @@ if not self.started:
 @caught(
     "a timer in the process that the head's workers are forked from",
     fools="timers do not live on in a fork: the workers look idle, and the process behind them burns the CPU",
-    by="the kernel's CPU time of that process counts as the worker's own",
+    by="the kernel's CPU time of the worker and its processes between its blocks; that process is one of them",
     named="invalid out_of_turn",
 )
 def test_timer_in_the_warm_process(measure: Measure) -> set[str]:

@@ -59,8 +59,8 @@ class _BlockLog:
 class Member:
     """A worker that is loaded and warm, gets its turns, and hands over a replicate.
 
-    ``worker`` is the one of ``start`` or forked from it; what either does out of turn counts. ``uncounted`` says which hardware
-    counters the worker lacked, and why.
+    ``worker`` is the one of ``start``, or forked from it: the warm one is then its child, and what that does counts as its own.
+    ``uncounted`` says which hardware counters the worker lacked, and why.
     """
 
     worker: Worker
@@ -74,7 +74,6 @@ class Member:
     def __post_init__(self) -> None:
         self.analysed_late = "late_analysis" in self.start.loaded.capabilities
         self._warm = self.start.warm
-        self._pids = {self.worker.pid, self.start.worker.pid}
         self._logs: dict[tuple[Lane, str], _BlockLog] = {}
         self._movable = True
         self._cpu_ns_at_turn_end: int | None = None
@@ -136,7 +135,7 @@ class Member:
 
     def _begin_turn(self) -> int:
         """Note what the worker used since its last turn ended; the CPU time that it has used in all."""
-        cpu_ns = self._cpu_ns()
+        cpu_ns = self.observer.cpu_ns(self.worker.pid)
         if self._cpu_ns_at_turn_end is not None:
             self._out_of_turn_ns += max(0, cpu_ns - self._cpu_ns_at_turn_end)
             self._waited_ns += self.observer.clock_ns() - self._turn_ended_ns
@@ -145,11 +144,8 @@ class Member:
     def _end_turn(self, ended_ns: int) -> int:
         """Note when the turn ended; the CPU time that the worker has used in all, once it sleeps."""
         self.observer.wait_asleep(self.worker.pid)
-        self._cpu_ns_at_turn_end, self._turn_ended_ns = self._cpu_ns(), ended_ns
+        self._cpu_ns_at_turn_end, self._turn_ended_ns = self.observer.cpu_ns(self.worker.pid), ended_ns
         return self._cpu_ns_at_turn_end
-
-    def _cpu_ns(self) -> int:
-        return sum(map(self.observer.cpu_ns, self._pids))
 
     def replicate(self, plan: PairPlan, index: int, cpus: list[int]) -> Replicate:
         """Collect the samples of all blocks. Raises WorkerError where they are not those of the blocks that ran."""

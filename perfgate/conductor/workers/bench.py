@@ -352,6 +352,7 @@ class Bench:
         Raises WorkerError when there is none.
         """
         worker = self._server(checkout.server).spawn(warm, layout_seed=layout_seed)
+        self._worker_ids |= namespace_ids(warm.pid)
         with self._accounted(worker, checkout.root):
             yield worker
 

@@ -112,7 +112,8 @@ class ForkServer:
 
     def close(self) -> None:
         """End every worker, then the server itself."""
-        for worker in list(self._workers.values()):
+        # A warm one is the child of the worker that it gave, which is the younger by its number.
+        for worker in reversed(self._workers.copy().values()):
             worker.close()
         self._connection.close()
         try:
@@ -161,8 +162,9 @@ class ForkServer:
     def spawn(self, warm: Worker, *, layout_seed: int) -> Worker:
         """Fork a worker from one of ours that is ``forkable``: as loaded and as warm, with the same home, CPUs and log.
 
-        Its parent is the server, which never runs code of a checkout: what it says of a worker's end is no side's own word.
-        Raises WorkerError when the kernel refuses, or either is gone.
+        The new worker is the process that was there, and the warm one a child of it: so the parent of what measures is the
+        server, which never runs code of a checkout, and what it tells of a worker's end is no side's own word. A warm worker
+        gives one at a time. Raises WorkerError when the kernel refuses, or either is gone.
         """
         worker, theirs = self._new_worker(warm.log)
         request = SpawnRequest(layout_seed=layout_seed, stack_path=str(worker.stack))
@@ -174,7 +176,8 @@ class ForkServer:
         except WorkerError:
             worker.close()
             raise
-        self._await_worker(worker, AdoptRequest(worker_id=worker.worker_id, pid=spawned.pid))
+        self._await_worker(worker, AdoptRequest(worker_id=worker.worker_id, warm_id=warm.worker_id, pid=spawned.pid))
+        warm.pid = spawned.pid
         return worker
 
     def _new_worker(self, log: Path) -> tuple[Worker, socket.socket]:

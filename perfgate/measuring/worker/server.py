@@ -49,6 +49,7 @@ from perfgate.system.processes import (
     kill_group,
     name_of,
     outlive_parent,
+    parent_of,
 )
 
 
@@ -129,14 +130,15 @@ class _Server:
             self._fork(request, descriptor)
 
     def _adopt(self, request: AdoptRequest) -> None:
-        """Count a process that a worker has forked among the workers, if it is our child: user code named it."""
-        if request.pid in self.own_children | self.workers.keys() or request.pid not in children():
+        """Count a process that a worker has forked among the workers, if it is that worker's child: user code named it."""
+        forked_by = parent_of(request.pid)
+        if request.pid in self.workers or self.workers.get(forked_by) != request.warm_id:
             refused = Message("worker.no-process", {"error": "it ended at once"})
             error = ErrorDetail(kind="exception", message=refused)
             send(self.connection, ForkFailed(worker_id=request.worker_id, error=error))
             return
-        self.workers[request.pid] = request.worker_id
-        send(self.connection, Forked(worker_id=request.worker_id, pid=request.pid))
+        self.workers |= {request.pid: request.warm_id, forked_by: request.worker_id}
+        send(self.connection, Forked(worker_id=request.worker_id, pid=forked_by))
 
     def _fork(self, request: ForkRequest, descriptor: int) -> None:
         os.set_inheritable(descriptor, False)

@@ -1,27 +1,21 @@
-"""Forking a worker from one that is loaded and warm: whether that is safe, and how the new one comes to stand on its own."""
+"""Whether a worker that is loaded and warm may be forked, and what the fork server can import for the next one."""
 
 from __future__ import annotations
 
-import errno
 import faulthandler
 import os
-import struct
 import sys
-import time
 from pathlib import Path
 from typing import NamedTuple
 
 from perfgate.measuring.devices.device import Device
 from perfgate.protocol import STACK_SIGNAL
-from perfgate.system.processes import adopt_orphans, children, die_with_parent, leave_orphans, threads_of
+from perfgate.system.processes import children, threads_of
 
 # What drivers of others hold does not live on in a fork.
 _FORKABLE_KIND = "cpu"
 # Where torch compiles to; it looks each time that it compiles, and writes its own choice there.
 _SET_BY_TORCH = {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"}
-_PID = struct.Struct("<q")
-_SECONDS_TO_CHANGE_PARENT = 5.0
-_POLL_SECONDS = 1e-4
 
 
 class Holdings(NamedTuple):
@@ -83,47 +77,6 @@ def is_forkable(device: Device, *, began: Holdings, loaded: Holdings) -> bool:
         return False
     reads_on = any(loaded.files.get(name) != now.files[name] for name in opened)
     return not reads_on and now.mappings <= began.mappings
-
-
-def fork_sibling() -> int:
-    """Fork a process whose parent is the parent of this one; return its process id, and 0 in the new process.
-
-    A process between the two ends at once, and its child goes to the nearest ancestor that adopts orphans: the fork server.
-    """
-    parent = os.getppid()
-    leave_orphans()
-    readable, writable = os.pipe()
-    between = os.fork()
-    if between == 0:
-        _fork_and_leave(writable)
-    else:
-        os.close(writable)
-        os.waitpid(between, 0)
-        answer = os.read(readable, _PID.size)
-        os.close(readable)
-        if len(answer) != _PID.size:
-            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        return int(_PID.unpack(answer)[0])
-    os.close(readable)
-    os.close(writable)
-    deadline = time.monotonic() + _SECONDS_TO_CHANGE_PARENT
-    while os.getppid() != parent and time.monotonic() < deadline:
-        time.sleep(_POLL_SECONDS)
-    os.setsid()
-    die_with_parent(parent)
-    adopt_orphans()
-    return 0
-
-
-def _fork_and_leave(writable: int) -> None:
-    """Fork, tell the new process's id and end; only the new process returns."""
-    try:
-        child = os.fork()
-    except OSError:
-        os._exit(1)
-    if child:
-        os.write(writable, _PID.pack(child))
-        os._exit(0)
 
 
 def write_stacks_to(path: str) -> None:

@@ -33,12 +33,13 @@ from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.timing.hardware import HardwareCounters
 from perfgate.measuring.timing.testbed import describe_testbed
 from perfgate.measuring.worker.correctness import check_outputs
-from perfgate.measuring.worker.spawn import Holdings, fork_sibling, is_forkable, write_stacks_to
+from perfgate.measuring.worker.spawn import Holdings, is_forkable, write_stacks_to
 from perfgate.measuring.worker.trial import Seeker, try_calls, unseen_functions
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.layout import Layout, define_dead_functions
 from perfgate.measuring.workload.load import describe_functions, describe_shapes, load_workload
 from perfgate.system.garbage import collector_off
+from perfgate.system.processes import adopt_orphans, die_with_parent
 
 
 class Worker:
@@ -98,20 +99,26 @@ class Worker:
                 protocol.send(self.connection, self._answer(request))
 
     def _spawn(self, request: protocol.SpawnRequest, connection: socket.socket) -> None:
-        """Fork: this process answers, and the new one goes on as a worker at the other ``connection``."""
-        # They would count for both, and take turns with the new one's.
+        """Fork: the new process stays warm in our place, and we go on as a worker at the other ``connection``.
+
+        Not the other way round, for our parent is the fork server, and the new process's will be once we have ended.
+        """
+        # They would count for both, and take turns with the new ones.
         if self.counters is not None:
             self.counters.close()
         try:
-            pid = fork_sibling()
+            pid = os.fork()
         except OSError as error:
             refused = Message("worker.no-process", {"error": str(error)})
             protocol.send(self.connection, protocol.Failed(error=ErrorDetail(kind="exception", message=refused)))
             return
-        if pid:
+        if pid == 0:
             connection.close()
-            protocol.send(self.connection, protocol.Spawned(pid=pid))
+            os.setsid()
+            adopt_orphans()
             return
+        die_with_parent(os.getppid())
+        protocol.send(self.connection, protocol.Spawned(pid=pid))
         self.connection.close()
         self.connection = connection
         write_stacks_to(request.stack_path)
