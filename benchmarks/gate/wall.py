@@ -5,7 +5,8 @@
     python benchmarks/gate/wall.py --table perfgate-out/wall.jsonl
 
 Measures pairs of each project in benchmarks/gate/mistakes/projects against a copy of itself, as a check does, until the
-budget is spent. On a machine that others use too compare the shares and not the seconds. ``alike`` is the correlation of
+budget is spent. On a machine that others use too compare the shares and not the seconds. ``beside calls`` is what else a block
+takes in the worker: the call that is not recorded, and garbage. ``alike`` is the correlation of
 the effects (CPU time) of neighbouring pairs, and ``by server`` the share of their variance that lies between the fork servers,
 less what chance alone would put there: both are near 0 where pairs are independent.
 """
@@ -37,7 +38,6 @@ from perfgate.stats.summary import neighbour_correlation
 
 PROJECTS = Path(__file__).parent / "mistakes" / "projects"
 PARTS = {
-    "blocks": ("BlockRequest",),
     "loading": ("LoadRequest", "fork", "SpawnRequest"),
     "warm-up": ("WarmUpRequest",),
     "moving": ("MoveRequest",),
@@ -108,9 +108,11 @@ def _server_of(bench: Bench) -> int:
 def _shares(measured: PairedMeasurement, asked: dict[str, float], wall: float) -> dict[str, Any]:
     lanes = [blocks for side in (*measured.base, *measured.head) for _, blocks in side.lanes]
     recorded = sum(float(unpack(blocks.wall).sum()) for blocks in lanes) / 1e9
+    took, seen = (sum(sum(times) for times in column) / 1e9 for column in zip(*((b.took_ns, b.seen_ns) for b in lanes)))
     parts = {part: sum(asked.get(name, 0.0) for name in names) / wall for part, names in PARTS.items()}
+    parts |= {"beside calls": (took - recorded) / wall, "messages": (seen - took) / wall}
     pairs = sum(side.member == "first" for side in measured.base)
-    return {"pairs": pairs, "recorded": recorded / wall, "parts": {**parts, "rest": 1 - sum(parts.values())},
+    return {"pairs": pairs, "recorded": recorded / wall, "parts": {**parts, "rest": 1 - recorded / wall - sum(parts.values())},
             "quads": float(np.median([len(set(blocks.quad)) for blocks in lanes]))}  # fmt: skip
 
 

@@ -119,7 +119,7 @@ class Lab:
                     open_bench(_config(self._scratch, condition.environment), logs=logs, say=lambda _: None)
                 )
             # A server lives as long as the condition says.
-            bench.start_beside = lambda hash_seed: None  # type: ignore[method-assign]  # noqa: ARG005
+            bench.start_beside = lambda *_, **__: None  # type: ignore[method-assign]
             served = self._served[condition.server] = _Served(bench, stack, self._servers)
         return served
 
