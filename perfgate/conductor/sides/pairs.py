@@ -246,23 +246,27 @@ class _PairRunner:
         }
         # Both or none: a process that has just been forked meets other page faults than one that warmed up.
         forks = all(start.warm.forkable for start in starts.values())
-        began = self.observer.monotonic()
+        clock = self.observer.monotonic
+        began, profiling = clock(), 0.0
         with ExitStack() as stack:
             members = {
                 index: self._member(stack, checkouts[index], starts[index], plan, forks=forks) for index in order
             }
-            loaded = self.observer.monotonic()
+            ready = clock()
             quads = self.planner.quads_of(min(members[0].call_seconds, members[1].call_seconds))
             self._run_quads(plan, (members[0], members[1]), quads)
-            quad_seconds = (self.observer.monotonic() - loaded) / quads
+            in_quads = clock() - ready
             replicates = members[0].replicate(plan, 0, self.cpus), members[1].replicate(plan, 1, self.cpus)
             self.measured.uncounted = self.measured.uncounted or members[0].uncounted or members[1].uncounted
-            start_seconds = sum(start.seconds for start in starts.values()) / (self.served if forks else 1)
-            self.planner.add_pair(*replicates, start_seconds=start_seconds + loaded - began, quad_seconds=quad_seconds)
             if plan.arm == "ab" and self.profiles and self.profiled_pairs < self.most_profiled:
+                collected = clock()
                 replicates = self._profile((members[0], members[1]), replicates, checkouts)
+                profiling = clock() - collected
         if not forks:
             self.warm.close()
+        loading = sum(start.seconds for start in starts.values()) / (self.served if forks else 1)
+        beside_quads = loading + clock() - began - in_quads - profiling
+        self.planner.add_pair(*replicates, fixed_seconds=beside_quads, quad_seconds=in_quads / quads)
         return replicates
 
     def _member(

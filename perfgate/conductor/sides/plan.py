@@ -20,7 +20,7 @@ from perfgate.document.samples import Arm, BlockColumns, Replicate, unpack
 from perfgate.protocol import SLOW_CALL_SECONDS
 
 DEAD_FUNCTIONS = (5, 120)
-# Quads of a pair: with s the start-up of a pair and q the time of a quad, 3 sqrt(s / q) of them tell most in a given time where
+# Quads of a pair: with s what a pair takes beside them and q the time of a quad, 3 sqrt(s / q) tell most in a given time if
 # effects of quads spread three times as much as those of processes, as they do since every quad has a layout of its own
 # (benchmarks/gate/FINDINGS.md, section 3). Where luck of a layout makes them spread by more than UNLIKE, only many tell much:
 # a pair then has as many as fit into UNLIKE_SECONDS, of blocks that are SHORTER by this factor.
@@ -121,21 +121,24 @@ class QuadPlanner:
         self.quads = gate.quads or FEWEST_QUADS
         self.block_seconds = gate.block_seconds
         self._gate = gate
-        self._shortest_start = self._shortest_quad = math.inf
+        self._shortest_rest = self._shortest_quad = math.inf
         self._spreads: list[float] = []
 
     def quads_of(self, call_seconds: float) -> int:
         """The quads of a pair whose calls of all shapes take so long on the faster side."""
         return SLOW_QUADS if self._gate.quads is None and call_seconds >= SLOW_CALL_SECONDS else self.quads
 
-    def add_pair(self, first: Replicate, second: Replicate, *, start_seconds: float, quad_seconds: float) -> None:
-        """Let the next pairs have as many quads as their start is worth, unless the configuration sets the number."""
+    def add_pair(self, first: Replicate, second: Replicate, *, fixed_seconds: float, quad_seconds: float) -> None:
+        """Let the next pairs have as many quads as what they take beside them is worth, unless the configuration sets it.
+
+        ``fixed_seconds`` are those of starting and ending a pair, with its share of what was loaded for several.
+        """
         if self._gate.quads is not None:
             return
         self._spreads.append(_spread_of_quads(first, second))
-        self._shortest_start = min(self._shortest_start, start_seconds)
+        self._shortest_rest = min(self._shortest_rest, fixed_seconds)
         self._shortest_quad = min(self._shortest_quad, quad_seconds)
-        worth = round(1.5 * math.sqrt(self._shortest_start / self._shortest_quad)) * 2
+        worth = round(1.5 * math.sqrt(self._shortest_rest / self._shortest_quad)) * 2
         if len(self._spreads) > 1 and np.median(self._spreads) > UNLIKE:
             self.block_seconds = self._gate.block_seconds / SHORTER
             worth = int(UNLIKE_SECONDS / self._shortest_quad)
