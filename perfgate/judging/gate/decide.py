@@ -226,7 +226,7 @@ def _compare(
     ``numbers`` are those of the jobs that the trusted side knows. What is tested ``elsewhere`` is corrected for together with
     these. At an ``interim`` look alarms are surer than at the end.
     """
-    floors = noise_floors(evidence, policy, pairs=_pairs(evidence.head.run))
+    floors = noise_floors(evidence, policy)
     invalid = [*invalid_times(evidence), *_base_differs(floors), *invalid_turns(evidence)]
     turns = compare_turns(evidence, policy, numbers, elsewhere=elsewhere)
     reasons = {(entry.workload, entry.shape): entry.message for entry in invalid}

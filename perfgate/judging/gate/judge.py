@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -26,6 +26,8 @@ from perfgate.judging.gate.rule import (
     p_slower,
     pairs_to_decide,
 )
+from perfgate.stats.error_control import holm
+from perfgate.stats.signed_rank import p_above
 
 # By how much the robust sd of n normal values around a known centre exceeds the true one in 5 of 100 cases: 1 + this / sqrt(n)
 # (simulated: 1.95 of 5, 1.79 of 7, 1.54 of 14).
@@ -62,8 +64,21 @@ class Tested(NamedTuple):
         return -self.differences if self.better == "higher" else self.differences
 
 
-def p_of_alarm(tested: Tested, errors: Errors, *, interim: bool) -> float:
-    """The p-value of an alarm, before it is corrected for whatever else is tested."""
+def judge_together(
+    members: Sequence[Tested], errors: Errors, *, others: Iterable[float] = (), interim: bool = False
+) -> list[Comparison]:
+    """Judge numbers that share ``errors``, corrected for together and with ``others``, the p-values of further tests.
+
+    At an ``interim`` look an alarm is surer than at the end.
+    """
+    adjusted = holm([*(_p_of_alarm(member, errors, interim=interim) for member in members), *others])
+    return [
+        judge(member, errors, p_adjusted=p_adjusted, tests=len(members))
+        for member, p_adjusted in zip(members, adjusted)
+    ]
+
+
+def _p_of_alarm(tested: Tested, errors: Errors, *, interim: bool) -> float:
     if not tested.fair:
         return 1.0
     alike_margin = alarm_margin(tested.differences.size, errors.looks, interim=interim)
@@ -116,6 +131,7 @@ def judge(tested: Tested, errors: Errors, *, p_adjusted: float | None, tests: in
         delta=rounded(change_of(tested.differences.estimate)),
         interval=(ends[0], ends[1]) if ends else None,
         confidence=rounded(bounds.confidence) if bounds else None,
+        p=rounded(p_above(worse.values, 0.0, worse.weights)) if tested.method == "paired" else None,
         p_adjusted=None if p_adjusted is None else rounded(p_adjusted),
         pairs_needed=needed,
         detectable=None if visible is None else rounded(visible),

@@ -18,11 +18,10 @@ from perfgate.judging.gate.comparison import (
     margins_for_unchanged,
 )
 from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence
-from perfgate.judging.gate.judge import Tested, judge, p_of_alarm
+from perfgate.judging.gate.judge import Tested, judge_together
 from perfgate.judging.gate.numbers import Number, SideBySide
 from perfgate.judging.gate.pairs import SAMPLED
 from perfgate.judging.gate.rule import Errors
-from perfgate.stats.error_control import holm
 
 # Of the gate's alpha, beside the shares of the families: nobody who names no number pays for it.
 SHARE = 0.05
@@ -48,12 +47,9 @@ def compare_repeated(
     rows = [row for name in repeated_metrics(policy) for row in _rows(evidence, policy, name)]
     tested = [row for row in rows if isinstance(row, Tested)]
     errors = Errors(alarm=policy.alpha * SHARE, unchanged=policy.alpha_ok, looks=tuple(policy.looks))
-    p_values = [p_of_alarm(one, errors, interim=interim) for one in tested]
-    adjusted = iter(holm([*p_values, *elsewhere.p_values({one.metric for one in tested})]))
-    return [
-        judge(row, errors, p_adjusted=next(adjusted), tests=len(tested)) if isinstance(row, Tested) else row
-        for row in rows
-    ]
+    others = elsewhere.p_values({one.metric for one in tested})
+    judged = iter(judge_together(tested, errors, others=others, interim=interim))
+    return [next(judged) if isinstance(row, Tested) else row for row in rows]
 
 
 def _rows(evidence: Evidence, policy: Policy, name: str) -> Iterator[Tested | Comparison]:

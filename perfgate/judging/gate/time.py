@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -17,11 +17,9 @@ from perfgate.document.run import RunDocument
 from perfgate.judging.gate.changed_code import ChangedCode
 from perfgate.judging.gate.comparison import Place, margins_for_unchanged, places, rounded, tolerance
 from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence
-from perfgate.judging.gate.judge import Tested, judge, p_of_alarm
+from perfgate.judging.gate.judge import Tested, judge_together
 from perfgate.judging.gate.pairs import Effects, stage_times
 from perfgate.judging.gate.rule import Errors, differs, spread
-from perfgate.stats.error_control import holm
-from perfgate.stats.signed_rank import p_above
 
 AA_ALPHA = 0.01  # one-sided; 7 pairs are the fewest that can reach it
 FLOOR_QUANTILE = 2.326  # 99 % one-sided normal quantile
@@ -93,8 +91,8 @@ def _why_instructions_inform(
 # --- noise floors
 
 
-def noise_floors(evidence: Evidence, policy: Policy, *, pairs: int) -> list[NoiseFloor]:
-    """What base against base shows, as the half width that ``pairs`` pairs of it would have.
+def noise_floors(evidence: Evidence, policy: Policy) -> list[NoiseFloor]:
+    """What base against base shows, as the half width that as many pairs of it would have as the workload has of head.
 
     floor = 2.326 x robust sd of the A/A effects / sqrt(pairs), the sd from the median absolute value, as their centre
     is 0. ``differs`` needs all evidence on one side and more than what the job would call unchanged: the second
@@ -103,6 +101,7 @@ def noise_floors(evidence: Evidence, policy: Policy, *, pairs: int) -> list[Nois
     floors = []
     for place in places(evidence.base.run):
         moved = place.workload not in evidence.base.kept_layout
+        pairs = len(evidence.pairs.get(place.workload, ()))
         for name, effect in evidence.effects(place, "aa").items():
             if not effect.fair:
                 continue
@@ -128,17 +127,12 @@ def noise_floors(evidence: Evidence, policy: Policy, *, pairs: int) -> list[Nois
 
 def _compare_family(
     tested: Iterable[Tested], family: Family, policy: Policy, elsewhere: Elsewhere, *, interim: bool
-) -> Iterator[Comparison]:
+) -> list[Comparison]:
     members = [one for one in tested if one.metric in family.metrics]
     names = {one.metric for one in members}
     others = elsewhere.p_values(names | ({PREPROCESSING} & {*family.metrics})) if members else []
     errors = Errors(alarm=policy.alpha * family.share, unchanged=policy.alpha_ok, looks=tuple(policy.looks))
-    p_values = [p_of_alarm(one, errors, interim=interim) for one in members]
-    for one, p_adjusted in zip(members, holm([*p_values, *others])):
-        judged = judge(one, errors, p_adjusted=p_adjusted, tests=len(members))
-        differences = one.differences
-        p = rounded(p_above(differences.values, 0.0, differences.weights)) if one.fair else None
-        yield msgspec.structs.replace(judged, p=p)
+    return judge_together(members, errors, others=others, interim=interim)
 
 
 def _tested(

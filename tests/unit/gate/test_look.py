@@ -100,6 +100,15 @@ def test_look__numbers_of_other_jobs__are_corrected_for_too() -> None:
     assert [number.metric for number in of_workload(head, NAME).jobs[0].numbers if number.gating] == [TPOT]
 
 
+def test_noise_floor__another_workload_has_more_pairs__is_of_the_own() -> None:
+    """Its limit is judged by fewer pairs: by those of the other it seemed finer than it is."""
+    wobbling = {"aa_ratios": [1.02, 1 / 1.02] * 4}
+    few = sides([1.0] * 8, **wobbling)  # type: ignore[arg-type]
+    alone = decide(*few, policy=Policy(), history=History())
+    beside = decide(*together(few, sides([1.0] * 64)), policy=Policy(), history=History())
+    assert alone.noise_floors == [floor for floor in beside.noise_floors if floor.workload == WORKLOAD]
+
+
 def test_elsewhere__shapes_of_others__counted_once_a_shape_and_not_where_no_pair_timed_them() -> None:
     _, head = together(sides([1.0] * 4), sides([1.0] * 4), sides([]))
     assert Elsewhere.than(WORKLOAD, head) == Elsewhere(shapes=1)
