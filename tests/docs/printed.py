@@ -89,7 +89,6 @@ MEASURE: dict[str, str | None] = {
     "perfgate check": "perfgate check --steps 4",
     "perfgate check --append": "perfgate check --append --steps 4",
     "perfgate check --base {} --out": "perfgate check --base BASE --out perfgate-out --steps 4",
-    "perfgate check --steps 1,2,3,4,9": "perfgate check --steps 1,2,3,4",
     "perfgate check --base-python PATH --head-python PATH": "perfgate check --base-python PATH --head-python PATH --steps 4",
     "perfgate local": "perfgate local --steps 4",
     "perfgate local --base COMMIT": "perfgate local --base BASE --steps 4",
