@@ -16,6 +16,7 @@ import torch._dynamo
 
 from perfgate.catalogue.lookup import CARDS, metric
 from perfgate.document.run import StepResult, StepStatus
+from perfgate.judging.gate.numbers import is_of_turns
 from perfgate.measuring.checklist import step as step_module
 from perfgate.measuring.checklist.runner import find_steps, run_step
 from perfgate.measuring.checklist.step import Step, StepContext
@@ -97,6 +98,23 @@ def test_step__not_measured__has_no_values(step: Step, device_kind: str, tmp_pat
 def test_step__result__survives_the_document(step: Step, device_kind: str, tmp_path: Path) -> None:
     result, _ = run_step(step, _context(device_kind, tmp_path))
     assert msgspec.json.decode(msgspec.json.encode(result), type=StepResult) == result
+
+
+@devices
+@every_step
+def test_step__brief_turn__has_every_number_that_turns_compare(step: Step, device_kind: str, tmp_path: Path) -> None:
+    context = replace(_context(device_kind, tmp_path), quick=True)
+    (tmp_path / "brief").mkdir()
+    brief = replace(context, brief=True, artifacts=tmp_path / "brief")
+    numbers = [
+        {
+            value.metric
+            for value in run_step(step, one)[0].values
+            if value.value is not None and is_of_turns(value.metric)
+        }
+        for one in (context, brief)
+    ]
+    assert numbers[0] == numbers[1]
 
 
 @every_step

@@ -99,13 +99,14 @@ def run_checklist(  # noqa: PLR0913 - all by name, one call
     earlier: Mapping[int, float] | None = None,
     layout_seed: int = 0,
     checks: bool = True,
+    brief: bool = False,
 ) -> Findings:
     """Run the steps and the correctness check on one workload; files go into ``folder``.
 
     No step begins after ``deadline`` (of the monotonic clock); the check does, for nothing passes without it. The steps
     ``informing`` come last and have seconds altogether. Step 1 times calls for ``steady`` seconds a shape, where that is None
     for as long as perfgate.toml asks for. ``earlier`` are the seconds that the steps took on the other side, or another time.
-    ``checks`` says whether the check of the output runs.
+    ``checks`` says whether the check of the output runs, and ``brief`` whether this is one of further turns.
 
     What fails is recorded as an error with its traceback; everything else is still measured. Where an error of the device
     spoils the process, each step has one of its own. An experiment cannot fail a step: one that fails after an experiment ran
@@ -129,6 +130,7 @@ def run_checklist(  # noqa: PLR0913 - all by name, one call
         deadline=deadline,
         steady=bench.config.measure.steady if steady is None else steady,
         earlier=earlier or {},
+        brief=brief,
         findings=Findings(_record(checkout, reference, asked, quick=quick)),
     )
     while runner.remaining:
@@ -163,6 +165,7 @@ class _StepRunner:
     deadline: float
     steady: float
     earlier: Mapping[int, float]
+    brief: bool
     findings: Findings
     # Seconds that the informing steps took so far.
     spent: float = 0.0
@@ -263,6 +266,7 @@ class _StepRunner:
             copies=config.measure.copies,
             cold_start=config.measure.cold_start,
             shape_space=config.measure.shape_space,
+            brief=self.brief,
             no_experiments=self.without_experiments.get(number),
         )
         doing = f"{self.reference.name}: step {number} {card(number).slug}"

@@ -10,6 +10,7 @@ import math
 import random
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,8 +91,11 @@ class ChecklistTurns:
             earlier = side.seconds()
         self._taken = dict.fromkeys((*steps, *informing), 1)
 
-    def again(self, steps: Iterable[int], *, steady: float = 0.0) -> None:
-        """Take one more turn of the steps, or their first, in the same memory layout on every side."""
+    def again(self, steps: Iterable[int], *, steady: float = 0.0, brief: bool = False) -> dict[int, float]:
+        """Take one more turn of the steps, or their first, in the same memory layout on every side.
+
+        A ``brief`` one measures for less time, and of step 1 the first call alone. Returns the seconds of each step.
+        """
         numbers = tuple(sorted(steps))
         layout = self._lot.randrange(_LAYOUTS)
         results = list[tuple[Findings, list[StepResult]]]()
@@ -109,12 +113,17 @@ class ChecklistTurns:
                     steady=steady,
                     layout_seed=layout,
                     checks=False,
+                    brief=brief,
                 )
             results.append((side.found, findings.steps))
         for first, steps_again in results:
             first.add_turn(steps_again, {number: self.taken(number) + 1 for number in numbers})
         for number in numbers:
             self._taken[number] = self.taken(number) + 1
+        took: Counter[int] = Counter()
+        for _, steps_again in results:
+            took.update({step.number: step.duration for step in steps_again})
+        return dict(took)
 
     def taken(self, step: int) -> int:
         return self._taken.get(step, 0)
@@ -135,37 +144,53 @@ class ChecklistTurns:
         turn yet, for one takes a side so many seconds. What the others took in the first turn counts towards the budget.
         """
         seconds = self._seconds_of_a_turn(needs_turns)
-        spent = sum(seconds.values())
+        began = time.monotonic() - sum(seconds.values())
+        ends = min(self.deadline, began + budget)
         seconds |= {number: len(self.sides) * taken for number, taken in long_steps.items()}
-        costs = {number: (FEWEST_TURNS - self.taken(number)) * taken for number, taken in seconds.items()}
-        ends = min(self.deadline, time.monotonic() + budget - spent)
-        chosen, left = set[int](), ends - time.monotonic()
-        for number, cost in sorted(costs.items(), key=lambda entry: entry[1]):
-            if cost <= left:
-                chosen.add(number)
-                left -= cost
-        while time.monotonic() < ends and (steps := [step for step in chosen if self.taken(step) < FEWEST_TURNS]):
-            fewest = min(map(self.taken, steps))
-            self.bench.say(f"{self.reference.name}: the checklist in turns, {fewest + 1} of {FEWEST_TURNS}")
-            self.again(steps)
-        missed = [
-            f"{number} {card(number).slug} ({cost:.0f} s)"
-            for number, cost in sorted(costs.items())
-            if number not in chosen
-        ]
-        needed = math.ceil(spent + sum(costs.values()))
-        return [Message("notes.not-in-turns", {"steps": missed, "seconds": needed})] if missed else []
+        beside = 0.0  # what a turn takes that no step does: starting processes, and loading the workload
+        while True:
+            costs = {number: self._turns_left(number) * taken for number, taken in seconds.items()}
+            turns_left = max(map(self._turns_left, seconds), default=0)
+            chosen = _that_fit(costs, ends - time.monotonic() - turns_left * beside)
+            if not chosen:
+                break
+            self.bench.say(f"{self.reference.name}: the checklist in turns, at most {turns_left} more")
+            turn_began = time.monotonic()
+            took = self.again(chosen, brief=True)
+            beside = time.monotonic() - turn_began - sum(took.values())
+            # A further turn takes less time than the first, so others may fit too.
+            seconds |= took
+        missed = {number: cost for number, cost in sorted(costs.items()) if cost}
+        if not missed:
+            return []
+        needed = time.monotonic() - began + sum(missed.values()) + turns_left * beside
+        steps = [f"{number} {card(number).slug} ({cost:.0f} s)" for number, cost in missed.items()]
+        return [Message("notes.not-in-turns", {"steps": steps, "seconds": math.ceil(needed)})]
+
+    def _turns_left(self, step: int) -> int:
+        return max(0, FEWEST_TURNS - self.taken(step))
 
     def _seconds_of_a_turn(self, needs_turns: Callable[[StepResult], bool]) -> dict[int, float]:
-        """What the first turn took on all sides, of the steps that need more and that every side measured."""
+        """What a turn took on all sides, of the steps that need six and that every side measured."""
         needing = [
-            {step.number: step.duration for step in side.found.steps if needs_turns(step)} for side in self.sides
+            {step.number: step.duration / self.taken(step.number) for step in side.found.steps if needs_turns(step)}
+            for side in self.sides
         ]
         shared = set.intersection(*(set(durations) for durations in needing))
-        return {number: sum(durations[number] for durations in needing) for number in shared if self.taken(number) == 1}
+        return {number: sum(durations[number] for durations in needing) for number in sorted(shared)}
 
     def _in_order(self) -> Sequence[ChecklistSide]:
         return self.sides[::-1] if next(self._last_begins) else self.sides
+
+
+def _that_fit(costs: Mapping[int, float], seconds: float) -> list[int]:
+    """The steps whose turns fit into the time, those first that cost least; none that costs nothing."""
+    chosen = list[int]()
+    for number, cost in sorted(costs.items(), key=lambda entry: entry[1]):
+        if 0 < cost <= seconds:
+            chosen.append(number)
+            seconds -= cost
+    return chosen
 
 
 def _balanced(lot: random.Random) -> Iterator[bool]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from perfgate.catalogue.lookup import CARDS, METRICS, measuring_step
+from perfgate.catalogue.lookup import CARDS, measuring_step
 from perfgate.catalogue.names import STEADY_NUMBERS
 from perfgate.conductor.sides.checklist_turns import ChecklistSide, ChecklistTurns
 from perfgate.conductor.sides.harness import read_harnesses, unknown_harnesses
@@ -35,7 +35,7 @@ from perfgate.jobs.shared.doors import Progress
 from perfgate.jobs.shared.options import AVAILABLE_STEPS, CheckOptions
 from perfgate.jobs.shared.session import job_notes, remove_traces
 from perfgate.judging.gate.decide import Look
-from perfgate.judging.gate.pairs import SAMPLED
+from perfgate.judging.gate.numbers import is_of_turns
 from perfgate.judging.gate.repeated import metrics_in_turns
 from perfgate.judging.gate.rule import looks_left
 from perfgate.judging.gate.rules import DECIDING_STEPS, bounded_metrics, broken_metrics, deciding_steps
@@ -252,12 +252,7 @@ def _settle_gating_numbers(turns: ChecklistTurns, job: Job, measured: Measured) 
 
 def _needs_turns(step: StepResult) -> bool:
     """Whether a step has a number that neither is exact nor comes from the pairs."""
-    return any(value.value is not None and _is_of_turns(value.metric) for value in step.values)
-
-
-def _is_of_turns(name: str) -> bool:
-    entry = METRICS.get(name)
-    return bool(entry and entry.leading and entry.kind == "noisy" and not entry.family and name not in SAMPLED)
+    return any(value.value is not None and is_of_turns(value.metric) for value in step.values)
 
 
 def _note_regressions(reference: WorkloadReference, job: Job, measured: Measured, progress: Progress) -> None:

@@ -71,6 +71,12 @@ def leading_numbers(run: RunDocument) -> dict[Number, Value]:
     }
 
 
+def is_of_turns(name: str) -> bool:
+    """Whether a metric is compared by turns of its step: it is no exact count, and the pairs do not give it."""
+    entry = METRICS.get(name)
+    return bool(entry and entry.leading and entry.kind == "noisy" and not entry.family and name not in SAMPLED)
+
+
 class PairedNumbers:
     """The numbers of two run documents, side by side."""
 

@@ -28,6 +28,8 @@ from perfgate.trace.recording import Recording
 from perfgate.trace.summary import DeviceSummary
 
 Limits = Mapping[str, float]
+# Of a quick step's time: what a further turn takes.
+BRIEF = 0.4
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class StepContext:
     ``budgets`` are the bounds of the gate: a step measures what is needed to judge them.
     ``began`` is when the process did, in seconds since the epoch: what is older in its folder was not written by it.
     ``steady_seconds`` are how long the calls of a shape are timed for a steady state, 0 where nobody asked.
+    ``brief`` is whether a further turn is taken: what turns do not compare may be left out.
     ``copies`` is how many may run at the same time, 0 where nobody asked; ``cold_start`` is whether new processes are timed,
     which load the workload as ``load`` says; ``shape_space`` is whether shapes are tried that nobody configured.
     ``kept`` are the files in ``artifacts`` that stay with the run: a step adds those it made or used, however it ends.
@@ -64,6 +67,7 @@ class StepContext:
     copies: int = 0
     cold_start: bool = False
     shape_space: bool = False
+    brief: bool = False
     load: LoadRequest | None = None
     kept: list[Artifact] = field(default_factory=list)
     experimenting: Callable[[], None] = lambda: None
@@ -72,6 +76,10 @@ class StepContext:
     def budgets_on(self, metric: str, shape: str) -> list[Budget]:
         name = self.workload.name
         return [budget for budget in self.budgets if budget.metric == metric and budget.place.covers(name, shape)]
+
+    def seconds(self, *, quick: float, full: float) -> float:
+        """How long to measure: one of several turns needs less than the first."""
+        return full if not self.quick else BRIEF * quick if self.brief else quick
 
     @property
     def shows_kernels(self) -> bool:

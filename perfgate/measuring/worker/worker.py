@@ -220,6 +220,7 @@ class Worker:
             copies=request.copies,
             cold_start=request.cold_start,
             shape_space=request.shape_space,
+            brief=request.brief,
             load=self.load,
             experimenting=lambda: protocol.send(self.connection, protocol.Experimenting()),
             no_experiments=request.no_experiments,

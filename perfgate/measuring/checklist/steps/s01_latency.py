@@ -20,7 +20,7 @@ from perfgate.measuring.checklist.recorded import NO_STEPS, or_absent, profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
 from perfgate.measuring.checklist.values import lower_bound_only, median, missing, of_quantile, several, with_interval
 from perfgate.measuring.devices.device import Device
-from perfgate.measuring.timing.calls import CallBudget, find_steady_state, measure_throughput, time_calls
+from perfgate.measuring.timing.calls import CallBudget, find_steady_state, measure_throughput, time_calls, timed_call
 from perfgate.measuring.timing.open_loop import OpenLoop, calls_of, rate_of, run_open_loop
 from perfgate.measuring.workload.workload import SLA
 from perfgate.protocol import LoadRequest
@@ -115,6 +115,8 @@ STEP = LatencyStep()
 def _measure_shape(context: StepContext, shape: str, effort: _Effort) -> StepOutcome:
     call, labels = context.workload.caller(shape), {"shape": shape}
     device, batch = context.device, context.workload.batch
+    if context.brief:  # of the others the pairs tell more
+        return StepOutcome([_first_call(timed_call(call, device), labels)])
     steady = find_steady_state(call, device, cap_seconds=effort.warm_up_seconds)
     before = _memory(device)
     times = time_calls(call, device, _call_budget(context, shape, effort))
@@ -132,7 +134,7 @@ def _measure_shape(context: StepContext, shape: str, effort: _Effort) -> StepOut
         held.add(_judge_memory(context, before, {place: after[place] - own[place] for place in after}, labels))
     return StepOutcome(
         values=[
-            Value(metric="latency.first_call", value=steady.first_call_ns / 1e9, count=1, labels=labels),
+            _first_call(steady.first_call_ns, labels),
             Value(metric="latency.warm_up_calls", value=float(steady.calls), labels=labels),
             *latencies,
             *held.values,
@@ -151,6 +153,10 @@ def _measure_shape(context: StepContext, shape: str, effort: _Effort) -> StepOut
             SampleSet(metric="latency", samples=pack(times.cpu), labels={"shape": shape, "clock": "thread_cpu"}),
         ],
     )
+
+
+def _first_call(nanoseconds: int, labels: dict[str, str]) -> Value:
+    return Value(metric="latency.first_call", value=nanoseconds / 1e9, count=1, labels=labels)
 
 
 def _cold_start(context: StepContext, load: LoadRequest) -> list[Value]:

@@ -149,7 +149,7 @@ class _Buffers:
 def _rounds(context: StepContext, buffers: _Buffers, sweep: Callable[[], None]) -> list[dict[str, float]]:
     """Nanoseconds of a call in each way, once a round and in random order: what the machine does meanwhile meets all alike."""
     device, chance = context.device, random.Random(context.seed)
-    find_steady_state(buffers.same, device, cap_seconds=0.3 if context.quick else 3.0)
+    find_steady_state(buffers.same, device, cap_seconds=context.seconds(quick=0.3, full=3.0))
 
     def cold() -> float:
         sweep()
@@ -158,7 +158,7 @@ def _rounds(context: StepContext, buffers: _Buffers, sweep: Callable[[], None]) 
     ways: dict[str, Callable[[], float]] = {_HOT: lambda: _repeated(buffers.same, device), _COLD: cold}
     if buffers.refusal is None:
         ways[_ROTATING] = lambda: _repeated(buffers.next, device)
-    until = device.clock_ns() + int((1.5 if context.quick else 8.0) * 1e9)
+    until = device.clock_ns() + int(context.seconds(quick=1.5, full=8.0) * 1e9)
     rounds: list[dict[str, float]] = []
     while len(rounds) < FEWEST_QUADS or (device.clock_ns() < until and len(rounds) < _MOST_ROUNDS):
         rounds.append({way: ways[way]() for way in chance.sample(list(ways), len(ways))})

@@ -86,8 +86,15 @@ class _Watched:
     after: MemoryStatistics | None
 
 
+def _effort(context: StepContext) -> _Effort:
+    if not context.quick:
+        return _FULL
+    seconds = context.seconds(quick=_QUICK.seconds, full=_FULL.seconds)
+    return replace(_QUICK, seconds=seconds, warm_up_seconds=_QUICK.warm_up_seconds * seconds / _QUICK.seconds)
+
+
 def _measure_shape(context: StepContext, shape: str) -> list[Value]:
-    effort = (_QUICK if context.quick else _FULL).shared(len(context.workload.shapes))
+    effort = _effort(context).shared(len(context.workload.shapes))
     call = context.workload.caller(shape)
     state = find_steady_state(call, context.device, cap_seconds=effort.warm_up_seconds)
     calls = calls_within(state.call_ns, seconds=effort.seconds, fewest=_FEWEST_CALLS, most=effort.calls)

@@ -89,7 +89,7 @@ def _measure_overhead(context: StepContext, shape: str) -> StepOutcome:
     call, device, labels = context.workload.caller(shape), context.device, {"shape": shape}
     late = "late_analysis" in device.capabilities
     # Where a recording takes seconds to be analysed, two rounds are all that there is patience for.
-    rounds = 2 if late else 5 if context.quick else 15
+    rounds = 2 if late or context.brief else 5 if context.quick else 15
     with quiet(), tempfile.TemporaryDirectory(dir=context.artifacts) as folder:
         state = find_steady_state(call, device, cap_seconds=0.5)
         calls = calls_within(state.call_ns, seconds=0.1, fewest=3, most=10)
