@@ -11,7 +11,7 @@ import numpy as np
 from perfgate.catalogue.lookup import card
 from perfgate.document.budget import missing_kernels
 from perfgate.document.message import Message
-from perfgate.document.run import CallRow, CounterSet, Finding, OperatorRow, ShapeKernels, Value
+from perfgate.document.run import CallRow, CounterSet, Finding, OperatorRow, Roof, ShapeKernels, Value
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, finding
 from perfgate.measuring.checklist.operator_cases import measure_cases
 from perfgate.measuring.checklist.recorded import or_absent
@@ -73,7 +73,7 @@ class TopOpsStep:
         outcome = measure_cases(context)
         long_runs: list[Finding] = []
         names: set[str] = set()
-        roof = measure_roof(context.device)
+        roof = None if context.brief else measure_roof(context.device)
         for shape in context.workload.shapes:
             context.progress(f"tracing inputs of shape {shape}")
             trace = steady_calls(context, shape)
@@ -81,29 +81,19 @@ class TopOpsStep:
             totals = operator_totals(events, calls=trace.calls)
             calls = _Calls(context.workload.name, shape, trace.calls, counted=len(events))
             outcome.add(_judge_operators(totals, calls, context.limits))
-            context.progress(f"counting operators with inputs of shape {shape}")
-            counts = count_in_order(context.workload, context.device, shape, root=context.root)
-            account = account_for(trace, AccountOf(context.workload.name, shape, counts.order, context.root, roof))
-            outcome.accounts.append(account)
-            dispatched = with_kernel_lines(_with_device_counts(context, counts.counters, trace), account.rows)
-            worked = with_python_work(context.workload, dispatched, root=context.root)
-            outcome.counters.append(with_kept_bytes(context.workload, worked, root=context.root))
+            if not context.brief:  # counts are exact, so one turn has them all
+                context.progress(f"counting operators with inputs of shape {shape}")
+                outcome.add(_count(context, shape, trace, roof))
             runs = _KernelRuns(shape)
             runs.add(events, calls=trace.calls)
-            long_runs += runs.judge(context.limits, lines=_heaviest_lines(account.rows))
+            rows = [row for account in outcome.accounts if account.shape == shape for row in account.rows]
+            long_runs += runs.judge(context.limits, lines=_heaviest_lines(rows))
             outcome.values += runs.values()
             outcome.kernels += runs.shape_kernels()
             names |= runs.names
-        counters = with_compilations(context.workload, outcome.counters, root=context.root)
         outcome.findings += [*long_runs, *_judge_missing(context.expected_kernels, names)]
-        outcome.findings += [noted for counter_set in counters for noted in _judge_fallbacks(counter_set)]
-        outcome.findings += [noted for counter_set in counters for noted in _judge_unstable(counter_set)]
-        outcome.findings += [
-            finding("counters.kept_uncounted", "info", {"shape": counter_set.shape})
-            for counter_set in counters
-            if KEPT_PYTHON in counter_set.uncounted
-        ]
-        outcome.counters = [with_steady(counter_set) for counter_set in counters]
+        if not context.brief:
+            _judge_counters(context, outcome)
         if not outcome.operators:
             outcome.absent, outcome.reason = "unavailable", Message("times.no-known-operator")
         return outcome
@@ -138,6 +128,27 @@ class TopOpsStep:
 
 
 STEP = TopOpsStep()
+
+
+def _count(context: StepContext, shape: str, trace: CallTrace, roof: Roof | None) -> StepOutcome:
+    """The exact counters of a shape, and the account of its call line by line."""
+    counts = count_in_order(context.workload, context.device, shape, root=context.root)
+    account = account_for(trace, AccountOf(context.workload.name, shape, counts.order, context.root, roof))
+    dispatched = with_kernel_lines(_with_device_counts(context, counts.counters, trace), account.rows)
+    worked = with_python_work(context.workload, dispatched, root=context.root)
+    return StepOutcome(accounts=[account], counters=[with_kept_bytes(context.workload, worked, root=context.root)])
+
+
+def _judge_counters(context: StepContext, outcome: StepOutcome) -> None:
+    counters = with_compilations(context.workload, outcome.counters, root=context.root)
+    outcome.findings += [noted for counter_set in counters for noted in _judge_fallbacks(counter_set)]
+    outcome.findings += [noted for counter_set in counters for noted in _judge_unstable(counter_set)]
+    outcome.findings += [
+        finding("counters.kept_uncounted", "info", {"shape": counter_set.shape})
+        for counter_set in counters
+        if KEPT_PYTHON in counter_set.uncounted
+    ]
+    outcome.counters = [with_steady(counter_set) for counter_set in counters]
 
 
 @dataclass(frozen=True)
