@@ -9,6 +9,8 @@ from difflib import SequenceMatcher
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+import msgspec
+
 from perfgate.conductor.sides.flows import chains, makes_nothing
 from perfgate.document.run import CodeChange
 
@@ -19,6 +21,8 @@ MAX_CHANGES = 500
 # A place with more statements is new code, through which values flow anyway; a longer line was not written to be read.
 _MOST_STATEMENTS = 200
 _LONGEST_LINE = 200
+# In all places together: they stand in every run document.
+_MOST_LINES = 2_000
 _WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -65,7 +69,15 @@ def code_changes(base: Path, head: Path, files: Iterable[str]) -> list[CodeChang
         text = (head / file).read_text("utf-8", "replace").splitlines()
         for change in changes(statements(base / file), statements(head / file)):
             found += _places(file, change, functions, text)
-    return found[:MAX_CHANGES]
+    return list(_with_text_of_the_first(found[:MAX_CHANGES]))
+
+
+def _with_text_of_the_first(found: Iterable[CodeChange]) -> Iterator[CodeChange]:
+    """Yield the places; of a change as long as a repository the first have text and chains."""
+    lines = 0
+    for change in found:
+        lines += len(change.text)
+        yield change if lines <= _MOST_LINES else msgspec.structs.replace(change, text=[], chains=[])
 
 
 def _places(

@@ -46,9 +46,14 @@ def chains(statements: Sequence[ast.stmt]) -> list[list[int]]:
 
 
 def makes_nothing(statement: ast.stmt) -> bool:
-    """Whether a statement computes nothing that could cost something: an empty list to be filled, an import."""
+    """Whether a statement computes nothing that could cost something: an empty list to be filled, an import, a plain `def`."""
     if isinstance(statement, (ast.Pass, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)):
         return True
+    if isinstance(statement, _DEFINITIONS):
+        has_defaults = not isinstance(statement, ast.ClassDef) and (
+            statement.args.defaults or statement.args.kw_defaults
+        )
+        return not statement.decorator_list and not has_defaults
     return isinstance(statement, (ast.Assign, ast.AnnAssign)) and _is_empty(statement.value)
 
 

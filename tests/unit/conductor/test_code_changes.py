@@ -61,6 +61,15 @@ def test_code_changes__new_file__every_function_of_it(tmp_path: Path) -> None:
     assert {(c.function, c.begins) for c in changes} == {(None, None), ("forward", 6), ("prepare", 14)}
 
 
+def test_code_changes__as_long_as_a_repository__places_of_all_and_text_of_the_first(tmp_path: Path) -> None:
+    functions = [f"def f{n}(x):\n" + "".join(f"    x = x + {i}\n" for i in range(99)) for n in range(40)]
+    (tmp_path / "model.py").write_text("\n".join(functions))
+    changes = code_changes(tmp_path / "nowhere", tmp_path, ["model.py"])
+    assert [change.function for change in changes] == [f"f{n}" for n in range(40)]
+    assert [len(change.text) for change in changes] == [100] * 20 + [0] * 20
+    assert [len(change.chains) for change in changes] == [1] * 20 + [0] * 20
+
+
 def test_code_changes__code_too_deep_to_compare__nothing(tmp_path: Path) -> None:
     for name, number in (("base", 1), ("head", 2)):
         (tmp_path / name).mkdir()

@@ -40,6 +40,17 @@ def test_causes__traces_alone__say_how_often_and_not_how_long() -> None:
     assert decision.comparisons[0].cause is None
 
 
+def test_causes__what_is_timed_otherwise__moves_with_the_call_of_its_place() -> None:
+    instructions = make_comparison("hardware.instructions", unit="1", outcome="regressed", base=10.0, head=12.0)
+    elsewhere = make_comparison("hardware.instructions", unit="1", outcome="regressed", shape="short")
+    same = make_comparison("latency.std", outcome="unchanged")
+    comparisons = [instructions, elsewhere, same, *regressed_time(), *regressed_counters()]
+    found = make_decision("FAIL", comparisons=comparisons, operator_changes=operator_changes())
+    call = next(c.cause for c in found.comparisons if c.metric == "latency.low")
+    assert call is not None
+    assert [c.cause for c in found.comparisons[:3]] == [call, None, None]
+
+
 def test_causes__only_improvements__nothing_to_explain() -> None:
     assert causes(comparisons=[make_counter("counters.copies", 3, 1)], operator_changes=[]) == []
 
