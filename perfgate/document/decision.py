@@ -138,7 +138,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     With method ``budget`` or ``limit`` the head is held against an absolute bound, and that is what ``base`` is; ``limit`` is
     the limit's name. With method ``expect`` ``base`` is how many kernels are expected, ``head`` how many of them ran, and
     ``parts`` are those that did not.
-    ``excluded`` is the slowdown that "unchanged" excludes.
+    ``excluded`` is the slowdown that "unchanged" excludes. ``effects`` are what the judge took from each pair, head/base - 1 in
+    the order of measuring, of the fast paths alone.
     ``clock`` is what a time was taken by: times of two clocks are not to be compared with each other.
     ``cause`` is the number of what made it worse among the decision's causes, None where nothing explains it.
     """
@@ -164,6 +165,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     pairs_needed: int | None = None
     detectable: float | None = None
     excluded: float | None = None
+    effects: list[float] = []
     reason: Message | None = None
     parts: list[Part] = []
     accepted: str | None = None
@@ -265,7 +267,8 @@ class StoredComparison(msgspec.Struct, frozen=True, kw_only=True):
 class NoiseFloor(msgspec.Struct, frozen=True, kw_only=True):
     """What the A/A arm of the same job shows for one metric: half the width of its interval, as a share.
 
-    ``differs`` is true when base against base came out different: then the job proves nothing.
+    ``differs`` is true when base against base came out different: then the job proves nothing. ``effects`` are those of its
+    pairs, as of a comparison.
     """
 
     workload: str
@@ -275,6 +278,7 @@ class NoiseFloor(msgspec.Struct, frozen=True, kw_only=True):
     pairs: int
     differs: bool
     clock: Clock = "wall"
+    effects: list[float] = []
 
 
 class Invalid(msgspec.Struct, frozen=True, kw_only=True):

@@ -115,7 +115,15 @@ def make_decision(verdict: Verdict = "PASS", **fields: Any) -> DecisionDocument:
         "procedure": Procedure(name="signed-rank", version=1, seed=20201120, quantiles=[0.02, 0.04, 0.06, 0.08, 0.10]),
         "comparisons": unchanged_comparisons(),
         "noise_floors": [
-            NoiseFloor(workload="encoder", shape="long", metric="latency.low", floor=0.009, pairs=7, differs=False)
+            NoiseFloor(
+                workload="encoder",
+                shape="long",
+                metric="latency.low",
+                floor=0.009,
+                pairs=7,
+                differs=False,
+                effects=[0.004, -0.004, 0.002, -0.002, 0.001, -0.001, 0.0],
+            )
         ],
         "steps": checklist(),
         "pairs": 14,
@@ -182,6 +190,7 @@ def regressed_time() -> list[Comparison]:
             interval=(0.059, 0.077),
             p=0.00006,
             p_adjusted=0.0002,
+            effects=[0.064, 0.072] * 7,
         ),
         make_comparison(
             "latency.p50",

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from perfgate.catalogue.lookup import metric
+from perfgate.catalogue.lookup import FAST_PATHS, metric
 from perfgate.catalogue.terms import Better
 from perfgate.document.decision import Clock, Comparison, Method, NoiseFloor
 from perfgate.document.message import Message
@@ -136,8 +136,14 @@ def judge(tested: Tested, errors: Errors, *, p_adjusted: float | None, tests: in
         pairs_needed=needed,
         detectable=None if visible is None else rounded(visible),
         excluded=margin if outcome == "unchanged" else None,
+        effects=shown_effects(tested.metric, tested.differences),
         reason=reason,
     )
+
+
+def shown_effects(name: str, differences: Differences) -> list[float]:
+    """What a decision keeps of the pairs: as many numbers as pairs are too many for every metric."""
+    return [rounded(change_of(value)) for value in differences.values] if name in FAST_PATHS else []
 
 
 def _undecided_because(bounds: Interval | None, margin: float, *, pairs: int) -> Message:

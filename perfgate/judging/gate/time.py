@@ -17,7 +17,7 @@ from perfgate.document.run import RunDocument
 from perfgate.judging.gate.changed_code import ChangedCode
 from perfgate.judging.gate.comparison import Place, margins_for_unchanged, places, rounded, tolerance
 from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence
-from perfgate.judging.gate.judge import Tested, judge_together
+from perfgate.judging.gate.judge import Tested, judge_together, shown_effects
 from perfgate.judging.gate.pairs import Effects, stage_times
 from perfgate.judging.gate.rule import Errors, differs, spread
 
@@ -115,6 +115,7 @@ def noise_floors(evidence: Evidence, policy: Policy) -> list[NoiseFloor]:
                     floor=rounded(FLOOR_QUANTILE * spread(differences, around=0.0) / math.sqrt(max(pairs, 1))),
                     pairs=differences.size,
                     clock=effect.clock,
+                    effects=shown_effects(name, differences),
                     differs=FAMILIES[metric(name).family].gating
                     and differs(differences, math.log1p(margin), alpha=AA_ALPHA),
                 )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 import msgspec
+import numpy as np
 import pytest
 
-from perfgate.catalogue.lookup import FAMILIES
+from perfgate.catalogue.lookup import FAMILIES, FAST_PATHS
 from perfgate.document.decision import Comparison, DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import RunDocument
@@ -38,6 +39,17 @@ def test_decide__all_of_ten_pairs_slower__enough_for_a_large_part_of_the_error_a
     longer_gaps = judged(*sides([1.0] * 10, gaps=(1e-6, 0.0004)), TEN_PAIRS)
     assert of_metric(longer_gaps, "throughput.gap").outcome == "inconclusive"
     assert longer_gaps.verdict != "FAIL"
+
+
+def test_decide__fast_path__has_the_effect_of_each_pair_by_the_clock_that_decides() -> None:
+    ratios, aa_ratios = [1.05, 1.04, 1.06, 1.05] * 4, [1.01, 0.99] * 4
+    decision = judged(*sides(ratios, aa_ratios=aa_ratios), Policy())
+    low = of_metric(decision, "latency.low")
+    assert low.effects == pytest.approx([ratio - 1 for ratio in ratios], abs=1e-6)
+    assert low.delta == pytest.approx(np.median(low.effects), abs=1e-3)
+    (floor,) = [floor for floor in decision.noise_floors if floor.metric == "latency.low"]
+    assert floor.effects == pytest.approx([ratio - 1 for ratio in aa_ratios], abs=1e-6)
+    assert not any(c.effects for c in decision.comparisons if c.metric not in FAST_PATHS)
 
 
 def test_families__their_parts__make_up_the_whole_error() -> None:

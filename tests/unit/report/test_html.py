@@ -8,12 +8,14 @@ import re
 
 from msgspec.structs import replace
 
-from perfgate.document.decision import Link, Missing
+from perfgate.document.decision import Link, Missing, NoiseFloor
 from perfgate.document.explanation import OperatorChange, OperatorTime
 from perfgate.document.run import OperatorRow, RunDocument, Side
 from perfgate.judging.report.render.html import render_html
+from perfgate.judging.report.text import svg
 from perfgate.judging.report.view.page_tables import paired_samples
 from tests.fakes.documents import (
+    make_comparison,
     make_decision,
     make_difference,
     make_failure,
@@ -118,13 +120,25 @@ def test_render_html__testbed_differs__the_field_is_marked() -> None:
     assert '<tr class="differs"><td>torch</td><td><code>2</code></td>' in render_html(decision, base, head)
 
 
-def test_paired_samples__seven_percent_slower_head__each_pair_shows_it_and_base_against_base_does_not() -> None:
+def test_paired_samples__one_shape__the_calls_of_all_its_pairs() -> None:
     (samples,) = paired_samples(make_run("base"), make_run("head", slowdown=0.07))
     assert (samples.workload, samples.shape) == ("encoder", "long")
-    assert (len(samples.effects), len(samples.noise)) == (14, 7)
-    assert all(0.05 < effect < 0.09 for effect in samples.effects)
-    assert all(abs(effect) < 0.02 for effect in samples.noise)
     assert (samples.base.size, samples.head.size) == (840, 840)
+
+
+def test_render_html__dots_of_the_pairs__are_what_the_judge_took_from_each_and_not_the_samples() -> None:
+    """They were of the clock on the wall, whatever clock decided, and their limit was that of any metric."""
+    effects, noise = [0.061, 0.072, 0.055], [0.001, -0.002]
+    slower = make_comparison(outcome="regressed", delta=0.061, tolerance=0.005, effects=effects, clock="cpu")
+    tail = make_comparison("latency.p99", outcome="regressed", tolerance=0.2)
+    floor = NoiseFloor(
+        workload="encoder", shape="long", metric="latency.low", floor=0.009, pairs=2, differs=False, effects=noise
+    )
+    decision = make_decision("FAIL", comparisons=[tail, slower], noise_floors=[floor])
+    page = render_html(decision, make_run("base"), make_run("head"))
+    assert str(svg.dot_strip(effects, noise, 0.005)) in page
+    assert "head against base, 3 pairs" in page
+    assert "base against base, 2 pairs" in page
 
 
 def test_render_html__flame_graph__only_our_own_page_opens_by_a_click() -> None:

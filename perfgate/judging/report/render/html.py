@@ -6,6 +6,7 @@ import base64
 import hashlib
 
 from perfgate.catalogue.lookup import CARDS
+from perfgate.catalogue.names import LATENCY
 from perfgate.document.decision import Comparison, DecisionDocument, Link
 from perfgate.document.run import RunDocument
 from perfgate.judging.report.text import format as formats
@@ -119,17 +120,17 @@ def _bar_row(comparison: Comparison, summary: Summary, scale: float) -> BarRow:
 
 
 def _plot(samples: PlaceSamples, summary: Summary) -> PlotView:
-    comparisons = (
-        c for c in summary.metrics if (c.workload, c.shape, c.method) == (samples.workload, samples.shape, "paired")
-    )
-    tolerance = next((comparison.tolerance for comparison in comparisons), None)
+    decision, of_calls = summary.decision, (samples.workload, samples.shape, LATENCY)
+    call = next((c for c in decision.comparisons if (c.workload, c.shape, c.metric) == of_calls and c.effects), None)
+    floor = next((f for f in decision.noise_floors if (f.workload, f.shape, f.metric) == of_calls), None)
+    noise = floor.effects if floor else []
     return PlotView(
         place=place(samples.workload, samples.shape),
         histogram=svg.histogram(samples.base, samples.head),
-        strip=svg.dot_strip(samples.effects, samples.noise, tolerance) if samples.effects else Words(""),
+        strip=svg.dot_strip(call.effects, noise, call.tolerance) if call else Words(""),
         calls=numbers.counted(int(samples.base.size + samples.head.size), "call"),
-        pairs=len(samples.effects),
-        noise_pairs=len(samples.noise),
+        pairs=len(call.effects) if call else 0,
+        noise_pairs=len(noise),
     )
 
 
