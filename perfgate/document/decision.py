@@ -201,8 +201,10 @@ class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     ``method`` is how it was compared: ``exact`` counts, ``paired`` samples, or ``repeated`` in turns, ``pairs`` of them; None
     if each side measured it once, which shows no difference. ``interval`` bounds the relative difference ``delta`` at level
-    ``confidence``; too few turns give neither. ``labels`` are those beside the shape. ``bound`` is the budget or limit on the
-    number, ``tolerance`` the relative worsening that is allowed.
+    ``confidence``; too few turns give neither. ``pairs_needed`` is about how many would show a difference of the measured size,
+    None if the interval excludes no change already, or if no planned number would. ``leads`` marks the number that says most of
+    its step and workload: the largest resolved difference, else the first number. ``labels`` are those beside the shape.
+    ``bound`` is the budget or limit on the number, ``tolerance`` the relative worsening that is allowed.
     """
 
     step: int
@@ -218,10 +220,19 @@ class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float | None = None
     method: Method | None = None
     pairs: int | None = None
+    pairs_needed: int | None = None
+    leads: bool = False
     clock: Clock = "wall"
     bound: float | None = None
     at_most: bool = True
     tolerance: float | None = None
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether a difference is shown: exact counts differ, or the interval excludes no change."""
+        if self.method == "exact":
+            return self.base is not None and self.head is not None and self.base != self.head
+        return self.interval is not None and not self.interval[0] <= 0.0 <= self.interval[1]
 
 
 class QuantileComparison(msgspec.Struct, frozen=True, kw_only=True):

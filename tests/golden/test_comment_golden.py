@@ -47,7 +47,7 @@ def numbers_of_steps() -> list[StepComparison]:
     """Return a number that pairs decide, one of their samples, one of turns under a limit, and one that the head lacks."""
     latency = StepComparison(
         step=1, workload="encoder", shape="long", metric="latency.p50", unit="s", base=0.0371, head=0.0391, delta=0.054,
-        interval=(0.041, 0.066), confidence=0.99, method="paired", pairs=24, tolerance=0.01,
+        interval=(0.041, 0.066), confidence=0.99, method="paired", pairs=24, tolerance=0.01, leads=True,
     )  # fmt: skip
     throughput = StepComparison(
         step=1, workload="encoder", shape="long", metric="throughput.median", unit="1/s", base=26.9, head=25.6,
@@ -56,8 +56,9 @@ def numbers_of_steps() -> list[StepComparison]:
     busy = StepComparison(
         step=2, workload="encoder", shape="long", metric="utilization.busy", unit="1", base=0.91, head=0.88,
         delta=-0.033, interval=(-0.08, 0.02), confidence=0.95, method="repeated", pairs=6, bound=0.8, at_most=False,
+        pairs_needed=31, leads=True,
     )  # fmt: skip
-    knee = StepComparison(step=5, workload="encoder", shape="", metric="batch.knee", unit="1", base=16.0)
+    knee = StepComparison(step=5, workload="encoder", shape="", metric="batch.knee", unit="1", base=16.0, leads=True)
     return [latency, throughput, busy, knee]
 
 

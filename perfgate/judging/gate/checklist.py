@@ -5,6 +5,7 @@ A difference is shown only of what was measured side by side, in pairs or in tur
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from perfgate.document.run import Value
 from perfgate.judging.gate.comparison import change_of, relative_change, rounded, zero_of
 from perfgate.judging.gate.evidence import Evidence
 from perfgate.judging.gate.numbers import Number, SideBySide
-from perfgate.judging.gate.rule import Errors, interval, single_interval
+from perfgate.judging.gate.rule import Errors, interval, pairs_to_decide, single_interval
 
 
 def compare_checklist(
@@ -52,7 +53,26 @@ def compare_checklist(
             row = _from_turns(row, found, policy)
         if row.base is not None or row.head is not None:
             rows.append(_with_bound(row, bounds))
-    return rows
+    return _with_leading(rows)
+
+
+def _with_leading(rows: list[StepComparison]) -> list[StepComparison]:
+    """The rows, of each step and workload one marked: that with the largest resolved difference, else the first compared."""
+    leading: dict[tuple[int, str], StepComparison] = {}
+    for row in rows:
+        place = row.step, row.workload
+        if place not in leading or _weight(row) > _weight(leading[place]):
+            leading[place] = row
+    marked = {id(row) for row in leading.values()}
+    return [msgspec.structs.replace(row, leads=True) if id(row) in marked else row for row in rows]
+
+
+def _weight(row: StepComparison) -> tuple[float, bool]:
+    size = 0.0
+    if row.is_resolved:
+        # A count that was 0 grew without measure, and so did one that is gone.
+        size = math.inf if row.delta is None or row.delta <= -1 else abs(math.log1p(row.delta))
+    return size, row.method is not None
 
 
 def _as_measured(number: Number, before: Value | None, after: Value | None) -> StepComparison:
@@ -83,6 +103,8 @@ def _from_turns(row: StepComparison, number: SideBySide, policy: Policy) -> Step
         bounds = interval(number.differences, Errors(policy.alpha, policy.alpha_ok, tuple(policy.looks)))
     else:
         bounds = single_interval(number.differences)
+    is_resolved = bounds is not None and not bounds.low <= 0.0 <= bounds.high
+    needed = None if is_resolved else pairs_to_decide(number.differences, excluded=0.0)
     return msgspec.structs.replace(
         row,
         method="paired" if number.from_pairs else "repeated",
@@ -92,6 +114,7 @@ def _from_turns(row: StepComparison, number: SideBySide, policy: Policy) -> Step
         interval=(rounded(change_of(bounds.low)), rounded(change_of(bounds.high))) if bounds else None,
         confidence=rounded(bounds.confidence) if bounds else None,
         pairs=number.differences.size,
+        pairs_needed=needed if needed is not None and needed <= policy.looks[-1] else None,
         clock=number.clock,
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from perfgate.document.decision import DecisionDocument, Policy, StepComparison
 from perfgate.document.history import History
 from perfgate.document.run import REPEAT, ErrorDetail, RunDocument, StepResult, Value
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.rule import Differences, single_interval
+from perfgate.judging.gate.rule import Differences, pairs_to_decide, single_interval
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 
@@ -60,7 +62,7 @@ def test_checklist__number_that_each_side_measured_once__no_difference_however_l
     decision = judged([before], [after], number=15, slug="cache")
     row = row_of(decision, "cache.sensitivity")
     assert (row.base, row.head, row.delta, row.interval, row.method) == (1.0, 4.0, None, None, None)
-    assert "| 1.00 | 4.00 | measured once a side |" in rendered(decision)
+    assert "| 1.00 → 4.00 | measured once a side |" in rendered(decision)
 
 
 def test_checklist__six_turns__their_difference_and_interval() -> None:
@@ -73,6 +75,55 @@ def test_checklist__six_turns__their_difference_and_interval() -> None:
     assert 0.4 < row.interval[0] < row.delta < row.interval[1] < 0.6
 
 
+@pytest.mark.parametrize(
+    ("after", "needed", "words"),
+    [
+        # The same numbers in another order: no number of turns would show a difference.
+        ([1.3, 1.0, 1.1, 0.9, 1.2, 1.0], None, r"not resolved \(±\d\d\.\d %\)"),
+        ([1.1, 1.3, 0.95, 1.2, 1.0, 1.5], 7, r"not resolved \(±7\.7 %; about 7 turns\)"),
+    ],
+)
+def test_checklist__turns_that_do_not_resolve_it__half_the_width_and_how_many_would(
+    after: list[float], needed: int | None, words: str
+) -> None:
+    before = turns("cache.sensitivity", [1.0, 1.2, 0.9, 1.1, 1.0, 1.3])
+    decision = judged(before, turns("cache.sensitivity", after), number=15, slug="cache")
+    row = row_of(decision, "cache.sensitivity")
+    assert row.interval is not None
+    assert row.interval[0] <= 0 <= row.interval[1]
+    assert row.pairs_needed == needed
+    assert re.search(words, rendered(decision))
+
+
+def test_checklist__turns_needed__are_about_as_many_as_then_show_a_difference_of_that_size() -> None:
+    """Of 200 draws of so many turns with the effect that was foreseen, most resolve it."""
+    lot = np.random.default_rng(9)
+    needed = pairs_to_decide(Differences.of([0.05, -0.05, 0.15, 0.0, 0.1, 0.05]), excluded=0.0)
+    drawn = [single_interval(Differences.of(lot.normal(0.05, 0.074, needed))) for _ in range(200)]
+    assert np.mean([bounds is not None and bounds.low > 0 for bounds in drawn]) >= 0.6
+
+
+def test_checklist__several_numbers_of_a_step__the_largest_resolved_difference_leads() -> None:
+    small, large = [1.0, 1.01, 0.99, 1.0, 1.02, 0.98], [1.5, 1.52, 1.49, 1.5, 1.51, 1.48]
+    before = [*turns("cache.hit_rate", [0.5] * 6), *turns("cache.sensitivity", small)]
+    after = [*turns("cache.hit_rate", [0.55, 0.56, 0.55, 0.54, 0.55, 0.56]), *turns("cache.sensitivity", large)]
+    decision = judged(before, after, number=15, slug="cache")
+    assert [(row.metric, row.leads, row.is_resolved) for row in decision.checklist if row.step == 15] == [
+        ("cache.hit_rate", False, True),
+        ("cache.sensitivity", True, True),
+    ]
+    comment = rendered(decision)
+    assert comment.count("\n| 15 | ") == 1
+    assert "1 more number with 1 resolved difference: see `report.html`." in comment
+
+
+def test_checklist__nothing_resolved__first_number_that_was_compared_leads() -> None:
+    before, once = turns("cache.sensitivity", [1.0, 1.2, 0.9, 1.1, 1.0, 1.3]), value("cache.hit_rate", 0.5)
+    decision = judged([once, *before], [once, *before], number=15, slug="cache")
+    assert [row.metric for row in decision.checklist if row.step == 15 and row.leads] == ["cache.sensitivity"]
+    assert "| 1.05 → 1.05 | no change |" in rendered(decision)
+
+
 def test_checklist__turns_that_disagree__no_difference_shown_but_their_interval() -> None:
     before = turns("cache.sensitivity", [1.0, 1.2, 0.9, 1.1, 1.0, 1.3])
     after = turns("cache.sensitivity", [1.3, 1.0, 1.1, 0.9, 1.2, 1.0])
@@ -80,7 +131,7 @@ def test_checklist__turns_that_disagree__no_difference_shown_but_their_interval(
     row = row_of(decision, "cache.sensitivity")
     assert row.interval is not None
     assert row.interval[0] < 0 < row.interval[1]
-    assert "none shown (" in rendered(decision)
+    assert "not resolved (±" in rendered(decision)
 
 
 def test_checklist__batch_size_in_turns__both_sides_one_of_their_own_sizes() -> None:
@@ -191,10 +242,10 @@ def test_checklist__number_that_pairs_compare__theirs() -> None:
 
 
 def test_checklist__number_of_one_side__no_difference_and_a_dash() -> None:
-    decision = judged([value("batch.knee", 8.0)], [value("batch.knee", None)])
-    row = row_of(decision, "batch.knee")
+    decision = judged([value("cache.sensitivity", 8.0)], [value("cache.sensitivity", None)], number=15, slug="cache")
+    row = row_of(decision, "cache.sensitivity")
     assert (row.base, row.head, row.delta, row.interval) == (8.0, None, None, None)
-    assert "| 5 | batch knee · `encoder/long` | 8 | – | – | – | – |" in rendered(decision)
+    assert "| cold over hot · `encoder/long` | 8.00 → – | – | – |" in rendered(decision)
 
 
 def test_checklist__far_worse_number_that_nobody_named__informs() -> None:

@@ -85,8 +85,20 @@ def test_decide__stored_runs_much_slower__title_of_a_pass_says_what_the_pairs_sa
 )
 def test_comment__stored_runs__beside_both_sides_of_the_checklist(p50: float, runs: int, expected: str) -> None:
     text = comment(judged(NO_CHANGE, p50, history(STORED[:runs])))
-    (row,) = [line for line in text.splitlines() if line.startswith("| 1 | P50 latency · `encoder/long` |")]
+    (row,) = [line for line in text.splitlines() if "| ok | P50 latency · `encoder/long` |" in line]
     assert f"| {expected} |" in row
+
+
+def test_comment__number_outside_mains_range_that_does_not_lead__named_below_the_table() -> None:
+    base, head = measured(NO_CHANGE, 0.0100)
+    first_call = Value(metric="latency.first_call", value=5.0, labels={"shape": SHAPE})
+    steps = [msgspec.structs.replace(step, values=[*step.values, first_call]) for step in head.steps]
+    stored = HistorySeries(workload=WORKLOAD, shape=SHAPE, metric="latency.first_call", values=[1.0, 1.1, 0.9])
+    decision = decide(
+        base, msgspec.structs.replace(head, steps=steps), policy=Policy(), history=History(series=[stored])
+    )
+    expected = "first call · `encoder/long` (1.00 s (3 runs); **head 5.00 s, above 0.445 s to 2.23 s**)"
+    assert f"Outside main's range too: {expected}" in comment(decision)
 
 
 # Six sessions within one percent: the prediction interval for a seventh ends some 3 % above them.

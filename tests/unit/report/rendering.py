@@ -193,13 +193,13 @@ def check_comment(names: list[str], parser: str, language: Language) -> None:
     # Not one heading, item, row, line or fold more or less than with names that mean nothing; prose has code where it must.
     assert {**seen.tags, "code": 0} == {**_harmless_tags(len(names), parser, language), "code": 0}
     failing, steps, undecided = seen.tables
-    for table, columns in ((failing, 7), (steps, 5), (undecided, 6)):
+    for table, columns in ((failing, 7), (steps, 8), (undecided, 6)):
         assert len(table) == 1 + len(names)
         assert {len(row) for row in table} == {columns}
     expected = [comparison for comparison in decision.comparisons if comparison.outcome == "regressed"]
     places = Counter(shown(f"{comparison.workload}/{comparison.shape}") for comparison in expected)
     assert Counter(row[1][0] for row in failing[1:]) == places
-    assert Counter(row[2][0] for row in steps[1:]) == Counter(shown(step.workload) for step in decision.steps)
+    assert Counter(row[1][-1] for row in steps[1:]) == Counter(shown(step.workload) for step in decision.steps)
 
 
 @cache

@@ -12,10 +12,10 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.words import Words
-from perfgate.judging.report.view.checklist import quantile_rows, step_numbers, tally, uncompared, worded_step
+from perfgate.judging.report.view.checklist import quantile_rows, step_lines, step_numbers, tally, uncompared
 from perfgate.judging.report.view.findings import changed_findings
 from perfgate.judging.report.view.headline import first_line, metric_name
-from perfgate.judging.report.view.records import FileView, QuantileRow, RecordedView, Row, StepNumber, StepView
+from perfgate.judging.report.view.records import FileView, QuantileRow, RecordedView, Row, StepLine, StepNumber
 from perfgate.judging.report.view.rows import common_confidence, grouped, recorded_row, row
 from perfgate.judging.report.view.summary import CommentContext, Summary, place
 
@@ -55,29 +55,34 @@ def _file(link: Link, context: CommentContext) -> FileView:
 @dataclass(frozen=True)
 class _Checklist:
     tally: list[Words]
-    numbers: list[StepNumber]
+    lines: list[StepLine]
+    more: int
     more_numbers: int
+    more_resolved: int
+    outside: list[StepNumber]
+    has_numbers: bool
     uncompared: list[Message]
     stored: bool
-    steps: list[StepView]
-    more: int
 
 
 def _checklist(summary: Summary) -> _Checklist | None:
-    """The numbers of both sides beside main's, then every step of the head with its status and what it noticed."""
-    steps = sorted(summary.decision.steps, key=lambda step: (step.number, step.workload))
-    if not steps:
+    """Every step of the head with its status, the number that says most of it, and its findings; the page has all numbers."""
+    lines = step_lines(summary)
+    if not lines:
         return None
-    listed = [worded_step(step) for step in steps[: summary.detail]]
-    numbers = step_numbers(summary)
+    listed = lines[: summary.detail]
+    shown = [line.number for line in listed if line.number]
+    others = [number for number in step_numbers(summary) if number not in shown]
     return _Checklist(
-        tally(steps),
-        numbers[: summary.detail],
-        more_numbers=max(0, len(numbers) - summary.detail),
+        tally(summary.decision.steps),
+        listed,
+        more=len(lines) - len(listed),
+        more_numbers=len(others),
+        more_resolved=sum(number.is_resolved for number in others),
+        outside=[number for number in others if number.main and number.main.outside][: summary.detail],
+        has_numbers=bool(shown or others),
         uncompared=uncompared(summary.decision.warnings),
         stored=bool(summary.decision.stored),
-        steps=listed,
-        more=len(steps) - len(listed),
     )
 
 

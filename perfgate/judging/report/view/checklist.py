@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -23,7 +24,7 @@ from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import Words, phrase, say, translated
 from perfgate.judging.report.view.findings import new_of
 from perfgate.judging.report.view.headline import first_line, metric_name
-from perfgate.judging.report.view.records import Note, QuantileRow, StepNumber, StepView
+from perfgate.judging.report.view.records import Note, QuantileRow, StepLine, StepNumber, StepView
 from perfgate.judging.report.view.rows import stored_row
 from perfgate.judging.report.view.summary import Summary, place
 
@@ -175,11 +176,18 @@ def step_numbers(summary: Summary) -> list[StepNumber]:
     """The numbers of the checklist, in the order of steps; what a label splits up is left out where nothing of it is there."""
     decision = summary.decision
     stored = {(s.workload, s.shape, s.metric, *sorted(s.labels.items())): s for s in decision.stored}
-    listed = [row for row in decision.checklist if not row.labels or row.base or row.head]
+    listed = [row for row in decision.checklist if not row.labels or row.base or row.head or row.leads]
     return [
         _worded_number(row, stored.get((row.workload, row.shape, row.metric, *sorted(row.labels.items()))))
         for row in listed
     ]
+
+
+def step_lines(summary: Summary) -> list[StepLine]:
+    """Every step of the head with the number that says most of it."""
+    leading = {(number.step, number.workload): number for number in step_numbers(summary) if number.leads}
+    steps = sorted(summary.decision.steps, key=lambda step: (step.number, step.workload))
+    return [StepLine(worded_step(step), leading.get((step.number, step.workload))) for step in steps]
 
 
 def uncompared(warnings: Iterable[Message]) -> list[Message]:
@@ -223,12 +231,16 @@ def _worded_number(row: StepComparison, main: StoredComparison | None) -> StepNu
     base, head, *bound = formats.quantities([*values, *of_main], row.unit, metric=row.metric)[: len(values)]
     return StepNumber(
         step=row.step,
+        workload=row.workload,
+        leads=row.leads,
+        is_resolved=row.is_resolved,
         title=translated(CARDS[row.step].title) if row.step in CARDS else Words(""),
         name=metric_name(row.metric, row.clock),
         labels=", ".join(f"{key} {text}" for key, text in sorted(row.labels.items())),
         place=place(row.workload, row.shape),
         base=base,
         head=head,
+        span=numbers.span(base, head),
         difference=_difference(row),
         main=stored_row(beside, values) if beside else None,
         limit=_limit_words(row, bound),
@@ -248,11 +260,19 @@ def _difference(row: StepComparison) -> Words:
         return formats.directed_percent(row.delta, unit, metric=row.metric)
     if row.interval is None or row.delta is None:
         return say("measured once a side") if row.method is None else say("too few turns")
-    ends = formats.bounds(row.interval, unit, metric=row.metric)
-    low, high = row.interval
-    if low <= 0.0 <= high:
-        return say("none shown ({ends})", ends=ends)
-    return Words(f"{formats.directed_percent(row.delta, unit, metric=row.metric)} ({ends})")
+    if row.is_resolved:
+        ends = formats.bounds(row.interval, unit, metric=row.metric)
+        return Words(f"{formats.directed_percent(row.delta, unit, metric=row.metric)} ({ends})")
+    half = (row.interval[1] - row.interval[0]) / 2
+    if not math.isfinite(half):
+        return say("not resolved (no bound)")
+    if half < numbers.NO_CHANGE:
+        return say("no change")
+    if row.pairs_needed is None:
+        return say("not resolved ({width})", width=numbers.plus_minus(half))
+    is_paired = row.method == "paired"
+    needed = numbers.counted(row.pairs_needed, "pair") if is_paired else numbers.counted(row.pairs_needed, "turn")
+    return say("not resolved ({width}; about {needed})", width=numbers.plus_minus(half), needed=needed)
 
 
 def _limit_words(row: StepComparison, bound: list[Words]) -> Words:

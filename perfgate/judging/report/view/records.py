@@ -298,16 +298,28 @@ class StepNumber:
     """A number that a step is read by, on both sides, beside main's; ``plot`` draws main's stored runs."""
 
     step: int
+    workload: str
+    leads: bool
+    is_resolved: bool
     title: Words
     name: str
     labels: str
     place: str
     base: Words
     head: Words
+    span: Words
     difference: Words
     main: StoredView | None
     limit: Words
     plot: Markup
+
+
+@dataclass(frozen=True)
+class StepLine:
+    """A step and the number that says most of it."""
+
+    step: StepView
+    number: StepNumber | None
 
 
 @dataclass(frozen=True)
