@@ -21,11 +21,14 @@ COMPILED_BEFORE = (4, 9, 17)
 
 
 def run_of(number: int, *, steps: tuple[int, ...] = AS_IN_A_CHECK, waited: float = 0.01, mib: float) -> RunDocument:
-    """A run whose step 17 saw so much memory, and a count of patterns that no machine changes."""
+    """A run whose step 17 saw so much memory; with a time, and a count of patterns that no machine changes."""
     run = minimal_run(session=f"s{number}")
     values = {
         17: [Value(metric="memory.resident", value=mib * MIB, labels={"shape": "short"})],
-        4: [Value(metric="fusion.patterns", value=3.0, labels={"shape": "short"})],
+        4: [
+            Value(metric="fusion.patterns", value=3.0, labels={"shape": "short"}),
+            Value(metric="ops.kernel_time", value=number / 1000, labels={"shape": "short"}),
+        ],
     }
     results = [
         StepResult(
@@ -58,16 +61,19 @@ def test_stored_history__runs_with_other_steps_before_or_a_busy_machine__left_ou
         run_of(1, mib=366),
         run_of(2, mib=516, steps=COMPILED_BEFORE),
         run_of(3, mib=367),
-        run_of(4, mib=400, waited=0.4),
+        run_of(4, mib=368, waited=0.4),
         run_of(5, mib=365),
     ]
     for run in stored:
         keep(load_config(project), {}, run, allow_dirty=False)
     series = shown(project, run_of(6, mib=366))
-    assert series["memory.resident"].values == [366 * MIB, 367 * MIB, 365 * MIB]
-    assert series["memory.resident"].left_out == 2
-    # A count is the same on a busy machine, and no step before step 4 differs.
-    assert series["fusion.patterns"].values == [3.0] * 5
+    assert (series["memory.resident"].values, series["memory.resident"].left_out) == (
+        [366 * MIB, 367 * MIB, 368 * MIB, 365 * MIB],
+        1,
+    )
+    # Bytes and counts are the same on a busy machine, times are not; no step before step 4 differs.
+    assert (series["ops.kernel_time"].values, series["ops.kernel_time"].left_out) == ([0.001, 0.002, 0.003, 0.005], 1)
+    assert (series["fusion.patterns"].values, series["fusion.patterns"].left_out) == ([3.0] * 5, 0)
 
 
 def test_stored_history__no_run_compares__said_and_not_silently_empty(project: Path) -> None:
