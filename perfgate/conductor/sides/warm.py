@@ -22,7 +22,7 @@ WARM_UP_CAP_SECONDS = 8.0
 
 @dataclass(frozen=True)
 class WarmWorker:
-    """A worker with its workload loaded and warm, the how manieth it is, and the seconds that took."""
+    """A worker with its workload loaded and warm, its number, and the seconds that starting it took."""
 
     worker: Worker
     loaded: Loaded
