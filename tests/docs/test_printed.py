@@ -34,6 +34,7 @@ def test_commands__options_and_arguments__are_those_of_the_command_line(tmp_path
     _understood(shlex.split(_filled(EVERY[command] or command, words))[1:], command)
 
 
+@pytest.mark.slow
 def test_commands__of_a_failed_check__run_in_a_fresh_clone_of_the_branch(tmp_path: Path) -> None:
     _run(RUN, tmp_path, codes={0, 1, 3})
 
