@@ -11,6 +11,7 @@ import pytest
 from perfgate.document.decision import DecisionDocument, Procedure, SideSummary, StepComparison, StoredComparison
 from perfgate.document.message import Message, quote
 from perfgate.document.run import ErrorDetail
+from perfgate.judging.forge.orders import numbered_order
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.fakes.documents import (
     code_changes,
@@ -37,6 +38,7 @@ CONTEXT = CommentContext(
     job_url="https://forge.example/demo/actions/runs/1",
     source=lambda line: f"https://forge.example/demo/blob/0f1e2d3c4/{line.replace(':', '#L')}",
     reproduce="perfgate local --base a1b2c3d4e5f6",
+    accept_order=lambda number, _: numbered_order(number, None),
 )
 # The decisions whose comment is kept in Chinese too.
 CHINESE = ["pass", "fail-by-time", "inconclusive-noisy", "harness-measures-less", "hostile-names"]
