@@ -51,6 +51,8 @@ Clock = Literal["wall", "cpu", "device", "awake"]
 Method = Literal["exact", "paired", "repeated", "turns", "check", "budget", "limit", "expect", "profiled", "recorded"]
 # The methods that hold the head alone to a rule of perfgate.toml.
 RULE_METHODS = frozenset({"budget", "limit", "expect"})
+# Both sides measured by turns: of these a difference is worth nothing without its interval.
+SIDE_BY_SIDE = frozenset({"paired", "repeated", "turns"})
 Comparing = Literal["code", "stack", "rules"]
 Standing = Literal["new", "unchanged", "as_measured"]
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perfgate.catalogue.lookup import metric
-from perfgate.catalogue.names import PYTHON_TIMES
+from perfgate.catalogue.names import PREPROCESSING, PYTHON_TIMES
 from perfgate.catalogue.terms import Amount
-from perfgate.document.decision import RULE_METHODS, Comparison, DecisionDocument, Part
+from perfgate.document.decision import RULE_METHODS, SIDE_BY_SIDE, Comparison, DecisionDocument, Part
 from perfgate.document.explanation import Aspect, Cause, Compiling, Contribution, Explanation, OperatorChange
 from perfgate.document.run import OperatorRow, RunDocument
 from perfgate.judging.gate.changed_code import ChangedCode
@@ -65,7 +65,8 @@ def _with_calls(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
     def is_timed(comparison: Comparison) -> bool:
         is_time = comparison.unit == "s" and comparison.method not in {"check", *RULE_METHODS}
-        return comparison.outcome == "regressed" and (is_time or comparison.method in ("paired", "repeated", "turns"))
+        is_of_call = comparison.metric != PREPROCESSING
+        return is_of_call and comparison.outcome == "regressed" and (is_time or comparison.method in SIDE_BY_SIDE)
 
     of_call = {(c.workload, c.shape): c.cause for c in reversed(comparisons) if c.cause is not None and is_timed(c)}
     return [

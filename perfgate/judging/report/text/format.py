@@ -10,12 +10,10 @@ from collections.abc import Sequence
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import JOB_OUTPUT, JOB_WORK, LOW_PRECISION_OPS, SIGNATURE
-from perfgate.document.decision import RULE_METHODS, Comparison
+from perfgate.document.decision import RULE_METHODS, SIDE_BY_SIDE, Comparison
 from perfgate.judging.report.text.numbers import DASH, NO_CHANGE, amounts, counted, percent, percent_number, setting
 from perfgate.judging.report.text.words import Words, phrase, say
 
-# Of these a difference is worth nothing without its interval.
-_SIDE_BY_SIDE = frozenset({"paired", "repeated", "turns"})
 # What a larger and a smaller value of a unit are called.
 _DIRECTIONS = {
     "s": (phrase("{size} slower"), phrase("{size} faster")),
@@ -79,7 +77,7 @@ def change(comparison: Comparison) -> Words:
     if is_count(comparison):
         return _exact_change(comparison)
     assert comparison.delta is not None
-    if comparison.interval is None and comparison.method in _SIDE_BY_SIDE:
+    if comparison.interval is None and comparison.method in SIDE_BY_SIDE:
         return say("not resolved")
     words = directed_percent(comparison.delta, comparison.unit, metric=comparison.metric)
     span = interval(comparison)

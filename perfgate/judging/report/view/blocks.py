@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from perfgate.catalogue.names import LATENCY
-from perfgate.document.decision import RULE_METHODS, Comparison, Suggestion
+from perfgate.document.decision import RULE_METHODS, SIDE_BY_SIDE, Comparison, Suggestion
 from perfgate.document.explanation import Cause
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.text import format as formats
@@ -200,7 +200,7 @@ def _elsewhere(group: _Group, summary: Summary) -> list[CauseView]:
 
 def _is_timed(comparison: Comparison) -> bool:
     timed = comparison.unit == "s" and comparison.method not in RULE_METHODS
-    return timed or comparison.method in {"paired", "repeated", "turns"}
+    return timed or comparison.method in SIDE_BY_SIDE
 
 
 def _is_rule(comparison: Comparison) -> bool:
