@@ -205,7 +205,7 @@ class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
     if each side measured it once, which shows no difference. ``interval`` bounds the relative difference ``delta`` at level
     ``confidence``; too few turns give neither. ``pairs_needed`` is about how many would show a difference of the measured size,
     None if the interval excludes no change already, or if no planned number would. ``leads`` marks the number that says most of
-    its step and workload: the largest resolved difference, else the first number. ``labels`` are those beside the shape.
+    its step and workload: the largest resolved difference, else the narrowest interval. ``labels`` are those beside the shape.
     ``bound`` is the budget or limit on the number, ``tolerance`` the relative worsening that is allowed.
     """
 

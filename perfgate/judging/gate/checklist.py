@@ -57,7 +57,7 @@ def compare_checklist(
 
 
 def _with_leading(rows: list[StepComparison]) -> list[StepComparison]:
-    """The rows, of each step and workload one marked: that with the largest resolved difference, else the first compared."""
+    """The rows, of each step and workload one marked: that with the largest resolved difference, else the one known best."""
     leading: dict[tuple[int, str], StepComparison] = {}
     for row in rows:
         place = row.step, row.workload
@@ -67,12 +67,13 @@ def _with_leading(rows: list[StepComparison]) -> list[StepComparison]:
     return [msgspec.structs.replace(row, leads=True) if id(row) in marked else row for row in rows]
 
 
-def _weight(row: StepComparison) -> tuple[float, bool]:
+def _weight(row: StepComparison) -> tuple[float, bool, float]:
     size = 0.0
+    half = 0.0 if row.method == "exact" else (row.interval[1] - row.interval[0]) / 2 if row.interval else math.inf
     if row.is_resolved:
         # A count that was 0 grew without measure, and so did one that is gone.
         size = math.inf if row.delta is None or row.delta <= -1 else abs(math.log1p(row.delta))
-    return size, row.method is not None
+    return size, row.method is not None, -half
 
 
 def _as_measured(number: Number, before: Value | None, after: Value | None) -> StepComparison:

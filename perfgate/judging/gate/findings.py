@@ -1,24 +1,27 @@
 """Which findings of the steps a change brought and which it removed.
 
 A finding rests on a number, and a noisy number lies now above its limit and now below it. So a finding that one side alone
-has is called new or gone only if the comparison shows that its number moved: an exact count differs, or the interval of the
-difference excludes no change and lies on the finding's side. Every other one stands as measured.
+has is called new or gone only if the comparison shows that its number moved: an exact count differs, of the metric or of an
+operator that the finding names, or the interval of the difference excludes no change and lies on the finding's side. Every
+other one stands as measured.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
 import msgspec
 
-from perfgate.catalogue.lookup import METRICS, RULES
+from perfgate.catalogue.lookup import METRICS, RULES, metric
 from perfgate.document.decision import DecisionDocument, StepSummary
 from perfgate.document.explanation import Cause
+from perfgate.document.message import Message
 from perfgate.document.run import Finding, RunDocument, StepResult
 
+_DISPATCHED = "counters.framework_ops"
 _MEASURED = frozenset({"ok", "attention"})
 # So many findings of one step are about the same at most; a document may claim more.
 _MOST = 200
@@ -118,6 +121,7 @@ class _Moves:
         for one in decision.comparisons:
             if one.outcome != "not_comparable" and one.method in ("exact", "paired", "repeated"):
                 self._add((one.workload, one.shape, one.metric), one.method, one.base, one.head, one.interval)
+        self._operators = _changed_operators(base, head)
         before, after = _exact_values(base), _exact_values(head)
         for key in before.keys() & after.keys():
             self._add(key, "exact", before[key], after[key], None)
@@ -144,10 +148,13 @@ class _Moves:
         if not name or not self._comparable:
             return False
         shape = finding.evidence.get("shape")
+        # One pattern may take the place of another, and their count stays.
+        if metric(name).kind == "exact" and any((workload, shape, op) in self._operators for op in _operators(finding)):
+            return True
         signs = {
             sign
-            for (place, of_shape, metric), moved in self._moved.items()
-            if (place, metric) == (workload, name) and (shape is None or shape == of_shape)
+            for (place, of_shape, of_metric), moved in self._moved.items()
+            if (place, of_metric) == (workload, name) and (shape is None or shape == of_shape)
             for sign in moved
         }
         value, limit = (finding.evidence.get(key) for key in (finding.rule, "limit"))
@@ -155,6 +162,35 @@ class _Moves:
             return bool(signs)
         beyond = 1 if value > limit else -1
         return (-beyond if gone else beyond) in signs
+
+
+def _changed_operators(base: RunDocument, head: RunDocument) -> set[tuple[str, str, str]]:
+    """The operators that a call of a shape dispatches more or less often, of shapes whose calls all dispatch the same."""
+    before, after = (
+        {
+            (counted.workload, counted.shape): Counter({_plain(op.op): op.count for op in counted.ops})
+            for counted in run.counters
+            if _DISPATCHED in counted.values and _DISPATCHED not in counted.unstable
+        }
+        for run in (base, head)
+    )
+    return {
+        (*place, op)
+        for place in before.keys() & after.keys()
+        for op in before[place].keys() | after[place].keys()
+        if before[place][op] != after[place][op]
+    }
+
+
+def _operators(finding: Finding) -> set[str]:
+    listed = finding.evidence.get("ops")
+    names = listed.values.get("names") if isinstance(listed, Message) else listed
+    operators = names if isinstance(names, (list, tuple)) else []
+    return {_plain(op) for op in (finding.evidence.get("op"), *operators) if isinstance(op, str)}
+
+
+def _plain(op: str) -> str:
+    return op.rpartition("::")[2]
 
 
 def _exact_values(run: RunDocument) -> dict[tuple[str, str, str], float]:

@@ -117,7 +117,19 @@ def test_checklist__several_numbers_of_a_step__the_largest_resolved_difference_l
     assert "1 more number with 1 resolved difference: see `report.html`." in comment
 
 
-def test_checklist__nothing_resolved__first_number_that_was_compared_leads() -> None:
+def test_checklist__nothing_resolved__number_with_the_narrowest_interval_leads() -> None:
+    wide, narrow = turns("cache.hit_rate", [1.0, 1.4, 0.8, 1.1, 1.0, 1.3]), turns("cache.sensitivity", [1.0, 1.01] * 3)
+    other_wide = turns("cache.hit_rate", [1.2, 1.0, 1.1, 0.9, 1.4, 1.0])
+    other_narrow = turns("cache.sensitivity", [1.01, 1.0] * 3)
+    decision = judged([*wide, *narrow], [*other_wide, *other_narrow], number=15, slug="cache")
+    rows = [row for row in decision.checklist if row.step == 15]
+    assert [(row.metric, row.leads, row.is_resolved) for row in rows] == [
+        ("cache.hit_rate", False, False),
+        ("cache.sensitivity", True, False),
+    ]
+
+
+def test_checklist__nothing_resolved__number_that_was_compared_leads() -> None:
     before, once = turns("cache.sensitivity", [1.0, 1.2, 0.9, 1.1, 1.0, 1.3]), value("cache.hit_rate", 0.5)
     decision = judged([once, *before], [once, *before], number=15, slug="cache")
     assert [row.metric for row in decision.checklist if row.step == 15 and row.leads] == ["cache.sensitivity"]

@@ -72,6 +72,16 @@ def test_findings__pattern_that_the_change_removed__gone() -> None:
     assert standings(decision) == ([("fusion.gelu", "unchanged")], ["fusion.attention"])
 
 
+def test_findings__pattern_that_took_the_place_of_another__one_new_and_one_gone_though_their_count_stays() -> None:
+    base, head = (with_step(run, one) for run, one in zip(sides(UNCHANGED), (gelu(op="aten::erf"), attention())))
+    before, after = ({"aten::erf": 1, "aten::mul": 2}, {"aten::bmm": 2, "aten::softmax": 1})
+    decision = judged(
+        msgspec.structs.replace(base, counters=[counters(before)]),
+        msgspec.structs.replace(head, counters=[counters(after)]),
+    )
+    assert standings(decision) == ([("fusion.attention", "new")], ["fusion.gelu"])
+
+
 def test_findings__unchanged_code_at_the_limit_of_a_rule__neither_new_nor_gone() -> None:
     base, head = sides(UNCHANGED)
     one_side = judged(with_step(base, status="ok"), with_step(head, gelu(share=0.051)))
