@@ -25,7 +25,7 @@ DECISION_SCHEMA: Literal["perfgate/decision"] = "perfgate/decision"
 DECISION_SCHEMA_VERSION = 2
 
 # Few looks, each twice the last: every further one takes from the others, and unchanged code mostly needs the first alone.
-DEFAULT_LOOKS = (8, 16, 32, 64)
+DEFAULT_LOOKS = (8, 16, 32, 64, 128)
 MOST_LOOKS = 12
 
 Outcome = Literal["regressed", "improved", "unchanged", "inconclusive", "not_comparable"]

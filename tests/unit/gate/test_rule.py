@@ -34,6 +34,7 @@ ERRORS = Errors(alarm=0.01, unchanged=0.05, looks=LOOKS)
 LIMITS = Limits(tolerated=math.log1p(0.01), excluded=math.log1p(0.02))
 # The fast path's part of the gate's error, over the gate's own looks.
 GATE_ERRORS = Errors(alarm=0.006, unchanged=0.05, looks=DEFAULT_LOOKS)
+MOST_PAIRS = DEFAULT_LOOKS[-1]
 
 
 def noisy(seed: int, count: int, *, slower: float = 0.0, sd: float = 0.01) -> Differences:
@@ -78,12 +79,12 @@ def gate_asked(effects: Differences) -> str:
 
 
 def test_answer__pairs_like_the_one_before__wrong_unchanged_at_most_as_promised() -> None:
-    answers = [gate_asked(wandering(seed, 64, slower=0.02)) for seed in range(400)]
+    answers = [gate_asked(wandering(seed, MOST_PAIRS, slower=0.02)) for seed in range(400)]
     assert answers.count("unchanged") <= 0.08 * 400  # 5 % promised; 2.5 standard errors. It was 11.9 %.
 
 
 def test_answer__pairs_like_the_one_before_and_unchanged__mostly_said_so_and_hardly_an_alarm() -> None:
-    answers = [gate_asked(wandering(seed, 64, slower=0.0)) for seed in range(200)]
+    answers = [gate_asked(wandering(seed, MOST_PAIRS, slower=0.0)) for seed in range(200)]
     assert answers.count("unchanged") >= 196
     assert answers.count("regressed") <= 3
 
@@ -169,16 +170,16 @@ def test_p_slower__weights__null_stays_exact_over_all_signs() -> None:
 
 
 def _like_the_one_before(chance: np.random.Generator, correlation: float) -> Any:
-    pairs = chance.normal(size=64)
-    for later in range(1, 64):
+    pairs = chance.normal(size=MOST_PAIRS)
+    for later in range(1, MOST_PAIRS):
         pairs[later] = correlation * pairs[later - 1] + math.sqrt(1 - correlation**2) * pairs[later]
     return pairs
 
 
 def _lucky_by_server(chance: np.random.Generator, luck: float) -> Any:
     # Base against base takes its turns in the first look, so that a server has four pairs of a first look and seven later.
-    servers = np.repeat(np.arange(10), [4, 4, *[7] * 8])
-    return chance.normal(size=64) + luck * chance.normal(size=10)[servers]
+    servers = np.concatenate([np.repeat([0, 1], 4), 2 + np.arange(MOST_PAIRS - 8) // 7])
+    return chance.normal(size=MOST_PAIRS) + luck * chance.normal(size=MOST_PAIRS)[servers]
 
 
 ALIKE = {
@@ -247,7 +248,7 @@ def test_detectable__more_tests_share_the_error__a_larger_slowdown() -> None:
 
 
 def test_detectable__pairs_beyond_the_last_look__promise_nothing_more() -> None:
-    planned, more = (Differences.of(np.tile([-1.0, 1.0], half) * 0.02) for half in (32, 64))
+    planned, more = (Differences.of(np.tile([-1.0, 1.0], half) * 0.02) for half in (MOST_PAIRS // 2, MOST_PAIRS))
     assert detectable(more, 0.01, GATE_ERRORS) == detectable(planned, 0.01, GATE_ERRORS)
 
 
