@@ -246,6 +246,9 @@ class Worker:
         self._unfrozen = []
         if self._began is None or not is_forkable(self._opened, began=self._began, loaded=loaded):
             return warm
+        # What does not move would lie in the same memory in all processes that are forked from this one.
+        if not Layout(self._loaded).movable:
+            return warm
         return msgspec.structs.replace(warm, forkable=True, parts=self._began.imported_since())
 
     def _move(self, request: protocol.MoveRequest) -> protocol.Moved:

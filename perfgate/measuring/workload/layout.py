@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # Moving copies: a model of more bytes would spend longer on it than on its calls.
 MOST_BYTES = 256 * 2**20
 _MOST_DEPTH = 4
+_REGISTERED = {"_parameters", "_buffers", "_modules"}
 # Sizes that Python's allocator keeps pools for (Objects/obmalloc.c, SMALL_REQUEST_THRESHOLD), and the bytes of a page.
 _SMALL = range(16, 513, 16)
 _PAGE = 4096
@@ -35,7 +36,7 @@ _give_back_memory = getattr(ctypes.CDLL(None), "malloc_trim", lambda _: 0)
 class Layout:
     """The layout of one workload. ``movable`` is whether all of its tensors can be moved: in the host's memory, not too large.
 
-    Tensors of a model are its parameters and buffers, or what its attributes hold; those of inputs are found in tuples,
+    Tensors of a model are its parameters and buffers and what attributes hold; those of inputs are found in tuples,
     lists and dictionaries. A tensor that only a closure holds is not found, so a model that is no module and shows no tensor
     is not movable.
     """
@@ -80,6 +81,8 @@ def _tensors(value: object, depth: int = 0) -> Iterator[torch.Tensor]:
     elif isinstance(value, torch.nn.Module):
         yield from value.parameters()
         yield from value.buffers()
+        for module in value.modules():
+            yield from _kept_beside(module)
     elif isinstance(value, Mapping):
         parts = value.values()
     elif isinstance(value, (list, tuple)):
@@ -89,6 +92,18 @@ def _tensors(value: object, depth: int = 0) -> Iterator[torch.Tensor]:
     if depth < _MOST_DEPTH:
         for part in parts:
             yield from _tensors(part, depth + 1)
+
+
+def _kept_beside(module: torch.nn.Module) -> Iterator[torch.Tensor]:
+    """Yield what a module keeps beside parameters and buffers, such as a cache, as far as torch lets it be moved."""
+    import torch
+
+    for name, value in vars(module).items():
+        if name in _REGISTERED:
+            continue
+        for part in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(part, torch.Tensor) and part.grad_fn is None and _movable([part]):
+                yield part
 
 
 def _movable(tensors: list[torch.Tensor]) -> bool:

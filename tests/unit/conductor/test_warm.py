@@ -167,10 +167,11 @@ def test_spawned__starts_a_process__killed_and_named_at_its_end(bench: Bench, tm
         ("self.words = open(__file__)", "self.words.readline() or self.words.seek(0)"),
         ("self.log = open(PLACES / 'log.txt', 'w', buffering=1)", "self.log.write('called\\n')"),
         ("self.weight.data.share_memory_()", "pass"),
+        ("with torch.inference_mode(): self.register_buffer('fixed', torch.ones(4))", "pass"),
     ],
-    ids=["thread", "late-thread", "process", "socket", "pipe", "reads-on", "writes-on", "shared-memory"],
+    ids=["thread", "late-thread", "process", "socket", "pipe", "reads-on", "writes-on", "shared-memory", "cannot-move"],
 )
-def test_warm_up__forks_would_share_something__not_forkable(
+def test_warm_up__forks_would_share_something_or_all_lie_in_one_place__not_forkable(
     bench: Bench, tmp_path: Path, build: str, call: str
 ) -> None:
     with warmed(bench, write(tmp_path, build=build, call=call)) as (_, answer):

@@ -80,6 +80,37 @@ def test_move__tensors_in_a_plain_object_and_its_lists__are_found() -> None:
     assert workload.model.layers[0]["weight"].data_ptr() != before
 
 
+class Caching(nn.Module):
+    """Keeps tensors that are neither parameters nor buffers, one of which torch does not let anybody move."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+        self.cache = torch.zeros(4, 8)
+        self.rows = [self.cache[0], torch.arange(8)]
+        self.last = self.weight * 2
+        with torch.inference_mode():
+            self.seen = torch.ones(4)
+
+    def kept(self) -> list[torch.Tensor]:
+        return [self.cache, *self.rows]
+
+
+def test_move__what_a_module_keeps_beside_its_parameters__moves_as_far_as_it_can() -> None:
+    workload = bound(lambda: nn.Sequential(Caching()), tokens)
+    caching = workload.model[0]
+    stay, before = [caching.last.data_ptr(), caching.seen.data_ptr()], [one.data_ptr() for one in caching.kept()]
+    moved = Layout(workload)
+
+    moved.move(3)
+
+    assert moved.movable
+    assert all(one.data_ptr() != address for one, address in zip(caching.kept(), before))
+    assert caching.rows[0].data_ptr() == caching.cache.data_ptr()
+    assert stay == [caching.last.data_ptr(), caching.seen.data_ptr()]
+    assert torch.equal(caching.rows[1], torch.arange(8))
+
+
 @pytest.mark.parametrize("seeds", [(5, 5), (5, 6)], ids=["same", "other"])
 def test_move__pads__drawn_from_the_seed_alone(seeds: tuple[int, int]) -> None:
     sizes = []
