@@ -6,7 +6,7 @@ import os
 import signal
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,10 @@ import msgspec
 import pytest
 
 from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
+from perfgate.conductor.sides.plan import draw_plans
+from perfgate.conductor.sides.warm import WarmWorkers
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
+from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import Worker, WorkerError
 from perfgate.config import WorkloadReference, load_config
 from perfgate.protocol import BlockDone, BlockRequest, Collected, CollectRequest, WarmedUp, WarmUpRequest
@@ -276,6 +279,22 @@ def test_warm_up__parts__what_it_imported_of_known_packages_unless_it_changed_th
     with warmed(bench, write(tmp_path, build=build)) as (_, answer):
         assert ("torch.utils.benchmark" in answer.parts) == imported
         assert not {"model", "perfgate_workload", "wave"} & set(answer.parts)
+
+
+def test_common_parts__modules_of_one_side_alone_or_before_the_other_is_there__not_for_the_next_servers(
+    bench: Bench, tmp_path: Path
+) -> None:
+    base = write(tmp_path / "base", build="from torch.utils import benchmark")
+    head = write(tmp_path / "head", build="from torch.utils import benchmark, bundled_inputs")
+    reference = WorkloadReference("workload", "perf.py", "workload")
+    (plan,) = draw_plans(1, "workload", pairs=1, aa_pairs=0, first_look=1)
+    with closing(WarmWorkers(bench, reference, observer=Observer(), cpus=bench.cpus[:1])) as warm:
+        warm.get(head, plan, block_seconds=0.002, dead_functions=0)
+        assert warm.common_parts(base, head) == []
+        warm.get(base, plan, block_seconds=0.002, dead_functions=0)
+        parts = warm.common_parts(base, head)
+    assert "torch.utils.benchmark" in parts
+    assert "torch.utils.bundled_inputs" not in parts
 
 
 def test_start_beside__parts__imported_unless_they_fail_and_forgotten_by_the_next_servers(tmp_path: Path) -> None:
