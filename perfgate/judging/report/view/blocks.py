@@ -156,10 +156,14 @@ def _block(
         unexplained=own and not group.causes and any(c.method != "turns" for c in group.slower),
         worst=named_change(first),
         places=group.places,
-        slower=_told(_distinct(group.slower or costs), worst if in_title else None),
+        slower=_told(_worst_shapes(group.slower or costs), worst if in_title else None),
         apart=formats.quantity(group.more_time, "s") if is_apart else None,
         at_most=None if own or costs or is_slower else _at_most(summary, group.places),
-        counts=_distinct(c for c in counted if not (in_title and worst and c.metric == worst.metric)),
+        counts=[
+            replace(named_change(c), tensor=_holding(c, summary))
+            for c in _worst_shapes(counted)
+            if not (in_title and worst and c.metric == worst.metric)
+        ],
         tip=tip,
         suggestion=None if tip is None else _worded(tip, lines, ops),
         accepted=first.accepted,
@@ -207,11 +211,11 @@ def _is_rule(comparison: Comparison) -> bool:
     return comparison.method in {"check", *RULE_METHODS}
 
 
-def _told(times: Sequence[Change], worst: Comparison | None) -> list[Change]:
+def _told(slower: Sequence[Comparison], worst: Comparison | None) -> list[Change]:
     """The times that got worse; of the one that the title gives only the interval is left to tell."""
     titled = named_change(worst) if worst else None
     told = []
-    for time in times:
+    for time in map(named_change, slower):
         if time != titled:
             told.append(time)
         elif time.interval and time.confidence:
@@ -220,12 +224,18 @@ def _told(times: Sequence[Change], worst: Comparison | None) -> list[Change]:
     return told
 
 
-def _distinct(comparisons: Iterable[Comparison]) -> list[Change]:
-    """The comparisons in words, of a metric the first: the worst of its shapes."""
+def _worst_shapes(comparisons: Iterable[Comparison]) -> list[Comparison]:
+    """Of the comparisons of a metric the first, which is that of its worst shape."""
     seen: dict[str, Comparison] = {}
     for comparison in comparisons:
         seen.setdefault(comparison.metric, comparison)
-    return [named_change(comparison) for comparison in seen.values()]
+    return list(seen.values())
+
+
+def _holding(comparison: Comparison, summary: Summary) -> str | None:
+    """The tensor that holds what is more; None where the comparison is not about memory held."""
+    cause = cause_of(comparison, summary)
+    return worded_cause(cause).tensor if cause and cause.amount == "held" else None
 
 
 def _costs(summary: Summary, places: Iterable[str]) -> list[Comparison]:

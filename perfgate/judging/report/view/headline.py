@@ -131,6 +131,7 @@ def named_change(comparison: Comparison) -> Change:
         measured=comparison.head is not None,
         confidence=None if comparison.confidence is None else numbers.confidence(comparison.confidence),
         costless=comparison.costless,
+        tensor=None,
     )
 
 

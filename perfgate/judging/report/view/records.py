@@ -18,7 +18,7 @@ from perfgate.judging.report.text.words import Words
 
 @dataclass(frozen=True)
 class Change:
-    """One comparison: name, place, both values and how they differ."""
+    """One comparison: name, place, both values and how they differ; of memory the ``tensor`` that holds what is more."""
 
     metric: str
     operator: bool
@@ -41,6 +41,7 @@ class Change:
     measured: bool
     confidence: Words | None
     costless: bool
+    tensor: str | None
 
 
 @dataclass(frozen=True)
