@@ -34,7 +34,7 @@ from perfgate.document.run import (
     Value,
 )
 from perfgate.errors import DocumentError
-from perfgate.jobs.publish.job import PublishRequest, _judged, judge_without_forge
+from perfgate.jobs.publish.job import PublishRequest, _judged, _Place, judge_without_forge
 from perfgate.jobs.shared.doors import Doors
 from perfgate.judging.store.backends.sql import SqlStore
 from tests.end_to_end.omission import Edit, edits
@@ -351,8 +351,7 @@ class Judge:
             lambda: judge_without_forge(self.root, (), documents, refusal, self._doors, None),
             documents,
             None,
-            request,
-            None,
+            _Place(request, None, self.root),
         )
         if published.error is not None:
             raise published.error
