@@ -33,6 +33,9 @@ from perfgate.system.interrupts import safe_point
 
 # Servers are renewed after half a first look, and serve at least so many pairs: starting one takes as long as a pair.
 FEWEST_SERVED = 2
+# A process may be a few percent slower for good, and hands that on to what is forked from it: so many pairs, then both sides
+# load anew (benchmarks/gate/FINDINGS.md, section 7).
+FORKED_PAIRS = 2
 FAILURES_TO_STOP = 3
 # Profiling costs half as much time again as a short pair; so many pairs name an operator that lost 10 %.
 PROFILED_PAIRS = 12
@@ -102,7 +105,7 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
     )
     look_ends = [look + sum(plan.arm == "aa" for plan in plans) for look in looks]
     served = max(FEWEST_SERVED, look_ends[0] // 2)
-    runner = _PairRunner(bench, reference, base, head, measured, observer, traces, served)
+    runner = _PairRunner(bench, reference, base, head, measured, observer, traces)
     renewals = draw_renewals(
         seed, reference.name, round_number=round_number, draw=draw, before=range(served, len(plans), served)
     )
@@ -129,7 +132,7 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
                     return
                 if pair_count in renewals:
                     bench.start_beside(renewals[pair_count], parts=runner.parts())
-                bench.renew(let_go=runner.warm.close)
+                bench.renew(let_go=runner.load_anew)
                 before_pair()
                 began = observer.monotonic()
                 bench.foresee(
@@ -163,10 +166,10 @@ class _PairRunner:
     measured: PairedMeasurement
     observer: Observer
     traces: Path | None
-    served: int
     profiles: bool = False
     failures_in_a_row: int = 0
     profiled_pairs: int = 0
+    forked_pairs: int = 0
     known_parts: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -196,7 +199,7 @@ class _PairRunner:
         except WorkerError as error:
             # Once a member was loaded, the other lacked memory beside it.
             detail = self._both_at_once(error.detail) if self.warm.kept else error.detail
-            self.warm.close()
+            self.load_anew()
             self._fail(plan, detail)
             self.failures_in_a_row += 1
             return
@@ -206,8 +209,14 @@ class _PairRunner:
 
     def parts(self) -> list[str]:
         """What fork servers to come shall import, in order: what both sides imported of packages that those of now had."""
-        self.known_parts += self.warm.common_parts(self.base, self.head)
+        self.known_parts = list(dict.fromkeys([*self.known_parts, *self.warm.common_parts(self.base, self.head)]))
         return self.known_parts
+
+    def load_anew(self) -> None:
+        """End the warm workers; the next pair starts others."""
+        self.parts()
+        self.warm.close()
+        self.forked_pairs = 0
 
     def close(self) -> None:
         """End what was kept from pair to pair."""
@@ -262,9 +271,10 @@ class _PairRunner:
                 collected = clock()
                 replicates = self._profile((members[0], members[1]), replicates, checkouts)
                 profiling = clock() - collected
-        if not forks:
-            self.warm.close()
-        loading = sum(start.seconds for start in starts.values()) / (self.served if forks else 1)
+        self.forked_pairs += 1
+        if not forks or self.forked_pairs == FORKED_PAIRS:
+            self.load_anew()
+        loading = sum(start.seconds for start in starts.values()) / (FORKED_PAIRS if forks else 1)
         beside_quads = loading + clock() - began - in_quads - profiling
         self.planner.add_pair(*replicates, fixed_seconds=beside_quads, quad_seconds=in_quads / quads)
         return replicates

@@ -1,7 +1,7 @@
 """Workers that have a workload loaded and warm, kept from pair to pair: the members of a pair are forked from them.
 
-Loading and warming up takes longer than the blocks of a pair. Done once on every fork server and not in every pair, it leaves
-most of the wall to recorded calls. A member is still a process of its own, which moves in memory before every quad, and no
+Loading and warming up may take longer than the blocks of a pair. Done once for some pairs and not in each, it leaves most of
+the wall to recorded calls. A member is still a process of its own, which moves in memory before every quad, and no
 process runs the code of both sides. Each side has its own, so no worker of base is forked from a process that ran code of head.
 """
 
