@@ -33,7 +33,7 @@ def test_run_checklist__experiment_ends_in_any_way__its_step_says_why_and_the_ru
     findings = measure(name, steps=(9, 7))
 
     _expect_no_error(findings.steps)
-    compiling, after = findings.steps
+    after, compiling = findings.steps
     assert compiling.status == "unavailable"
     assert compiling.reason is not None
     assert words in word(compiling.reason)

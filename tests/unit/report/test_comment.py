@@ -217,7 +217,7 @@ def test_inconclusive__turns_of_a_step__no_job_is_promised_to_add_to_them() -> N
 
 
 def test_inconclusive__last_look_measured__no_budget_alone_gives_more_pairs() -> None:
-    noisy = make_comparison(outcome="inconclusive", interval=(-0.012, 0.041), delta=0.013, pairs=64, pairs_needed=80)
+    noisy = make_comparison(outcome="inconclusive", interval=(-0.012, 0.041), delta=0.013, pairs=128, pairs_needed=160)
     text = render_comment(make_decision("INCONCLUSIVE", comparisons=[noisy]), CONTEXT)
     assert "add a larger number to `looks` under `[gate]` in `perfgate.toml`, and raise `budget` with it" in text
 
