@@ -105,7 +105,8 @@ def judge(tested: Tested, errors: Errors, *, p_adjusted: float | None, tests: in
         clock=tested.clock,
     )
     if not tested.fair:
-        return msgspec.structs.replace(compared, reason=Message("gate.no-fair-clock"))
+        code = "gate.cpu-not-alike" if tested.clock == "cpu" else "gate.no-fair-clock"
+        return msgspec.structs.replace(compared, reason=Message(code))
     bounds = interval(worse, errors)
     tolerated = math.log1p(tested.tolerance)
     # Answered for the margin that is sought, and where that says nothing, for the one that is sufficient.

@@ -343,7 +343,8 @@ def paired_effects(
     if pools := pool_pairs((a.cpu, b.cpu) for a, b in pairs):
         on_device = any(a.shapes[shape].cpu_source == "device" for a, _ in members)
         tails = [(_log_p99(first_pool), _log_p99(second_pool)) for first_pool, second_pool in pools]
-        effects[P99] = _log_ratios(tails, pairs=len(pairs), clock="device" if on_device else "cpu")
+        tail = _log_ratios(tails, pairs=len(pairs), clock="device" if on_device else "cpu")
+        effects[P99] = tail._replace(fair=on_device or _compute_alike(pairs))
     seen = [(a.turnaround, b.turnaround) for a, b in pairs if a.turnaround is not None and b.turnaround is not None]
     if len(seen) == len(pairs):
         effects[TURNAROUND] = _log_ratios(seen, pairs=len(pairs))
@@ -356,6 +357,18 @@ def paired_effects(
     if preprocessed := _summarise_pairs(_preprocess_lanes(members, shape), preprocess_clock):
         effects[PREPROCESSING] = _calls(preprocessed, preprocess_clock)
     return effects
+
+
+def _compute_alike(pairs: Sequence[_StatisticsPair]) -> bool:
+    """Whether both sides compute for like shares of their time: else CPU time is no measure of how long calls take."""
+    shares = np.asarray([[_computing_share_of(one) for one in pair] for pair in pairs])
+    known = shares[np.isfinite(shares).all(axis=1)]
+    return not known.size or bool(abs(np.subtract(*np.median(known, axis=0))) <= ALIKE)
+
+
+def _computing_share_of(process: Statistics) -> float:
+    """The share of a call that its thread computed; not a number where nothing says how long it was awake."""
+    return math.nan if process.turnaround is None else float(np.median(process.cpu)) / math.exp(process.turnaround)
 
 
 def _calls(pairs: Sequence[_StatisticsPair], clock: Clock | None) -> Effects:
