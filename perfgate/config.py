@@ -164,8 +164,8 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     checklist_budget: Annotated[
         Annotated[float, msgspec.Meta(ge=0, le=_DAY)],
         _doc(
-            "Seconds for each workload in which base and head measure the steps of the checklist in turns, beside the pairs. "
-            "Steps that need more are named, and shown without a difference. 0: none are compared."
+            "Seconds for each workload in which base and head measure the steps of the checklist again in turns, beside the "
+            "pairs and the first turn. Steps that need more are named, and shown without a difference. 0: none are compared."
         ),
     ] = 60.0
     aa_pairs: Annotated[

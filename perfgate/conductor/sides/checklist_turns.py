@@ -26,6 +26,8 @@ from perfgate.document.run import StepResult
 # The fewest whose signs can show a difference at 95 %: all alike have a chance of 2 in 64.
 FEWEST_TURNS = 6
 _LAYOUTS = 2**16
+# What a further turn takes of the time of the first, until one says it.
+_OF_THE_FIRST = 0.4
 
 
 @dataclass
@@ -141,25 +143,27 @@ class ChecklistTurns:
         """Take six turns of as many steps as fit into ``budget`` seconds, those first that need the fewest; name the others.
 
         ``needs_turns`` says so of the steps whose numbers are neither exact nor known from the pairs. ``long_steps`` had no
-        turn yet, for one takes a side so many seconds. What the others took in the first turn counts towards the budget.
+        turn yet, for one takes a side so many seconds.
         """
-        seconds = self._seconds_of_a_turn(needs_turns)
-        began = time.monotonic() - sum(seconds.values())
+        seconds = self._seconds_of_a_further_turn(needs_turns)
+        began = time.monotonic()
         ends = min(self.deadline, began + budget)
-        seconds |= {number: len(self.sides) * taken for number, taken in long_steps.items()}
         beside = 0.0  # what a turn takes that no step does: starting processes, and loading the workload
+        # One turn of every step first, because only that says what a further turn takes.
+        chosen = [*seconds] if sum(seconds.values()) <= budget / 2 else []
+        seconds |= {number: len(self.sides) * taken for number, taken in long_steps.items()}
         while True:
             costs = {number: self._turns_left(number) * taken for number, taken in seconds.items()}
             turns_left = max(map(self._turns_left, seconds), default=0)
-            chosen = _that_fit(costs, ends - time.monotonic() - turns_left * beside)
+            chosen = chosen or _that_fit(costs, ends - time.monotonic() - turns_left * beside)
             if not chosen:
                 break
             self.bench.say(f"{self.reference.name}: the checklist in turns, at most {turns_left} more")
             turn_began = time.monotonic()
             took = self.again(chosen, brief=True)
             beside = time.monotonic() - turn_began - sum(took.values())
-            # A further turn takes less time than the first, so others may fit too.
             seconds |= took
+            chosen = []
         missed = {number: cost for number, cost in sorted(costs.items()) if cost}
         if not missed:
             return []
@@ -170,10 +174,14 @@ class ChecklistTurns:
     def _turns_left(self, step: int) -> int:
         return max(0, FEWEST_TURNS - self.taken(step))
 
-    def _seconds_of_a_turn(self, needs_turns: Callable[[StepResult], bool]) -> dict[int, float]:
-        """What a turn took on all sides, of the steps that need six and that every side measured."""
+    def _seconds_of_a_further_turn(self, needs_turns: Callable[[StepResult], bool]) -> dict[int, float]:
+        """What a further turn will take on all sides, of the steps that need six and that every side measured."""
         needing = [
-            {step.number: step.duration / self.taken(step.number) for step in side.found.steps if needs_turns(step)}
+            {
+                step.number: _OF_THE_FIRST * step.duration / self.taken(step.number)
+                for step in side.found.steps
+                if needs_turns(step)
+            }
             for side in self.sides
         ]
         shared = set.intersection(*(set(durations) for durations in needing))

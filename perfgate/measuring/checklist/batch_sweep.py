@@ -27,6 +27,7 @@ class Effort:
 
 # Of six visits a signed rank gives a two-sided interval at 95 %; of five none.
 QUICK = Effort(visits=6, visit_seconds=0.05, call_seconds=0.07)
+BRIEF = Effort(visits=6, visit_seconds=0.02, call_seconds=0.07)
 FULL = Effort(visits=6, visit_seconds=0.5, call_seconds=2.0)
 
 

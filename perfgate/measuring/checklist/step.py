@@ -29,7 +29,7 @@ from perfgate.trace.summary import DeviceSummary
 
 Limits = Mapping[str, float]
 # Of a quick step's time: what a further turn takes.
-BRIEF = 0.4
+BRIEF = 0.25
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.run import Finding, Value
-from perfgate.measuring.checklist.batch_sweep import FULL, QUICK, Sweep, forget, probe, visit_all
+from perfgate.measuring.checklist.batch_sweep import BRIEF, FULL, QUICK, Sweep, forget, probe, visit_all
 from perfgate.measuring.checklist.limits import above, finding, limit
 from perfgate.measuring.checklist.step import (
     RecordingContext,
@@ -34,7 +34,7 @@ class BatchStep:
     def measure(self, context: StepContext) -> StepOutcome:
         """Sweep the first shape; not applicable where the model takes no other batch size than the configured one."""
         shape, configured = context.workload.shapes[0], context.workload.batch
-        effort = QUICK if context.quick else FULL
+        effort = BRIEF if context.brief else QUICK if context.quick else FULL
         sweep = Sweep()
         with quiet():
             probe(context, shape, effort, sweep)
