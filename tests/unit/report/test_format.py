@@ -78,6 +78,13 @@ def test_change__exact_counter__says_how_many_more_or_fewer(metric, base, head, 
     assert formats.change(make_counter(metric, base, head)) == expected
 
 
+def test_limit__counter_that_may_rise_by_an_amount__says_the_amount() -> None:
+    kept = make_comparison(
+        "memory.kept_native", unit="B", method="exact", base=208.0, head=208.0, tolerance=65536 / 208
+    )
+    assert formats.limit(kept) == "64.0 KiB more"
+
+
 def test_change__throughput__says_higher_or_lower() -> None:
     comparison = make_comparison(
         "throughput.median", unit="items/s", better="higher", delta=-0.05, interval=(-0.06, -0.04)

@@ -133,6 +133,11 @@ def limit(comparison: Comparison) -> Words:
         return quantity(comparison.base, comparison.unit, metric=comparison.metric)
     if comparison.tolerance is None or comparison.method == "check" or comparison.outcome == "improved":
         return DASH
+    entry = METRICS.get(comparison.metric)
+    if comparison.method == "exact" and entry and entry.allowed_more and comparison.base is not None:
+        # An amount is allowed, whatever share of the base it is.
+        amount = round(comparison.tolerance * max(comparison.base, 1))
+        return difference(0, amount, comparison.unit, metric=comparison.metric)
     return Words("0") if comparison.tolerance == 0 else setting(comparison.tolerance)
 
 
