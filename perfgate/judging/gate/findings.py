@@ -137,7 +137,7 @@ class _Moves:
         signs = self._moved.setdefault(key, set())
         if method == "exact":
             if base is not None and head is not None and base != head:
-                signs.update((-1, 1))
+                signs.add(1 if head > base else -1)
         elif interval is not None and not interval[0] <= 0.0 <= interval[1]:
             signs.add(1 if interval[0] > 0 else -1)
 
@@ -148,24 +148,29 @@ class _Moves:
         if not name or not self._comparable:
             return False
         shape = finding.evidence.get("shape")
+        sign = -1 if gone else 1
+        # What a finding is about is worse, and where it is gone, better.
+        expected = -sign if metric(name).better == "higher" else sign
         # One pattern may take the place of another, and their count stays.
-        if metric(name).kind == "exact" and any((workload, shape, op) in self._operators for op in _operators(finding)):
+        if metric(name).kind == "exact" and any(
+            self._operators.get((workload, str(shape), op)) == sign for op in _operators(finding)
+        ):
             return True
         signs = {
-            sign
+            moved_by
             for (place, of_shape, of_metric), moved in self._moved.items()
             if (place, of_metric) == (workload, name) and (shape is None or shape == of_shape)
-            for sign in moved
+            for moved_by in moved
         }
         value, limit = (finding.evidence.get(key) for key in (finding.rule, "limit"))
         if not (isinstance(value, (int, float)) and isinstance(limit, (int, float))) or value == limit:
-            return bool(signs)
+            return expected in signs
         beyond = 1 if value > limit else -1
         return (-beyond if gone else beyond) in signs
 
 
-def _changed_operators(base: RunDocument, head: RunDocument) -> set[tuple[str, str, str]]:
-    """The operators that a call of a shape dispatches more or less often, of shapes whose calls all dispatch the same."""
+def _changed_operators(base: RunDocument, head: RunDocument) -> dict[tuple[str, str, str], int]:
+    """1 or -1 by operator that a call of a shape dispatches more or less often, of shapes whose calls all dispatch the same."""
     before, after = (
         {
             (counted.workload, counted.shape): Counter({_plain(op.op): op.count for op in counted.ops})
@@ -175,7 +180,7 @@ def _changed_operators(base: RunDocument, head: RunDocument) -> set[tuple[str, s
         for run in (base, head)
     )
     return {
-        (*place, op)
+        (*place, op): 1 if after[place][op] > before[place][op] else -1
         for place in before.keys() & after.keys()
         for op in before[place].keys() | after[place].keys()
         if before[place][op] != after[place][op]

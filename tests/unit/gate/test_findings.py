@@ -82,6 +82,17 @@ def test_findings__pattern_that_took_the_place_of_another__one_new_and_one_gone_
     assert standings(decision) == ([("fusion.attention", "new")], ["fusion.gelu"])
 
 
+def test_findings__share_below_its_limit_because_the_call_got_slower__not_gone() -> None:
+    base = with_step(sides(UNCHANGED)[0], gelu(share=0.06), patterns=1)
+    head = with_step(sides(UNCHANGED)[1], attention(), patterns=2)
+    before, after = ({"aten::erf": 1, "aten::mul": 2}, {"aten::erf": 1, "aten::mul": 3, "aten::bmm": 2})
+    decision = judged(
+        msgspec.structs.replace(base, counters=[counters(before)]),
+        msgspec.structs.replace(head, counters=[counters(after)]),
+    )
+    assert standings(decision) == ([("fusion.attention", "new")], [])
+
+
 def test_findings__unchanged_code_at_the_limit_of_a_rule__neither_new_nor_gone() -> None:
     base, head = sides(UNCHANGED)
     one_side = judged(with_step(base, status="ok"), with_step(head, gelu(share=0.051)))
@@ -186,7 +197,11 @@ def rendered(decision: DecisionDocument) -> str:
 def test_comment__new_and_gone_findings__before_the_folds_and_counted_in_the_title_of_theirs() -> None:
     base, head = sides(UNCHANGED)
     rms = finding("fusion.rms_norm", ops=["aten::pow", "aten::mean"], line="model.py:4", op="aten::pow")
-    decision = judged(with_step(base, gelu(), rms, patterns=2), with_step(head, gelu(), attention(), patterns=3))
+    before, after = ({"aten::pow": 1, "aten::mul": 1}, {"aten::bmm": 2, "aten::mul": 1})
+    decision = judged(
+        msgspec.structs.replace(with_step(base, gelu(), rms), counters=[counters(before)]),
+        msgspec.structs.replace(with_step(head, gelu(), attention()), counters=[counters(after)]),
+    )
     above_folds, _, folds = rendered(decision).partition("<details>")
     new, _, gone = above_folds.partition("**Better: no longer in the checklist**")
     assert "**New in the checklist**\n\n- step 6, Operator fusion, in `encoder/long`: " in new
