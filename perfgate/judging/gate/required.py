@@ -410,3 +410,6 @@ def _incomplete_sites(counted: CounterSet) -> Iterator[str]:
     ops = {op.op: op.count for op in counted.ops}
     of_ops = sorted(counts[FRAMEWORK_OPS].items())
     yield from (f"ops.count:{name}" for name, count in of_ops if ops.get(name) != count)
+    # No operator can have run in low precision more often than it ran.
+    of_low = sorted(counts[LOW_PRECISION_OPS].items())
+    yield from (f"sites.{LOW_PRECISION_OPS}:{name}" for name, count in of_low if count > ops.get(name, 0))
