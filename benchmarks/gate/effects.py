@@ -92,9 +92,9 @@ EFFECTS = (
         True,
         1,
         BEGIN,
-        "        if self.table is None:\n            self.table = torch.randn(600_000).sort().values\n",
+        "        if self.table is None:\n            self.table = torch.randn(20_000).sort().values\n",
     ),
-    Effect("kept", "memory.growth", True, 17, BEGIN, "        self.kept.append(bytes(64 - 33))\n"),
+    Effect("kept", "memory.growth", True, 17, BEGIN, "        self.kept.append(torch.zeros(16))\n"),
     Effect(
         "cache",
         "cache.sensitivity",
@@ -162,7 +162,7 @@ def gate(effect: Effect, scratch: Path) -> dict[str, object]:
     if not (out / "decision.json").exists():
         raise SystemExit(f"{effect.name}: {done.stderr}")
     decision = json.loads((out / "decision.json").read_text())
-    rows = [row for row in decision["checklist"] if row["metric"] == effect.metric and not row.get("labels")]
+    rows = [row for row in decision["checklist"] if row["metric"] == effect.metric]
     row = rows[0] if rows else {}
     interval = row.get("interval")
     return {
