@@ -9,7 +9,7 @@ import pytest
 
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
-from perfgate.document.run import CorrectnessResult, RunDocument, StepResult, Value
+from perfgate.document.run import CorrectnessResult, CounterSite, RunDocument, StepResult, Value
 from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.required import Required
@@ -316,3 +316,21 @@ def test_decide__step_that_was_asked_for_is_gone__inconclusive() -> None:
     step = StepResult(number=4, slug="top_ops", workload=WORKLOAD, status="ok")
     decision = judged(base, replace(head, workloads=asked, steps=[step]))
     assert worded(decision.reasons) == ["missing: encoder steps.latency (head)"]
+
+
+def test_decide__operator_in_low_precision_that_never_ran__inconclusive_by_its_name() -> None:
+    """Renamed on the base, what the head computes in full precision would have lost nothing."""
+
+    def counted(run: RunDocument, *, low: int, name: str = "aten::mm") -> RunDocument:
+        whole = CounterSite(metric="counters.framework_ops", name="aten::mm", count=2)
+        low_sites = [CounterSite(metric="counters.low_precision_ops", name=name, count=low)] if low else []
+        one = counters({"aten::mm": 2})
+        values = {**one.values, "counters.low_precision_ops": low}
+        one = msgspec.structs.replace(one, values=values, sites=[whole, *low_sites], steady=sorted(values))
+        return msgspec.structs.replace(run, counters=[one])
+
+    base, head = sides([1.0] * 14)
+    honest = decide(counted(base, low=2), counted(head, low=0), policy=Policy(), history=History())
+    renamed = decide(counted(base, low=2, name="other"), counted(head, low=0), policy=Policy(), history=History())
+    assert (honest.verdict, renamed.verdict) == ("FAIL", "INCONCLUSIVE")
+    assert "sites.counters.low_precision_ops:other" in [missing.metric for missing in renamed.missing]
