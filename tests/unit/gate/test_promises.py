@@ -132,8 +132,10 @@ def test_compare_counters__low_precision_rises__suspected_without_a_check_and_ac
 def test_decide__low_precision_rises__warns_and_names_it():
     name = "counters.low_precision_ops"
     base, head = sides(NO_CHANGE)
-    base = msgspec.structs.replace(base, counters=[counted({name: 0})])
-    head = msgspec.structs.replace(head, counters=[counted({name: 2}, [site("m.py:5", "x", 2, name, "aten::mm")])])
+    ops = [OpCount(op="aten::mm", count=2)]
+    low = counted({name: 2}, [site("m.py:5", "x", 2, name, "aten::mm")], ops)
+    base = msgspec.structs.replace(base, counters=[counted({name: 0}, ops=ops)])
+    head = msgspec.structs.replace(head, counters=[low])
     decision = decide(base, head, policy=Policy(), history=History())
 
     assert (decision.verdict, worded(decision.reasons)) == ("WARN", [f"doubtful: encoder/long {name}"])
