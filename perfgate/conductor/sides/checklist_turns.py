@@ -130,9 +130,9 @@ class ChecklistTurns:
     def taken(self, step: int) -> int:
         return self._taken.get(step, 0)
 
-    def settle(self, open_steps: Callable[[], Collection[int]], *, ends: float, steady: float) -> None:
-        """Take turns of ``open_steps`` until it names none, or until ``ends``."""
-        while time.monotonic() < min(ends, self.deadline) and (steps := open_steps()):
+    def settle(self, open_steps: Callable[[], Collection[int]], *, steady: float) -> None:
+        """Take turns of ``open_steps`` until it names none, or until the deadline."""
+        while time.monotonic() < self.deadline and (steps := open_steps()):
             numbers = ", ".join(map(str, sorted(steps)))
             self.bench.say(f"{self.reference.name}: step {numbers} in turns, {self.taken(min(steps)) + 1}")
             self.again(steps, steady=steady)

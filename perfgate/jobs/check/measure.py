@@ -21,6 +21,7 @@ from perfgate.conductor.sides.turns import NAMES, MeasuredJob, SideName, TurnsBe
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import Config, WorkloadReference
+from perfgate.document.decision import Policy
 from perfgate.document.message import Message
 from perfgate.document.run import Harness, Side, StepResult
 from perfgate.document.testbed import Testbed
@@ -29,7 +30,7 @@ from perfgate.jobs.check.measured import Job, Measured, documents_of
 from perfgate.jobs.check.rerun import other_testbed, refuse_other_job
 from perfgate.jobs.check.sealing import seal_notes
 from perfgate.jobs.check.traces import keep_traces
-from perfgate.jobs.check.trial import Trial, is_left_out, try_head
+from perfgate.jobs.check.trial import HeadTrial, is_left_out, try_head
 from perfgate.jobs.check.turns import JobMeasurement
 from perfgate.jobs.shared.doors import Progress
 from perfgate.jobs.shared.options import AVAILABLE_STEPS, CheckOptions
@@ -84,7 +85,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 remove_traces(folder, [reference.name for reference in references])
         parts.count = len(references) if job.earlier else 3 * len(references)
         job.seals.begin("base", "head")
-        tried = Trial() if job.earlier else try_head(bench, base, head, job, options)
+        tried = HeadTrial() if job.earlier else try_head(bench, base, head, job, options)
         harnesses = ([], []) if job.earlier else _harnesses(bench, base, head, job, options)
         measured = Measured(testbeds, harnesses, [], [], [], [], [])
         refused: list[str] = []
@@ -97,7 +98,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
             if is_left_out(bench, reference, (base, head), tried.seconds.get(reference.name), measured):
                 parts.count -= 3
                 continue
-            asked = _steps(job, options)
+            asked = _steps(job.policy, options)
             sides = [ChecklistSide(name, checkout, folders[name]) for name, checkout in zip(NAMES, (base, head))]
             turns = ChecklistTurns(bench, reference, sides, begins=job.seals.begin, deadline=job.deadline)
             parts.begin()
@@ -225,29 +226,28 @@ def _unselected_note(job: Job, options: CheckOptions) -> list[Message]:
 def _settle_gating_numbers(turns: ChecklistTurns, job: Job, measured: Measured) -> None:
     """Take turns of the steps whose numbers gate and are open: bounds that seem broken, and numbers that a tolerance names.
 
-    A machine may stall for a moment, so what seems to break a bound has two more turns. What a tolerance names has turns until
-    it is decided, as pairs have.
+    A machine may stall for a moment, so what seems to break a bound has two more turns, whatever they take. What a tolerance
+    names has turns until it is decided or the budget of pairs is spent.
     """
+    config = turns.bench.config
     name, looks = turns.reference.name, job.policy.looks
     named = {measuring_step(metric) for metric in metrics_in_turns(job.policy)}
     undecided = set(named)
+    ends = time.monotonic() + config.gate.budget
 
     def open_steps() -> set[int]:
         documents = documents_of(job, measured)
         broken = {measuring_step(metric) for metric in broken_metrics(*documents, job.policy, workload=name)}
-        if undecided and (turns.taken(min(named)) in {1, *looks}):
+        if time.monotonic() > ends:
+            undecided.clear()
+        if undecided and turns.taken(min(named)) in {1, *looks}:
             look = Look(*documents, job.policy, workload=name)
             if turns.taken(min(named)) >= looks[-1] or not look.repetitions_would_help():
                 undecided.clear()
         return {step for step in broken if turns.taken(step) < TURNS_OF_A_BROKEN_BOUND} | undecided
 
-    config = turns.bench.config
     gating = bounded_metrics(job.policy) | set(metrics_in_turns(job.policy))
-    turns.settle(
-        open_steps,
-        ends=time.monotonic() + config.gate.budget,
-        steady=config.measure.steady if STEADY_NUMBERS & gating else 0.0,
-    )
+    turns.settle(open_steps, steady=config.measure.steady if STEADY_NUMBERS & gating else 0.0)
 
 
 def _needs_turns(step: StepResult) -> bool:
@@ -282,12 +282,14 @@ class _Steps(NamedTuple):
     long: Mapping[int, float]
 
 
-def _steps(job: Job, options: CheckOptions) -> _Steps:
-    decides = deciding_steps(job.policy)
+def _steps(policy: Policy, options: CheckOptions) -> _Steps:
+    decides = deciding_steps(policy)
     asked = AVAILABLE_STEPS if options.steps is None else options.steps
     deciding = {_COUNTING_STEP, *(decides - DECIDING_STEPS), *(number for number in asked if number in decides)}
     informing = [number for number in asked if number not in decides]
-    long = {number: CARDS[number].long_seconds for number in informing if CARDS[number].long_seconds}
+    # What is asked for by its number is measured, however long it takes.
+    unasked = informing if options.steps is None else []
+    long = {number: CARDS[number].long_seconds for number in unasked if CARDS[number].long_seconds}
     return _Steps(tuple(sorted(deciding)), tuple(number for number in informing if number not in long), long)
 
 

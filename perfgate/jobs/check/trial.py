@@ -26,14 +26,14 @@ ROOM = 1.2
 _NAMED_FUNCTIONS = 5
 
 
-class Trial(NamedTuple):
+class HeadTrial(NamedTuple):
     """What the trial of the head tells: notes for its document, and by workload, more seconds than a call takes."""
 
     notes: Sequence[Message] = ()
     seconds: Mapping[str, float | None] = MappingProxyType({})
 
 
-def try_head(bench: Bench, base: Checkout, head: Checkout, job: Job, options: CheckOptions) -> Trial:
+def try_head(bench: Bench, base: Checkout, head: Checkout, job: Job, options: CheckOptions) -> HeadTrial:
     """Try the workloads on the head; the notes name functions that the change touches and no workload runs.
 
     Raises SetUpError where the head's workload is set up wrong, before anything is measured. Not in CI, where documents and
@@ -41,7 +41,7 @@ def try_head(bench: Bench, base: Checkout, head: Checkout, job: Job, options: Ch
     judges the change: that is a verdict.
     """
     if job.session.command == "upgrade":
-        return Trial()
+        return HeadTrial()
     seconds: dict[str, float | None] = {}
     unseen = set(job.sides.touched)
     for reference in job.config.selected(options.workloads):
@@ -54,11 +54,11 @@ def try_head(bench: Bench, base: Checkout, head: Checkout, job: Job, options: Ch
         if trial.failed != "check" or bench.try_workload(base, reference).failed == "check":
             refuse_failed(reference, trial)
     if job.config.selected_jobs(options.workloads):  # what those run is not known
-        return Trial(seconds=seconds)
+        return HeadTrial(seconds=seconds)
     names = [f"{job.sides.touched[place]} ({place})" for place in sorted(unseen)]
     more = [f"… ({len(names) - _NAMED_FUNCTIONS})"] if len(names) > _NAMED_FUNCTIONS else []
     shown = [*names[:_NAMED_FUNCTIONS], *more]
-    return Trial([Message("notes.not-run", {"names": shown, "count": len(names)})] if names else [], seconds)
+    return HeadTrial([Message("notes.not-run", {"names": shown, "count": len(names)})] if names else [], seconds)
 
 
 def is_left_out(

@@ -68,14 +68,13 @@ def test_compare__a_step_that_takes_long__has_its_turns_where_they_fit_and_is_na
 def test_settle__nothing_is_open_any_more__ends(two_sides: Two) -> None:
     turns = two_sides()
     turns.first((UTILIZATION,))
-    turns.settle(
-        lambda: {UTILIZATION} if turns.taken(UTILIZATION) < 3 else set(), ends=time.monotonic() + 600, steady=0
-    )
+    turns.settle(lambda: {UTILIZATION} if turns.taken(UTILIZATION) < 3 else set(), steady=0)
     assert turns.taken(UTILIZATION) == 3
 
 
 def test_settle__time_is_spent__takes_no_turn(two_sides: Two) -> None:
     turns = two_sides()
     turns.first((UTILIZATION,))
-    turns.settle(lambda: {UTILIZATION}, ends=time.monotonic(), steady=0)
+    turns.deadline = time.monotonic()
+    turns.settle(lambda: {UTILIZATION}, steady=0)
     assert turns.taken(UTILIZATION) == 1

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from perfgate.conductor.sides.pairs import PairedMeasurement
 from perfgate.conductor.workers.foresight import Foresight
-from perfgate.jobs.check.measure import _note_uncounted
+from perfgate.document.decision import Policy
+from perfgate.jobs.check.measure import _note_uncounted, _steps
 from perfgate.jobs.check.measured import Measured
+from perfgate.jobs.shared.options import CheckOptions
 
 
 class Notes:
@@ -42,3 +47,12 @@ def test_check__hardware_counters__nothing_said() -> None:
     progress = Notes()
     _note_uncounted(measured(None, None), progress)
     assert progress.notes == []
+
+
+@pytest.mark.parametrize(("asked", "informing", "long"), [(None, False, True), ((1, 4, 9), True, False)])
+def test_steps__one_that_takes_long__waits_for_its_budget_unless_it_is_asked_for(
+    asked: tuple[int, ...] | None, informing: bool, long: bool
+) -> None:
+    steps = _steps(Policy(), CheckOptions(Path("out"), steps=asked))
+    assert (9 in steps.informing, 9 in steps.long) == (informing, long)
+    assert not set(steps.informing) & steps.long.keys()
