@@ -154,7 +154,8 @@ class ChecklistTurns:
         seconds |= {number: len(self.sides) * taken for number, taken in long_steps.items()}
         while True:
             costs = {number: self._turns_left(number) * taken for number, taken in seconds.items()}
-            turns_left = max(map(self._turns_left, seconds), default=0)
+            # One that takes long has processes of its own, which are part of its seconds.
+            turns_left = max((self._turns_left(number) for number in seconds if self.taken(number)), default=0)
             chosen = chosen or _that_fit(costs, ends - time.monotonic() - turns_left * beside)
             if not chosen:
                 break
