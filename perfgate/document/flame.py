@@ -43,6 +43,18 @@ class FlameCosts(msgspec.Struct, frozen=True, kw_only=True):
     count: list[int]
 
 
+class FlameMark(msgspec.Struct, frozen=True, kw_only=True):
+    """An operator that a decision is about; ``name`` indexes the tree's texts.
+
+    ``named`` is whether one of the decision's causes names it; ``seconds`` is head - base a call, None if the pairs did not
+    decide it.
+    """
+
+    name: int
+    named: bool
+    seconds: float | None = None
+
+
 class FlameTree(msgspec.Struct, frozen=True, kw_only=True):
     """One timeline, or the same one of base and head: a node for each distinct stack, parents before children.
 
@@ -54,7 +66,7 @@ class FlameTree(msgspec.Struct, frozen=True, kw_only=True):
     that was not recorded is None.
 
     Of the two sides of a check, ``call`` is what the pairs say of the call, and ``by_counts`` why times do not say what
-    changed, where they do not.
+    changed, where they do not; ``marks`` are the operators that the decision names or whose times the pairs decided.
     """
 
     label: str
@@ -72,6 +84,7 @@ class FlameTree(msgspec.Struct, frozen=True, kw_only=True):
     folded: int = 0
     call: Comparison | None = None
     by_counts: WhyCounts | None = None
+    marks: list[FlameMark] = []
     folded_names: list[str] = []
     cut: int = 0
 

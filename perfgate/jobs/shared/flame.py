@@ -85,7 +85,9 @@ def with_decision(trees: Sequence[FlameTree], decision: DecisionDocument, head: 
 
 
 def _with_page(run: RunDocument, folder: Path, trees: Sequence[FlameTree], language: Language) -> RunDocument:
-    page = render_flame([tree for tree in trees if tree.parent], language)
+    # The page opens with the first: the one that the decision names a cause in.
+    ordered = sorted(trees, key=lambda tree: not any(mark.named for mark in tree.marks))
+    page = render_flame([tree for tree in ordered if tree.parent], language)
     write_text_atomically(folder / FLAME_PAGE, page)
     artifact = artifact_of(folder / FLAME_PAGE, page.encode(), "flamegraph")
     artifacts = [artifact for artifact in run.artifacts if artifact.kind != "flamegraph"]

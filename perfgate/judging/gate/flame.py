@@ -13,7 +13,8 @@ from collections.abc import Mapping
 import msgspec
 
 from perfgate.document.decision import Comparison, DecisionDocument
-from perfgate.document.flame import FLAME_KINDS, NONE, FlameCosts, FlameTree, WhyCounts, node_totals
+from perfgate.document.explanation import Cause, Explanation, OperatorTest, OperatorTime
+from perfgate.document.flame import FLAME_KINDS, NONE, FlameCosts, FlameMark, FlameTree, WhyCounts, node_totals
 from perfgate.document.run import OUTSIDE_OPERATORS
 from perfgate.judging.gate.contributions import call_times
 
@@ -33,7 +34,25 @@ def with_pairs(tree: FlameTree, decision: DecisionDocument, workload: str, shape
         head=_with_times(tree, tree.head, {row.op: row.head for row in rows}),
     )
     call = next(iter(call_times(decision.comparisons, workload, shape)), None)
-    return msgspec.structs.replace(tree, call=call, by_counts=why_counts(tree, call))
+    marks = _marks(tree, decision, workload, shape)
+    return msgspec.structs.replace(tree, call=call, by_counts=why_counts(tree, call), marks=marks)
+
+
+def _marks(tree: FlameTree, decision: DecisionDocument, workload: str, shape: str) -> list[FlameMark]:
+    """The operators of the tree that the decision's causes name, and those whose times the pairs decided."""
+
+    def here(row: Cause | Explanation | OperatorTest | OperatorTime) -> bool:
+        return (row.workload, row.shape) == (workload, shape)
+
+    named = {cause.op for cause in filter(here, decision.causes)}
+    decided = {test.op for test in filter(here, decision.operator_tests) if test.outcome in ("regressed", "improved")}
+    decided |= {part.profiled for why in filter(here, decision.explanations) for part in why.contributions}
+    seconds = {row.op: row.head - row.base for row in filter(here, decision.operator_times) if row.op in decided}
+    return [
+        FlameMark(name=at, named=text in named, seconds=seconds.get(text))
+        for at, text in enumerate(tree.texts)
+        if text in named or text in seconds
+    ]
 
 
 def why_counts(tree: FlameTree, call: Comparison | None) -> WhyCounts | None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from perfgate.document.decision import Comparison
-from perfgate.document.explanation import OperatorTime
+from perfgate.document.explanation import Cause, OperatorTime
 from perfgate.document.flame import FLAME_KINDS, FlameCosts, FlameTree, merged, node_totals, side_by_side
 from perfgate.document.run import OUTSIDE_OPERATORS
 from perfgate.judging.gate.flame import with_pairs
-from tests.fakes.documents import make_comparison, make_decision
+from tests.fakes.documents import make_comparison, make_decision, make_operator_test
 
 MS = 1_000_000
 # 5.00 ms a call and 12.2 % slower by the clock, as in the demo.
@@ -121,3 +122,23 @@ def test_merged__several_recordings__one_call_of_all_their_calls() -> None:
     assert (costs.units, costs.node) == (40, [1, 2, 3])
     assert [own / costs.units / MS for own in costs.own] == [1.75, 7.0, 0.0]
     assert [count / costs.units for count in costs.count] == [1.0, 8.0, 0.0]
+
+
+def test_with_pairs__operators_that_the_decision_names_or_decided__are_marked_with_the_paired_difference() -> None:
+    decision = make_decision(
+        "FAIL",
+        comparisons=[SLOWER],
+        operator_times=times(mm=(0.004, 0.0038), clone=(0.0, 0.0004)),
+        operator_tests=[
+            make_operator_test("aten::clone", outcome="regressed"),
+            make_operator_test(outcome="inconclusive"),
+        ],
+    )
+    causes = [
+        Cause(workload="encoder", shape=shape, op=op) for shape, op in (("long", "aten::clone"), ("short", "aten::mm"))
+    ]
+    decision = msgspec.structs.replace(decision, causes=causes)
+    both = side_by_side(one_side(5, 20, 0), one_side(1.5, 6, 0.1, clones=8))
+    tree = with_pairs(both, decision, "encoder", "long")
+    assert tree.by_counts == "sign"
+    assert [(tree.texts[mark.name], mark.named, mark.seconds) for mark in tree.marks] == [("aten::clone", True, 0.0004)]

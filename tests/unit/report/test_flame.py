@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perfgate.document.flame import FLAME_KINDS, FlameCosts, FlameTree, WhyCounts, side_by_side
+from perfgate.document.flame import FLAME_KINDS, FlameCosts, FlameMark, FlameTree, WhyCounts, side_by_side
 from perfgate.judging.report.render.flame import collapsed_stacks, render_flame, speedscope
 from tests.browser import Page, browser_page
 from tests.fakes.documents import make_comparison
@@ -303,6 +303,30 @@ def test_page__frames_that_differ_by_counts__no_difference_of_times_is_said(brow
     )
     choose(browser, "search", "clone")
     assert said(browser, "matched").endswith("head 10 ms, 50.0 % of the total")
+    assert browser.errors == []
+
+
+def test_page__operator_that_the_pairs_decided_while_counts_colour__is_coloured_by_its_time_and_named(
+    browser: Page, tmp_path: Path
+) -> None:
+    tree = side_by_side(BASE, HEAD)
+    marks = [FlameMark(name=tree.texts.index("aten::relu"), named=True, seconds=0.00206)]
+    opened(browser, tmp_path, msgspec.structs.replace(tree, call=CALL, by_counts="outside", marks=marks))
+    assert said(browser, "legend").endswith(
+        "Operators whose times the pairs decided are coloured by them, and so are their numbers. "
+        "A dashed outline marks an operator that the decision names as a cause."
+    )
+    choose(browser, "search", "relu")
+    choose(browser, "search", "")
+    browser.ask("document.getElementById('canvas').focus()")
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight"):
+        browser.key(key)
+
+    assert "all aten::relu together +2.06 ms a call, decided by the pairs; named as a cause by the decision" in said(
+        browser
+    )
+    page = (tmp_path / "flame.html").read_text()
+    assert "coloured by how often they ran, except operators whose own times the pairs decided." in page
     assert browser.errors == []
 
 

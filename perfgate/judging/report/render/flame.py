@@ -68,6 +68,10 @@ _SCRIPT_SENTENCES = (
     phrase(" The recordings were made apart, under a profiler: a difference that all frames share is the machine's."),
     phrase("Red: head runs it more often. Blue: head runs it less often. Grey: as often. Numbers are runs in {unit}."),
     phrase("{count} runs"),
+    phrase("all {name} together {time} a call, decided by the pairs"),
+    phrase("named as a cause by the decision"),
+    phrase(" A dashed outline marks an operator that the decision names as a cause."),
+    phrase(" Operators whose times the pairs decided are coloured by them, and so are their numbers."),
     phrase(
         "Time in {unit}; a colour for each kind: Python function, operator, annotation, runtime call, kernel, copy, collective."
     ),
@@ -109,7 +113,8 @@ def _render(trees: Sequence[FlameTree]) -> str:
 
 def _worded_call(tree: FlameTree) -> CallView:
     call = None if tree.call is None else named_change(tree.call)
-    return CallView(label=tree.label, call=call, why=tree.by_counts)
+    decided = any(mark.seconds for mark in tree.marks)
+    return CallView(label=tree.label, call=call, why=tree.by_counts, decided=decided)
 
 
 def collapsed_stacks(tree: FlameTree) -> Iterator[str]:

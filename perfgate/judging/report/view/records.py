@@ -669,11 +669,15 @@ class PageEnd:
 
 @dataclass(frozen=True)
 class CallView:
-    """What the pairs say of the call that a flame graph shows; ``why`` its frames are compared by counts."""
+    """The paired result of the call that a flame graph shows.
+
+    ``why`` its frames are compared by counts; ``decided`` is whether the pairs decided the time of any of its operators.
+    """
 
     label: str
     call: Change | None
     why: str | None
+    decided: bool
 
 
 @dataclass(frozen=True)

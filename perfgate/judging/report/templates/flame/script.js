@@ -14,9 +14,10 @@ const word = (english, values) => sentences[english].replace(/\{(\w+)\}/g, (_, n
 const ROW = 18, THINNEST = 0.4, ALL = -1, FONT = "11px ui-monospace, Menlo, Consolas, monospace";
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const HUES = { thread: 220, stream: 220, python: 205, host_op: 28, annotation: 265, runtime: 50, compute: 350, copy: 165, comm: 300, other: 220 };
+const OPERATORS = new Set(["host_op", "compute", "copy", "comm"]);
 const canvas = $("canvas"), pen = canvas.getContext("2d"), tip = $("tip");
 // One frame is a number: a node of the tree, or the size of the tree for the chosen tracks together.
-let whole, tree, size, first, children, base, head, weight, roots, zoomed, focused, pointed = ALL, matches = null, drawn = [], levels = 0;
+let marks = new Map(), whole, tree, size, first, children, base, head, weight, roots, zoomed, focused, pointed = ALL, matches = null, drawn = [], levels = 0;
 
 function element(name, text, parent) {
   const made = document.createElement(name);
@@ -40,6 +41,11 @@ const compares = () => tree.base && tree.head;
 // Where the traced times say otherwise than the pairs, or these say nothing, frames differ by how often they ran alone.
 const byCounts = () => Boolean(tree.by_counts);
 const differing = (node) => byCounts() ? head.runs[node] - base.runs[node] : head.total[node] - base.total[node];
+// Operators that the decision names or whose times the pairs decided. Names of a derived tree begin with those of the whole one.
+const markOf = (node) => (node < size && OPERATORS.has(kinds[tree.kind[node]]) ? marks.get(tree.name[node]) : undefined);
+const decided = (node) => markOf(node)?.seconds ?? 0;
+const worded = (node) => byCounts() && decided(node) ? more(decided(node)) : difference(differing(node));
+const more = (time) => (time > 0 ? "+" : "") + seconds(time);
 const difference = (value) => byCounts() ? word("{count} runs", { count: (value > 0 ? "+" : "") + Number(value.toPrecision(6)) }) : signed(value);
 const text = (at) => (at < 0 ? "" : tree.texts[at]);
 const nameOf = (node) => (node === size ? word("all") : text(tree.name[node]));
@@ -70,6 +76,7 @@ function costs(side) {
 }
 function chooseTree() {
   whole = trees[$("trees").value];
+  marks = new Map((whole.marks ?? []).map((one) => [one.name, one]));
   $("views").value = "all";
   show(whole);
 }
@@ -254,15 +261,18 @@ function find() {
   draw();
   keep();
 }
+const differs = (change, strength) =>
+  `hsl(${change > 0 ? 8 : 212} ${Math.round(10 + 75 * strength)}% ${dark.matches ? 28 + 14 * strength : 90 - 24 * strength}%)`;
 function colour(node) {
   const light = dark.matches ? 34 : 78;
   if (matches) return matches[node] ? `hsl(285 60% ${dark.matches ? 46 : 74}%)` : `hsl(220 8% ${dark.matches ? 24 : 90}%)`;
   if (node === size) return `hsl(220 12% ${light}%)`;
   if (compares() && $("differs").checked) {
+    if (byCounts() && decided(node)) return differs(decided(node), 1);
     const change = differing(node), measure = byCounts() ? "runs" : "total", larger = Math.max(head[measure][node], base[measure][node]);
     const noticed = byCounts() ? change !== 0 : Math.abs(change) > 0.0005 * weight[size];
     const strength = larger > 0 && noticed ? Math.min(1, Math.abs(change) / larger * 2) : 0;
-    return `hsl(${change > 0 ? 8 : 212} ${Math.round(10 + 75 * strength)}% ${dark.matches ? 28 + 14 * strength : 90 - 24 * strength}%)`;
+    return differs(change, strength);
   }
   return `hsl(${HUES[kinds[tree.kind[node]]]} ${dark.matches ? 38 : 62}% ${light + (tree.name[node] % 5) * 2}%)`;
 }
@@ -298,14 +308,15 @@ function draw() {
     pen.fillRect(bar.x, bar.level * ROW, Math.max(bar.width - 0.5, THINNEST), ROW - 1);
     const room = Math.floor((bar.width - 8) / letter);
     if (room >= 3) {
-      const change = differing(bar.node);
-      const label = nameOf(bar.node) + (compares() && room > 16 && (change || !byCounts()) ? `  ${difference(change)}` : "");
+      const noted = compares() && room > 16 && (differing(bar.node) || decided(bar.node) || !byCounts());
+      const label = nameOf(bar.node) + (noted ? `  ${worded(bar.node)}` : "");
       pen.fillStyle = ink;
       pen.fillText(label.length > room ? `${label.slice(0, room - 1)}…` : label, bar.x + 4, bar.level * ROW + ROW / 2);
     }
-    if (bar.node === focused) {
+    if (bar.node === focused || markOf(bar.node)?.named) {
       pen.strokeStyle = ink;
-      pen.lineWidth = 1.5;
+      pen.lineWidth = bar.node === focused ? 1.5 : 1;
+      pen.setLineDash(bar.node === focused ? [] : [4, 2]);
       pen.strokeRect(bar.x + 1, bar.level * ROW + 1, Math.max(bar.width - 2.5, 1), ROW - 3);
     }
   }
@@ -341,13 +352,18 @@ function facts(node) {
     return [name, ...cells];
   });
 }
+// What the decision holds of an operator, beside what was traced.
+const remarks = (node) => [
+  decided(node) ? word("all {name} together {time} a call, decided by the pairs", { name: nameOf(node), time: more(decided(node)) }) : "",
+  markOf(node)?.named ? word("named as a cause by the decision") : "",
+];
 function showTip(node, x, y) {
   tip.replaceChildren();
   element("b", nameOf(node), tip);
   if (node !== size) {
     const shape = text(tree.shape[node]), more = tree.more_shapes[node];
     [kind_words[tree.kind[node]], text(tree.place[node]), more ? word("{shape} and {count} other shapes", { shape, count: more }) : shape]
-      .filter(Boolean).forEach((line) => element("div", line, tip));
+      .concat(remarks(node)).filter(Boolean).forEach((line) => element("div", line, tip));
   }
   const table = element("table", "", tip);
   if (compares()) { const row = element("tr", "", table); ["", "base", "head", word("difference")].forEach((name) => element("th", name, row)); }
@@ -364,7 +380,7 @@ function say() {
   const place = focused === size ? "" : text(tree.place[focused]);
   const sides = compares() ? ["base", "head", word("difference")] : ["", "", ""];
   const numbers = facts(focused).map(([name, ...cells]) => `${name} ${cells.map((cell, at) => cell && `${sides[at]} ${cell}`.trim()).filter(Boolean).join(", ")}`);
-  $("said").textContent = [nameOf(focused), place, ...numbers].filter(Boolean).join("; ");
+  $("said").textContent = [nameOf(focused), place, ...remarks(focused), ...numbers].filter(Boolean).join("; ");
 }
 function at(event) {
   const box = canvas.getBoundingClientRect(), x = event.clientX - box.left, level = Math.floor((event.clientY - box.top) / ROW);
@@ -423,8 +439,10 @@ function legend() {
   const times = () => word("Red: head takes longer. Blue: head takes less. Grey: as before. Numbers are head minus base, in {unit}.", { unit })
     + word(paired[$("trees").value] ? " The times are those of the pairs, which took turns, spread over the stacks that some of them traced."
       : " The recordings were made apart, under a profiler: a difference that all frames share is the machine's.");
-  const counts = () => word("Red: head runs it more often. Blue: head runs it less often. Grey: as often. Numbers are runs in {unit}.", { unit });
-  $("legend").textContent = differs ? (byCounts() ? counts() : times())
+  const counts = () => word("Red: head runs it more often. Blue: head runs it less often. Grey: as often. Numbers are runs in {unit}.", { unit })
+    + ([...marks.values()].some((mark) => mark.seconds) ? word(" Operators whose times the pairs decided are coloured by them, and so are their numbers.") : "");
+  const outlines = () => ([...marks.values()].some((mark) => mark.named) ? word(" A dashed outline marks an operator that the decision names as a cause.") : "");
+  $("legend").textContent = differs ? (byCounts() ? counts() : times()) + outlines()
     : word("Time in {unit}; a colour for each kind: Python function, operator, annotation, runtime call, kernel, copy, collective.", { unit });
 }
 options($("trees"), trees.map((one, at) => [at, one.label]));
