@@ -19,7 +19,8 @@ from perfgate.catalogue.names import SUBROUTINE_TIMES
 from perfgate.document.budget import Budget, parse_budget, parse_place
 from perfgate.document.decision import DEFAULT_LOOKS, MOST_LOOKS, Policy
 from perfgate.errors import ConfigError
-from perfgate.job_settings import NAME, JobReference, JobSettings, mistakes
+from perfgate.job_settings import NAME, JobReference, JobSettings, NumberSettings, SlaSettings, mistakes
+from perfgate.load_settings import LoadSettings
 from perfgate.locale import LANGUAGES, Language
 from perfgate.toml import tomllib
 
@@ -420,7 +421,7 @@ def parse_config(text: str, path: Path, *, device: str | None = None, needs_work
     _refuse_unknown(raw, ConfigFile, path, where="")
     for name, entry in (raw.get("workloads") or {}).items() if isinstance(raw.get("workloads"), dict) else ():
         if isinstance(entry, dict):
-            _refuse_unknown(entry, JobSettings, path, where=f"[workloads.{name}] ")
+            _check_job(entry, path, place=f"workloads.{name}")
     for table in msgspec.structs.fields(ConfigFile):
         if isinstance(table.default, msgspec.Struct) and isinstance(raw.get(table.name), dict):
             _refuse_unknown(raw[table.name], type(table.default), path, where=f"[{table.name}] ")
@@ -477,20 +478,41 @@ def _refuse_unknown(table: dict[str, Any], record: type[msgspec.Struct], path: P
             )
 
 
+def _check_job(table: dict[str, Any], path: Path, *, place: str) -> None:
+    """Refuse the table of a job, or one inside it, that has an unknown key or a value of another kind, by its place."""
+    _refuse_unknown(table, JobSettings, path, where=f"[{place}] ")
+    for key, record in (("load", LoadSettings), ("sla", SlaSettings)):
+        if isinstance(inner := table.get(key), dict):
+            _refuse_unknown(inner, record, path, where=f"[{place}] {key}: ")
+    numbers = table.get("numbers")
+    for name, inner in numbers.items() if isinstance(numbers, dict) else ():
+        if isinstance(inner, dict):
+            _refuse_unknown(inner, NumberSettings, path, where=f"[{place}.numbers] {name}: ")
+    try:
+        msgspec.convert(table, JobSettings)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: {_refusal(error, table, place)}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{path}: [{place}] {error}") from error
+
+
 def _did_you_mean(word: str, names: Any) -> str:
     close = difflib.get_close_matches(word, list(names), n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def _refusal(error: msgspec.ValidationError, raw: Mapping[str, Any]) -> str:
-    """msgspec's "Expected `float` < 0.5 - at `$.gate.alpha`" as TOML names the place, with the value that stands there."""
+def _refusal(error: msgspec.ValidationError, raw: Mapping[str, Any], inside: str = "") -> str:
+    """msgspec's "Expected `float` < 0.5 - at `$.gate.alpha`" as TOML names the place, with the value that stands there.
+
+    ``raw`` is the whole file, or the table ``inside``.
+    """
     expectation, _, place = str(error).partition(" - at `$.")
     if not place or "[...]" in place:  # a table of the project's own names: msgspec does not say which entry it is
-        return str(error)
+        return f"[{inside}] {error}" if inside else str(error)
     value: Any = raw
     for key in re.findall(r"\w+", place):
         value = value[int(key)] if isinstance(value, list) else value[key]
-    table, _, name = place.rstrip("`").partition(".")
+    table, _, name = (inside, "", place.rstrip("`")) if inside else place.rstrip("`").partition(".")
     where = f"[{table}] {name}" if name else table
     return f"{where} must be {expectation.removeprefix('Expected ')}, found {value!r}"
 

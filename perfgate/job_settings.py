@@ -57,6 +57,8 @@ MOST_RANKS = 1024
 MOST_STEPS = 5000
 # Names become parts of metrics and of file names.
 NAME = re.compile(r"\w[\w.-]{0,99}")
+# The shell's variable with the port of a server.
+_PORT = re.compile(r"\$(PORT\b|\{PORT\b)")
 
 
 def _doc(text: str) -> msgspec.Meta:
@@ -93,7 +95,7 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """A job. One of `command`, `serve`, `torchrun` and `workload` says what is started in the checkout of each side."""
 
     command: Annotated[str, _doc("A program that runs to its end and reports numbers.")] = ""
-    serve: Annotated[str, _doc("A server; it listens on `$PORT`.")] = ""
+    serve: Annotated[str, _doc("A server; the line names `$PORT`, where it listens.")] = ""
     torchrun: Annotated[str, _doc("A script that torchrun starts in every rank; its loop calls `perfgate.turn()`.")] = (
         ""
     )
@@ -346,6 +348,11 @@ def mistakes(name: str, settings: JobSettings) -> Iterator[str]:
 
 
 def _request_mistakes(place: str, settings: JobSettings) -> Iterator[str]:
+    if settings.serve and not _PORT.search(settings.serve):
+        yield (
+            f"{place} serve = {settings.serve!r} does not name $PORT, where perfgate looks for the server; write e.g. "
+            'serve = "python serve.py --port $PORT", or serve = "PORT=$PORT python serve.py" if the program reads the variable'
+        )
     if settings.searches_rate and (settings.sla is None or not settings.streams_tokens):
         yield (
             f'{place} rate = "highest" is the highest at which base holds an SLA; write e.g. '

@@ -1,4 +1,4 @@
-"""Serve the model with `transformers serve` on the port that PORT names, its memory for keys and values bounded."""
+"""Serve the model with `transformers serve` on the port behind ``--port``, its memory for keys and values bounded."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ if __name__ == "__main__":
     save(folder)
     # The server calls the model by the path that it is started with.
     os.chdir(folder.parent)
-    sys.argv = ["transformers", "serve", folder.name, *OPTIONS.split(), "--port", os.environ["PORT"]]
+    sys.argv = ["transformers", "serve", folder.name, *OPTIONS.split(), *sys.argv[1:]]
     main()

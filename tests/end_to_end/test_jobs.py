@@ -34,7 +34,7 @@ numbers.step = { json = "step.ms", unit = "ms", tolerance = 0.05 }
 SERVER = """
 project = "jobs"
 [workloads.chat]
-serve = "exec python fake_server.py"
+serve = "exec python fake_server.py $PORT"
 ready_timeout = 6
 timeout = 3
 model = "fake"
@@ -259,6 +259,7 @@ def test_server__answers_are_checked_by_a_program__what_it_prints_decides(
     ("fault", "words"),
     [
         ("exits", "the server ended with exit code 1"),
+        pytest.param("aborts", "the server was ended by SIGABRT", marks=pytest.mark.slow),
         pytest.param("never-ready", "the server did not answer /health within 6 s", marks=pytest.mark.slow),
         pytest.param("port", "the server did not answer /health within 6 s", marks=pytest.mark.slow),
         pytest.param("status", "2 of 2 requests failed; the first: HTTP 500", marks=pytest.mark.slow),
@@ -353,7 +354,7 @@ def test_server__on_halves_of_the_cpus__they_swap(perfgate: Perfgate, clone: Clo
 HIGHEST = """
 project = "jobs"
 [workloads.chat]
-serve = "exec python fake_server.py"
+serve = "exec python fake_server.py $PORT"
 model = "fake"
 budget = 60
 sla = { first_token = 0.15 }

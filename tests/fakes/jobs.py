@@ -41,7 +41,7 @@ numbers.rate = { json = "rate", unit = "items/s", better = "higher" }
 """,
     "server": """
 [workloads.chat]
-serve = "python serve.py"
+serve = "python serve.py --port $PORT"
 load = { concurrency = 2, requests = 4, output = 4 }
 """,
     "ranks": """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -19,6 +20,7 @@ from aiohttp import web
 Fault = Literal[
     "none",
     "status",
+    "aborts",
     "hang",
     "truncated",
     "content_type",
@@ -91,6 +93,8 @@ class FakeOpenAI:
         if self.fault == "in_stream":
             events[1] = '{"error": {"message": "the engine died", "code": 500}}'
         for number, event in enumerate([*events, "[DONE]"]):
+            if self.fault == "aborts" and number == 2:
+                os.abort()
             if self.fault == "hang" and number == 2:
                 await asyncio.sleep(3600)
             if self.seconds:

@@ -14,7 +14,7 @@ from perfgate.job_settings import JobReference, JobSettings
 
 COMMAND = '[workloads.bench]\ncommand = "python bench.py"\n'
 RANKS = '[workloads.train]\ntorchrun = "train.py"\n'
-SERVER = '[workloads.chat]\nserve = "python serve.py"\n'
+SERVER = '[workloads.chat]\nserve = "python serve.py --port $PORT"\n'
 
 
 def parse(text: str) -> Config:
@@ -65,8 +65,23 @@ def test_job__other_budget__measures_the_same() -> None:
         (RANKS + "ranks = 2\nsteps = 0\n", "steps"),
         (SERVER + "ranks = 2\n", "ranks is a setting of a torchrun job, and this is a server; remove it"),
         (COMMAND + "same_output = false\n", "same_output is a setting of a server"),
-        (SERVER + "budget = -1\n", "Expected `float` > 0"),
-        (SERVER + "load = { requests = 8 }\n", "rate"),
+        (SERVER + "budget = -1\n", r"\[workloads.chat\] budget must be `float` > 0.0, found -1"),
+        (SERVER + "load = { requests = 8 }\n", r"\[workloads.chat\] a load has none of rate"),
+        (
+            SERVER + "load = { request = 8 }\n",
+            r"\[workloads.chat\] load: unknown key 'request'; did you mean 'requests'",
+        ),
+        (SERVER + "load = { concurrency = 0 }\n", r"\[workloads.chat\] load.concurrency must be `int` >= 1, found 0"),
+        (
+            SERVER + "sla = { first = 1 }\n",
+            r"sla: unknown key 'first'; did you mean 'first_token'\?; known keys: first_token",
+        ),
+        (
+            COMMAND + 'numbers.a = { jso = "x" }\n',
+            r"\[workloads.bench.numbers\] a: unknown key 'jso'; did you mean 'json'",
+        ),
+        (SERVER.replace("$PORT", "8000"), "does not name \\$PORT, where perfgate looks for the server"),
+        (SERVER.replace("$PORT", "$PORTS"), "does not name \\$PORT"),
         (COMMAND + 'numbers.a = { unit = "ms" }\n', "needs one of `json`, `column` and `pattern`, found none"),
         (COMMAND + 'numbers.a = { column = "x" }\n', "is a column, and no `file` is named"),
         (
@@ -110,8 +125,8 @@ def test_must_gate__of_every_kind__is_what_the_settings_alone_tell() -> None:
             "gates": ["a"],
             "budget": 9.0,
         },
-        {"serve": "s", "same_output": False, "metrics": "", "ignore_eos": False, "sla": {"first_token": 0.5}},
-        {"serve": "s", "load": {"rate": 4, "requests": 16}, "extra": {"seed": 1}, "fits": "alternate"},
+        {"serve": "s $PORT", "same_output": False, "metrics": "", "ignore_eos": False, "sla": {"first_token": 0.5}},
+        {"serve": "s $PORT", "load": {"rate": 4, "requests": 16}, "extra": {"seed": 1}, "fits": "alternate"},
         {"torchrun": "t.py", "ranks": 2, "loss_tolerance": 0.001, "steps": 8},
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import signal
 import time
 from pathlib import Path
 
@@ -115,6 +114,6 @@ class CommandSide:
 
 
 def _how_it_ended(line: str, end: ProgramEnd) -> Message:
-    if end.code < 0:
-        return Message("job.killed", {"line": line, "signal": signal.Signals(-end.code).name})
+    if end.signal:
+        return Message("job.killed", {"line": line, "signal": end.signal})
     return Message("job.exited", {"line": line, "code": end.code})

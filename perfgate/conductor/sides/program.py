@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import socket
 import subprocess
 import time
@@ -26,6 +27,8 @@ from perfgate.system.processes import cpu_ns_below, running_below, threads_of
 _TICK_SECONDS = 0.2
 _START_SECONDS = 30.0
 _END_SECONDS = 10.0
+# A shell ends with this and the number of the signal that ended its program (POSIX, Shell Command Language, 2.8.2).
+_SHELL_SIGNAL = 128
 
 
 class SideError(MeasuringError):
@@ -47,6 +50,12 @@ class ProgramEnd(msgspec.Struct, frozen=True):
     cpu: float
     memory: float
     left: list[str] = []
+
+    @property
+    def signal(self) -> str:
+        """The name of the signal that ended the program, or the one that its shell started; empty where it exited."""
+        number = -self.code if self.code < 0 else self.code - _SHELL_SIGNAL
+        return signal.Signals(number).name if number in set(signal.Signals) else ""
 
 
 class Program:
@@ -93,9 +102,9 @@ class Program:
         """Wait for the end. Raises SideError where it takes longer than ``timeout`` seconds."""
         return msgspec.json.decode(self._next_line(time.monotonic() + timeout, seconds=timeout), type=ProgramEnd)
 
-    def ended(self) -> ProgramEnd | None:
-        """How it ended; None while it runs."""
-        if self._end is None and select.select([self._connection], [], [], 0)[0]:
+    def ended(self, within: float = 0.0) -> ProgramEnd | None:
+        """How it ended, or ends within some seconds; None where it runs on."""
+        if self._end is None and select.select([self._connection], [], [], within)[0]:
             self._end = self.wait(_TICK_SECONDS)
         return self._end
 

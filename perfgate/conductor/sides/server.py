@@ -25,7 +25,7 @@ from perfgate.conductor.machine.cpus import granted_cpus
 from perfgate.conductor.sides.answers import check_answers
 from perfgate.conductor.sides.client import RequestClient
 from perfgate.conductor.sides.hccl import next_group, port_settings
-from perfgate.conductor.sides.program import Program
+from perfgate.conductor.sides.program import Program, ProgramEnd
 from perfgate.conductor.sides.server_numbers import numbers_of, turn_of_load
 from perfgate.conductor.sides.side import SidePlace, SidePlan, TurnResult
 from perfgate.document.job import JobNumber
@@ -42,6 +42,8 @@ MOST_WARM_UPS = 12
 MOST_TRIES = 5
 _POLL_SECONDS = 0.1
 _PROBE_SECONDS = 5.0
+# Connections break before the end of their server is known: its processes are waited for, and what they started.
+_DEATH_SECONDS = 2.0
 _WARM_UP_SEED, _PROBE_SEED = 1_000_000, 2_000_000
 # Both sides are loaded with so much of the highest rate that holds: beyond it a queue grows for as long as the turn takes.
 RATE_SHARE = 0.9
@@ -113,7 +115,7 @@ class ServerSide:
         while True:
             safe_point()
             if end := program.ended():
-                raise program.failed("exit", Message("job.server-ended", {"line": settings.serve, "code": end.code}))
+                raise program.failed("exit", _how_it_ended(settings.serve, end))
             try:
                 with urllib.request.urlopen(url + settings.ready, timeout=_PROBE_SECONDS):  # noqa: S310 - our own http address
                     return
@@ -236,9 +238,8 @@ class ServerSide:
         """Send a load. Raises SideError where the server ended meanwhile."""
         assert self._target is not None
         load = run_load(plan_load(settings, seed=number, root=self._place.root), self._target)
-        if any(exchange.error for exchange in load.exchanges) and (end := program.ended()):
-            line: dict[str, MessageValue] = {"line": self._settings.serve, "code": end.code}
-            raise program.failed("exit", Message("job.server-ended", line))
+        if any(exchange.error for exchange in load.exchanges) and (end := program.ended(_DEATH_SECONDS)):
+            raise program.failed("exit", _how_it_ended(self._settings.serve, end))
         return load
 
     def _load(self, program: Program, number: int, settings: LoadSettings) -> Load:
@@ -280,6 +281,12 @@ class ServerSide:
             return sha256(verdict.encode()).hexdigest()
         answers = "\0".join(exchange.text for exchange in load.exchanges)
         return sha256(answers.encode()).hexdigest() if settings.same_output else ""
+
+
+def _how_it_ended(line: str, end: ProgramEnd) -> Message:
+    if end.signal:
+        return Message("job.server-killed", {"line": line, "signal": end.signal})
+    return Message("job.server-ended", {"line": line, "code": end.code})
 
 
 def _load_of(reference: JobReference) -> LoadSettings:

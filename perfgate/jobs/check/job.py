@@ -130,7 +130,8 @@ def _judge(
         write_history(out / "history.json", history)
     judging = replace(job.base_config.config or job.config, root=root)
     required = required_of(judging, base, os.environ, only=options.workloads)
-    progress.status("drawing the flame graph")
+    has_traces = any(artifact.kind == "trace" for run in (base, head) for artifact in run.artifacts)
+    progress.status("drawing the flame graph" if flames or has_traces else "deciding")
     decision_to_draw = decide(base, head, policy=job.policy, history=history)
     head = with_pair_flames(base, head, flames, decision_to_draw, out, options.language)
     for side, run in (("base", base), ("head", head)):

@@ -1,4 +1,4 @@
-"""A server that streams completions on $PORT; what it does wrong stands in fault.txt beside it.
+"""A server that streams completions on the port that it is given; what it does wrong stands in fault.txt beside it.
 
 With the fault ``alone`` it needs a device on which there is room for one: a file that it locks, unless it sleeps.
 """
@@ -60,7 +60,7 @@ if __name__ == "__main__":
         sys.exit("no weights")
     if fault == "never-ready":
         time.sleep(600)
-    port = int(os.environ["PORT"]) + (1 if fault == "port" else 0)
+    port = int(sys.argv[1]) + (1 if fault == "port" else 0)
     is_sound = fault in ("port", "alone", "queue")
     server = FakeOpenAI(
         fault="none" if is_sound else fault,  # type: ignore[arg-type]

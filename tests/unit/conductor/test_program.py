@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -44,9 +43,14 @@ def test_program__prints__its_output_is_that_of_this_run(tmp_path: Path) -> None
     assert program.output() == "second\noops\n"
 
 
-def test_program__killed__the_signal_is_told(tmp_path: Path) -> None:
-    program = start("kill -9 $$", tmp_path)
-    assert program.wait(60).code == -signal.SIGKILL
+@pytest.mark.parametrize(
+    ("line", "name"), [("kill -9 $$", "SIGKILL"), ("sh -c 'kill -ABRT $$'; exit $?", "SIGABRT"), ("exit 126", "")]
+)
+def test_program__killed__the_signal_is_told_also_by_its_shell(tmp_path: Path, line: str, name: str) -> None:
+    program = start(line, tmp_path)
+    end = program.ended(within=60)
+    assert end is not None
+    assert end.signal == name
     program.stop()
 
 

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from perfgate.document.message import quote
+from perfgate.document.message import Message, quote
 from perfgate.document.run import ErrorDetail, Finding, StepResult, WorkloadRecord
 from perfgate.judging.report.render.terminal import render_run, render_terminal
 from perfgate.judging.report.view.checklist import step_row
@@ -54,6 +54,14 @@ def test_render_terminal__not_a_terminal__plain_text() -> None:
 def test_render_terminal__terminal_with_no_color__no_colours() -> None:
     assert "\x1b[31m" not in shown(render_terminal, failing(), colour=True, environ={"NO_COLOR": "1", "TERM": "xterm"})
     assert "\x1b[" in shown(render_terminal, failing(), colour=True, environ={"TERM": "xterm"})
+
+
+def test_render_terminal__workloads_left_out_on_the_command_line__are_not_said_again() -> None:
+    left_out = Message("notes.head", {"note": Message("notes.not-selected", {"names": ["chat"]})})
+    other = Message("notes.head", {"note": Message("notes.token-allowed", {"names": ["A"]})})
+    text = shown(render_terminal, make_decision(warnings=[left_out, other]))
+    assert "--workload" not in text
+    assert "note: head: measured with a token" in text
 
 
 def test_render_terminal__pass__three_short_facts_and_no_table() -> None:

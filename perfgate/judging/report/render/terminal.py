@@ -21,7 +21,7 @@ from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.blocks import blocks
 from perfgate.judging.report.view.causes import across_places
-from perfgate.judging.report.view.checklist import job_lines, recorded_lines, run_title, step_rows
+from perfgate.judging.report.view.checklist import job_lines, recorded_lines, run_title, step_rows, terminal_notes
 from perfgate.judging.report.view.facts import base_line, counts_line, worded_failure
 from perfgate.judging.report.view.findings import changed_findings
 from perfgate.judging.report.view.headline import first_line, headline
@@ -92,7 +92,7 @@ def _print_decision(decision: DecisionDocument, console: Console) -> None:
     if summary.is_measured:
         console.print(Text(counts_line(summary, "plain")))
     console.print(Text(base_line(summary, "plain"), "dim"))
-    for warning in decision.warnings[:_SHOWN]:
+    for warning in terminal_notes(decision.warnings)[:_SHOWN]:
         console.print(Text(f"{say('note:')} {clean(word(warning))}", "yellow"))
     for change in summary.telling_harness_changes[:_SHOWN]:
         where = f" ({', '.join(change.lines[:_SHOWN])})" if change.lines else ""

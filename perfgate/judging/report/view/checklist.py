@@ -39,6 +39,7 @@ STATUS_NAMES = {
 }
 _MARKS = {"severe": "!!", "warning": "!", "info": "i"}
 _NOT_IN_TURNS = "notes.not-in-turns"
+_NOT_SELECTED = "notes.not-selected"
 _SHOWN_VALUES = 6
 _SHOWN_OPERATORS = 5
 
@@ -198,6 +199,11 @@ def uncompared(warnings: Iterable[Message]) -> list[Message]:
 
 def other_notes(warnings: Iterable[Message]) -> list[Message]:
     return [note for note in warnings if not _is_on_turns(_of_side(note))]
+
+
+def terminal_notes(warnings: Iterable[Message]) -> list[Message]:
+    """The notes without the one that repeats what was asked for on the command line."""
+    return [note for note in warnings if not (isinstance(note, Message) and _of_side(note).code == _NOT_SELECTED)]
 
 
 def _of_side(note: Message) -> Message:
