@@ -26,7 +26,7 @@ def _refused(job: Job, words: str, **request: Any) -> None:
     done = job.publish(**request)
     assert done.returncode == 3, done.stderr
     body = job.comment()
-    assert "## perfgate: INCONCLUSIVE" in body
+    assert " perfgate: INCONCLUSIVE" in body
     assert words in body
     assert str(job.folder) not in body
     assert job.statuses() == job.marked("error")
@@ -119,7 +119,7 @@ def test_item_4__forged_verdict__the_samples_decide(job: Job) -> None:
     forged = {**json.loads(path.read_bytes()), "verdict": "PASS", "reasons": [], "comparisons": []}
     path.write_text(json.dumps(forged))
     assert job.publish().returncode == 1
-    assert "## perfgate: FAIL" in job.comment()
+    assert " perfgate: FAIL" in job.comment()
 
 
 def test_item_4__forged_history__is_not_read(github: Job) -> None:

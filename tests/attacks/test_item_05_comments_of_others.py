@@ -30,7 +30,7 @@ STATE = IssueState(run=5, attempt=1, trend=TrendState(newest="2026-11-01T00:00:0
 def _planted(job: Job) -> str:
     """Return a comment that says PASS, and that it is of a run newer than any."""
     newest = CommentState(run=10**17, attempt=1, head=job.project.head, verdict="PASS", decided="PASS")
-    return compose("## perfgate: PASS", newest, MARKER)
+    return compose(" perfgate: PASS", newest, MARKER)
 
 
 def _issues(job: Job, token: str) -> IssueForge:
@@ -52,7 +52,7 @@ def test_item_5__another_bot_repeats_our_marker__neither_kept_nor_edited(github:
     github.measure(ops=64)
     assert github.publish().returncode == 1
     assert planted.body == before
-    assert "## perfgate: FAIL" in github.comment()
+    assert " perfgate: FAIL" in github.comment()
     assert github.statuses() == [(github.project.head, "failure")]
 
 
@@ -71,7 +71,7 @@ def test_item_5__token_of_an_app_of_ones_own__finds_its_comment_by_what_the_forg
     assert github.publish(token=APP_TOKEN).returncode == 1
     ours = [one.body for one in github.fake.comments[7] if one.author == APP and one.body.startswith(MARKER + "\n")]
     assert len(ours) == 1
-    assert "## perfgate: FAIL" in ours[0]
+    assert " perfgate: FAIL" in ours[0]
 
 
 def test_item_5__app_named_to_the_job__edits_and_writes_no_second(github: Job) -> None:

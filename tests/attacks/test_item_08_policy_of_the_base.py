@@ -180,7 +180,7 @@ def test_item_8__nothing_relevant_changed_and_nothing_measured__skipped_by_the_b
     _change(job, files=("docs/guide.md", "README.md"))
     done = job.publish()
     assert done.returncode == 0, done.stderr
-    assert "## perfgate: SKIPPED" in job.comment()
+    assert " perfgate: SKIPPED" in job.comment()
     assert job.statuses() == job.marked("success")
 
 
@@ -206,7 +206,7 @@ def test_item_8__artifact_says_skipped__the_files_decide(job: Job) -> None:
     job.artifact.mkdir()
     (job.artifact / "decision.json").write_text('{"schema": "perfgate/decision", "verdict": "SKIPPED"}')
     assert job.publish().returncode == 3
-    assert "## perfgate: INCONCLUSIVE" in job.comment()
+    assert " perfgate: INCONCLUSIVE" in job.comment()
 
 
 def test_item_8__publishing__writes_nothing_to_the_store(job: Job) -> None:
@@ -227,4 +227,4 @@ def test_item_8__nothing_measured__skipped_only_where_the_commits_themselves_hav
     _change(github, base_sha=base, head_sha=head, merge_sha=None, files=("model.py",))
     github.project = project._replace(base=base, head=head, merge=head)
     github.publish()
-    assert f"## perfgate: {verdict}" in github.comment()
+    assert f" perfgate: {verdict}" in github.comment()

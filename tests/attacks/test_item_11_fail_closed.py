@@ -19,7 +19,7 @@ def _inconclusive(job: Job, words: str, **request: Any) -> None:
     done = job.download(**request)
     assert done.returncode == 3, done.stderr
     body = job.comment()
-    assert "## perfgate: INCONCLUSIVE – the measuring job left nothing that can be judged" in body
+    assert " perfgate: INCONCLUSIVE – the measuring job left nothing that can be judged" in body
     assert words in body
     assert "counts as not measured" in body
     assert job.statuses() == job.marked("error")
@@ -63,7 +63,7 @@ def test_item_11__repeated_job_without_a_new_measuring__takes_the_earlier_attemp
     assert github.download().returncode == 0
     github.environ["GITHUB_RUN_ATTEMPT"] = "3"
     assert github.download().returncode == 1
-    assert "## perfgate: FAIL" in github.comments()[0]
+    assert " perfgate: FAIL" in github.comments()[0]
 
 
 def test_item_11__documents_are_empty__no_verdict(job: Job) -> None:
@@ -72,7 +72,7 @@ def test_item_11__documents_are_empty__no_verdict(job: Job) -> None:
     job.change("base", counters=[], workloads=[])
     done = job.publish()
     assert done.returncode == 3
-    assert "## perfgate: INCONCLUSIVE" in job.comment()
+    assert " perfgate: INCONCLUSIVE" in job.comment()
 
 
 def test_item_11__base_nobody_can_vouch_for__no_verdict(job: Job) -> None:

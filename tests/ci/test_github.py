@@ -78,7 +78,7 @@ def test_pull_request__slower_then_repaired__one_comment_edited_in_place_and_a_r
     assert comment.splitlines()[0] == MARKER
     _check_linked(hub, comment, "FAIL", hub.merged)
     assert hub.job_page(hub.last) in comment
-    assert "## perfgate: FAIL" in comment
+    assert " perfgate: FAIL" in comment
     assert "1 more `aten::add` at `model.py:13` (2 in all, also at `:14`)" in comment
     assert hub.statuses() == [(slower, "failure")]
     assert "::error file=model.py,line=13," in done.log
@@ -87,7 +87,7 @@ def test_pull_request__slower_then_repaired__one_comment_edited_in_place_and_a_r
     done = hub.pull_request("synchronize")
     assert done.jobs == {"measure": "succeeded", "publish": "succeeded"}, done.log
     comment, reply = hub.comments()
-    assert "## perfgate: PASS" in comment
+    assert " perfgate: PASS" in comment
     assert "FAIL → PASS" in reply
     _check_linked(hub, comment, "PASS", hub.merged)
     assert hub.statuses() == [(slower, "failure"), (repaired, "success")]
@@ -136,7 +136,7 @@ def test_pull_request__of_prose__a_job_after_the_gate_has_the_verdict_that_was_p
     assert done.jobs == {"measure": "succeeded", "publish": "succeeded", "after": "succeeded"}, done.log
     assert done.of("after") == "SKIPPED, 0"
     (comment,) = hub.comments()
-    assert "## perfgate: SKIPPED" in comment
+    assert " perfgate: SKIPPED" in comment
 
 
 def test_fork__its_own_run_posts_nothing_and_the_trusted_one_does(hub: Hub) -> None:
@@ -157,7 +157,7 @@ def test_fork__its_own_run_posts_nothing_and_the_trusted_one_does(hub: Hub) -> N
     done = hub.workflow_run("completed.no-pr", of=measured, event="pull_request", conclusion="failure")
     assert done.jobs == {"publish": "failed"}, done.log
     (comment,) = hub.comments()
-    assert "## perfgate: FAIL" in comment
+    assert " perfgate: FAIL" in comment
     _check_linked(hub, comment, "FAIL", hub.merged)
     assert hub.job_page(measured) in comment
     assert hub.statuses() == [(head, "failure")]
@@ -169,7 +169,7 @@ def test_fork__its_own_run_posts_nothing_and_the_trusted_one_does(hub: Hub) -> N
     done = hub.workflow_run("completed", of=hub.last, event="pull_request", conclusion="success")
     assert done.jobs == {"publish": "succeeded"}, done.log
     comment, _ = hub.comments()
-    assert "## perfgate: PASS" in comment
+    assert " perfgate: PASS" in comment
     assert "evil.example" not in "".join(hub.comments())
     assert list(hub.folder.rglob("pwn")) == []
 
@@ -181,7 +181,7 @@ def test_fork__its_run_was_cancelled__the_comment_says_so_and_links_its_job(hub:
     assert done.jobs == {"publish": "failed"}, done.log
     (comment,) = hub.comments()
     assert comment.splitlines()[0] == MARKER
-    assert "## perfgate: INCONCLUSIVE" in comment
+    assert " perfgate: INCONCLUSIVE" in comment
     assert "was cancelled or ran into its time limit" in comment
     assert hub.job_page(77) in comment
     assert hub.statuses() == [(head, "error")]
@@ -193,7 +193,7 @@ def test_comments__accepted_then_measured_again__by_who_may_push(hub: Hub) -> No
     head = hub.change("slower", model=SLOWER)
     hub.pull_request("opened")
     (comment,) = hub.comments()
-    assert "## perfgate: FAIL" in comment
+    assert " perfgate: FAIL" in comment
 
     done = hub.comment("bob", "/perfgate accept * it is fine")
     assert done.jobs == {"command": "succeeded"}, done.log
@@ -202,7 +202,7 @@ def test_comments__accepted_then_measured_again__by_who_may_push(hub: Hub) -> No
     done = hub.comment("ann", "/perfgate accept * the two additions are meant")
     assert done.jobs == {"command": "succeeded"}, done.log
     comment, *replies = hub.comments()
-    assert "## perfgate: WARN" in comment
+    assert " perfgate: WARN" in comment
     assert "the two additions are meant" in comment
     assert any(f"`{head[:12]}` is accepted" in reply for reply in replies)
 

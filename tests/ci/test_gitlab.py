@@ -62,7 +62,7 @@ def test_merge_request__slower_then_repaired__one_note_edited_in_place_and_a_rep
     assert "of-the-project" not in done.of("perfgate-publish")
     (note,) = project.notes()
     assert note.splitlines()[0] == MARKER
-    assert "## perfgate: FAIL" in note
+    assert " perfgate: FAIL" in note
     assert "1 more `aten::add` at `model.py:13` (2 in all, also at `:14`)" in note
     assert project.statuses() == []
     files = project.linked(note)
@@ -79,7 +79,7 @@ def test_merge_request__slower_then_repaired__one_note_edited_in_place_and_a_rep
     done = project.merge_request(repaired)
     assert done.jobs == {"perfgate-measure": 0, "perfgate-publish": 0}, done.log
     note, reply = project.notes()
-    assert "## perfgate: PASS" in note
+    assert " perfgate: PASS" in note
     assert "FAIL → PASS" in reply
     assert project.statuses() == []
 
@@ -124,7 +124,7 @@ def test_merge_request__set_up_fails__the_note_says_that_nothing_was_measured(pr
     done = project.merge_request(head)
     assert done.jobs == {"perfgate-measure": 1, "perfgate-publish": 3}, done.log
     (note,) = project.notes()
-    assert "## perfgate: INCONCLUSIVE" in note
+    assert " perfgate: INCONCLUSIVE" in note
     assert project.statuses() == []
 
 
@@ -150,7 +150,7 @@ def test_merge_request_of_a_fork__its_own_pipeline_posts_nothing_and_a_members_d
     assert done.jobs == {"perfgate-measure": 1, "perfgate-publish": 1}, done.log
     assert [call.path[-len("/artifacts") :] for call in project.forge.calls].count("/artifacts") == 1
     (note,) = project.notes()
-    assert "## perfgate: FAIL" in note
+    assert " perfgate: FAIL" in note
     assert "`model.py:13`" in note
     assert "原因" in note
     assert project.statuses() == []

@@ -53,7 +53,7 @@ def test_commands__of_a_real_comment_and_of_the_terminal__run_as_they_stand(tmp_
     # What was accepted is the head of the branch, and nothing of it fails any more.
     judged = desk.run("perfgate check --steps 4 --out again")
     assert judged.returncode == 0, judged.stdout
-    assert "## perfgate: WARN" in (desk.clone / "again" / "comment.md").read_text()
+    assert " perfgate: WARN" in (desk.clone / "again" / "comment.md").read_text()
 
 
 @pytest.mark.slow

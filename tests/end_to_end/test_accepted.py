@@ -83,7 +83,7 @@ def test_comment__command_of_the_line_if_intended__accepts_in_a_clone_of_the_bra
     assert accepted.returncode == 0, accepted.stderr
     assert job.project.head[:12] in accepted.stdout
     assert job.publish().returncode == 0
-    assert "## perfgate: WARN" in job.comment()
+    assert " perfgate: WARN" in job.comment()
 
 
 def test_check__in_a_job_of_a_change_request__its_own_text_names_the_head_of_the_branch(job: Job) -> None:
@@ -102,7 +102,7 @@ def test_comment__on_a_forge_that_reads_orders__its_order_accepts(github: Job) -
     assert "perfgate baseline accept" not in github.comment()
     Order(github, "ann", order).obey()
     comment, reply = github.comments()
-    assert "## perfgate: WARN" in comment
+    assert " perfgate: WARN" in comment
     assert reply.endswith("is accepted; the verdict of perfgate is now WARN\n")
 
 

@@ -182,7 +182,7 @@ def test_accept__regression_of_the_measured_commit__judged_again_it_warns(own: J
     own.fake.upload(50, "perfgate-default-1", own.zipped())
     Order(own, "ann", "/perfgate accept latency.* not this one").obey()
     comment, reply = own.comments()
-    assert "## perfgate: FAIL" in comment
+    assert " perfgate: FAIL" in comment
     assert reply == f"`latency.*` of `{own.project.head[:12]}` is accepted; the verdict of perfgate is now FAIL\n"
 
     Order(own, "ann", "/perfgate accept counters.* a wider encoder, `see` @docs").obey()
@@ -190,7 +190,7 @@ def test_accept__regression_of_the_measured_commit__judged_again_it_warns(own: J
     assert (kept.commit, kept.metric, kept.accepted_by) == (own.project.head, "counters.*", "ann")
     assert kept.reason == "a wider encoder, `see` @docs"
     comment, *replies = own.comments()
-    assert "## perfgate: WARN" in comment
+    assert " perfgate: WARN" in comment
     assert "a wider encoder" in comment
     state = read_state(comment)
     assert state is not None
@@ -220,7 +220,7 @@ def test_accept__numbers_of_a_comment__each_its_metrics_of_the_head_whichever_co
     Order(own, "ann", first.replace("REASON", "a larger model")).obey()
     assert {(one.commit, one.metric) for one in _accepted(own)} == {(own.project.head, metric) for metric in times}
     comment, *replies = own.comments()
-    assert "## perfgate: FAIL" in comment
+    assert " perfgate: FAIL" in comment
     # What was accepted keeps its number, so the other one's is still what people read.
     assert re.findall(r"`(/perfgate accept [^`]+)`", comment) == [second]
 
@@ -228,14 +228,14 @@ def test_accept__numbers_of_a_comment__each_its_metrics_of_the_head_whichever_co
     assert {one.metric for one in _accepted(own)} == {*times, *counts}
     assert {one.commit for one in _accepted(own)} == {own.project.head}
     comment, *replies = own.comments()
-    assert "## perfgate: WARN" in comment
+    assert " perfgate: WARN" in comment
     assert replies[-1].startswith(f"`counters.syncs` of `{own.project.head[:12]}` is accepted")
 
 
 def test_accept__both_numbers_at_once__all_their_metrics(own: Job) -> None:
     _numbered(own)
     Order(own, "ann", "/perfgate accept 1,2 a larger model").obey()
-    assert "## perfgate: WARN" in own.comments()[0]
+    assert " perfgate: WARN" in own.comments()[0]
 
 
 @pytest.mark.parametrize("number", [0, 3, 999])

@@ -38,7 +38,7 @@ def test_publish__regressed__posts_a_comment_and_fails(job: Job) -> None:
     (body,) = job.comments()
     lines = body.splitlines()
     assert lines[0] == MARKER
-    assert next(line for line in lines[2:] if line).startswith("## perfgate: FAIL")
+    assert next(line for line in lines[2:] if line).startswith(" perfgate: FAIL")
     assert "64" in body
     state = read_state(body)
     assert state is not None
@@ -52,7 +52,7 @@ def test_publish__unchanged_then_regressed__edits_and_replies(job: Job) -> None:
     job.measure(ops=64)
     assert job.publish().returncode == 1
     comment, reply = job.comments()
-    assert "## perfgate: FAIL" in comment
+    assert " perfgate: FAIL" in comment
     assert "PASS → FAIL" in reply
 
 
@@ -73,7 +73,7 @@ def test_publish__artifact_says_pass_but_samples_say_fail__fails(github: Job) ->
     forged = {**json.loads(path.read_bytes()), "verdict": "PASS", "reasons": [], "comparisons": []}
     path.write_text(json.dumps(forged))
     assert github.publish().returncode == 1
-    assert "## perfgate: FAIL" in github.comments()[0]
+    assert " perfgate: FAIL" in github.comments()[0]
 
 
 def test_publish__artifact_recorded_a_lax_policy__the_bases_decides(github: Job) -> None:
@@ -141,11 +141,11 @@ def test_publish__no_token__prints_and_posts_nothing(job: Job) -> None:
     job.measure(ops=64)
     done = job.publish(token=None)
     assert done.returncode == 1
-    assert "## perfgate: FAIL" in done.stdout
+    assert " perfgate: FAIL" in done.stdout
     assert "Nothing was posted: no token in PERFGATE_TOKEN" in done.stdout
     assert job.fake.calls == []
     if job.host == "github":
-        assert "## perfgate: FAIL" in job.summary.read_text()
+        assert " perfgate: FAIL" in job.summary.read_text()
         assert done.stdout.startswith("::stop-commands::")
 
 
@@ -190,7 +190,7 @@ def test_publish__one_workload_asked_for__leaves_comment_and_status_of_the_whole
     job.measure()
     assert job.publish(workload="encoder").returncode == 0
     assert job.comments()[0] == whole
-    assert "## perfgate: PASS" in job.comments()[1]
+    assert " perfgate: PASS" in job.comments()[1]
     names = {status.name: status.state for status in job.fake.statuses}
     assert names == ({} if job.host == "gitlab" else {"perfgate": "failure", "perfgate/default/encoder": "success"})
 
@@ -210,7 +210,7 @@ def test_publish__status_not_permitted__comment_stands(github: Job) -> None:
     done = github.publish()
     assert done.returncode == 0
     assert "status was not set" in done.stdout
-    assert "## perfgate: PASS" in github.comments()[0]
+    assert " perfgate: PASS" in github.comments()[0]
 
 
 def test_publish__workflow_run_of_a_fork__finds_the_pull_request_by_head(github: Job) -> None:
@@ -259,7 +259,7 @@ def test_publish__merged_before_the_gate_was_done__says_so_there(job: Job) -> No
     job.fake.changes[0] = replace(job.fake.changes[0], open=False)
     job.measure(ops=64)
     assert job.publish().returncode == 1
-    assert "## perfgate: FAIL" in job.comment()
+    assert " perfgate: FAIL" in job.comment()
 
 
 def test_publish__fork_closed_its_pull_request__found_all_the_same(github: Job) -> None:
@@ -310,7 +310,7 @@ def test_publish__older_attempt_after_a_newer_one__neither_comment_nor_status(jo
     job.measure(ops=64, ci=msgspec.structs.replace(job.ci, run_id="49"))
     done = job.publish()
     assert done.returncode == 1
-    assert "## perfgate: PASS" in job.comment()
+    assert " perfgate: PASS" in job.comment()
     assert job.statuses() == job.marked("success")
 
 
@@ -335,7 +335,7 @@ def test_publish__real_command__posts_and_exits_with_the_verdict(github: Job) ->
     github.measure(ops=64)
     done = github.command()
     assert done.returncode == 1, done.stderr
-    assert "## perfgate: FAIL" in github.comment()
+    assert " perfgate: FAIL" in github.comment()
     assert done.stdout.splitlines() == [
         "The comment on change request 7 was created.",
         f"The commit status perfgate of {github.project.head[:12]} is failure.",
@@ -349,7 +349,7 @@ def test_publish__measuring_job_was_cancelled__says_so_and_judges_no_earlier_att
     github.environ |= {"GITHUB_RUN_ATTEMPT": "2", "PERFGATE_MEASURED": ended}
     done = github.download()
     assert done.returncode == 3, done.stderr
-    assert "## perfgate: INCONCLUSIVE" in github.comment()
+    assert " perfgate: INCONCLUSIVE" in github.comment()
     assert "the measuring job was cancelled or ran into its time limit" in github.comment()
     assert github.statuses() == [(github.project.head, "error")]
 
@@ -437,7 +437,7 @@ def test_publish__something_fails_while_it_is_judged__the_earlier_pass_does_not_
     assert job.publish().returncode == 0
     with pytest.raises(RuntimeError, match="nobody thought of this"):
         job.publish(out=job.folder / "out", environment=_Failing)
-    assert "## perfgate: INCONCLUSIVE" in job.comments()[0]
+    assert " perfgate: INCONCLUSIVE" in job.comments()[0]
     assert "this could not be judged (RuntimeError)" in job.comments()[0]
     assert job.statuses()[-1:] == job.marked("error")
     assert read_decision(job.folder / "out" / "decision.json").verdict == "INCONCLUSIVE"
@@ -458,4 +458,4 @@ def test_publish__results_cannot_be_written__the_verdict_is_posted_all_the_same(
     done = github.publish(out=out)
     assert done.returncode == 2
     assert "not a regular file" in done.stderr
-    assert "## perfgate: FAIL" in github.comment()
+    assert " perfgate: FAIL" in github.comment()

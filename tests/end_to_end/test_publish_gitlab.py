@@ -91,7 +91,7 @@ def test_publish__merge_train__as_merged_results(gitlab: Job) -> None:
     gitlab.environ["CI_MERGE_REQUEST_EVENT_TYPE"] = "merge_train"
     measure(gitlab, ops=40)
     assert gitlab.publish().returncode == 0
-    assert "## perfgate: PASS" in gitlab.comment()
+    assert " perfgate: PASS" in gitlab.comment()
 
 
 def detached(job: Job) -> None:
@@ -133,7 +133,7 @@ def test_publish__status_asked_for_with_a_token_of_a_reporter__exit_4_and_the_ro
     assert done.returncode == 4
     assert "HTTP 403: the token may not do this" in done.stderr
     assert "Developer for commit statuses" in done.stderr
-    assert "## perfgate: PASS" in gitlab.comment()
+    assert " perfgate: PASS" in gitlab.comment()
 
 
 def test_publish__status_asked_for_in_merged_results__no_pipeline_of_its_own(gitlab: Job) -> None:
@@ -209,7 +209,7 @@ def test_publish__server_with_a_certificate_of_its_own__posts_with_gitlabs_ca_fi
     gitlab.environ["CI_SERVER_TLS_CA_FILE"] = str(certified)
     done = gitlab.publish()
     assert (done.returncode, done.stderr) == (0, "")
-    assert "## perfgate: PASS" in gitlab.comment()
+    assert " perfgate: PASS" in gitlab.comment()
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -75,7 +75,7 @@ def test_publish__no_word_of_the_comment__looked_for_and_written_once(
     assert done.returncode == 1, done.stderr
     assert len(job.comments()) == 1
     assert job.fake.faults == []
-    assert "## perfgate: FAIL" in job.comment()
+    assert " perfgate: FAIL" in job.comment()
 
 
 @pytest.mark.parametrize("reply", [SLOW_DOWN, SECONDARY], ids=["429", "403 limit"])
@@ -100,7 +100,7 @@ def test_publish__no_word_of_the_edit__one_comment_with_the_new_text(
     job.fake.faults.append(Fault(method, "s/", reply, done=done_before))
     assert job.publish().returncode == 1
     assert job.fake.faults == []
-    assert "## perfgate: FAIL" in job.comment()
+    assert " perfgate: FAIL" in job.comment()
 
 
 @pytest.mark.parametrize("reply", [DROPPED, BUSY, SLOW_DOWN], ids=["drop", "503", "429"])
@@ -135,7 +135,7 @@ def test_publish__status_not_answered__the_comment_and_the_verdict_stand(github:
     done = job.publish()
     assert done.returncode == 1
     assert "The commit status was not set" in done.stdout
-    assert "## perfgate: FAIL" in job.comment()
+    assert " perfgate: FAIL" in job.comment()
     assert "the forge refused the commit status `perfgate`" in job.comment()
 
 
@@ -177,7 +177,7 @@ def test_publish__storage_never_answers__exit_4_and_the_earlier_verdict_does_not
     done = job.download()
     assert done.returncode == 4
     assert "HTTP 503" in done.stderr
-    assert "## perfgate: INCONCLUSIVE" in job.comments()[0]
+    assert " perfgate: INCONCLUSIVE" in job.comments()[0]
     assert job.statuses()[-1:] == job.marked("error")
 
 
@@ -187,7 +187,7 @@ def test_publish__a_hundred_and_one_comments__ours_on_the_second_page_is_found(j
     job.fake.write(7, f"{MARKER}\nours", BOT)
     job.measure(ops=64)
     assert job.publish().returncode == 1
-    assert "## perfgate: FAIL" in job.comment()
+    assert " perfgate: FAIL" in job.comment()
     assert len(job.fake.comments[7]) == 101
 
 

@@ -30,7 +30,7 @@ def test_check__only_documentation_changed__skipped_in_plain_words_in_seconds_an
     assert decision["base"]["commit"] == clone.git("rev-parse", "main")
     assert sorted(path.name for path in out.rglob("*") if path.is_file()) == ["comment.md", "decision.json"]
     comment = (out / "comment.md").read_text()
-    assert "## perfgate: SKIPPED – only documentation changed (1 file)" in comment
+    assert " perfgate: SKIPPED – only documentation changed (1 file)" in comment
     assert "testbed identical" not in comment
 
     again = perfgate("check", "--base", "main", "--out", str(out), "--lang", "zh", cwd=clone.root)

@@ -52,7 +52,7 @@ def test_render_comment__marker_is_no_single_html_comment__is_refused(marker: st
 
 def test_title__time_regressed__names_worst_number_and_confirmed() -> None:
     assert title(render_comment(failing(), CONTEXT)) == (
-        "## perfgate: FAIL – fast-path latency of `encoder/long` 6.8 % slower (36.1 → 38.6 ms), confirmed: "
+        "## ❌ perfgate: FAIL – fast-path latency of `encoder/long` 6.8 % slower (36.1 → 38.6 ms), confirmed: "
         "24 more `aten::add` at `model.py:88`"
     )
 
@@ -60,7 +60,7 @@ def test_title__time_regressed__names_worst_number_and_confirmed() -> None:
 def test_title__only_counters_regressed__names_the_counter_with_its_new_count() -> None:
     decision = failing(comparisons=regressed_counters())
     assert title(render_comment(decision, CONTEXT)) == (
-        "## perfgate: FAIL – framework ops per call of `encoder/long`: 40 → 65, confirmed (exact count): "
+        "## ❌ perfgate: FAIL – framework ops per call of `encoder/long`: 40 → 65, confirmed (exact count): "
         "24 more `aten::add` at `model.py:88`"
     )
 
@@ -72,7 +72,7 @@ def test_title__faster_but_wrong_output__the_correctness_check_comes_first() -> 
     )  # fmt: skip
     faster = make_comparison("latency.low", outcome="improved", delta=-0.3, interval=(-0.32, -0.28))
     text = render_comment(make_decision("FAIL", comparisons=[faster, wrong]), CONTEXT)
-    assert title(text) == "## perfgate: FAIL – the output of `encoder/long` is wrong: its correctness check failed"
+    assert title(text) == "## ❌ perfgate: FAIL – the output of `encoder/long` is wrong: its correctness check failed"
     assert "A wrong output cannot be accepted" in text
     assert "`cosine 0.31 < 0.99`" in text
 
@@ -82,7 +82,7 @@ def test_pass__nothing_moved__is_one_line_and_folds() -> None:
     outside = [line for line in unfolded(lines) if line]
     assert outside == [
         "<!-- perfgate:v1:demo -->",
-        "## perfgate: PASS – no slowdown above 2 %: fast-path latency +0.2 %, at most +0.9 %",
+        "## ✅ perfgate: PASS – no slowdown above 2 %: fast-path latency +0.2 %, at most +0.9 %",
         "<sub>Everything else: `report.html` and decision.json of this check</sub>",
     ]
 
@@ -161,12 +161,14 @@ def test_title__fewer_operators_and_faster_calls__tells_both_and_the_interval() 
     fewer = make_counter("counters.framework_ops", 140, 110)
     for interval, told in (
         ((-0.089, -0.020), ", fast-path latency of `encoder/long` 5.6 % faster (2.0 to 8.9 %), 1 unchanged"),
-        ((-0.030, 0.020), ": 140 → 110, 1 unchanged"),
-        ((0.001, 0.004), ": 140 → 110, 1 unchanged"),
+        ((-0.030, 0.020), "improved: 140 → 110, 1 unchanged"),
+        ((0.001, 0.004), "improved: 140 → 110, 1 unchanged"),
     ):
         time = make_comparison(delta=sum(interval) / 2 if interval[1] > 0 else -0.056, interval=interval, pairs=8)
         text = render_comment(make_decision(comparisons=[fewer, time]), CONTEXT)
-        assert title(text).startswith("## perfgate: PASS – framework ops per call of `encoder/long`: 140 → 110")
+        assert title(text).startswith(
+            "## ✅ perfgate: PASS – framework ops per call of `encoder/long` improved: 140 → 110"
+        )
         assert title(text).endswith(told)
 
 
@@ -197,7 +199,7 @@ def test_inconclusive__more_undecided_than_made_the_verdict__asks_for_the_pairs_
     assert {c.metric for c in comparisons if c.must_decide} == {"latency.low"}
     text = render_comment(make_decision("INCONCLUSIVE", comparisons=comparisons, pairs=64), CONTEXT)
     assert "**To do:** about 37 pairs would decide, this job measured 20." in text
-    assert title(text).startswith("## perfgate: INCONCLUSIVE – fast-path latency of `encoder/long` is undecided")
+    assert title(text).startswith("## ❔ perfgate: INCONCLUSIVE – fast-path latency of `encoder/long` is undecided")
 
 
 def test_inconclusive__measured_by_a_ci_job__is_to_be_run_again() -> None:

@@ -23,14 +23,19 @@ _MOST_FAILURES = 3
 _SHORT_LISTS = 10
 
 
+# Seen in a thread of comments before the word is read, which stands behind it for screen readers.
+_SIGNS = {"PASS": "✅", "WARN": "⚠️", "FAIL": "❌", "INCONCLUSIVE": "❔", "SKIPPED": "⏭️"}
+
+
 @dataclass(frozen=True)
 class _Title:
+    sign: Words
     headline: Words
     cause: CauseView | None
 
 
 def _title(summary: Summary) -> _Title:
-    return _Title(headline(summary, "markdown"), worst_cause(summary))
+    return _Title(Words(_SIGNS[summary.verdict]), headline(summary, "markdown"), worst_cause(summary))
 
 
 @dataclass(frozen=True)
