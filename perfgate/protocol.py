@@ -195,15 +195,19 @@ class TestbedReply(Reply, frozen=True):
 class TryRequest(Request, frozen=True):
     """Make a call of every shape with a workload that has just been loaded, and have its output checked.
 
-    Where functions are sought and have not run, more calls on other inputs are made.
+    Where functions are sought and have not run, more calls on other inputs are made. With ``packages`` the reply names those
+    that are loaded by then.
     """
+
+    packages: bool = False
 
 
 class Tried(Reply, frozen=True):
     """Which part failed first, of which shape and how; None where everything went well.
 
     ``unseen`` are those of the functions sought that did not run; none where functions may run unseen. ``seconds`` is what the
-    calls of all shapes and their checks took: no call takes longer.
+    calls of all shapes and their checks took: no call takes longer. ``packages`` are the distributions that a file was loaded
+    of; None where they were not asked for.
     """
 
     failed: Literal["call", "check"] | None = None
@@ -211,6 +215,7 @@ class Tried(Reply, frozen=True):
     error: ErrorDetail | None = None
     unseen: list[str] = []
     seconds: float | None = None
+    packages: list[str] | None = None
 
 
 class TimeCallRequest(Request, frozen=True):

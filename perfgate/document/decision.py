@@ -329,6 +329,12 @@ class TestbedDifference(msgspec.Struct, frozen=True, kw_only=True):
     head: str | None
 
 
+class PackageDifference(TestbedDifference, frozen=True, kw_only=True):
+    """A package whose version differs; ``loaded`` is False where the workloads load no file of it on either side."""
+
+    loaded: bool = True
+
+
 class HarnessChange(msgspec.Struct, frozen=True, kw_only=True):
     """What a change of the workload file changed about what is measured; the head's measured both sides.
 
@@ -487,7 +493,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     stored: list[StoredComparison] = []
     noise_floors: list[NoiseFloor] = []
     testbed_differences: list[TestbedDifference] = []
-    package_differences: list[TestbedDifference] = []
+    package_differences: list[PackageDifference] = []
     harness_changes: list[HarnessChange] = []
     invalid: list[Invalid] = []
     missing: list[Missing] = []

@@ -31,13 +31,14 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
     ``kind``: ``running`` is that of perfgate itself, ``built`` was made by ``[measure] setup``, ``given`` was named on the
     command line. ``requirements`` maps the files that define dependencies to a hash of what they say, ``packages`` every
-    installed distribution to its version.
+    installed distribution to its version. ``loaded`` are those that the workloads loaded a file of, None where that is unknown.
     """
 
     kind: Literal["running", "built", "given"]
     python: str
     requirements: dict[str, str] = {}
     packages: dict[str, str] = {}
+    loaded: list[str] | None = None
 
 
 def fingerprint(comparable: Mapping[str, str]) -> str:

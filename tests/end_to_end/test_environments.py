@@ -103,7 +103,7 @@ def test_check__other_version_pinned__each_side_imports_its_own_and_the_slower_o
     decision = decision_in(pinned.root / "out")
     counted = next(c for c in decision["comparisons"] if c["metric"] == "counters.framework_ops")
     assert counted["head"] - counted["base"] == 6
-    assert decision["package_differences"] == [{"field": "slowdep", "base": "1.0", "head": "2.0"}]
+    assert decision["package_differences"] == [{"field": "slowdep", "base": "1.0", "head": "2.0", "loaded": True}]
     assert decision["testbed_differences"] == []
     assert decision["pairs"] == 8
     environments = [
@@ -196,6 +196,9 @@ def stack(tmp_path: Path) -> Path:
     venv.create(folder, with_pip=False)
     (packages,) = folder.glob("lib/python*/site-packages")
     vendor(tmp_path / "vendored", "2.0", steps=7)
+    unused = tmp_path / "vendored" / "2.0" / "unused-1.0.dist-info"
+    unused.mkdir()
+    (unused / "METADATA").write_text("Metadata-Version: 2.1\nName: unused\nVersion: 1.0\n")
     (tmp_path / "vendored" / "2.0").rename(tmp_path / "vendored" / "site")
     ours = [path for path in sys.path if path.endswith("site-packages")]
     (packages / "setting.pth").write_text("import os; os.environ['TORCH_CPP_LOG_LEVEL'] = 'ERROR'\n")
@@ -216,7 +219,9 @@ def test_upgrade__slower_stack__warn_that_names_the_package_and_what_got_slower(
     decision = decision_in(clone.root / "out")
     assert (decision["verdict"], decision["comparing"]) == ("WARN", "stack")
     assert decision["base"]["commit"] == decision["head"]["commit"] == clone.git("rev-parse", "HEAD")
-    assert {"field": "slowdep", "base": None, "head": "2.0"} in decision["package_differences"]
+    differences = {entry["field"]: entry for entry in decision["package_differences"]}
+    assert differences["slowdep"] == {"field": "slowdep", "base": None, "head": "2.0", "loaded": True}
+    assert not differences["unused"]["loaded"]
     assert decision["testbed_differences"] == [{"field": "env.TORCH_CPP_LOG_LEVEL", "base": None, "head": "ERROR"}]
     assert decision["pairs"] == 8
     assert "regressed: small/default counters.framework_ops" in map(worded, decision["reasons"])

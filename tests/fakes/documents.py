@@ -15,6 +15,7 @@ from perfgate.document.decision import (
     JudgedFinding,
     Link,
     NoiseFloor,
+    PackageDifference,
     Part,
     Policy,
     Procedure,
@@ -313,6 +314,11 @@ def make_difference(
 ) -> TestbedDifference:
     """Return a differing field of the testbed."""
     return TestbedDifference(field=field, base=base, head=head)
+
+
+def make_package(name: str, base: str | None, head: str | None, *, loaded: bool = True) -> PackageDifference:
+    """Return a package that differs."""
+    return PackageDifference(field=name, base=base, head=head, loaded=loaded)
 
 
 def make_harness_change(kind: Any, message: str) -> HarnessChange:

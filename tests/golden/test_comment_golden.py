@@ -21,6 +21,7 @@ from tests.fakes.documents import (
     make_difference,
     make_failure,
     make_harness_change,
+    make_package,
     operator_changes,
     operator_tests,
     regressed_counters,
@@ -140,9 +141,10 @@ def decisions() -> dict[str, DecisionDocument]:
             head=SideSummary(commit="a1b2c3d4e5f60718293a4b5c6d7e8f9001122334"),
             testbed_differences=[make_difference("python", "3.11.7", "3.12.1"), make_difference()],
             package_differences=[
-                make_difference(),
-                make_difference("transformers", "4.40.0", "4.41.2"),
-                make_difference("tabulate", None, "0.9.0"),
+                make_package("torch", "2.12.0", "2.13.0"),
+                make_package("transformers", "4.40.0", "4.41.2"),
+                make_package("tabulate", None, "0.9.0"),
+                make_package("setuptools", "68.0", "80.9", loaded=False),
             ],
         ),
         "harness-measures-less": make_decision(
@@ -184,7 +186,7 @@ def decisions() -> dict[str, DecisionDocument]:
         "hostile-names": make_decision(
             "FAIL",
             device=HOSTILE,
-            package_differences=[make_difference(HOSTILE, HOSTILE, None)],
+            package_differences=[make_package(HOSTILE, HOSTILE, None)],
             harness_changes=[make_harness_change("removed", Message("harness.shape-removed", {"shape": HOSTILE}))],
             warnings=[HOSTILE],
             comparisons=hostile_parts,

@@ -97,6 +97,7 @@ class Trial(NamedTuple):
     """What a workload that was tried failed at, if anything; the shape is empty where it could not be loaded.
 
     ``unseen`` are functions that were sought and did not run, and ``seconds`` is more than a call of every shape takes.
+    ``packages`` are the distributions that a file was loaded of, where they were asked for and the trial came that far.
     """
 
     failed: Literal["load", "call", "check"] | None = None
@@ -104,6 +105,7 @@ class Trial(NamedTuple):
     error: ErrorDetail | None = None
     unseen: Collection[str] = ()
     seconds: float | None = None
+    packages: Collection[str] | None = None
 
 
 class TimedCall(NamedTuple):
@@ -356,7 +358,9 @@ class Bench:
         with self._accounted(worker, checkout.root):
             yield worker
 
-    def try_workload(self, checkout: Checkout, reference: WorkloadReference, *, seek: Iterable[str] = ()) -> Trial:
+    def try_workload(
+        self, checkout: Checkout, reference: WorkloadReference, *, seek: Iterable[str] = (), packages: bool = False
+    ) -> Trial:
         """Load a workload, make one call of every shape and run its check, in a home that nobody else gets.
 
         So nothing that is compiled lies ready for the first call that counts. What takes too long for a trial, or ends the
@@ -381,10 +385,13 @@ class Bench:
             try:
                 with trial as (worker, _):
                     part = "call"
-                    tried = worker.ask(TryRequest(), Tried, timeout=TRIAL_SECONDS, doing=doing)
+                    request = TryRequest(packages=packages)
+                    tried = worker.ask(request, Tried, timeout=TRIAL_SECONDS, doing=doing)
             except WorkerError as error:
                 return _own_fault(Trial(part, error=error.detail)) if error.alive else Trial()
-        return _own_fault(Trial(tried.failed, tried.shape, tried.error, tried.unseen, tried.seconds))
+        return _own_fault(
+            Trial(tried.failed, tried.shape, tried.error, tried.unseen, tried.seconds, packages=tried.packages)
+        )
 
     def time_call(self, checkout: Checkout, reference: WorkloadReference) -> TimedCall | None:
         """Time a warm call of every shape; None where that fails, as measuring then tells."""

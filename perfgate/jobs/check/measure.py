@@ -30,7 +30,7 @@ from perfgate.jobs.check.measured import Job, Measured, documents_of
 from perfgate.jobs.check.rerun import other_testbed, refuse_other_job
 from perfgate.jobs.check.sealing import seal_notes
 from perfgate.jobs.check.traces import keep_traces
-from perfgate.jobs.check.trial import HeadTrial, is_left_out, try_head
+from perfgate.jobs.check.trial import HeadTrial, is_left_out, loaded_packages, try_head
 from perfgate.jobs.check.turns import JobMeasurement
 from perfgate.jobs.shared.doors import Progress
 from perfgate.jobs.shared.options import AVAILABLE_STEPS, CheckOptions
@@ -87,7 +87,8 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
         job.seals.begin("base", "head")
         tried = HeadTrial() if job.earlier else try_head(bench, base, head, job, options)
         harnesses = ([], []) if job.earlier else _harnesses(bench, base, head, job, options)
-        measured = Measured(testbeds, harnesses, [], [], [], [], [])
+        loaded = (None, None) if job.earlier else loaded_packages(bench, (base, head), job, options)
+        measured = Measured(testbeds, harnesses, [], [], [], [], [], loaded=loaded)
         refused: list[str] = []
         for number, reference in enumerate(references, start=1):
             if job.earlier:

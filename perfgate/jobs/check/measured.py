@@ -45,8 +45,8 @@ class Job(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What has been measured so far; the lists grow workload by workload. ``notes`` are what each side's document adds, and
-    ``added_to`` is the earlier job that it continues.
+    """What has been measured so far; the lists grow workload by workload. ``notes`` are what each side's document adds,
+    ``added_to`` is the earlier job that it continues, and ``loaded`` the packages that each side's workloads loaded.
     """
 
     testbeds: tuple[Testbed, Testbed]
@@ -58,6 +58,7 @@ class Measured(NamedTuple):
     jobs: list[MeasuredJob]
     notes: tuple[list[Message], list[Message]] = ([], [])
     added_to: Earlier | None = None
+    loaded: tuple[list[str] | None, list[str] | None] = (None, None)
 
 
 def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument]:
@@ -86,12 +87,16 @@ def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument
         replicates=[replicate for pairs in measured.pairs for replicate in pairs.head],
         failed_pairs=[failed for part in parts for failed in part.failed],
     )
-    environments, records = job.environments, [one.record for one in measured.jobs]
+    records = [one.record for one in measured.jobs]
+    environments = [
+        environment.record and msgspec.structs.replace(environment.record, loaded=loaded)
+        for environment, loaded in zip((job.environments.base, job.environments.head), measured.loaded)
+    ]
     return (
         msgspec.structs.replace(
             base,
             seal=job.seals.seal_of("base"),
-            environment=environments.base.record,
+            environment=environments[0],
             harness=measured.harnesses[0],
             jobs=records,
             turns=[turn for one in measured.jobs for turn in one.base],
@@ -101,9 +106,9 @@ def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument
             seal=job.seals.seal_of("head"),
             jobs=records,
             turns=[turn for one in measured.jobs for turn in one.head],
-            environment=environments.head.record,
+            environment=environments[1],
             harness=measured.harnesses[1],
-            warnings=[*environments.notes, *_searched_rates(records), *head.warnings],
+            warnings=[*job.environments.notes, *_searched_rates(records), *head.warnings],
         ),
     )
 

@@ -61,6 +61,28 @@ def try_head(bench: Bench, base: Checkout, head: Checkout, job: Job, options: Ch
     return HeadTrial([Message("notes.not-run", {"names": shown, "count": len(names)})] if names else [], seconds)
 
 
+def loaded_packages(
+    bench: Bench, checkouts: tuple[Checkout, Checkout], job: Job, options: CheckOptions
+) -> tuple[list[str] | None, list[str] | None]:
+    """The packages that the workloads load on each side; None where both share an environment, or it cannot be known."""
+    environments = job.environments
+    if environments.base.record is None or job.config.selected_jobs(options.workloads):
+        return None, None
+    base, head = (_packages_of(bench, checkout, job, options) for checkout in checkouts)
+    return base, head
+
+
+def _packages_of(bench: Bench, checkout: Checkout, job: Job, options: CheckOptions) -> list[str] | None:
+    loaded: set[str] = set()
+    for reference in job.config.selected(options.workloads):
+        bench.say(f"looking at what workload {reference.name} loads")
+        trial = bench.try_workload(checkout, reference, packages=True)
+        if trial.packages is None:
+            return None
+        loaded.update(trial.packages)
+    return sorted(loaded)
+
+
 def is_left_out(
     bench: Bench,
     reference: WorkloadReference,

@@ -23,6 +23,7 @@ from perfgate.document.decision import (
     Invalid,
     Link,
     NoiseFloor,
+    PackageDifference,
     Policy,
     Procedure,
     SideSummary,
@@ -34,6 +35,7 @@ from perfgate.document.files import content_sha256, read_decision, read_run
 from perfgate.document.history import History, read_history
 from perfgate.document.message import Message
 from perfgate.document.run import FROM_PROFILE, ErrorDetail, FailedPair, RunDocument, Side, Source
+from perfgate.document.testbed import Environment
 from perfgate.errors import DocumentError
 from perfgate.judging.gate.causes import with_causes
 from perfgate.judging.gate.checklist import compare_checklist
@@ -130,7 +132,6 @@ def decide(
     verdict, reasons = verdict_of(
         verdict_rules(comparisons, differences, invalid, failures, changes, missing, comparing, not_timed=not_timed)
     )
-    packages = [run.environment.packages for run in (base, head) if run.environment]
     waited = waited_share(columns for run in (base, head) for r in run.replicates for _, columns in r.lanes)
     decision = msgspec.structs.replace(
         _document(head, policy, comparing, verdict, reasons, comparisons, failures),
@@ -141,7 +142,7 @@ def decide(
         stored=compare_stored(head, history),
         noise_floors=floors,
         testbed_differences=differences,
-        package_differences=_differences(*packages) if len(packages) == 2 else [],
+        package_differences=_package_differences(base.environment, head.environment),
         harness_changes=changes,
         invalid=invalid,
         missing=missing,
@@ -374,16 +375,26 @@ def _testbed_differences(base: RunDocument, head: RunDocument) -> list[TestbedDi
     before, after = base.testbed.fingerprint, head.testbed.fingerprint
     if before == after:
         return []
-    fields = _differences(base.testbed.comparable, head.testbed.comparable)
+    differing = _differing(base.testbed.comparable, head.testbed.comparable)
+    fields = [TestbedDifference(field=field, base=old, head=new) for field, old, new in differing]
     return fields or [TestbedDifference(field="fingerprint", base=before, head=after)]
 
 
-def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[TestbedDifference]:
+def _package_differences(base: Environment | None, head: Environment | None) -> list[PackageDifference]:
+    if base is None or head is None:
+        return []
+    is_known = base.loaded is not None and head.loaded is not None
+    loaded = {*(base.loaded or ()), *(head.loaded or ())}
     return [
-        TestbedDifference(field=field, base=before.get(field), head=after.get(field))
-        for field in sorted(before.keys() | after.keys())
-        if before.get(field) != after.get(field)
+        PackageDifference(field=name, base=before, head=after, loaded=not is_known or name in loaded)
+        for name, before, after in _differing(base.packages, head.packages)
     ]
+
+
+def _differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[tuple[str, str | None, str | None]]:
+    """The names whose values differ, with both values."""
+    values = [(name, before.get(name), after.get(name)) for name in sorted(before.keys() | after.keys())]
+    return [(name, old, new) for name, old, new in values if old != new]
 
 
 def _pairs(head: RunDocument) -> int:

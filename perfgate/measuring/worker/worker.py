@@ -33,6 +33,7 @@ from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.timing.hardware import HardwareCounters
 from perfgate.measuring.timing.testbed import describe_testbed
 from perfgate.measuring.worker.correctness import check_outputs
+from perfgate.measuring.worker.packages import loaded_distributions
 from perfgate.measuring.worker.spawn import Holdings, is_forkable, write_stacks_to
 from perfgate.measuring.worker.trial import Seeker, try_calls, unseen_functions
 from perfgate.measuring.workload.bound import BoundWorkload
@@ -179,15 +180,16 @@ class Worker:
         _prepare_libraries(threads=request.threads, seed=0)
         return protocol.TestbedReply(testbed=describe_testbed(device, threads=request.threads, cpus=self.cpus))
 
-    def _try(self, _: protocol.TryRequest) -> protocol.Tried:
+    def _try(self, request: protocol.TryRequest) -> protocol.Tried:
         began = time.monotonic()
         failed = try_calls(self._loaded, self._opened, self.root)
+        seconds = time.monotonic() - began
+        packages = loaded_distributions() if request.packages else None
         if failed is None:
-            seeker, seconds = self.seeker, time.monotonic() - began
-            unseen = unseen_functions(self._loaded, self._opened, seeker) if seeker else []
-            return protocol.Tried(unseen=unseen, seconds=seconds)
+            unseen = unseen_functions(self._loaded, self._opened, self.seeker) if self.seeker else []
+            return protocol.Tried(unseen=unseen, seconds=seconds, packages=packages)
         error = describe_error(failed.error, self.device, self.project)
-        return protocol.Tried(failed=failed.part, shape=failed.shape, error=error)
+        return protocol.Tried(failed=failed.part, shape=failed.shape, error=error, packages=packages)
 
     def _time_call(self, _: protocol.TimeCallRequest) -> protocol.CallTimed:
         workload, device, total_ns = self._loaded, self._opened, 0

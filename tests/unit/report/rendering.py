@@ -28,6 +28,7 @@ from tests.fakes.documents import (
     make_difference,
     make_failure,
     make_harness_change,
+    make_package,
     suggestions,
     traces,
 )
@@ -169,7 +170,7 @@ def decision_of(names: list[str]) -> DecisionDocument:
         warnings=[at(19), at(20), at(21), at(22)],
         comparisons=failing + undecided,
         testbed_differences=[make_difference(at(n), at(n + 1), at(n + 2)) for n in range(23, 53, 3)],
-        package_differences=[make_difference(at(n), at(n + 1), at(n + 2)) for n in range(53, 113, 3)],
+        package_differences=[make_package(at(n), at(n + 1), at(n + 2)) for n in range(53, 113, 3)],
         harness_changes=[make_harness_change("removed", at(n)) for n in range(113, 117)],
         suggestions=[
             replace(one, message=at(120 + n), line=at(121 + n), rule=at(122 + n), code=at(123 + n), command=at(124 + n),

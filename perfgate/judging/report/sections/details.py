@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from perfgate.document.decision import Link, Procedure, TestbedDifference
+from perfgate.document.decision import Link, PackageDifference, Procedure, TestbedDifference
 from perfgate.document.message import Message
 from perfgate.judging.report.sections.section import Section
 from perfgate.judging.report.text import format as formats
@@ -14,7 +14,7 @@ from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.words import Words
 from perfgate.judging.report.view.checklist import quantile_rows, step_lines, step_numbers, tally, uncompared
 from perfgate.judging.report.view.findings import changed_findings
-from perfgate.judging.report.view.headline import first_line, metric_name
+from perfgate.judging.report.view.headline import first_line, loaded_differences, metric_name
 from perfgate.judging.report.view.records import FileView, QuantileRow, RecordedView, Row, StepLine, StepNumber
 from perfgate.judging.report.view.rows import common_confidence, grouped, recorded_row, row
 from perfgate.judging.report.view.summary import CommentContext, Summary, place
@@ -187,8 +187,9 @@ class _Environment:
     alpha: Words
     margin: Words
     differences: list[TestbedDifference]
-    packages: list[TestbedDifference]
+    packages: list[PackageDifference]
     more_packages: int
+    unloaded: int
     floors: list[_Floor]
     sides: Mapping[str, str | None]
     looks: str
@@ -204,6 +205,7 @@ def _environment(summary: Summary) -> _Environment | None:
     if not summary.is_measured:
         return None
     decision = summary.decision
+    packages = loaded_differences(decision)
     return _Environment(
         device=decision.device,
         recorded=decision.recorded,
@@ -215,8 +217,9 @@ def _environment(summary: Summary) -> _Environment | None:
         alpha=numbers.setting(decision.policy.alpha),
         margin=numbers.setting(decision.excluded),
         differences=decision.testbed_differences[:_MOST_ENTRIES],
-        packages=decision.package_differences[:_MOST_ENTRIES],
-        more_packages=max(0, len(decision.package_differences) - _MOST_ENTRIES),
+        packages=packages[:_MOST_ENTRIES],
+        more_packages=max(0, len(packages) - _MOST_ENTRIES),
+        unloaded=len(decision.package_differences) - len(packages),
         floors=[
             _Floor(metric_name(f.metric, f.clock), place(f.workload, f.shape), numbers.plus_minus(f.floor))
             for f in decision.noise_floors[:_MOST_ENTRIES]

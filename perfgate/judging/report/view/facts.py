@@ -9,7 +9,7 @@ from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.templates import Medium, line
 from perfgate.judging.report.text.words import Words
-from perfgate.judging.report.view.headline import first_line
+from perfgate.judging.report.view.headline import first_line, loaded_differences
 from perfgate.judging.report.view.records import Counts, FailureView
 from perfgate.judging.report.view.summary import Summary
 
@@ -33,7 +33,8 @@ def base_line(summary: Summary, medium: Medium) -> Words:
         "head": {"commit": short(decision.head.commit), "subject": decision.head.subject, "dirty": decision.head.dirty},
         "measured": summary.is_measured,
         "differences": decision.testbed_differences,
-        "packages": decision.package_differences,
+        "packages": loaded_differences(decision),
+        "unloaded": len(decision.package_differences) - len(loaded_differences(decision)),
         "rules": decision.comparing == "rules",
     }
     return line("shared/base.j2", medium, values)

@@ -13,7 +13,15 @@ from perfgate.catalogue.names import (
     SLA,
     SUBROUTINE_TIMES,
 )
-from perfgate.document.decision import RULE_METHODS, Clock, Comparison, DecisionDocument, Missing, TestbedDifference
+from perfgate.document.decision import (
+    RULE_METHODS,
+    Clock,
+    Comparison,
+    DecisionDocument,
+    Missing,
+    PackageDifference,
+    TestbedDifference,
+)
 from perfgate.document.explanation import Replacement
 from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
@@ -261,11 +269,16 @@ def first_line(text: str | None) -> str:
     return next((line.strip() for line in (text or "").splitlines() if line.strip()), "")
 
 
+def loaded_differences(decision: DecisionDocument) -> list[PackageDifference]:
+    """The packages that differ, without those that the workloads load nothing of."""
+    return [difference for difference in decision.package_differences if difference.loaded]
+
+
 def stack_differences(decision: DecisionDocument) -> list[TestbedDifference]:
     """What differs, torch and Python first, then what only one side has last; a package twice counts once."""
     fields = {difference.field for difference in decision.testbed_differences}
-    packages = [difference for difference in decision.package_differences if difference.field not in fields]
-    return sorted(decision.testbed_differences, key=_rank) + sorted(packages, key=_rank)
+    packages = [difference for difference in loaded_differences(decision) if difference.field not in fields]
+    return [*sorted(decision.testbed_differences, key=_rank), *sorted(packages, key=_rank)]
 
 
 def _rank(difference: TestbedDifference) -> tuple[int, bool]:
