@@ -1,0 +1,91 @@
+"""Find which of several changes makes something slow, from answers about sets of them.
+
+A pure search: it knows neither packages nor commits, and asks for as few answers as it can, as each is a gate of minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Literal, NamedTuple
+
+# Of a set of changes, applied together to the old state; `impossible` ones cannot be tried: they do not install, or not run.
+Answer = Literal["slow", "fast", "undecided", "impossible"]
+Trial = Callable[[frozenset[int]], Answer]
+Outcome = Literal["none", "found", "undecided", "impossible"]
+
+
+class Culprits(NamedTuple):
+    """What a search found.
+
+    ``blocks`` hold the changes that are slow together, and not slow when one block is left out: the first tips the scales, and
+    further ones are only there where it needs them. A block has several changes where no set that separates them can be tried.
+    With the outcome ``undecided`` the ``suspects`` hold the rest, and with ``none`` or ``impossible``, the answer about all
+    changes together, there are no blocks.
+    """
+
+    outcome: Outcome
+    blocks: tuple[tuple[int, ...], ...] = ()
+    suspects: tuple[int, ...] = ()
+
+    @property
+    def changes(self) -> frozenset[int]:
+        """All changes of the blocks."""
+        return frozenset(change for block in self.blocks for change in block)
+
+
+class Edge(NamedTuple):
+    """The first ``fast`` changes are not slow, and the first ``slow`` ones are; between them lies what makes the difference."""
+
+    fast: int
+    slow: int
+    undecided: bool = False
+
+
+def find_culprits(count: int, trial: Trial, *, cumulative: bool = False) -> Culprits:
+    """Find the culprits among ``count`` changes. No set is tried twice, and the empty set, the old state, never.
+
+    The changes stand in an order. Halving finds the first number of them that is slow, and so the change that tips the scales;
+    alone it is asked about too. Where it is not slow alone, it needs others before it, which are found in the same way, with it
+    in every set. A single culprit among n changes takes log2(n) + 2 trials at most. ``cumulative`` changes contain those before
+    them, as commits and releases do: only the first ones are tried, never one alone.
+    """
+    ask = cache(trial)
+    whole = ask(frozenset(range(count)))
+    if whole != "slow":
+        outcome: Outcome = "none" if whole == "fast" else whole
+        return Culprits(outcome, suspects=tuple(range(count)) if whole == "undecided" else ())
+    found = Culprits("found")
+    before = count
+    alone: Answer = "fast"
+    while alone != "slow":
+        edge = Edge(0, before, undecided=True) if alone == "undecided" else _edge(before, found.changes, ask, alone)
+        block = tuple(range(edge.fast, edge.slow))
+        if edge.undecided:
+            return found._replace(outcome="undecided", suspects=block)
+        found = found._replace(blocks=(*found.blocks, block))
+        if cumulative:
+            break
+        before, alone = edge.fast, ask(found.changes)
+    return found
+
+
+def _edge(count: int, always: frozenset[int], ask: Trial, alone: Answer) -> Edge:
+    """Halve the first ``count`` changes, which are slow with those that are ``always`` applied, and those ``alone`` are not.
+
+    Where those alone are impossible, they need some of the others, and a set without them is impossible too.
+    """
+    fast, slow = 0, count
+    impossible: set[int] = set()
+    while between := [size for size in range(fast + 1, slow) if size not in impossible]:
+        middle = min(between, key=lambda size: abs(2 * size - fast - slow))
+        answer = ask(always | frozenset(range(middle)))
+        if answer == "undecided":
+            return Edge(fast, slow, undecided=True)
+        if answer == "impossible" != alone:
+            impossible.add(middle)
+        elif answer == "slow":
+            slow = middle
+        else:
+            fast = middle
+    return Edge(fast, slow)
