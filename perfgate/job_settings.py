@@ -106,7 +106,9 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         ),
     ] = ""
     timeout: Annotated[Seconds, _doc("Seconds that a run of a command, or a turn of the others, may take.")] = 600.0
-    budget: Annotated[Seconds, _doc("Seconds of turns. Once they are spent, no quad begins.")] = 360.0
+    budget: Annotated[
+        Seconds, _doc("Seconds of turns. Once they are spent, no quad begins, unless up to a third more decides.")
+    ] = 360.0
     file: Annotated[
         str,
         _doc(

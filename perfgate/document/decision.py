@@ -49,6 +49,8 @@ NamedBy = Literal["configuration", "store", "document"]
 # What timed a call: the clock on the wall, the CPU time of its thread, the device's own, or the wall without waiting for CPUs.
 Clock = Literal["wall", "cpu", "device", "awake"]
 Method = Literal["exact", "paired", "repeated", "turns", "check", "budget", "limit", "expect", "profiled", "recorded"]
+# Why a time of a job that is left open on a busy host decides nothing.
+CPU_DECIDES = "gate.cpu-decides"
 # The methods that hold the head alone to a rule of perfgate.toml.
 RULE_METHODS = frozenset({"budget", "limit", "expect"})
 # Both sides measured by turns: of these a difference is worth nothing without its interval.
@@ -469,7 +471,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     ``causes`` are what made calls worse, of every shape the likeliest first; ``replaced`` are operators that took the place of
     others, whether or not that costs anything.
     ``unmoved`` are the workloads whose weights and inputs lay in one place in all quads of a pair.
-    ``waited`` is the share of the measured time in which workers waited for a CPU that other processes had; None where the
+    ``waited`` is the share of the measured time in which workers, or else threads of jobs, waited for a CPU; None where the
     kernel did not say. ``recorded`` is set where both sides were made from a profiler's recording: times of kernels are
     compared (method ``profiled``), the others are shown (method ``recorded``) and compared with nothing. ``in_ci`` is set
     where a CI job measured: run again, it adds to what it measured before.

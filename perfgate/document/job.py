@@ -74,6 +74,18 @@ class RankCounts(msgspec.Struct, frozen=True, kw_only=True):
     exposed: float = 0.0
 
 
+class CpuTime(msgspec.Struct, frozen=True, kw_only=True):
+    """CPU time of all processes of a side while it worked for ``seconds``.
+
+    ``used`` is how much they had, and ``waited`` how long their threads were ready to run and other threads had the CPUs, None
+    where the kernel does not count that.
+    """
+
+    used: float
+    waited: float | None = None
+    seconds: float
+
+
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """What one side did while the turn was its own.
 
@@ -85,6 +97,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     ``counts`` are what ranks did in steps that were profiled before the first turn of a start, which is no part of its times.
     ``counters`` is what a server counted of itself in the turn, under perfgate's names. ``late`` is how late requests were
     sent, as a share of how long they took, None where none were sent.
+    ``cpu`` is the CPU time of the measured work; None of a command, whose CPU time is one of its values.
     ``begun`` and ``seconds`` are when the turn began, by the job's clock, and how long it took.
     """
 
@@ -102,6 +115,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     out_of_turn: float | None = None
     late: float | None = None
+    cpu: CpuTime | None = None
 
 
 def turns_by_quad(turns: Iterable[Turn], job: str) -> dict[int, list[Turn]]:

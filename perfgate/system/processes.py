@@ -58,7 +58,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def run_delay_ns(pid: int) -> int | None:
-    """How long a process's main thread has been ready to run without a CPU; None where the kernel does not say.
+    """How long a thread, or a process's main thread, has been ready to run without a CPU; None where the kernel does not say.
 
     Source: the second number of /proc/PID/schedstat (Documentation/scheduler/sched-stats.rst).
     """
@@ -66,6 +66,15 @@ def run_delay_ns(pid: int) -> int | None:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
     except (OSError, IndexError, ValueError):
         return None
+
+
+def run_delay_ns_below(pid: int) -> int | None:
+    """How long all threads below a process have been ready to run without a CPU; None where the kernel does not say."""
+    below = [process for process in process_family(pid) if process != pid]
+    delays = [
+        delay for process in below for thread in threads_of(process) if (delay := run_delay_ns(thread)) is not None
+    ]
+    return sum(delays) if delays else None
 
 
 def children() -> list[int]:

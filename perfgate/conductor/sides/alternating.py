@@ -13,7 +13,7 @@ from statistics import median
 import numpy as np
 
 from perfgate.conductor.sides.side import Side, SidePlan, TurnResult
-from perfgate.document.job import JobNumber
+from perfgate.document.job import CpuTime, JobNumber
 
 PLAN = SidePlan(turns=2)
 # A visit has as many turns as take about as long as its start, within these bounds.
@@ -85,4 +85,17 @@ def _together(results: list[TurnResult]) -> TurnResult:
         counters=dict(sum((Counter(result.counters) for result in results), Counter())),
         samples=tuple(chain.from_iterable(result.samples for result in results)),
         late=median(late) if late else None,
+        cpu=_added([result.cpu for result in results]),
+    )
+
+
+def _added(times: list[CpuTime | None]) -> CpuTime | None:
+    known = [time for time in times if time is not None]
+    if len(known) < len(times):
+        return None
+    waited = [time.waited for time in known if time.waited is not None]
+    return CpuTime(
+        used=math.fsum(time.used for time in known),
+        waited=math.fsum(waited) if len(waited) == len(known) else None,
+        seconds=math.fsum(time.seconds for time in known),
     )

@@ -17,12 +17,13 @@ import msgspec
 from perfgate.conductor.machine.cpus import granted_cpus
 from perfgate.conductor.workers.cleanup import log_tail
 from perfgate.conductor.workers.interpreters import RUNNING
+from perfgate.document.job import CpuTime
 from perfgate.document.message import Message, as_message, english
 from perfgate.document.run import ErrorDetail, ErrorKind
 from perfgate.errors import MeasuringError
 from perfgate.system.interrupts import safe_point
 from perfgate.system.logs import KEPT_BYTES, bound_log
-from perfgate.system.processes import cpu_ns_below, running_below, threads_of
+from perfgate.system.processes import cpu_ns_below, run_delay_ns_below, running_below, threads_of
 
 _TICK_SECONDS = 0.2
 _START_SECONDS = 30.0
@@ -56,6 +57,25 @@ class ProgramEnd(msgspec.Struct, frozen=True):
         """The name of the signal that ended the program, or the one that its shell started; empty where it exited."""
         number = -self.code if self.code < 0 else self.code - _SHELL_SIGNAL
         return signal.Signals(number).name if number in set(signal.Signals) else ""
+
+
+class CpuMeter:
+    """The CPU time of everything below a process, from when the meter is made until it is read."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._waited = run_delay_ns_below(pid)
+        self._used, self._began = cpu_ns_below(pid), time.monotonic()
+
+    def read(self) -> CpuTime:
+        seconds, used = time.monotonic() - self._began, cpu_ns_below(self._pid) - self._used
+        waited = run_delay_ns_below(self._pid)
+        is_known = waited is not None and self._waited is not None
+        # A thread that ended takes what it waited with it.
+        delay = max(0, (waited or 0) - (self._waited or 0)) / 1e9
+        return CpuTime(
+            used=round(used / 1e9, 6), waited=round(delay, 6) if is_known else None, seconds=round(seconds, 6)
+        )
 
 
 class Program:
@@ -117,6 +137,10 @@ class Program:
     def cpu_ns(self) -> int:
         """The CPU time of it and all below it, daemons and processes that have ended included."""
         return cpu_ns_below(self._keeper.pid)
+
+    def cpu_meter(self) -> CpuMeter:
+        """Begin to measure the CPU time of work that it does now."""
+        return CpuMeter(self._keeper.pid)
 
     def stop(self) -> None:
         self._connection.close()

@@ -167,9 +167,11 @@ class RanksSide:
     def turn(self, number: int) -> TurnResult:  # noqa: ARG002 - the next steps of the loop, on both sides
         out_of_turn = self._running.begin_turn()
         counts = () if self._is_counted else self._count()
+        meter = self._running.cpu_meter()
         result = self._result(self._take(self._settings.steps))
+        cpu = meter.read()
         self._running.end_turn()
-        return result._replace(out_of_turn=out_of_turn, counts=counts)
+        return result._replace(out_of_turn=out_of_turn, counts=counts, cpu=cpu)
 
     def _count(self) -> tuple[RankCounts, ...]:
         """Let all ranks do the steps of a turn under the profiler, once a start."""

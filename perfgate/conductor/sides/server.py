@@ -175,17 +175,17 @@ class ServerSide:
         self._wake_up(program)
         for _ in range(MOST_TRIES):
             counted_before = self._counters()
-            cpu_before = program.cpu_ns()
+            meter = program.cpu_meter()
             load = self._load(program, number, self._load_settings)
-            cpu_seconds = (program.cpu_ns() - cpu_before) / 1e9
+            cpu = meter.read()
             if not _arrived_at_once(load):
                 break
         counters = {name: count - counted_before.get(name, 0) for name, count in self._counters().items()}
-        result = self._result(program, load, cpu_seconds)._replace(output=self._output(number, load))
+        result = self._result(program, load, cpu.used)._replace(output=self._output(number, load))
         self._sleep(program)
         program.end_turn()
         write_timeline(self._place.log.with_suffix(".requests.json"), load.exchanges)
-        return result._replace(out_of_turn=out_of_turn, counters=counters)
+        return result._replace(out_of_turn=out_of_turn, counters=counters, cpu=cpu)
 
     def _counters(self) -> dict[str, int]:
         """What the server has counted of itself so far; nothing where it is not asked."""

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.document.job import JobNumber, RankCounts, Turn
+from perfgate.document.job import CpuTime, JobNumber, RankCounts, Turn
 from perfgate.document.samples import SampleSet, pack
 
 # Quantiles up to P99 of so many are those of any more.
@@ -29,6 +29,7 @@ class TurnResult(NamedTuple):
     counters: Mapping[str, int] = MappingProxyType({})
     out_of_turn: float | None = None
     late: float | None = None
+    cpu: CpuTime | None = None
 
     def as_turn(self, workload: str, *, start: int, quad: int, place: int, begun: float, seconds: float) -> Turn:
         """What documents hold of it; the times are in seconds."""
@@ -45,6 +46,7 @@ class TurnResult(NamedTuple):
             counters=dict(self.counters),
             out_of_turn=self.out_of_turn,
             late=None if self.late is None else round(self.late, 4),
+            cpu=self.cpu,
             begun=round(begun, 6),
             seconds=round(seconds, 6),
         )

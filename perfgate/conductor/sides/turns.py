@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,8 @@ Sides = Mapping[SideName, Side]
 FIRST_QUADS = 4
 # Two starts of equal code differ too: a FAIL needs at least so many.
 FEWEST_STARTS = 2
+# By this share of it the budget may be overrun, where that decides: who waited so long wants to know.
+OVERRUN = 1 / 3
 
 
 class Reach(NamedTuple):
@@ -58,8 +61,9 @@ class TurnTaker:
 
     ``layouts`` holds the sides once, or once for each half of the devices that they swap: then every quad has turns in both
     layouts, and the difference between the halves cancels out. ``looks`` are the numbers of quads after which ``is_decided``
-    is asked. After ``ends`` (of the monotonic clock) no quad begins. ``announce`` is called after the first few quads, when
-    it is known how long one takes. ``begin`` is told which sides are about to have processes.
+    is asked. After ``ends`` (of the monotonic clock) no quad begins, unless ``quads_needed``, about so many as decide, can be
+    there by ``latest``: then those are taken. ``announce`` is called after the first few quads, when it is known how long one
+    takes. ``begin`` is told which sides are about to have processes.
     """
 
     layouts: Sequence[Sides]
@@ -72,6 +76,8 @@ class TurnTaker:
     ends: float
     seed: int
     begin: Callable[[Sequence[SideName]], None] = lambda _: None
+    latest: float = -math.inf
+    quads_needed: Callable[[], int | None] = lambda: None
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
@@ -86,6 +92,8 @@ class TurnTaker:
         self._start = before.starts - 1
         self._began = self.clock()
         self._start_seconds = self._quad_seconds = 0.0
+        # To how many quads the budget is overrun. Decided once: to look again and again would be to stop when it pleases.
+        self._overrun_to: int | None = None
         # The side that could not be started.
         self.unstarted: SideName | None = None
 
@@ -240,7 +248,21 @@ class TurnTaker:
         return ("head", "base") if self._lots.random() < 0.5 else ("base", "head")
 
     def _time_is_up(self) -> bool:
-        return self.clock() > self.ends
+        now = self.clock()
+        if now <= self.ends:
+            return False
+        if self._overrun_to is None:
+            self._overrun_to = self._overruns_to(now)
+        return self._quad >= self._overrun_to or now > self.latest
+
+    def _overruns_to(self, now: float) -> int:
+        """How many quads there will be where the last of them are worth some more time; as many as there are where not."""
+        needed = self.quads_needed() if self._taken and now < self.latest else None
+        if needed is None or needed > self.looks[-1]:
+            return self._quad
+        # With their share of the starts that there were.
+        seconds_each = (now - self._began) / self._taken
+        return needed if now + (needed - self._quad) * seconds_each <= self.latest else self._quad
 
     def _fail(self, detail: ErrorDetail, side: SideName | None = None) -> None:
         name = self.measured.record.name

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -178,9 +179,6 @@ def _measure_jobs(
                 continue
         measured.jobs.append(MeasuredJob(record, before=before))
 
-        def is_decided(name: str = reference.name) -> bool:
-            return not Look(*documents_of(job, measured), job.policy, workload=name).more_turns_would_help()
-
         def foresee(quads: int, starts: int, name: str = reference.name) -> float | None:
             return foreseen(*documents_of(job, measured), job.policy, name, quads=quads, starts=starts)
 
@@ -189,13 +187,17 @@ def _measure_jobs(
             reference,
             checkouts,
             measured.jobs[-1],
-            is_decided=is_decided,
+            look=partial(_look_at, job, measured, reference.name),
             foresee=foresee,
             seals=job.seals,
             tolerated=smallest_tolerance(job.policy, reference.name, reference.must_gate),
             deadline=job.deadline,
             note=progress.note,
         ).measure()
+
+
+def _look_at(job: Job, measured: Measured, name: str) -> Look:
+    return Look(*documents_of(job, measured), job.policy, workload=name)
 
 
 def _adding_to(job: Job, testbed: Testbed, options: CheckOptions, progress: Progress) -> Job:

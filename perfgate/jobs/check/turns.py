@@ -21,12 +21,13 @@ from perfgate.conductor.sides.kinds import (
 )
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import SidePlan
-from perfgate.conductor.sides.turns import FEWEST_STARTS, MeasuredJob, Reach, SideName, TurnTaker
+from perfgate.conductor.sides.turns import FEWEST_STARTS, OVERRUN, MeasuredJob, Reach, SideName, TurnTaker
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.seals import Seals
 from perfgate.document.job import Fits
 from perfgate.document.run import FailedPair
 from perfgate.job_settings import JobReference
+from perfgate.judging.gate.decide import Look
 from perfgate.judging.gate.turns import looks_of
 
 MINUTE = 60.0
@@ -36,16 +37,16 @@ MINUTE = 60.0
 class JobMeasurement:
     """A job of a check, whose turns go into ``measured``.
 
-    ``foresee`` gives the smallest slowdown that so many quads of so many starts would show; a slowdown of ``tolerated`` is no
-    regression. ``note`` gets the plan before the first quad and after the first few. After ``deadline`` (of the monotonic
-    clock) no quad begins.
+    ``look`` judges the turns that there are. ``foresee`` gives the smallest slowdown that so many quads of so many starts would
+    show; a slowdown of ``tolerated`` is no regression. ``note`` gets the plan before the first quad and after the first few.
+    After ``deadline`` (of the monotonic clock) no quad begins.
     """
 
     bench: Bench
     reference: JobReference
     checkouts: dict[SideName, Checkout]
     measured: MeasuredJob
-    is_decided: Callable[[], bool]
+    look: Callable[[], Look]
     foresee: Callable[[int, int], float | None]
     seals: Seals
     tolerated: float | None
@@ -102,21 +103,23 @@ class JobMeasurement:
             visible = self.foresee(reach.quads, reach.starts) if reach.quads else None
             self.note(_outlook(reference.name, reach, visible, fewest=looks[0], budget=budget))
 
-        def is_decided() -> bool:
+        def look() -> Look:
             measured.record = with_numbers(measured.record, layouts[0]["base"])
-            return self.is_decided()
+            return self.look()
 
         taker = TurnTaker(
             layouts,
             plan,
             measured,
             looks,
-            is_decided=is_decided,
+            is_decided=lambda: not look().more_turns_would_help(),
             say=self.bench.say,
             announce=announce,
             ends=began + budget,
             seed=self.bench.config.measure.seed,
             begin=lambda sides: self.seals.begin(*sides),
+            latest=min(began + (1 + OVERRUN) * budget, self.deadline),
+            quads_needed=lambda: look().quads_needed(),
         )
         self.note(_plan(reference, plan, looks, budget, fits, self.tolerated))
         with keep_off(cpus):

@@ -49,6 +49,12 @@ def relative_change(base: float | None, head: float | None) -> float | None:
     return rounded(head / base - 1) if base and head is not None else None
 
 
+def worsening(comparison: Comparison) -> float:
+    """By which share the head is estimated to be worse; below 0 where it is better."""
+    delta = comparison.delta or 0.0
+    return -delta if comparison.better == "higher" else delta
+
+
 def zero_of(name: str) -> float:
     """What is added to a number before its ratio is taken: of a relative change, 0 is as good as any other value."""
     return 1.0 if name in METRICS and METRICS[name].change else 0.0

@@ -40,10 +40,11 @@ from perfgate.errors import DocumentError
 from perfgate.judging.gate.causes import with_causes
 from perfgate.judging.gate.checklist import compare_checklist
 from perfgate.judging.gate.clean import waited_share
-from perfgate.judging.gate.comparison import margins_for_unchanged, rounded, with_accepted
+from perfgate.judging.gate.comparison import margins_for_unchanged, rounded, with_accepted, worsening
 from perfgate.judging.gate.contributions import explanations
 from perfgate.judging.gate.costless import fails_alone, with_costless
 from perfgate.judging.gate.counters import compare_counters, operator_changes, replaced_operators
+from perfgate.judging.gate.covering import waited_of_jobs
 from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence, RunIndex, of_workload
 from perfgate.judging.gate.findings import with_findings
 from perfgate.judging.gate.harness import harness_changes, not_compared
@@ -53,6 +54,7 @@ from perfgate.judging.gate.recordings import compare_kernel_times, recorded_time
 from perfgate.judging.gate.repeated import compare_repeated
 from perfgate.judging.gate.required import Required, missing_evidence
 from perfgate.judging.gate.required_jobs import TrustedNumbers, numbers_of_jobs
+from perfgate.judging.gate.rule import MOST_PAIRS
 from perfgate.judging.gate.rules import compare_rules, deciding_steps
 from perfgate.judging.gate.stored import compare_stored
 from perfgate.judging.gate.time import compare_time, noise_floors
@@ -133,6 +135,7 @@ def decide(
         verdict_rules(comparisons, differences, invalid, failures, changes, missing, comparing, not_timed=not_timed)
     )
     waited = waited_share(columns for run in (base, head) for r in run.replicates for _, columns in r.lanes)
+    waited = waited_of_jobs(evidence) if waited is None else waited
     decision = msgspec.structs.replace(
         _document(head, policy, comparing, verdict, reasons, comparisons, failures),
         base=side_of(base.source, chosen_because, sha256=content_sha256(base)),
@@ -316,13 +319,24 @@ class Look:
     def more_turns_would_help(self) -> bool:
         """Whether a number of a job is undecided that the verdict rests on.
 
-        Where the job fails already, by a number, a count or its output, only those that look worse are waited for: they say
-        what it costs. Where the work differs, no number is compared.
+        Where the job fails already, by a number or a count, only those that look worse are waited for: they say what it costs.
+        Nobody asks what other work or a wrong output costs.
         """
+        return bool(self._open_turns())
+
+    def quads_needed(self) -> int | None:
+        """About how many quads of a job would decide all numbers that are waited for; None where no number of them would."""
+        needed = [c.pairs_needed for c in self._open_turns()]
+        known = [quads for quads in needed if quads is not None and quads < MOST_PAIRS]
+        return max(known) if known and len(known) == len(needed) else None
+
+    def _open_turns(self) -> list[Comparison]:
         gating = [c for c in self._comparisons if c.gating]
+        if any(c.method == "check" and c.outcome == "regressed" for c in gating):
+            return []
         fails = any(c.outcome == "regressed" for c in gating)
         undecided = [c for c in gating if c.method == "turns" and c.outcome == "inconclusive"]
-        return any(not fails or _looks_worse(c) for c in undecided)
+        return [c for c in undecided if not fails or _looks_worse(c)]
 
     def names_would_help(self) -> bool:
         """Whether operators are judged, or something moved or looks worse, so that its cause needs a name."""
@@ -343,17 +357,12 @@ class Look:
         return comparison.excluded > sought or (
             comparison.outcome == "unchanged"
             and comparison.is_better
-            and -_worsening(comparison) > (comparison.tolerance or 0.0)
+            and -worsening(comparison) > (comparison.tolerance or 0.0)
         )
 
 
 def _looks_worse(comparison: Comparison) -> bool:
-    return _worsening(comparison) > (comparison.tolerance or 0.0)
-
-
-def _worsening(comparison: Comparison) -> float:
-    delta = comparison.delta or 0.0
-    return -delta if comparison.better == "higher" else delta
+    return worsening(comparison) > (comparison.tolerance or 0.0)
 
 
 def _comparing(base: RunDocument, head: RunDocument) -> Comparing:

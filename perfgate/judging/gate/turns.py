@@ -26,6 +26,7 @@ from perfgate.document.job import Fits, JobKind, JobNumber, JobRecord, Turn, sam
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.comparison import Place, comparison, configured_tolerance, rounded
+from perfgate.judging.gate.covering import with_covered
 from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence
 from perfgate.judging.gate.judge import Tested, judge
 from perfgate.judging.gate.ranks import compare_counts, exposed_parts, losses_differ, rank_parts
@@ -120,7 +121,11 @@ def compare_turns(
     p_values = [p_slower(cell.tested.worse, 0.0, alarm_looks(cell.looks)) for cell in gating]
     adjusted = holm([*p_values, *[1.0] * elsewhere.numbers])
     by_cell = {id(cell): p for cell, p in zip(gating, adjusted)}
-    return rows + [_judge(cell, policy, by_cell.get(id(cell)), tests=len(gating)) for cell in cells]
+    judged = [_judge(cell, policy, by_cell.get(id(cell)), tests=len(gating)) for cell in cells]
+    for record in evidence.head.run.jobs:
+        of_job = [row for row in judged if row.workload == record.name]
+        rows += with_covered(of_job, *evidence.turns(record.name))
+    return rows
 
 
 def _turns_of(quads: Iterable[Quad]) -> tuple[list[Turn], list[Turn]]:

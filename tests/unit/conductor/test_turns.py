@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+import pytest
+
 from perfgate.conductor.sides.alternating import FEWEST_TURNS, AlternatingSide, Visit
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import SidePlan, TurnResult
-from perfgate.conductor.sides.turns import MeasuredJob, Reach, TurnsBefore, TurnTaker
+from perfgate.conductor.sides.turns import OVERRUN, MeasuredJob, Reach, TurnsBefore, TurnTaker
 from perfgate.document.job import JobNumber, JobRecord
 from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail
@@ -63,6 +65,7 @@ def taken(
     ends: float = 1e6,
     decides_at: int = 10**9,
     before: TurnsBefore = TurnsBefore(),  # noqa: B008 - a tuple
+    needed: int | None = None,
     **fields: float,
 ) -> tuple[MeasuredJob, list[tuple[str, str, int]], list[int]]:
     clock, measured = Clock(), MeasuredJob(RECORD, before=before)
@@ -80,6 +83,8 @@ def taken(
         ends=ends,
         seed=1,
         clock=clock,
+        latest=ends * (1 + OVERRUN),
+        quads_needed=lambda: needed,
     )
     taker.take()
     assert not any(side.running for side in sides.values())
@@ -220,3 +225,16 @@ def test_side__fails_in_its_turn__what_was_measured_stays_and_the_failure_is_nam
 def test_order__same_seed__is_the_same() -> None:
     plan = SidePlan(turns=4, fewest=4, most=8)
     assert taken(plan)[1] == taken(plan)[1]
+
+
+@pytest.mark.parametrize(
+    ("needed", "quads"),
+    [(None, 9), (11, 11), (5, 9), (12, 9), (40, 9)],
+    ids=["unknown", "within a third", "no more", "too long", "beyond the last look"],
+)
+def test_time_is_up__so_many_quads_would_decide__the_budget_is_overrun_by_a_third_at_most(
+    needed: int | None, quads: int
+) -> None:
+    # A start takes 20 s for 4 quads of 4 s each, so 9 quads end at 96 s: 10.7 s each.
+    measured, _, _ = taken(SidePlan(turns=4, fewest=4, most=4), looks=(16, 32), ends=93.0, needed=needed)
+    assert len({turn.quad for turn in measured.head}) == quads

@@ -11,7 +11,8 @@ import pytest
 
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
-from perfgate.document.job import CollectiveCount, JobKind, JobNumber, JobRecord, RankCounts, Turn
+from perfgate.document.job import CollectiveCount, CpuTime, JobKind, JobNumber, JobRecord, RankCounts, Turn
+from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import SampleSet, pack
 from perfgate.judging.gate.decide import Look, decide
@@ -201,12 +202,105 @@ def test_look__undecided__asks_for_more_turns_until_a_look_decides() -> None:
     assert not Look(*other, Policy(), workload=NAME).more_turns_would_help()
 
 
-@pytest.mark.parametrize(("slowdown", "waits"), [(0.2, True), (-0.05, False)])
-def test_look__output_differs__only_a_time_that_looks_worse_is_waited_for(slowdown: float, waits: bool) -> None:
-    # Of one start, so that nothing is decided.
-    assert Look(*runs(slowdown, quads=8), Policy(), workload=NAME).more_turns_would_help()
-    differs = runs(slowdown, quads=8, output=("a", "b"))
-    assert Look(*differs, Policy(), workload=NAME).more_turns_would_help() is waits
+TTFT, THROUGHPUT = "serving.ttft", "serving.throughput"
+
+
+def with_number(
+    documents: tuple[RunDocument, RunDocument],
+    metric: str,
+    *,
+    noise: float,
+    slowdown: float = 0.0,
+    cpu: tuple[CpuTime | None, CpuTime | None] = (None, None),
+    better: Literal["lower", "higher"] = "lower",
+) -> tuple[RunDocument, RunDocument]:
+    """The documents with another gating number, in place of one of that name, and the CPU time of each turn of a side."""
+    generator = np.random.default_rng(7)
+    sides = []
+    for index, run in enumerate(documents):
+        sign = -1 if better == "higher" else 1
+        shifts = sign * index * np.log1p(slowdown) + generator.normal(0, noise, len(run.turns))
+        turns = [
+            msgspec.structs.replace(turn, values={**turn.values, metric: float(np.exp(shift))}, cpu=cpu[index])
+            for turn, shift in zip(run.turns, shifts)
+        ]
+        numbers = [
+            *(number for number in run.jobs[0].numbers if number.metric != metric),
+            JobNumber(metric=metric, unit="s", better=better),
+        ]
+        jobs = [msgspec.structs.replace(run.jobs[0], numbers=numbers)]
+        sides.append(msgspec.structs.replace(run, turns=turns, jobs=jobs))
+    return sides[0], sides[1]
+
+
+def closed_loop(*, ttft: float = 0.03, slowdown: float = 0.0) -> tuple[RunDocument, RunDocument]:
+    """A job with the three numbers of a closed loop, of which throughput varies by 40 % a turn."""
+    documents = with_number(runs(), TTFT, noise=ttft)
+    return with_number(documents, THROUGHPUT, noise=0.4, slowdown=slowdown, better="higher")
+
+
+def test_server__throughput_left_open_beside_decided_times_of_tokens__informs() -> None:
+    decision = judged(*closed_loop())
+    (row,) = [c for c in decision.comparisons if c.metric == THROUGHPUT]
+    assert (decision.verdict, row.outcome, row.gating) == ("PASS", "inconclusive", False)
+    assert row.reason == Message("gate.covered", {"by": [TPOT, TTFT]})
+    assert not Look(*closed_loop(), Policy(), workload=NAME).more_turns_would_help()
+    title = render_comment(decision, CommentContext(marker="<!-- perfgate -->")).splitlines()[2]
+    assert "PASS – no slowdown above 3 % in 2 numbers (6 % for time to first token): at worst time" in title
+
+
+@pytest.mark.parametrize(
+    ("documents", "verdict"),
+    [(closed_loop(ttft=0.6), "INCONCLUSIVE"), (closed_loop(slowdown=0.8), "FAIL")],
+    ids=["time to first token is open too", "throughput itself is shown to be lower"],
+)
+def test_server__throughput__counts_where_nothing_finer_is_decided_or_it_is_shown_to_be_lower(
+    documents: tuple[RunDocument, RunDocument], verdict: str
+) -> None:
+    assert judged(*documents).verdict == verdict
+
+
+BUSY = CpuTime(used=0.12, waited=0.06, seconds=0.2)
+IDLE = CpuTime(used=0.19, waited=0.0005, seconds=0.2)
+SLEEPING = CpuTime(used=0.09, waited=0.03, seconds=0.2)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "slowdown", "verdict"),
+    [
+        ((BUSY, BUSY), 0.0, "PASS"),
+        ((IDLE, IDLE), 0.0, "INCONCLUSIVE"),
+        ((None, BUSY), 0.0, "INCONCLUSIVE"),
+        ((msgspec.structs.replace(BUSY, waited=None), BUSY), 0.0, "INCONCLUSIVE"),
+        ((BUSY, SLEEPING), 0.0, "INCONCLUSIVE"),
+        ((BUSY, BUSY), 0.25, "INCONCLUSIVE"),
+    ],
+    ids=["busy", "idle", "unknown of base", "not counted", "head sleeps", "looks worse than tolerated"],
+)
+def test_server__times_left_open_on_a_busy_host__cpu_time_decides_where_it_is_fair(
+    cpu: tuple[CpuTime | None, CpuTime | None], slowdown: float, verdict: str
+) -> None:
+    documents = with_number(with_number(runs(), CPU, noise=0.01), TPOT, noise=0.5, slowdown=slowdown, cpu=cpu)
+    decision = judged(*documents)
+    (row,) = [c for c in decision.comparisons if c.metric == TPOT]
+    assert (decision.verdict, row.outcome) == (verdict, "inconclusive")
+    if verdict == "PASS":
+        assert row.reason == Message("gate.cpu-decides", {"waited": pytest.approx(1 / 3), "by": CPU})
+        comment = render_comment(decision, CommentContext(marker="<!-- perfgate -->"))
+        assert (
+            "threads waited 33 % of the time that they wanted to compute; CPU time per output token decides" in comment
+        )
+        assert (
+            "the workers waited 33.3 % of the measured time for a CPU that other processes had; CPU time decides"
+            in comment
+        )
+
+
+def test_look__output_differs__no_time_is_waited_for() -> None:
+    # Of one start, so that no time is decided.
+    assert Look(*runs(0.2, quads=8), Policy(), workload=NAME).more_turns_would_help()
+    differs = runs(0.2, quads=8, output=("a", "b"))
+    assert not Look(*differs, Policy(), workload=NAME).more_turns_would_help()
 
 
 def counted(
@@ -352,6 +446,22 @@ def test_comment__undecided_job__says_how_many_runs_or_quads_would_decide(
     comment = render_comment(decision, CommentContext(marker="<!-- perfgate -->"))
     assert f"after {measured}" in comment
     assert re.search(needed, comment)
+
+
+def test_comment__several_undecided_numbers__advice_is_for_the_one_that_looks_worst_and_lists_the_others() -> None:
+    documents = with_number(runs(quads=16), TTFT, noise=0.6, slowdown=0.3)
+    documents = with_number(documents, TPOT, noise=0.25)
+    comment = render_comment(judged(*documents), CommentContext(marker="<!-- perfgate -->"))
+    assert "INCONCLUSIVE – time to first token of `chat` is undecided" in comment
+    advice, rest, *_ = (line for line in comment.splitlines() if line.startswith("- "))
+    needed = re.search(r"about ([\d,]+) quads would decide", advice)
+    row = re.search(r"time to first token · `chat` .* about ([\d,]+) quads", comment)
+    assert needed
+    assert row
+    assert needed[1] == row[1]
+    assert re.search(
+        r"for time to first token of `chat`. The others would need: time per output token of `chat` [\d,]+ quads", rest
+    )
 
 
 def test_foreseen__more_quads_and_starts__show_less() -> None:

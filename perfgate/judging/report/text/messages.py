@@ -127,7 +127,7 @@ def _word_value(value: MessageValue, spec: str) -> str:
     if isinstance(value, Message):
         return word(value)
     if isinstance(value, (list, tuple)):
-        return _word_list(value, say("; ") if any(isinstance(item, Message) for item in value) else say(", "))
+        return _word_list(value, say("; ") if any(isinstance(item, Message) for item in value) else say(", "), spec)
     if spec in _FORMATS:
         return _FORMATS[spec](value)
     if isinstance(value, str):
@@ -135,11 +135,11 @@ def _word_value(value: MessageValue, spec: str) -> str:
     return Words(format(value, spec))
 
 
-def _word_list(values: Sequence[MessageValue], separator: str) -> str:
+def _word_list(values: Sequence[MessageValue], separator: str, spec: str = "") -> str:
     pieces: list[str] = []
     for position, value in enumerate(values):
         pieces += [separator] if position else []
-        pieces += _pieces(_word_value(value, ""))
+        pieces += _pieces(_word_value(value, spec))
     return _joined(pieces)
 
 

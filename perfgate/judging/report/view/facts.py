@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfgate.catalogue.lookup import FAST_PATHS
 from perfgate.document.conditions import BUSY
-from perfgate.document.decision import Failure
+from perfgate.document.decision import CPU_DECIDES, Failure
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.templates import Medium, line
@@ -48,6 +48,8 @@ def busy_line(summary: Summary, medium: Medium) -> Words | None:
         for comparison in decision.comparisons
         if comparison.metric in FAST_PATHS and comparison.clock != "wall"
     }
+    if any(c.reason is not None and c.reason.code == CPU_DECIDES for c in decision.comparisons):
+        clocks.add("cpu")
     if not decision.waited or not (clocks or decision.waited >= BUSY):
         return None
     return line("shared/busy.j2", medium, {"busy": {"waited": numbers.percent(decision.waited), "clocks": clocks}})

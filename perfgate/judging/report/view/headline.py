@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from statistics import multimode
+
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import (
     JOB_OUTPUT,
@@ -28,7 +31,15 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.templates import Medium, line
 from perfgate.judging.report.text.words import Words, phrase, say, translated
-from perfgate.judging.report.view.records import Change, FastPath, Headline, InvalidView, MissingList, MissingView
+from perfgate.judging.report.view.records import (
+    Change,
+    FastPath,
+    Headline,
+    InvalidView,
+    MissingList,
+    MissingView,
+    WiderMargin,
+)
 from perfgate.judging.report.view.summary import Summary, is_operator, place
 
 # What tells most of another stack.
@@ -168,15 +179,28 @@ def _fast_path(summary: Summary) -> FastPath | None:
     if not timed:
         return None
     worst_end, delta, worst = max(timed, key=lambda entry: abs(entry[0]))
+    of_jobs = any(c.method == "turns" for _, _, c in timed)
     margins = [c.excluded for _, _, c in timed if c.excluded is not None]
+    # That of most numbers; of calls the largest, for they are one number in several places.
+    margin = (min(multimode(margins)) if of_jobs else max(margins)) if margins else summary.decision.excluded
     return FastPath(
-        margin=numbers.setting(max(margins, default=summary.decision.excluded)),
+        margin=numbers.setting(margin),
+        wider=_wider((c for _, _, c in timed), margin),
+        of_jobs=of_jobs,
         metric=metric_name(worst.metric, worst.clock),
         place=place(worst.workload, worst.shape),
         places=len(timed),
         change=numbers.signed_percent(delta),
         at_most=numbers.signed_percent(worst_end),
     )
+
+
+def _wider(timed: Iterable[Comparison], margin: float) -> list[WiderMargin]:
+    """The numbers of which more than ``margin`` is excluded, each once."""
+    wider = [
+        (c.excluded, metric_name(c.metric, c.clock)) for c in timed if c.excluded is not None and c.excluded > margin
+    ]
+    return [WiderMargin(numbers.setting(excluded), name) for excluded, name in dict.fromkeys(wider)]
 
 
 def _worst_end(interval: tuple[float, float], better: str) -> float:

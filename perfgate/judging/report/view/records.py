@@ -453,10 +453,23 @@ class Blocks:
 
 
 @dataclass(frozen=True)
-class FastPath:
-    """How little a call may have got slower: the place that may have most, and how many places there are."""
+class WiderMargin:
+    """The slowdown that is excluded of a number, where it is larger than that of the others."""
 
     margin: Words
+    metric: str
+
+
+@dataclass(frozen=True)
+class FastPath:
+    """How little a call may have got slower: the place that may have most, and how many places there are.
+
+    Of jobs the places are numbers. ``wider`` are those of which only a larger slowdown than ``margin`` is excluded.
+    """
+
+    margin: Words
+    wider: list[WiderMargin]
+    of_jobs: bool
     metric: str
     place: str
     places: int
@@ -557,17 +570,30 @@ class AccountView:
 
 
 @dataclass(frozen=True)
+class OtherEvidence:
+    """How many pairs, quads or runs would decide another number."""
+
+    metric: str
+    place: str
+    needed: int
+    evidence: str
+
+
+@dataclass(frozen=True)
 class WantedEvidence:
-    """How many pairs, quads or runs would decide, and how many were measured.
+    """How many pairs, quads or runs would decide a number, and how many were measured; ``others`` need more too.
 
     ``looks_used_up``: the last look ended the measuring, so that a larger budget alone gives no more pairs.
     """
 
+    metric: str
+    place: str
     needed: int
     measured: int
     evidence: str
     out_of_reach: bool
     looks_used_up: bool
+    others: list[OtherEvidence]
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from perfgate.document.run import TIME_SPENT
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.templates import Medium, ReadyHtml, render
 from perfgate.judging.report.text.words import Words
-from perfgate.judging.report.view.headline import evidence_of, further_reasons, missing_entries
-from perfgate.judging.report.view.records import InvalidView, RemedyView, WantedEvidence
+from perfgate.judging.report.view.headline import evidence_of, further_reasons, metric_name, missing_entries
+from perfgate.judging.report.view.records import InvalidView, OtherEvidence, RemedyView, WantedEvidence
 from perfgate.judging.report.view.summary import Summary, place
 
 _MOST_REASONS = 5
@@ -73,20 +73,29 @@ def remedy(summary: Summary) -> RemedyView:
 
 
 def _wanted(open_ones: list[Comparison], last_look: int) -> WantedEvidence | None:
-    """The evidence missing for the comparison that lacks most of it; None where no amount is known to decide."""
-    lacking = [(c, c.pairs, c.pairs_needed) for c in open_ones if c.pairs and c.pairs_needed]
+    """The evidence that the first of these comparisons lacks, which the title names; None where no amount is known to decide.
+
+    What the others lack stands beside it.
+    """
+    lacking = [
+        (c, c.pairs, c.pairs_needed) for c in open_ones if c.pairs and c.pairs_needed and c.pairs_needed > c.pairs
+    ]
     if not lacking:
         return None
-    most, measured, needed = max(lacking, key=lambda entry: entry[2] / entry[1])
-    if needed <= measured:
-        return None
-    of_pairs = most.method != "turns"
+    (first, measured, needed), *others = lacking
+    of_pairs = first.method != "turns"
     return WantedEvidence(
+        metric=metric_name(first.metric, first.clock),
+        place=place(first.workload, first.shape),
         needed=needed,
         measured=measured,
-        evidence=evidence_of(most),
+        evidence=evidence_of(first),
         out_of_reach=of_pairs and needed > _FULL_JOBS * last_look,
         looks_used_up=of_pairs and measured >= last_look,
+        others=[
+            OtherEvidence(metric_name(c.metric, c.clock), place(c.workload, c.shape), more, evidence_of(c))
+            for c, _, more in others[:_MOST_REASONS]
+        ],
     )
 
 

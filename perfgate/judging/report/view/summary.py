@@ -107,8 +107,11 @@ class Summary:
 
     @cached_property
     def inconclusive(self) -> list[Comparison]:
-        """The undecided metrics, those that leave the verdict open first, then other gating ones."""
-        return sorted(self._with_outcome("inconclusive"), key=lambda c: (not c.must_decide, not c.gating))
+        """The undecided metrics, those that leave the verdict open first, then other gating ones; what looks worst leads."""
+        return sorted(
+            self._with_outcome("inconclusive"),
+            key=lambda c: (not c.must_decide, not c.gating, -_worse_than_tolerated(c)),
+        )
 
     @cached_property
     def unjudged(self) -> list[Comparison]:
@@ -181,6 +184,13 @@ class Summary:
 
     def _with_outcome(self, outcome: str) -> list[Comparison]:
         return [comparison for comparison in self.metrics if comparison.outcome == outcome]
+
+
+def _worse_than_tolerated(comparison: Comparison) -> float:
+    """By how much more than it may the head is estimated to be worse; 0 where it may be."""
+    delta = comparison.delta or 0.0
+    worse = -delta if comparison.better == "higher" else delta
+    return max(0.0, worse - (comparison.tolerance or 0.0))
 
 
 def is_operator(comparison: Comparison) -> bool:

@@ -1,0 +1,99 @@
+"""Numbers of a job that follow from others: one of these that is left open decides nothing by itself.
+
+Tokens per second of a closed loop are time to first token and time per output token once more. On a busy host the CPU time of
+the same work says what the wall cannot, as it does for functions (``pairs.deciding_clock``). A regression is believed of any.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from perfgate.catalogue.names import (
+    E2E,
+    RANKS_CPU,
+    RANKS_STEP,
+    REQUEST_CPU,
+    SERVING_CPU,
+    SERVING_THROUGHPUT,
+    TPOT,
+    TTFT,
+)
+from perfgate.document.decision import CPU_DECIDES, Comparison
+from perfgate.document.job import Turn
+from perfgate.document.message import Message
+from perfgate.judging.gate.comparison import rounded, worsening
+from perfgate.judging.gate.evidence import Evidence
+from perfgate.judging.gate.pairs import ALIKE, COMPUTES, WAITED
+
+_FINER = {SERVING_THROUGHPUT: ({TTFT, TPOT}, {E2E})}
+# By the clock on the wall, and the CPU time of the same work.
+_OF_THE_WALL = {TTFT, TPOT, E2E, SERVING_THROUGHPUT, RANKS_STEP}
+_OF_THE_CPU = (SERVING_CPU, REQUEST_CPU, RANKS_CPU)
+
+
+def with_covered(rows: Sequence[Comparison], base: Iterable[Turn], head: Iterable[Turn]) -> list[Comparison]:
+    """The comparisons of one job, of which those that follow from others no longer gate where they are left open."""
+    gating = {row.metric for row in rows if row.gating}
+    decided = {row.metric for row in rows if row.gating and row.outcome in ("unchanged", "improved")}
+    cpu = next((name for name in _OF_THE_CPU if name in decided), None)
+    waited = waited_where_cpu_is_fair(list(base), list(head)) if cpu else None
+
+    def covered(row: Comparison) -> Comparison:
+        if not row.gating or row.outcome != "inconclusive":
+            return row
+        reason = None
+        finer = next((names for names in _FINER.get(row.metric, ()) if names <= gating), None)
+        if finer is not None:
+            reason = Message("gate.covered", {"by": sorted(finer)})
+        elif cpu and waited is not None and row.metric in _OF_THE_WALL and worsening(row) <= (row.tolerance or 0.0):
+            reason = Message(CPU_DECIDES, {"waited": rounded(waited), "by": cpu})
+        return row if reason is None else msgspec.structs.replace(row, gating=False, reason=reason, pairs_needed=None)
+
+    return [covered(row) for row in rows]
+
+
+def waited_where_cpu_is_fair(base: Sequence[Turn], head: Sequence[Turn]) -> float | None:
+    """The share of the CPU time that both sides wanted and did not get; None where the wall is to decide.
+
+    That is on an idle host, and where a side does not want to compute for most of its turns, or the sides not alike: what they
+    wait for otherwise shows on the wall alone.
+    """
+    wanted = [_wanted(turns) for turns in (base, head)]
+    if any(side is None for side in wanted):
+        return None
+    before, after = (side for side in wanted if side is not None)
+    waited = (before.waited + after.waited) / 2
+    computes = min(before.cpus, after.cpus) >= COMPUTES
+    are_alike = abs(after.cpus - before.cpus) <= ALIKE * max(1.0, before.cpus, after.cpus)
+    return waited if computes and are_alike and waited >= WAITED else None
+
+
+def waited_of_jobs(evidence: Evidence) -> float | None:
+    """The share of the CPU time that the threads of a job wanted and did not get, of the job that waited most."""
+    sides = [_wanted(turns) for job in evidence.head.run.jobs for turns in evidence.turns(job.name)]
+    return max((side.waited for side in sides if side is not None), default=None)
+
+
+class _Wanted(NamedTuple):
+    """How many CPUs a process of a side wanted on average, and which share of that it waited for."""
+
+    cpus: float
+    waited: float
+
+
+def _wanted(turns: Sequence[Turn]) -> _Wanted | None:
+    """None where not all turns tell."""
+    times = [turn.cpu for turn in turns if turn.cpu is not None and turn.cpu.waited is not None]
+    if not times or len(times) < len(turns):
+        return None
+    processes = max(1, turns[0].work.get("ranks", 1))
+    used, waited, seconds = (
+        math.fsum(max(0.0, getattr(time, name)) for time in times) for name in ("used", "waited", "seconds")
+    )
+    if not 0 < seconds < math.inf or not 0 < used + waited < math.inf:
+        return None
+    return _Wanted((used + waited) / seconds / processes, waited / (used + waited))
