@@ -28,7 +28,7 @@ DECISION_SCHEMA_VERSION = 2
 DEFAULT_LOOKS = (8, 16, 32, 64, 128)
 MOST_LOOKS = 12
 
-Outcome = Literal["regressed", "improved", "unchanged", "inconclusive", "not_comparable"]
+Outcome = Literal["regressed", "improved", "unchanged", "inconclusive", "not_comparable", "informs"]
 Verdict = Literal["PASS", "WARN", "FAIL", "INCONCLUSIVE", "SKIPPED"]
 InvalidKind = Literal[
     "aa_differs",
@@ -115,11 +115,12 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     """What a comparison is made of: an operator's count on both sides and the line that calls it, or a stage's seconds.
 
     ``sites`` are the lines of the head where it grew, the one to name first; ``line`` is that one, or where it only fell,
-    one at which it is or was.
+    one at which it is or was. ``ranks`` is the number of the rank that a count is of, or ``each`` if every rank has it.
     """
 
     name: str
     aspect: Aspect | None = None
+    ranks: str = ""
     base: float
     head: float
     line: str | None = None
@@ -146,6 +147,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     the order of measuring, of the fast paths alone.
     ``clock`` is what a time was taken by: times of two clocks are not to be compared with each other.
     ``cause`` is the number of what made it worse among the decision's causes, None where nothing explains it.
+    The outcome ``informs`` is that of numbers which no test compares.
     """
 
     workload: str

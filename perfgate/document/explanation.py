@@ -159,7 +159,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     own counts, ``line`` being the first of them where there are any. ``amount`` is what the counts count. ``origin`` is the
     changed place behind it. ``tested`` is an operator that explains a slower call because its own test found it slower.
     ``code`` is the text of ``line``. ``group`` is the number of the decision's first cause that is one with this one: both
-    act on one line of the change, or on one chain of values through consecutive changed lines.
+    act on one line of the change, or on one chain of values through consecutive changed lines. ``ranks`` is as in Part.
     """
 
     workload: str
@@ -184,6 +184,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     tested: bool = False
     code: str | None = None
     group: int | None = None
+    ranks: str = ""
 
     @property
     def place(self) -> tuple[str, str]:

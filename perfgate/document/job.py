@@ -61,7 +61,7 @@ class RankCounts(msgspec.Struct, frozen=True, kw_only=True):
 
     Where it could not be profiled there are 0 steps. ``calls`` is how often it called a collective, whichever: then one that
     is left out is missing. ``communication`` is how many seconds of a step it communicated,
-    ``exposed`` for how many of these nothing computed.
+    ``exposed`` for how many of these nothing computed. ``by_name`` is how often each operator ran, collectives left out.
     """
 
     rank: int
@@ -72,6 +72,7 @@ class RankCounts(msgspec.Struct, frozen=True, kw_only=True):
     collectives: list[CollectiveCount] = []
     communication: float = 0.0
     exposed: float = 0.0
+    by_name: dict[str, int] = {}
 
 
 class CpuTime(msgspec.Struct, frozen=True, kw_only=True):

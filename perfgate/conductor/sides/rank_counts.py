@@ -71,6 +71,7 @@ def read_counts(path: Path, rank: int, steps: int) -> RankCounts:
         collectives=collectives,
         communication=communication.length / 1e9 / steps,
         exposed=(communication.length - intersection(communication, computing).length) / 1e9 / steps,
+        by_name={name: count for name, count in sorted(counts.items()) if not name.startswith(_COLLECTIVE)},
     )
 
 

@@ -29,8 +29,8 @@ _COMPILING: Mapping[str, Compiling] = {
     "counters.recompiles": "recompilation",
 }
 _Place = tuple[str, str]
-# Place, name of the operator, what a counter tells of it besides that it runs, and what the counts count.
-_Key = tuple[_Place, str, Aspect | None, Amount]
+# Place, name of the operator, what a counter tells of it besides that it runs, what the counts count, and of which ranks.
+_Key = tuple[_Place, str, Aspect | None, Amount, str]
 
 
 class _Added(NamedTuple):
@@ -115,12 +115,25 @@ class _Causes:
 
     def of(self, comparison: Comparison, causes: Sequence[Cause]) -> Cause | None:
         """What adds most to one comparison that got worse, by itself or as the explanation has it."""
-        cause = _cause_of(comparison, causes)
+        cause = self._called_by_ranks(comparison, causes) or _cause_of(comparison, causes)
         tested = None if cause is not None and cause.rank is not None else _tested(comparison, self._decision)
         if tested is None or (cause is not None and (cause.more_time or 0.0) >= (tested.more_time or 0.0)):
             return cause
         tested = self._with_origin(tested)
         return self._function_of(tested, [tested]) or tested
+
+    def _called_by_ranks(self, comparison: Comparison, causes: Sequence[Cause]) -> Cause | None:
+        """What ranks call more often, which is exact, before anything that is told by noisy times."""
+        place = comparison.workload, comparison.shape
+        more = {
+            (part.name, part.ranks)
+            for other in self._decision.comparisons
+            if other.method == "exact" and other.outcome == "regressed" and (other.workload, other.shape) == place
+            for part in other.parts
+            if part.ranks and part.head > part.base and metric(other.metric).fails_alone
+        }
+        is_led = comparison.method == "turns" and more
+        return next((c for c in causes if is_led and c.place == place and (c.op, c.ranks) in more), None)
 
     def grouped(self, causes: Sequence[Cause]) -> list[Cause]:
         """The causes with the text of their lines, and the number of the first of those that are one."""
@@ -133,7 +146,7 @@ class _Causes:
     def _group(self, cause: Cause) -> tuple[object, ...]:
         chain = self._code[cause.place].chain_of(cause.line)
         line = _line(cause)
-        return ("chain", *chain) if chain else ("line", line) if line else ("op", cause.op, cause.aspect)
+        return ("chain", *chain) if chain else ("line", line) if line else ("op", cause.op, cause.aspect, cause.ranks)
 
     def _text_of(self, cause: Cause, line: str | None) -> str | None:
         return self._code[cause.place].text(line) or self._text.get(line or "")
@@ -352,15 +365,15 @@ def _with_aspects(merged: Mapping[_Key, Cause]) -> dict[_Key, Cause]:
     """
     joined = dict(merged)
     lines_of_python: dict[_Place, set[str | None]] = {}
-    for (where, _, _, amount), cause in merged.items():
+    for (where, _, _, amount, _), cause in merged.items():
         if amount == "bytecodes" and cause.more_count > 0:
             lines_of_python.setdefault(where, set()).add(cause.line)
     for key, cause in merged.items():
-        where, name, aspect, amount = key
+        where, name, aspect, amount, ranks = key
         if amount == "functions" and cause.line in lines_of_python.get(where, ()):
             del joined[key]
             continue
-        plain: _Key = (where, name, None, "calls")
+        plain: _Key = (where, name, None, "calls", ranks)
         own = joined.get(plain)
         if own is None or own.line != cause.line:
             continue
@@ -390,11 +403,13 @@ def _cause_of(comparison: Comparison, causes: Iterable[Cause]) -> Cause | None:
     A graph that breaks or is compiled again explains whatever comes of it. Where no explanation says, it is what has more
     added time of the operators that run more often and those that were tested by themselves.
     """
-    parts = {(part.name, part.aspect) for part in comparison.parts if part.head > part.base}
+    parts = {(part.name, part.aspect, part.ranks) for part in comparison.parts if part.head > part.base}
     at_place = [cause for cause in causes if cause.place == (comparison.workload, comparison.shape)]
     if parts:
         amount = metric(comparison.metric).amount
-        matches = [c for c in at_place if (c.op, c.aspect) in parts or (c.also and (c.op, c.also) in parts)]
+        matches = [
+            c for c in at_place if (c.op, c.aspect, c.ranks) in parts or (c.also and (c.op, c.also, c.ranks) in parts)
+        ]
         return next((cause for cause in matches if cause.amount == amount), next(iter(matches), None))
     if comparison.method == "exact":
         return next((cause for cause in at_place if cause.part is not None and cause.part.inputs_change), None)
@@ -464,6 +479,7 @@ def _of_count(where: _Place, part: Part, amount: Amount) -> Cause:
         shape=where[1],
         op=part.name,
         aspect=part.aspect,
+        ranks=part.ranks,
         base_count=part.base,
         head_count=part.head,
         line=part.line,
@@ -498,7 +514,7 @@ def _merge_explained(merged: dict[_Key, Cause], explained: Explanation, part: Co
     """Add what the explanation of a slower call knows: the seconds are the pairs', the exact counts stay the counters'."""
     where = explained.workload, explained.shape
     name = part.function or part.op
-    key: _Key = (where, name, None, "calls")
+    key: _Key = (where, name, None, "calls", "")
     old = merged.get(key, Cause(workload=where[0], shape=where[1], op=name, mentions=0))
     counted = old.base_count or old.head_count or part.kind not in _COUNTED
     merged[key] = replace(
@@ -515,7 +531,7 @@ def _merge_explained(merged: dict[_Key, Cause], explained: Explanation, part: Co
 
 def _merge(merged: dict[_Key, Cause], new: Cause) -> None:
     """Add what a further source knows about an operator; the counts of an earlier, exact source stay."""
-    key = (new.place, new.op, new.aspect, new.amount)
+    key = (new.place, new.op, new.aspect, new.amount, new.ranks)
     old = merged.get(key)
     if old is None:
         merged[key] = new

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -25,22 +25,51 @@ from perfgate.document.job import CollectiveCount, RankCounts, Turn
 from perfgate.document.message import Message
 from perfgate.document.samples import unpack
 from perfgate.judging.gate.comparison import Place, comparison, configured_tolerance, relative_change, rounded
+from perfgate.judging.gate.judge import Tested, judge
+from perfgate.judging.gate.quads import Quad
+from perfgate.judging.gate.rule import Differences, Errors, p_slower
+
+# A rank is named if chance names a wrong one in so many of all jobs.
+_WRONG_RANK = 0.01
+# Starts a side from which exposed communication that is longer in every start of the head is no chance: 1 in 20 of equal code.
+_FEWEST_STARTS = 3
+# Pairs of starts from which a difference of profiled times is tested: fewer give no interval of 95 %.
+_STARTS_TO_TEST = 7
+# Operators that are named of those which run more or less often.
+_NAMED_OPERATORS = 10
+
+# The median of one number by rank.
+_ByRank = dict[int, float]
+# The counts of a step by name and rank.
+_Counts = dict[tuple[str, int], float]
 
 
-def rank_parts(name: str, base: Iterable[Turn], head: Iterable[Turn]) -> list[Part]:
-    """What every rank has of a number of all ranks, on both sides: CPU seconds of a step, or bytes of memory.
+def rank_parts(name: str, quads: Sequence[Quad]) -> list[Part]:
+    """The ranks whose CPU seconds of a step, or bytes of memory, grew by more than those of the others, most first.
 
-    By the clock on the wall all ranks take alike long, for they wait for the slowest; waiting takes no CPU time.
+    By the clock on the wall all ranks take equally long, for they wait for the slowest; waiting takes no CPU time. A rank is
+    named only if a test over quads and starts shows that it leads: whatever slows all ranks is not the fault of one.
     """
     metric, unit = (RANKS_MEMORY, 1.0) if name == RANKS_MEMORY else (RANKS_CPU, 1e9)
-    before, after = (_medians(turns, metric) for turns in (base, head))
-    return [
-        Part(name=f"rank {rank}", base=before[rank] / unit, head=after[rank] / unit)
-        for rank in sorted(before.keys() & after.keys())
-    ]
+    table = [(quad.start, _medians(quad.base, metric), _medians(quad.head, metric)) for quad in quads]
+    ranks = sorted(set.intersection(*({*before} & {*after} for _, before, after in table))) if table else []
+    if len(ranks) < 2:
+        return []
+    base, head = (np.array([[side[rank] for rank in ranks] for side in sides]) for sides in list(zip(*table))[1:])
+    level = float(np.median(base))
+    starts = [start for start, _, _ in table]
+    parts = []
+    for index, rank in enumerate(ranks):
+        grown = head - base
+        others = np.median(np.delete(grown, index, axis=1), axis=1)
+        lead = Differences.of((grown[:, index] - others) / max(level, 1e-9), starts)
+        if p_slower(lead, 0.0, (lead.size,)) <= _WRONG_RANK / len(ranks):
+            before, after = (float(np.median(side[:, index])) / unit for side in (base, head))
+            parts.append(Part(name=f"rank {rank}", base=rounded(before), head=rounded(after)))
+    return sorted(parts, key=lambda part: part.base - part.head)
 
 
-def _medians(turns: Iterable[Turn], metric: str) -> dict[int, float]:
+def _medians(turns: Iterable[Turn], metric: str) -> _ByRank:
     """The median over turns of the samples of a metric, by rank."""
     samples: dict[int, list[int]] = defaultdict(list)
     for turn in turns:
@@ -59,8 +88,11 @@ def losses_differ(base: Iterable[Turn], head: Iterable[Turn], tolerance: float) 
     )
 
 
+# --- counts of profiled steps
+
+
 def compare_counts(place: Place, base: Iterable[Turn], head: Iterable[Turn], policy: Policy) -> Iterator[Comparison]:
-    """Compare what ranks called in profiled steps: exactly, with the collectives of each rank that differ as parts.
+    """Compare what ranks called in profiled steps: exactly, with what differs by name and rank as parts.
 
     What starts of one side disagree about is not exact. Its usual total is the same on both sides, or nothing is decided.
     """
@@ -68,27 +100,11 @@ def compare_counts(place: Place, base: Iterable[Turn], head: Iterable[Turn], pol
     if not all(sides) or not all(count.steps for side in sides for start in side for count in start):
         return
     for name, count in _COUNTS.items():
-        before, after = ([{part: value for c in start for part, value in count(c)} for start in side] for side in sides)
+        before, after = ([dict(pair for of in start for pair in count(of)) for start in side] for side in sides)
         if any(start != side[0] for side in (before, after) for start in side):
-            usual = [statistics.median(sum(start.values()) for start in side) for side in (before, after)]
-            if usual[0] != usual[1]:
-                yield comparison(
-                    place,
-                    name,
-                    "exact",
-                    "inconclusive",
-                    gating=True,
-                    base=rounded(usual[0]),
-                    head=rounded(usual[1]),
-                    delta=relative_change(*usual),
-                    reason=Message("gate.starts-disagree"),
-                )
+            yield from _unsteady(place, name, before, after)
             continue
-        first, second = before[0], after[0]
-        # What is called is named; of what is counted in elements or by the thousand the sum says it.
-        named = {**first, **second} if name in (RANKS_COLLECTIVES, RANKS_SYNCS) else {}
-        differing = [part for part in named if first.get(part, 0) != second.get(part, 0)]
-        total = [sum(side.values()) for side in (first, second)]
+        total = [sum(side.values()) for side in (before[0], after[0])]
         tolerated = configured_tolerance(policy, name, *place) or 0.0
         has_grown = total[1] > total[0] * (1 + tolerated)
         yield comparison(
@@ -101,54 +117,141 @@ def compare_counts(place: Place, base: Iterable[Turn], head: Iterable[Turn], pol
             head=rounded(total[1]),
             delta=relative_change(total[0], total[1]),
             tolerance=tolerated,
-            parts=[Part(name=part, base=first.get(part, 0), head=second.get(part, 0)) for part in differing],
+            parts=_operator_parts(sides) if name == RANKS_OPERATORS else _parts_of(name, before[0], after[0]),
         )
     for name, of in ((RANKS_EXPOSED, _exposed), (RANKS_SKEW, _skew)):
-        old, new = (of(side) for side in sides)
+        yield _profiled_time(place, name, *([of(start) for start in side] for side in sides), policy=policy)
+
+
+def _unsteady(place: Place, name: str, before: Sequence[_Counts], after: Sequence[_Counts]) -> Iterator[Comparison]:
+    usual = [statistics.median(sum(start.values()) for start in side) for side in (before, after)]
+    if usual[0] != usual[1]:
         yield comparison(
             place,
             name,
-            "turns",
-            "unchanged",
-            gating=False,
-            base=rounded(old),
-            head=rounded(new),
-            delta=relative_change(old, new),
+            "exact",
+            "inconclusive",
+            gating=True,
+            base=rounded(usual[0]),
+            head=rounded(usual[1]),
+            delta=relative_change(*usual),
+            reason=Message("gate.starts-disagree"),
         )
 
 
-def exposed_parts(base: Iterable[Turn], head: Iterable[Turn]) -> list[Part]:
-    """How long a step communicated while nothing computed: where that grew, less of it overlaps than before."""
-    sides = [[turn.counts for turn in turns if turn.counts] for turns in (base, head)]
-    if not all(sides):
-        return []
-    return [Part(name="exposed communication", base=_exposed(sides[0]), head=_exposed(sides[1]))]
+def _parts_of(name: str, base: _Counts, head: _Counts) -> list[Part]:
+    """What is called is named; of what is counted in elements the sum says enough."""
+    return _differing(base, head) if name in (RANKS_COLLECTIVES, RANKS_SYNCS) else []
 
 
-def _exposed(starts: Iterable[list[RankCounts]]) -> float:
-    """The median over starts of the seconds of the rank that had least: what the others have more, they wait for it."""
-    return statistics.median(min(count.exposed for count in start) for start in starts)
+def _differing(base: _Counts, head: _Counts) -> list[Part]:
+    """The counts that differ: one part if every rank has the same count, else one for each rank that differs."""
+    parts = []
+    ranks = {rank for _, rank in (*base, *head)}
+    for name in dict.fromkeys(name for name, _ in (*base, *head)):
+        counts = {rank: (base.get((name, rank), 0.0), head.get((name, rank), 0.0)) for rank in sorted(ranks)}
+        if len(counts) > 1 and len(set(counts.values())) == 1:
+            counts = {-1: next(iter(counts.values()))}
+        parts += [
+            Part(name=name, ranks="each" if rank < 0 else str(rank), base=before, head=after)
+            for rank, (before, after) in counts.items()
+            if before != after
+        ]
+    return parts
 
 
-def _skew(starts: Iterable[list[RankCounts]]) -> float:
-    """The median over starts of how much longer one rank waits than another."""
-    return statistics.median(
-        max(count.exposed for count in start) - min(count.exposed for count in start) for start in starts
+def _operator_parts(sides: Sequence[Sequence[Sequence[RankCounts]]]) -> list[Part]:
+    """The operators whose counts differ most over all ranks; what other counts name is left out."""
+    base, head = (
+        {
+            (name, count.rank): times / count.steps
+            for count in side[0]
+            for name, times in count.by_name.items()
+            if name != _SYNC
+        }
+        for side in sides
     )
+    growth: dict[str, float] = defaultdict(float)
+    for sign, side in ((-1, base), (1, head)):
+        for (name, _), times in side.items():
+            growth[name] += sign * times
+    most = sorted((name for name in growth if growth[name]), key=lambda name: (-abs(growth[name]), name))
+    named = {name: number for number, name in enumerate(most[:_NAMED_OPERATORS])}
+    parts = [part for part in _differing(base, head) if part.name in named]
+    return sorted(parts, key=lambda part: named[part.name])
 
 
-def _of_collectives(value: Callable[[CollectiveCount], int]) -> Callable[[RankCounts], Iterator[tuple[str, float]]]:
-    def count(rank: RankCounts) -> Iterator[tuple[str, float]]:
+def _of_collectives(value: Callable[[CollectiveCount], int]) -> Callable[[RankCounts], Iterator[_Pair]]:
+    def count(rank: RankCounts) -> Iterator[_Pair]:
         for collective in rank.collectives:
-            yield f"{collective.name} of rank {rank.rank}", value(collective) / rank.steps
+            yield (collective.name, rank.rank), value(collective) / rank.steps
 
     return count
 
 
+_Pair = tuple[tuple[str, int], float]
+_SYNC = "aten::_local_scalar_dense"
 # Per step, by what is counted and the rank.
-_COUNTS: dict[str, Callable[[RankCounts], Iterable[tuple[str, float]]]] = {
+_COUNTS: Mapping[str, Callable[[RankCounts], Iterable[_Pair]]] = {
     RANKS_COLLECTIVES: _of_collectives(lambda collective: collective.count),
     RANKS_ELEMENTS: _of_collectives(lambda collective: collective.elements),
-    RANKS_OPERATORS: lambda rank: [(f"operators of rank {rank.rank}", rank.operators / rank.steps)],
-    RANKS_SYNCS: lambda rank: [(f"copies to the host of rank {rank.rank}", rank.syncs / rank.steps)],
+    RANKS_OPERATORS: lambda rank: [(("operators", rank.rank), rank.operators / rank.steps)],
+    RANKS_SYNCS: lambda rank: [((_SYNC, rank.rank), rank.syncs / rank.steps)],
 }
+
+
+# --- times of profiled steps
+
+
+def _profiled_time(
+    place: Place, name: str, base: Sequence[float], head: Sequence[float], *, policy: Policy
+) -> Comparison:
+    """A time of profiled steps, start by start: tested over enough starts, and otherwise it only informs."""
+    old, new = statistics.median(base), statistics.median(head)
+    pairs = list(zip(base, head))
+    if len(pairs) < _STARTS_TO_TEST or min(min(pair) for pair in pairs) <= 0:
+        return comparison(place, name, "turns", "informs", gating=False, base=rounded(old), head=rounded(new))
+    differences = Differences.of([math.log(after / before) for before, after in pairs])
+    errors = Errors(alarm=policy.alpha, unchanged=policy.alpha_ok, looks=(len(pairs),))
+    tested = Tested(
+        place,
+        name,
+        "turns",
+        differences,
+        base=old,
+        head=old * math.exp(differences.estimate),
+        tolerance=_PROFILED_MARGIN,
+        margins=[_PROFILED_MARGIN],
+        gating=False,
+    )
+    return judge(tested, errors, p_adjusted=None, tests=1)
+
+
+# The profiler's own cost differs by so much: what is tolerated of a time under it, and what "unchanged" excludes.
+_PROFILED_MARGIN = 0.1
+
+
+def exposed_parts(base: Iterable[Turn], head: Iterable[Turn]) -> list[Part]:
+    """How long a step communicates while nothing computes, if every start of the head has more of it than any of the base:
+    less of it overlaps.
+    """
+    before, after = ([_exposed(turn.counts) for turn in turns if turn.counts] for turns in (base, head))
+    if min(len(before), len(after)) < _FEWEST_STARTS or min(after) <= max(before):
+        return []
+    return [
+        Part(
+            name="exposed communication",
+            base=rounded(statistics.median(before)),
+            head=rounded(statistics.median(after)),
+        )
+    ]
+
+
+def _exposed(counts: Iterable[RankCounts]) -> float:
+    """The seconds of the rank that had least: what the others have more, they wait for it."""
+    return min(count.exposed for count in counts)
+
+
+def _skew(counts: Sequence[RankCounts]) -> float:
+    """How much longer one rank waits than another."""
+    return max(count.exposed for count in counts) - _exposed(counts)

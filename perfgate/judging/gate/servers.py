@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from perfgate.document.decision import Comparison
 from perfgate.document.job import Turn
-from perfgate.judging.gate.comparison import Place, comparison, relative_change, rounded
+from perfgate.judging.gate.comparison import Place, comparison, rounded
 
 # What is counted, and for how much of what.
 _RATIOS = {
@@ -28,11 +28,10 @@ def compare_counters_of_servers(place: Place, base: Iterable[Turn], head: Iterab
                 place,
                 name,
                 "turns",
-                "unchanged",
+                "informs",
                 gating=False,
                 base=rounded(ratios[0]),
                 head=rounded(ratios[1]),
-                delta=relative_change(*ratios),
             )
 
 

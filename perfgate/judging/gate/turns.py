@@ -22,13 +22,14 @@ from perfgate.document.decision import (
     Policy,
     QuantileComparison,
 )
-from perfgate.document.job import Fits, JobKind, JobNumber, JobRecord, Turn, sample_quantiles, turns_by_quad
+from perfgate.document.job import Fits, JobKind, JobNumber, JobRecord, Turn, sample_quantiles
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.comparison import Place, comparison, configured_tolerance, rounded
 from perfgate.judging.gate.covering import with_covered
 from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence
 from perfgate.judging.gate.judge import Tested, judge
+from perfgate.judging.gate.quads import Quad, quads_of, turns_of
 from perfgate.judging.gate.ranks import compare_counts, exposed_parts, losses_differ, rank_parts
 from perfgate.judging.gate.required_jobs import TrustedNumbers
 from perfgate.judging.gate.rule import (
@@ -71,23 +72,6 @@ class _Cell(NamedTuple):
     undirected: bool = False
 
 
-class Quad(NamedTuple):
-    """The turns of both sides that are compared with each other, and the start that they are of."""
-
-    start: int
-    base: list[Turn]
-    head: list[Turn]
-
-
-def quads_of(evidence: Evidence, job: str) -> dict[int, Quad]:
-    """The quads that both sides have turns of, in the order of measuring."""
-    before, after = (turns_by_quad(turns, job) for turns in evidence.turns(job))
-    return {
-        number: Quad(before[number][0].start, before[number], after[number])
-        for number in sorted(before.keys() & after.keys())
-    }
-
-
 def compare_turns(
     evidence: Evidence,
     policy: Policy,
@@ -115,8 +99,8 @@ def compare_turns(
                 for cell in _cells(job, number, measured, policy)
             ]
             cells += _halves(job, measured)
-        rows += compare_counters_of_servers(Place(job.name, ""), *_turns_of(measured.values()))
-        rows += compare_counts(Place(job.name, ""), *_turns_of(measured.values()), policy)
+        rows += compare_counters_of_servers(Place(job.name, ""), *turns_of(measured.values()))
+        rows += compare_counts(Place(job.name, ""), *turns_of(measured.values()), policy)
     gating = [cell for cell in cells if cell.tested.gating]
     p_values = [p_slower(cell.tested.worse, 0.0, alarm_looks(cell.looks)) for cell in gating]
     adjusted = holm([*p_values, *[1.0] * elsewhere.numbers])
@@ -126,12 +110,6 @@ def compare_turns(
         of_job = [row for row in judged if row.workload == record.name]
         rows += with_covered(of_job, *evidence.turns(record.name))
     return rows
-
-
-def _turns_of(quads: Iterable[Quad]) -> tuple[list[Turn], list[Turn]]:
-    """All turns of the base and of the head."""
-    listed = list(quads)
-    return [turn for quad in listed for turn in quad.base], [turn for quad in listed for turn in quad.head]
 
 
 def _cells(job: JobRecord, number: JobNumber, measured: Mapping[int, Quad], policy: Policy) -> Iterator[_Cell]:
@@ -199,12 +177,12 @@ def _halves(job: JobRecord, measured: Mapping[int, Quad]) -> Iterator[_Cell]:
 
 
 def _parts(name: str, quads: Iterable[Quad]) -> list[Part]:
-    """What a time of all ranks is made of, what grew most first: the CPU time of every rank, and waiting for the others."""
+    """What is shown to grow of a time of all ranks, most first: the CPU time of a rank, and communication that is exposed."""
     if name not in (RANKS_STEP, RANKS_CPU, RANKS_MEMORY):
         return []
-    base, head = _turns_of(quads)
-    parts = [*rank_parts(name, base, head), *(exposed_parts(base, head) if name == RANKS_STEP else ())]
-    return sorted(parts, key=lambda part: part.base - part.head)
+    listed = list(quads)
+    exposed = exposed_parts(*turns_of(listed)) if name == RANKS_STEP else []
+    return sorted([*rank_parts(name, listed), *exposed], key=lambda part: part.base - part.head)
 
 
 def _margin(policy: Policy, scale: float) -> float:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import random
+
+import msgspec
 import pytest
 
 from perfgate.document.decision import Policy
-from perfgate.document.job import JobNumber, JobRecord, Turn
+from perfgate.document.job import JobNumber, JobRecord, RankCounts, Turn
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import SampleSet, pack
 from perfgate.judging.gate.evidence import Evidence
-from perfgate.judging.gate.ranks import losses_differ, rank_parts
+from perfgate.judging.gate.quads import Quad
+from perfgate.judging.gate.ranks import exposed_parts, losses_differ, rank_parts
 from perfgate.judging.gate.turns import compare_turns
 from tests.fakes.documents import make_run
 
@@ -33,16 +37,49 @@ def runs(base: list[Turn], head: list[Turn]) -> tuple[RunDocument, RunDocument]:
     return make_run(jobs=[job], turns=base), make_run(jobs=[job], turns=head)
 
 
-def test_rank_parts__every_rank__with_its_median() -> None:
-    base = [turn(cpu=(0.010, 0.011, 0.012))] * 3
-    head = [turn(cpu=(0.010, 0.019, 0.011))] * 2 + [turn(cpu=(0.5, 0.5, 0.5))]
-    parts = [(part.name, part.base, part.head) for part in rank_parts("ranks.step", base, head)]
-    assert parts == [("rank 0", 0.010, 0.010), ("rank 1", 0.011, 0.019), ("rank 2", 0.012, 0.011)]
+def quads(head: tuple[float, ...], *, base: tuple[float, ...] = (0.010, 0.010, 0.010), starts: int = 4) -> list[Quad]:
+    """Eight quads of each start whose ranks take so long on either side, within a few percent."""
+    noise = random.Random(0)
+
+    def noisy(quad: int, cpu: tuple[float, ...]) -> list[Turn]:
+        return [turn(quad, cpu=tuple(seconds * noise.gauss(1.0, 0.03) for seconds in cpu))]
+
+    return [Quad(number // 8, noisy(number, base), noisy(number, head)) for number in range(8 * starts)]
 
 
-def test_rank_parts__ten_ranks__in_the_order_of_numbers() -> None:
-    parts = rank_parts("ranks.step", [turn(cpu=(0.01,) * 12)], [turn(cpu=(0.01,) * 12)])
-    assert [part.name for part in parts] == [f"rank {rank}" for rank in range(12)]
+@pytest.mark.parametrize(
+    ("head", "starts", "named"),
+    [
+        ((0.010, 0.016, 0.010), 4, ["rank 1"]),
+        ((0.014, 0.010, 0.018), 4, ["rank 2"]),
+        # Whatever slows all of them is not the fault of one.
+        ((0.016, 0.016, 0.016), 4, []),
+        ((0.0101, 0.0102, 0.010), 4, []),
+        # One start has its luck.
+        ((0.010, 0.016, 0.010), 1, []),
+    ],
+)
+def test_rank_parts__growth__named_where_it_exceeds_that_of_the_others(
+    head: tuple[float, ...], starts: int, named: list[str]
+) -> None:
+    assert [part.name for part in rank_parts("ranks.step", quads(head, starts=starts))] == named
+
+
+@pytest.mark.parametrize(
+    ("head", "named"), [([0.003, 0.004, 0.0032], True), ([0.003, 0.0011, 0.004], False), ([0.003, 0.004], False)]
+)
+def test_exposed_parts__longer_in_every_start__named(head: list[float], named: bool) -> None:
+    base = [0.001, 0.0012, 0.0011]
+    sides = [
+        [
+            msgspec.structs.replace(
+                turn(8 * start), counts=[RankCounts(rank=rank, steps=4, exposed=time) for rank in (0, 1)]
+            )
+            for start, time in enumerate(times)
+        ]
+        for times in (base, head)
+    ]
+    assert bool(exposed_parts(*sides)) is named
 
 
 def test_compare_turns__slower_by_one_rank__both_times_name_it() -> None:
@@ -51,7 +88,7 @@ def test_compare_turns__slower_by_one_rank__both_times_name_it() -> None:
     head = [turn(quad, step=0.026 * factor, cpu=(0.01, 0.016 * factor)) for quad, factor in enumerate(reversed(spread))]
     rows = {row.metric: row for row in compare_turns(Evidence(*runs(base, head)), Policy())}
     assert rows["ranks.step"].outcome == rows["ranks.cpu"].outcome == "regressed"
-    assert [part.name for part in rows["ranks.step"].parts] == ["rank 1", "rank 0"]
+    assert [part.name for part in rows["ranks.step"].parts] == ["rank 1"]
     assert rows["ranks.cpu"].parts == rows["ranks.step"].parts
 
 

@@ -336,10 +336,68 @@ def test_ranks__a_collective_twice__fails_by_name_whatever_the_times_say() -> No
     assert decision.verdict == "FAIL"
     (row,) = [c for c in decision.comparisons if c.metric == "ranks.collectives"]
     assert (row.base, row.head, row.method, row.gating) == (4, 8, "exact", True)
-    assert [(part.name, part.base, part.head) for part in row.parts] == [
-        ("allreduce of rank 0", 2, 4),
-        ("allreduce of rank 1", 2, 4),
+    assert [(part.name, part.ranks, part.base, part.head) for part in row.parts] == [("allreduce", "each", 2, 4)]
+    comment = render_comment(decision, CommentContext(marker="<!-- perfgate -->"))
+    assert "2 more `allreduce` in each rank (2 → 4)" in comment
+
+
+def test_ranks__a_collective_twice_and_slower__the_time_is_put_down_to_what_is_exact() -> None:
+    decision = judged(*counted(runs(0.1, record=job("ranks")), calls=(2, 3)))
+    time = next(c for c in decision.comparisons if c.metric == TPOT)
+    assert (time.outcome, time.cause) == ("regressed", 0)
+    assert (decision.causes[0].op, decision.causes[0].ranks) == ("allreduce", "each")
+
+
+def test_ranks__operators_more_often__the_ten_that_differ_most_are_named() -> None:
+    names = {f"aten::op{number}": 4 * number for number in range(1, 13)}
+    documents = []
+    for index, run in enumerate(counted(runs(record=job("ranks")))):
+        turns = [
+            msgspec.structs.replace(
+                turn,
+                counts=[
+                    msgspec.structs.replace(
+                        count,
+                        operators=400 + 4 * index * sum(range(1, 13)),
+                        by_name={name: times * (1 + index) for name, times in names.items()},
+                    )
+                    for count in turn.counts
+                ],
+            )
+            for turn in run.turns
+        ]
+        documents.append(msgspec.structs.replace(run, turns=turns))
+    decision = judged(*documents)
+    (row,) = [c for c in decision.comparisons if c.metric == "ranks.operators"]
+    assert (row.outcome, row.base, row.head) == ("regressed", 200, 356)
+    assert [part.name for part in row.parts] == [f"aten::op{number}" for number in range(12, 2, -1)]
+    assert {(part.ranks, part.head - part.base) for part in row.parts[:1]} == {("each", 12)}
+
+
+@pytest.mark.parametrize(("starts", "outcome"), [(6, "informs"), (8, "unchanged")])
+def test_ranks__times_under_the_profiler__inform_until_there_are_starts_to_test_them(starts: int, outcome: str) -> None:
+    documents = counted(runs(record=job("ranks"), quads=starts * 8))
+    decision = judged(
+        *(_with_exposed(run, [0.001 * (1 + 0.3 * (start % 3)) for start in range(starts)]) for run in documents)
+    )
+    (row,) = [c for c in decision.comparisons if c.metric == "ranks.exposed"]
+    assert (row.outcome, row.gating, row.interval is None) == (outcome, False, outcome == "informs")
+    comment = render_comment(decision, CommentContext(marker="<!-- perfgate -->"))
+    # No rank waits longer than the other, and nothing has no ratio.
+    assert ("2 informing" if outcome == "informs" else "1 informing") in comment
+
+
+def _with_exposed(run: RunDocument, seconds: list[float]) -> RunDocument:
+    """The document with ranks that communicate so long in each start, a little longer on the head."""
+    factor = 1.0 if run.side == "base" else 1.01
+    turns = [
+        msgspec.structs.replace(
+            turn,
+            counts=[msgspec.structs.replace(c, exposed=factor * seconds[turn.start]) for c in turn.counts],
+        )
+        for turn in run.turns
     ]
+    return msgspec.structs.replace(run, turns=turns)
 
 
 def test_server__its_own_counters__inform_as_ratios_of_all_turns() -> None:

@@ -40,6 +40,7 @@ SECTIONS = (
     details.UNCHANGED,
     details.UNDECIDED,
     details.QUANTILES,
+    details.INFORMING,
     details.RECORDED,
     verdicts.FACTS,
     details.ENVIRONMENT,

@@ -91,7 +91,7 @@ def _top(summary: Summary) -> PageTop:
 
 
 def _tables(summary: Summary, base: RunDocument | None, head: RunDocument) -> PageTables:
-    quiet = [*summary.inconclusive, *summary.not_comparable, *summary.unchanged]
+    quiet = [*summary.inconclusive, *summary.not_comparable, *summary.unchanged, *summary.informing]
     listed = [*summary.regressed, *summary.improved, *quiet][:_MAX_ROWS]
     scale = svg.scale_of([c.interval for c in listed if c.interval], [c.tolerance or 0 for c in listed if c.interval])
     return PageTables(

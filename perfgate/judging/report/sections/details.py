@@ -16,7 +16,7 @@ from perfgate.judging.report.view.checklist import quantile_rows, step_lines, st
 from perfgate.judging.report.view.findings import changed_findings
 from perfgate.judging.report.view.headline import first_line, loaded_differences, metric_name
 from perfgate.judging.report.view.records import FileView, QuantileRow, RecordedView, Row, StepLine, StepNumber
-from perfgate.judging.report.view.rows import common_confidence, grouped, recorded_row, row
+from perfgate.judging.report.view.rows import common_confidence, grouped, is_one_sided, recorded_row, row
 from perfgate.judging.report.view.summary import CommentContext, Summary, place
 
 _MOST_TRACES = 4
@@ -101,6 +101,7 @@ def _quantiles(summary: Summary) -> _Quantiles | None:
 class _Unchanged:
     rows: list[Row]
     total: int
+    not_worse: int
     more: int
     margin: Words
     confidence: Words | None
@@ -113,14 +114,31 @@ def _unchanged(summary: Summary) -> _Unchanged | None:
     if not comparisons:
         return None
     listed = comparisons[: summary.detail]
+    not_worse = sum(map(is_one_sided, comparisons))
     return _Unchanged(
         rows=grouped(row(comparison, summary) for comparison in listed),
-        total=len(comparisons),
+        total=len(comparisons) - not_worse,
+        not_worse=not_worse,
         more=len(comparisons) - len(listed),
         margin=numbers.setting(summary.decision.excluded),
         confidence=common_confidence(listed),
         timed=any(comparison.method == "paired" for comparison in comparisons),
     )
+
+
+@dataclass(frozen=True)
+class _Informing:
+    rows: list[RecordedView]
+    more: int
+
+
+def _informing(summary: Summary) -> _Informing | None:
+    """What both sides have of numbers that no test compares."""
+    comparisons = summary.informing
+    if not comparisons:
+        return None
+    rows = [recorded_row(comparison) for comparison in comparisons[: summary.detail]]
+    return _Informing(rows, more=len(comparisons) - len(rows))
 
 
 @dataclass(frozen=True)
@@ -242,6 +260,7 @@ FINDINGS = Section("findings", "new findings", changed_findings)
 CHECKLIST = Section("checklist", "checklist", _checklist, drop=70)
 QUANTILES = Section("quantiles", "quantiles", _quantiles, drop=75, fold="rest")
 UNCHANGED = Section("unchanged", "unchanged metrics", _unchanged, drop=60, fold="rest")
+INFORMING = Section("informing", "informing numbers", _informing, drop=65, fold="rest")
 RECORDED = Section("recorded", "recorded times", _recorded, drop=70, fold="rest")
 UNDECIDED = Section("undecided", "undecided metrics", _undecided, drop=80, fold="rest")
 ENVIRONMENT = Section("environment", "environment and samples", _environment, drop=90, fold="compared")

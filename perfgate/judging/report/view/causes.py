@@ -25,7 +25,7 @@ def across_places(causes: Iterable[Cause]) -> list[PlacedCause]:
     """
     joined: dict[tuple[object, ...], PlacedCause] = {}
     for cause in (cause for cause in causes if not cause.tested):
-        key = (cause.op, cause.aspect, cause.amount, cause.base_count, cause.head_count, cause.line)
+        key = (cause.op, cause.aspect, cause.amount, cause.base_count, cause.head_count, cause.line, cause.ranks)
         first = joined.get(key, PlacedCause(cause, ()))
         # Sorted by time, the first one has the largest.
         joined[key] = PlacedCause(first.cause, tuple(dict.fromkeys((*first.places, place(*cause.place)))))

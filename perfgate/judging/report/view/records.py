@@ -69,6 +69,7 @@ class CauseView:
     op: str
     familiar: str | None
     aspect: str | None
+    ranks: str
     compiling: str | None
     places: tuple[str, ...]
     line: str | None
@@ -96,6 +97,8 @@ class Row(Change):
     listed_below: bool
     # The number of the cause that stands above the table.
     block: int | None
+    # Whether no more than "not worse" is shown.
+    one_sided: bool
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ _OUTCOME_LABELS = {
     "unchanged": phrase("same"),
     "inconclusive": phrase("undecided"),
     "not_comparable": phrase("not compared"),
+    "informs": phrase("informs"),
 }
 _OPERATOR_LABELS = {
     "regressed": phrase("slower"),
@@ -69,6 +70,7 @@ def row(comparison: Comparison, summary: Summary, block: int | None = None) -> R
         cause=None if cause is None else worded_cause(cause),
         listed_below=cause is None and changed and comparison.outcome == "regressed" and _says_not_what(comparison),
         block=block,
+        one_sided=is_one_sided(comparison),
     )
 
 
@@ -81,17 +83,24 @@ def grouped(rows: Iterable[Row]) -> list[Row]:
     """The rows with those joined that say the same of several places, e.g. a counter of every input shape."""
     joined: dict[tuple[object, ...], Row] = {}
     for entry in rows:
-        cause = entry.block or (entry.cause and (entry.cause.op, entry.cause.more, entry.cause.line))
+        cause = entry.block or (entry.cause and (entry.cause.op, entry.cause.ranks, entry.cause.more, entry.cause.line))
         key = (entry.label, entry.metric, entry.base, entry.head, entry.change, entry.limit, str(entry.reason), cause)
         first = joined.get(key)
         joined[key] = entry if first is None else replace(first, places=(*first.places, *entry.places))
     return list(joined.values())
 
 
+def is_one_sided(comparison: Comparison) -> bool:
+    """Whether no more than "not worse" is shown of an unchanged number: its interval has no end on the worse side."""
+    return comparison.outcome == "unchanged" and comparison.is_better
+
+
 def label(comparison: Comparison, summary: Summary) -> Words:
     """The row's first word: FAIL only for what fails the gate, ``worse`` for what it merely notes."""
     if comparison.method in RULE_METHODS and comparison.outcome == "unchanged":
         return say("kept")
+    if is_one_sided(comparison):
+        return say("not slower") if comparison.unit == "s" else say("not worse")
     if comparison.outcome != "regressed":
         return say(_OUTCOME_LABELS[comparison.outcome])
     if comparison.accepted:
@@ -133,6 +142,7 @@ def worded_cause(
         op=word(Message(cause.op)) if cause.compiling and cause.op in MESSAGES else cause.op,
         familiar=_FAMILIAR.get(cause.op),
         aspect=cause.also or cause.aspect,
+        ranks=cause.ranks,
         compiling=cause.compiling,
         places=places or (place(*cause.place),),
         line=cause.line and linked(cause.line),

@@ -76,8 +76,14 @@ class Summary:
 
     @cached_property
     def metrics(self) -> list[Comparison]:
-        """The comparisons that count as metrics: those of single operators only explain, recorded times only inform."""
-        return [c for c in self.decision.comparisons if not is_operator(c) and c.method != "recorded"]
+        """The comparisons that count as metrics: those of single operators only explain, what is not tested only informs."""
+        comparisons = [c for c in self.decision.comparisons if not is_operator(c) and c.method != "recorded"]
+        return [comparison for comparison in comparisons if comparison.outcome != "informs"]
+
+    @cached_property
+    def informing(self) -> list[Comparison]:
+        """The numbers of both sides that no test compares."""
+        return [comparison for comparison in self.decision.comparisons if comparison.outcome == "informs"]
 
     @cached_property
     def recorded(self) -> list[Comparison]:

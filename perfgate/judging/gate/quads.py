@@ -1,0 +1,32 @@
+"""The quads of a job: the turns of base and head that are compared with each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from perfgate.document.job import Turn, turns_by_quad
+from perfgate.judging.gate.evidence import Evidence
+
+
+class Quad(NamedTuple):
+    """The turns of both sides that are compared with each other, and the start that they are of."""
+
+    start: int
+    base: list[Turn]
+    head: list[Turn]
+
+
+def quads_of(evidence: Evidence, job: str) -> dict[int, Quad]:
+    """The quads that both sides have turns of, in the order of measuring."""
+    before, after = (turns_by_quad(turns, job) for turns in evidence.turns(job))
+    return {
+        number: Quad(before[number][0].start, before[number], after[number])
+        for number in sorted(before.keys() & after.keys())
+    }
+
+
+def turns_of(quads: Iterable[Quad]) -> tuple[list[Turn], list[Turn]]:
+    """All turns of the base and of the head."""
+    listed = list(quads)
+    return [turn for quad in listed for turn in quad.base], [turn for quad in listed for turn in quad.head]
