@@ -415,9 +415,10 @@ def report_language(option: str | None, root: Path, *, environ: Mapping[str, str
 def parse_config(text: str, path: Path, *, device: str | None = None, needs_workload: bool = True) -> Config:
     """Check the text of a perfgate.toml that stands, or stood in some commit, at ``path``."""
     try:
-        raw = tomllib.loads(text)
+        raw = tomllib.loads(text.removeprefix("\ufeff"))  # the mark with which editors on Windows begin a file
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+        remedy = "; write / in paths" if "Unescaped" in str(error) else ""
+        raise ConfigError(f"{path} is not valid TOML: {error}{remedy}") from error
     _refuse_unknown(raw, ConfigFile, path, where="")
     for name, entry in (raw.get("workloads") or {}).items() if isinstance(raw.get("workloads"), dict) else ():
         if isinstance(entry, dict):
@@ -507,6 +508,8 @@ def _refusal(error: msgspec.ValidationError, raw: Mapping[str, Any], inside: str
     ``raw`` is the whole file, or the table ``inside``.
     """
     expectation, _, place = str(error).partition(" - at `$.")
+    if place == "gate.tolerance[...]`":
+        return _refused_tolerance(raw["gate"]["tolerance"])
     if not place or "[...]" in place:  # a table of the project's own names: msgspec does not say which entry it is
         return f"[{inside}] {error}" if inside else str(error)
     value: Any = raw
@@ -515,6 +518,13 @@ def _refusal(error: msgspec.ValidationError, raw: Mapping[str, Any], inside: str
     table, _, name = (inside, "", place.rstrip("`")) if inside else place.rstrip("`").partition(".")
     where = f"[{table}] {name}" if name else table
     return f"{where} must be {expectation.removeprefix('Expected ')}, found {value!r}"
+
+
+def _refused_tolerance(table: Mapping[str, Any]) -> str:
+    name, value = next(entry for entry in table.items() if type(entry[1]) not in (int, float))
+    percent = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", str(value))
+    share = float(percent[1]) / 100 if percent else 0.03
+    return f'[gate.tolerance] "{name}" must be a share, found {value!r}; write {share:g} for {100 * share:g} %'
 
 
 def _check_lists(parsed: ConfigFile, path: Path) -> None:
@@ -597,6 +607,8 @@ def _workloads(parsed: ConfigFile, path: Path, *, needed: bool) -> tuple[Workloa
 
 def _reference(name: str, text: str, path: Path) -> WorkloadReference:
     file, colon, attribute = text.rpartition(":")
+    if not text.isprintable():  # "perf\new.py" holds a line break
+        raise ConfigError(f"{path}: workload {text!r} holds an escaped character; write / in paths")
     if not (file and colon and attribute.isidentifier()):
         raise ConfigError(f'{path}: workload {text!r} must read "FILE.py:NAME", e.g. "perf/workload.py:encoder"')
     if Path(file).is_absolute() or ".." in Path(file).parts:

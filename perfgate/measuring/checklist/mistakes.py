@@ -6,6 +6,7 @@ import difflib
 import importlib
 import json
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -15,16 +16,18 @@ from typing import NamedTuple
 
 from perfgate.document.message import Message
 from perfgate.errors import PerfgateError
+from perfgate.measuring.checklist.symptoms import Hint, hint_on
 from perfgate.measuring.counting.tally import SourceLines
+from perfgate.measuring.workload.bound import BoundWorkload, answered_no
 from perfgate.system.folders import PACKAGE
 
 MAX_MESSAGE = 2_000
 MAX_TRACEBACK = 20_000
 _MAX_LINE = 400
-# The words by which an error speaks of a kind of device.
-_DEVICE_WORDS = {"cuda": ("cuda", "nvidia"), "npu": ("npu", "privateuseone", "ascend")}
 # Folders that hold other people's packages, or nothing to import.
 _NOT_SEARCHED = {"site-packages", "node_modules", "build", "dist", "__pycache__"}
+# How perfgate calls the functions of a workload whose parameters are always the same.
+_CALLS = {BoundWorkload.__init__.__code__: "build(device)", BoundWorkload.preprocess.__code__: "preprocess(raw)"}
 
 
 class Project(NamedTuple):
@@ -64,9 +67,20 @@ def explained(error: BaseException, project: Project | None) -> Message | str:
     if project is None:
         return line
     place = _place(error, SourceLines(project.root))
+    hint = _hint(error, project, at_call=place is None)
+    if place or hint:  # what follows continues the sentence
+        line = _telling(line, hint.words if hint else None).rstrip(" .:!")
     message: Message | str = Message("mistake.at", {"error": line, "place": place}) if place else line
-    hint = _hint(error, line, project)
-    return Message("mistake.hint", {"error": message, "hint": hint}) if hint else message
+    return Message("mistake.hint", {"error": message, "hint": hint.advice}) if hint else message
+
+
+def _telling(line: str, words: str | None) -> str:
+    """The line to the end of the sentence that shows the mistake: torch goes on with remedies that do not fit here."""
+    if words is None:
+        return line
+    end = line.find(words) + len(words) if words in line else 0
+    stop = re.compile(r"[.!](?= [A-Z])").search(line, end)
+    return line[: stop.start()] if stop else line
 
 
 def _is_ours(frames: TracebackType) -> bool:
@@ -84,14 +98,40 @@ def _place(error: BaseException, lines: SourceLines) -> str | None:
 # --- hints
 
 
-def _hint(error: BaseException, line: str, project: Project) -> Message | None:
+def _hint(error: BaseException, project: Project, *, at_call: bool) -> Hint | None:
+    if own := _hint_on_project(error, project):
+        return Hint(own)
+    return hint_on(error, device_kind=project.device_kind, at_call=at_call)
+
+
+def _hint_on_project(error: BaseException, project: Project) -> Message | None:
+    """The advice that takes a look at the project, or at perfgate's call of it."""
     if isinstance(error, ModuleNotFoundError) and error.name:
         return _missing_module(error.name, project)
     if isinstance(error, FileNotFoundError) and isinstance(error.filename, str):
         return _missing_file(error.filename, project)
     if isinstance(error, KeyError) and _is_of_environment(error):
         return Message("mistake.no-variable", {"name": str(error.args[0])})
-    return _other_device(line, project)
+    if isinstance(error, TypeError) and (call := _refused_call(error)):
+        return Message("mistake.signature", {"call": call})
+    return None
+
+
+def _refused_call(error: TypeError) -> str | None:
+    """perfgate's own call of a function of the workload, ``inputs(batch, seed, length)``, if its parameters refused that."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if not frames:
+        return None
+    frame = frames[-1]
+    bound = frame.f_locals.get("self")
+    if not isinstance(bound, BoundWorkload):
+        return "check(output, inputs)" if frame.f_code is answered_no.__code__ else None
+    if frame.f_code is BoundWorkload.raw_inputs.__code__:
+        return f"inputs({', '.join(['batch', 'seed', *bound.workload.shapes[frame.f_locals['shape']]])})"
+    if frame.f_code is BoundWorkload.forward.__code__:
+        workload = bound.workload
+        return "train_step(model, inputs)" if workload.train_step else "call(model, inputs)" if workload.call else None
+    return _CALLS.get(frame.f_code)
 
 
 def _is_of_environment(error: KeyError) -> bool:
@@ -151,14 +191,4 @@ def _missing_file(name: str, project: Project) -> Message | None:
         return Message("mistake.no-file", {"file": inside, "value": json.dumps([inside])})
     if Path.home() in path.parents:
         return Message("mistake.no-home", {"file": f"~/{path.relative_to(Path.home()).as_posix()}"})
-    return None
-
-
-def _other_device(line: str, project: Project) -> Message | None:
-    if project.device_kind is None:
-        return None
-    lowered = line.lower()
-    for kind, words in _DEVICE_WORDS.items():
-        if kind != project.device_kind and any(word in lowered for word in words):
-            return Message("mistake.other-device", {"device": project.device_kind, "other": kind})
     return None

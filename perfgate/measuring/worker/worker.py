@@ -387,7 +387,8 @@ def describe_error(error: BaseException, device: Device | None = None, project: 
     if isinstance(error, SystemExit):
         return ErrorDetail(kind="exit", message=Message("worker.ended-itself", {"error": line}), traceback=text)
     if isinstance(error, MemoryError) or (device is not None and device.is_out_of_memory(error)):
-        return ErrorDetail(kind="memory", message=Message("worker.no-memory", {"error": line}), traceback=text)
+        message = Message("worker.no-memory", {"error": explained(error, project)})
+        return ErrorDetail(kind="memory", message=message, traceback=text)
     if isinstance(error, ReasonedError):
         return ErrorDetail(kind="exception", message=error.reason, traceback=text)
     return ErrorDetail(kind="exception", message=explained(error, project), traceback=text)

@@ -95,12 +95,13 @@ class BoundWorkload:
         ``returned`` is told when the call is over and the reading begins.
         """
         with nullcontext() if self.workload.train_step or self.workload.grad else self.device.inference_mode():
-            output = self._forward(inputs)
+            output = self.forward(inputs)
             if returned is not None:
                 returned()
             return read(output)
 
-    def _forward(self, inputs: Any) -> Any:
+    def forward(self, inputs: Any) -> Any:
+        """Call the model, or the workload's own function for one call, without reading what it returns."""
         if self.workload.train_step is not None:
             return self.workload.train_step(self.model, inputs)
         if self.workload.call is not None:

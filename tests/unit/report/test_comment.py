@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from perfgate.document.decision import Failure, Invalid, Link, Missing, Part, Procedure, SideSummary
+from perfgate.document.decision import Failure, Invalid, Link, Missing, Part, Procedure, SideSummary, StepSummary
 from perfgate.document.explanation import OperatorChange
 from perfgate.document.message import Message, quote
 from perfgate.document.run import TIME_SPENT, TOO_SLOW, ErrorDetail
@@ -297,6 +297,28 @@ def test_error__head_does_not_load__traceback_in_a_fence() -> None:
     text = render_comment(decision, CONTEXT)
     assert title(text).endswith("the change could not be measured: `loading` of `encoder` failed")
     assert '\n```\nTraceback (most recent call last):\n  File "model.py", line 88, in forward\n' in text
+
+
+def test_error__base_fails_alike__said_once_and_not_of_the_change() -> None:
+    hint = Message("mistake.not-installed", {"module": "einops", "python": "/opt/hosted/python/3.11.9/x64/bin/python"})
+    bare = "ModuleNotFoundError: No module named 'einops'"
+    placed = Message("mistake.at", {"error": bare, "place": "perf/workload.py:1"})
+    on_base, on_head = (Message("mistake.hint", {"error": error, "hint": hint}) for error in (bare, placed))
+    errors = {"base": on_base, "head": on_head}
+    steps = [
+        StepSummary(number=n, slug=f"step_{n}", workload="encoder", status="error", reason=on_head) for n in (1, 2)
+    ]
+    failures = [
+        make_failure(side, error=ErrorDetail(kind="exception", message=message)) for side, message in errors.items()
+    ]
+    decision = make_decision("INCONCLUSIVE", comparisons=[], failures=failures, steps=steps)
+    text = render_comment(decision, CONTEXT)
+    assert title(text).endswith("neither base nor head runs here: `loading` of `encoder` failed")
+    assert "**To do:** the base fails in the same place, so the change is not to blame." in text
+    assert text.count("install the package that has einops") == 2  # with the folded checklist, at its first step
+    assert "**Error** in the head + base, " in text
+    assert "| as step 1 |" in text
+    assert "or name the folder of the project that holds it in [measure] python_path`" in text
 
 
 def test_budget__thousands_of_ops__stays_within_60000_and_keeps_the_failing_rows() -> None:

@@ -15,8 +15,8 @@ from perfgate.judging.report.text.templates import environment, template_source
 from perfgate.judging.report.text.words import Words, translated
 from perfgate.judging.report.view.blocks import blocks
 from perfgate.judging.report.view.causes import across_places
-from perfgate.judging.report.view.checklist import quantile_rows, step_numbers, worded_step
-from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, worded_failure
+from perfgate.judging.report.view.checklist import quantile_rows, step_numbers, worded_steps
+from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, worded_failures
 from perfgate.judging.report.view.findings import changed_findings
 from perfgate.judging.report.view.headline import headline, named_missing
 from perfgate.judging.report.view.page_tables import (
@@ -77,7 +77,7 @@ def _top(summary: Summary) -> PageTop:
         harness_changes=summary.telling_harness_changes[:_MAX_ROWS],
         remedy=remedy_lines(summary, "html"),
         missing=[named_missing(entry) for entry in decision.missing[:_MAX_ROWS]],
-        failures=[worded_failure(failure) for failure in decision.failures[:_MAX_PLOTS]],
+        failures=worded_failures(decision.failures)[:_MAX_PLOTS],
         blocks=blocks(summary),
         causes=worded_causes(across_places(decision.causes)[:_MAX_PLOTS]),
         account=worded_account(summary),
@@ -136,7 +136,7 @@ def _plot(samples: PlaceSamples, summary: Summary) -> PlotView:
 
 def _end(summary: Summary, base: RunDocument | None, head: RunDocument) -> PageEnd:
     decision = summary.decision
-    steps = [worded_step(step) for step in sorted(decision.steps, key=lambda s: (s.number, s.workload))[:_MAX_ROWS]]
+    steps = worded_steps(decision.steps)[:_MAX_ROWS]
     present = {step.number for step in steps}
     return PageEnd(
         found=changed_findings(summary),

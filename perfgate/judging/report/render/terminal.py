@@ -22,7 +22,7 @@ from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.blocks import blocks
 from perfgate.judging.report.view.causes import across_places
 from perfgate.judging.report.view.checklist import job_lines, recorded_lines, run_title, step_rows, terminal_notes
-from perfgate.judging.report.view.facts import base_line, counts_line, worded_failure
+from perfgate.judging.report.view.facts import base_line, counts_line, worded_failures
 from perfgate.judging.report.view.findings import changed_findings
 from perfgate.judging.report.view.headline import first_line, headline
 from perfgate.judging.report.view.records import Blocks
@@ -236,8 +236,7 @@ def _print_suggestions(suggestions: Iterable[Suggestion], console: Console) -> N
 
 
 def _print_failures(summary: Summary, console: Console) -> None:
-    for failure in summary.decision.failures[:3]:
-        words = worded_failure(failure)
+    for words in worded_failures(summary.decision.failures)[:3]:
         title = say(
             "error in the {side}: {what} of {workload} ({kind})",
             side=words.side,

@@ -9,7 +9,7 @@ from perfgate.document.message import Message
 from perfgate.judging.report.sections.section import Section
 from perfgate.judging.report.text.words import Words
 from perfgate.judging.report.view.checklist import other_notes
-from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, worded_failure
+from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, worded_failures
 from perfgate.judging.report.view.headline import headline, missing_entries
 from perfgate.judging.report.view.records import CauseView, FailureView, MissingView, RemedyView
 from perfgate.judging.report.view.remedy import remedy
@@ -99,10 +99,10 @@ def _failures(summary: Summary) -> _Failures | None:
     """What could not be measured, with the end of its traceback."""
     if not summary.failures:
         return None
-    listed = summary.failures[:_MOST_FAILURES]
+    worded = worded_failures(summary.failures)
     return _Failures(
-        failures=[worded_failure(failure) for failure in listed],
-        more=len(summary.failures) - len(listed),
+        failures=worded[:_MOST_FAILURES],
+        more=max(0, len(worded) - _MOST_FAILURES),
         lines=12 if summary.detail > _SHORT_LISTS else 4,
     )
 

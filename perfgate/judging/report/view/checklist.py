@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -187,8 +188,8 @@ def step_numbers(summary: Summary) -> list[StepNumber]:
 def step_lines(summary: Summary) -> list[StepLine]:
     """Every step of the head with the number that says most of it."""
     leading = {(number.step, number.workload): number for number in step_numbers(summary) if number.leads}
-    steps = sorted(summary.decision.steps, key=lambda step: (step.number, step.workload))
-    return [StepLine(worded_step(step), leading.get((step.number, step.workload))) for step in steps]
+    steps = worded_steps(summary.decision.steps)
+    return [StepLine(step, leading.get((step.number, step.workload))) for step in steps]
 
 
 def uncompared(warnings: Iterable[Message]) -> list[Message]:
@@ -299,6 +300,21 @@ def tally(steps: list[StepSummary]) -> list[Words]:
         for name, number in [*((name, counts[status]) for status, name in STATUS_NAMES.items()), *found.items()]
         if number
     ]
+
+
+def worded_steps(steps: Iterable[StepSummary]) -> list[StepView]:
+    """The steps in number order; an error of the whole workload is shown at its first step only."""
+    first: dict[tuple[str, str], int] = {}
+    worded = []
+    for step in sorted(steps, key=lambda step: (step.number, step.workload)):
+        number = step.number
+        if step.status == "error" and step.reason is not None:
+            number = first.setdefault((step.workload, word(step.reason)), step.number)
+        view = worded_step(step)
+        worded.append(
+            view if number == step.number else replace(view, reason=Message("notes.as-step", {"step": number}))
+        )
+    return worded
 
 
 def worded_step(step: StepSummary) -> StepView:

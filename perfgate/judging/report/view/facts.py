@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 from perfgate.catalogue.lookup import FAST_PATHS
 from perfgate.document.conditions import BUSY
 from perfgate.document.decision import CPU_DECIDES, Failure
+from perfgate.document.message import Message
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.templates import Medium, line
@@ -80,6 +84,29 @@ def counts(summary: Summary) -> Counts:
 def short(commit: str | None) -> str | None:
     """The first characters of a commit, as git shows it."""
     return None if commit is None else commit[:_COMMIT_LENGTH]
+
+
+def worded_failures(failures: Iterable[Failure]) -> list[FailureView]:
+    """The failures for a template; one that both sides share stands there once, with both."""
+    distinct: dict[tuple[object, ...], list[Failure]] = {}
+    for failure in failures:
+        key = (failure.workload, failure.what, failure.error.kind, word(_without_place(failure.error.message)))
+        distinct.setdefault(key, []).append(failure)
+    return [
+        replace(worded_failure(first), side=Words(" + ".join(dict.fromkeys(f.side for f in (first, *others)))))
+        for first, *others in distinct.values()
+    ]
+
+
+def _without_place(message: Message | str) -> Message | str:
+    """An error without the line that raised it: the base runs the head's workload file from a folder of perfgate's."""
+    if not isinstance(message, Message) or message.code not in ("mistake.at", "mistake.hint"):
+        return message
+    error = message.values["error"]
+    bare = _without_place(error if isinstance(error, (Message, str)) else "")
+    if message.code == "mistake.at":
+        return bare
+    return Message(message.code, {**message.values, "error": bare})
 
 
 def worded_failure(failure: Failure) -> FailureView:

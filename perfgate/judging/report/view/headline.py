@@ -95,6 +95,7 @@ def headline_values(summary: Summary) -> Headline:
         best=named_change(summary.improved[0]) if summary.improved else None,
         faster=_faster(summary),
         failure=next(iter(summary.failures), None),
+        neither_runs=summary.neither_side_runs,
         too_slow=next(iter(summary.too_slow), None),
         differing=[difference.field for difference in summary.decision.testbed_differences],
         invalid=[InvalidView(place(entry.workload, entry.shape), entry.message) for entry in summary.invalid],

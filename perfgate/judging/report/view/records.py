@@ -496,6 +496,7 @@ class Headline:
     best: Change | None
     faster: Change | None
     failure: Failure | None
+    neither_runs: bool
     too_slow: Failure | None
     differing: list[str]
     invalid: list[InvalidView]
@@ -606,6 +607,7 @@ class RemedyView:
     verdict: Verdict
     reasons: list[Message]
     failed_sides: set[str]
+    neither_runs: bool
     other_harness: bool
     narrower: bool
     costless: bool

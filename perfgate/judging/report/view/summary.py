@@ -166,6 +166,12 @@ class Summary:
         sides = [failure for failure in self.decision.failures if failure.side != "pair"]
         return sorted(sides, key=lambda failure: failure.side != "head")
 
+    @property
+    def neither_side_runs(self) -> bool:
+        """Whether all that fails on the head fails on the base too: then the change is not to blame."""
+        failed = {side: {(f.workload, f.what) for f in self.failures if f.side == side} for side in ("base", "head")}
+        return bool(failed["head"]) and failed["head"] <= failed["base"]
+
     @cached_property
     def too_slow(self) -> list[Failure]:
         """The workloads whose pairs no budget has time for."""
