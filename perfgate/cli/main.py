@@ -28,6 +28,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Judge": ("local", "check", "run", "gate", "upgrade"),
     "Look": ("advise", "explain", "trace", "serve", "baseline", "trend"),
     "CI": ("publish", "command", "report"),
+    "Shell": ("completion",),
 }
 
 
@@ -78,7 +79,7 @@ def main() -> NoReturn:
     untie(os.environ)
     try:
         install()
-        cli.main(standalone_mode=False, obj=Program())
+        cli.main(prog_name="perfgate", standalone_mode=False, obj=Program())
     except PerfgateError as error:
         _say(f"perfgate: {error}")
         code = error.exit_code

@@ -31,6 +31,9 @@ allow_token_option = click.option(
     is_flag=True,
     help="Measure in CI although a token is in the environment; it is removed, and the report says so.",
 )
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print the document as JSON; what people read goes to standard error."
+)
 workload_option = click.option(
     "--workload", "workloads", multiple=True, metavar="NAME", help="Only this workload (may be repeated)."
 )

@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from typing import Any, TextIO
 
 import click
@@ -41,7 +42,14 @@ def harmless(text: str) -> str:
 def print_json(value: object) -> None:
     import msgspec
 
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    # "#" stands in strings only. Escaped, it is the same JSON and no command (see ``harmless``).
+    click.echo(text.replace("##[", "#\\u0023["))
+
+
+def people_on_stderr(only_json: bool) -> AbstractContextManager[object]:
+    """With ``only_json`` send what is printed for people to standard error: standard output takes one JSON document."""
+    return redirect_stdout(sys.stderr) if only_json else nullcontext()
 
 
 def _harmless_line(line: str) -> str:

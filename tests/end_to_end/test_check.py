@@ -37,8 +37,9 @@ def test_check__same_model_other_workload_file__no_fail_the_heads_file_on_both_s
         perf__workload=("batch=8", "batch=16"),
     )
     out = tmp_path / "out"
-    done = perfgate("check", "--base", "main", "--out", str(out), "--steps", "4", cwd=clone.root)
+    done = perfgate("check", "--base", "main", "--out", str(out), "--steps", "4", "--json", cwd=clone.root)
     decision = _decision(out)
+    assert json.loads(done.stdout) == decision
     assert (done.returncode, decision["verdict"]) in ((0, "WARN"), *UNDECIDED), done.stderr
     assert [worded(change["message"]) for change in decision["harness_changes"]] == ["the batch was 8 and is 16"]
     assert not any(method == "counter" for method in _outcomes(decision, "regressed").values())
@@ -61,7 +62,9 @@ def test_check__same_model_other_workload_file__no_fail_the_heads_file_on_both_s
     assert len(clone.git("worktree", "list").splitlines()) == 1
     assert clone.git("status", "--porcelain") == ""
 
-    again = perfgate("gate", str(out), "--out", str(tmp_path / "again"), cwd=tmp_path)
+    again = perfgate("gate", str(out), "--out", str(tmp_path / "again"), "--json", cwd=tmp_path)
+    assert json.loads(again.stdout) == decision
+    assert "the batch was 8 and is 16" in again.stderr
     assert _exit_code_without_a_reader(perfgate, "gate", str(out), cwd=tmp_path) == done.returncode
     assert again.returncode == done.returncode, again.stderr
     assert (tmp_path / "again" / "decision.json").read_bytes() == (out / "decision.json").read_bytes()

@@ -50,9 +50,10 @@ def test_local__revision_went_on_after_the_branch__compared_with_where_they_part
 def test_local__work_tree_is_main__says_so_and_measures_nothing(perfgate: Perfgate, clone: Clone) -> None:
     clone.git("checkout", "-q", "main")
     main = clone.git("rev-parse", "main")
-    done = perfgate("local", cwd=clone.root)
+    done = perfgate("local", "--json", cwd=clone.root)
     assert done.returncode == 0, done.stderr
-    assert f"SKIPPED – the work tree is the same as {main[:12]}: there is nothing to compare" in done.stdout
+    assert f"SKIPPED – the work tree is the same as {main[:12]}: there is nothing to compare" in done.stderr
+    assert json.loads(done.stdout) == decision_in(clone)
     assert not (clone.root / ".perfgate" / "local" / "head").exists()
 
 

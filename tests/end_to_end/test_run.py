@@ -57,9 +57,10 @@ def test_run__one_workload_crashes_one_prints_one_is_well__exit_4_and_everything
     perfgate: Perfgate, failing: Project
 ) -> None:
     root = failing("call_aborts", "prints_much", "build_raises", "well")
-    done = perfgate("run", "--quick", "--steps", "2,3", cwd=root, CI="true")
+    done = perfgate("run", "--quick", "--steps", "2,3", "--json", cwd=root, CI="true")
     assert done.returncode == 4, done.stderr
     run = _run(root / "perfgate-out")
+    assert json.loads(done.stdout) == run
     status = {(step["workload"], step["slug"]): step["status"] for step in run["steps"]}
     assert status[("call_aborts", "utilization")] == "error"
     assert status[("call_aborts", "transfer")] == "not_applicable"

@@ -45,10 +45,13 @@ def test_trend__slowdown_planted_in_history__named_with_its_commits_then_confirm
         factor = float(np.exp(random.normal(0, 0.01))) * (SLOWDOWN if number >= SLOW_AT else 1.0)
         store.record(on_another_day(run, commit, days=number - COMMITS, factor=factor))
 
-    looked = perfgate("trend", "--metric", "latency.p50", "--fail-on-regression", cwd=clone.root, COLUMNS="140")
+    looked = perfgate(
+        "trend", "--metric", "latency.p50", "--fail-on-regression", "--json", cwd=clone.root, COLUMNS="140"
+    )
     assert looked.returncode == 1, looked.stdout + looked.stderr
-    assert "suspected" in looked.stdout
-    assert "one of 2 commits" in looked.stdout
+    assert "suspected" in looked.stderr
+    assert "one of 2 commits" in looked.stderr
+    assert [one["changes"][0]["evidence"] for one in json.loads(looked.stdout)["series"]] == ["suspected"]
 
     out = tmp_path / "trend"
     options = ("--metric", "latency.p50", "--confirm", "--max-seconds", "300", "--out", str(out))

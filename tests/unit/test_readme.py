@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import yaml
 
 from perfgate.catalogue.lookup import CARDS
 from perfgate.cli import commands
+from perfgate.cli.main import cli
 from perfgate.config import parse_config
 from perfgate.plugins import member_names
 
@@ -46,6 +49,22 @@ def test_readme__commands_named__exist() -> None:
 def test_commands_page__its_table__names_every_command() -> None:
     table = set(re.findall(COMMAND_ROW, COMMANDS, flags=re.MULTILINE))
     assert table == set(member_names(commands))
+
+
+def test_commands_page__the_table_of_json__names_every_command_that_prints_it() -> None:
+    section = COMMANDS.partition("## JSON for programs")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| (`.+?) \|", section, flags=re.MULTILINE)
+    assert {name for cell in cells for name in re.findall(r"`(.+?)`", cell)} == set(_printing_json(cli))
+
+
+def _printing_json(group: click.Group, *path: str) -> Iterator[str]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from _printing_json(command, *path, name)
+        elif command is not None and any("--json" in option.opts for option in command.params):
+            yield " ".join((*path, name))
 
 
 def test_readme__checklist__every_step_of_the_catalogue() -> None:

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import click
 
-from perfgate.cli.options import PATH, language_option
+from perfgate.cli.options import PATH, json_option, language_option
+from perfgate.cli.streams import people_on_stderr, print_json
 
 
 @click.command("advise")
 @click.argument("path", type=PATH, required=False)
+@json_option
 @language_option
-def COMMAND(path: Path | None, language: str | None) -> None:
+def COMMAND(path: Path | None, as_json: bool, language: str | None) -> None:
     """Say what to try, by the newest result here or the one in PATH.
 
     PATH is the run.json, the folder or the decision of `perfgate run`, `check` or `local`.
@@ -23,4 +25,8 @@ def COMMAND(path: Path | None, language: str | None) -> None:
     from perfgate.jobs.advise import suggestions_in
     from perfgate.judging.report.render.terminal import render_suggestions
 
-    render_suggestions(suggestions_in(path), Console(), report_language(language, Path()))
+    found = suggestions_in(path)
+    with people_on_stderr(as_json):
+        render_suggestions(found, Console(), report_language(language, Path()))
+    if as_json:
+        print_json(found)

@@ -18,6 +18,7 @@ from perfgate.cli.options import (
     checklist_option,
     device_option,
     directory_option,
+    json_option,
     language_option,
     workload_option,
 )
@@ -62,6 +63,7 @@ from perfgate.cli.options import (
 )
 @always_option
 @allow_token_option
+@json_option
 @language_option
 @directory_option()
 def COMMAND(
@@ -72,6 +74,7 @@ def COMMAND(
     base_python: Path | None,
     head_python: Path | None,
     allow_token: bool,
+    as_json: bool,
     language: str | None,
     directory: Path,
 ) -> None:
@@ -82,6 +85,7 @@ def COMMAND(
     from rich.console import Console
 
     from perfgate.cli.progress import TerminalProgress
+    from perfgate.cli.streams import people_on_stderr, print_json
     from perfgate.config import report_language
     from perfgate.jobs.check.job import check_change
     from perfgate.jobs.shared.options import CheckOptions, GivenInterpreters
@@ -97,9 +101,12 @@ def COMMAND(
         interpreters=GivenInterpreters(base_python, head_python),
         language=spoken,
     )
-    with TerminalProgress() as progress:
-        decision = check_change(directory, request, progress)
-    render_terminal(decision, Console(), spoken)
-    measured = "" if decision.verdict == "SKIPPED" else ", report.html, base/run.json, head/run.json"
-    click.echo(f"written to {out}: decision.json, comment.md{measured}")
+    with people_on_stderr(as_json):
+        with TerminalProgress() as progress:
+            decision = check_change(directory, request, progress)
+        render_terminal(decision, Console(), spoken)
+        measured = "" if decision.verdict == "SKIPPED" else ", report.html, base/run.json, head/run.json"
+        click.echo(f"written to {out}: decision.json, comment.md{measured}")
+    if as_json:
+        print_json(decision)
     raise SystemExit(exit_code(decision))

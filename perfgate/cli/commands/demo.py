@@ -14,7 +14,7 @@ from perfgate.cli.options import FOLDER, allow_token_option
 @click.option("--dir", "folder", type=FOLDER, help="Play in this empty folder instead of a temporary one.")
 @allow_token_option
 def COMMAND(folder: Path | None, allow_token: bool) -> None:
-    """Gate two changes of a small model here: a mistake, a refactoring. The first must FAIL, the second PASS."""
+    """Gate two changes of a small model: a mistake, a refactoring. The first must FAIL, the second PASS."""
     drop_secrets(allow_token=allow_token)
     from perfgate.jobs.demo import run_demo
 

@@ -39,7 +39,7 @@ def COMMAND(
     as_json: bool,
     allow_token: bool,
 ) -> None:
-    """Say whether this machine is fit and how small a slowdown it sees. The gate must fire on planted changes.
+    """Say if this machine is fit and how small a slowdown it sees. The gate must fire on planted changes.
 
     Exit codes: 0 every planted change got the verdict it must get · 1 one did not · 3 the machine is too busy to tell ·
     4 the machine is unfit.

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from perfgate.cli.options import FOLDER, PATH, language_option
+from perfgate.cli.options import FOLDER, PATH, json_option, language_option
+from perfgate.cli.streams import people_on_stderr, print_json
 from perfgate.errors import UsageError
 
 
@@ -20,6 +21,7 @@ from perfgate.errors import UsageError
     help="… against this one; without --base it is held to the rules of perfgate.toml alone.",
 )
 @click.option("--out", type=FOLDER, help="Write the decision into this folder.")
+@json_option
 @language_option
 @click.option(
     "--config",
@@ -32,6 +34,7 @@ def COMMAND(
     base: Path | None,
     head: Path | None,
     out: Path | None,
+    as_json: bool,
     language: str | None,
     config: Path | None,
 ) -> None:
@@ -57,5 +60,8 @@ def COMMAND(
         decision = judge_alone(head, config=config, out=out, language=spoken)
     else:
         raise UsageError("give a check folder, or --head with a run.json, with or without that of a --base")
-    render_terminal(decision, Console(), spoken)
+    with people_on_stderr(as_json):
+        render_terminal(decision, Console(), spoken)
+    if as_json:
+        print_json(decision)
     raise SystemExit(exit_code(decision))

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 @click.option("--ci-only", is_flag=True, help="Only the CI files: perfgate.toml is there already.")
 @directory_option()
 def COMMAND(options: Options, labels: str | None, job: str | None, directory: Path) -> None:
-    """Write perfgate.toml, a workload that runs as it is, and CI files. Nothing that exists is overwritten.
+    """Write perfgate.toml, a workload that runs, and CI files. Nothing that exists is overwritten.
 
     Without --github, --gitlab … the forge is that of the remote `origin`. Where there is none, no CI file is written.
     """

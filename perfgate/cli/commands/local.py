@@ -20,9 +20,11 @@ from perfgate.cli.options import (
     checklist_option,
     device_option,
     directory_option,
+    json_option,
     language_option,
     workload_option,
 )
+from perfgate.cli.streams import people_on_stderr, print_json
 from perfgate.errors import EXIT_PASS, MachineBusyError, UsageError
 from perfgate.locale import Language
 
@@ -37,6 +39,7 @@ class _Manner(NamedTuple):
     brief: bool
     hook: bool
     strict: bool
+    as_json: bool
 
 
 @click.command("local", cls=RecordCommand)
@@ -71,6 +74,7 @@ class _Manner(NamedTuple):
 )
 @click.option("--strict", is_flag=True, help="With --hook: stop the push also where nothing could be decided.")
 @allow_token_option
+@json_option
 @language_option
 @directory_option()
 @click.argument("remote", nargs=-1, metavar="[REMOTE URL]")
@@ -80,17 +84,20 @@ def COMMAND(
     hook: bool,
     strict: bool,
     allow_token: bool,
+    as_json: bool,
     language: str | None,
     directory: Path,
     remote: tuple[str, ...],
 ) -> None:
-    """Judge this work tree, uncommitted changes included, against main. It is the verdict CI will give, before pushing.
+    """Judge this work tree, with uncommitted changes, against main. It is the verdict CI will give, before pushing.
 
     As a hook of git (--hook), which passes REMOTE and URL: exit code 1 where a pushed commit is slower, 0 where it is not,
     or where it could not be decided (3 with --strict).
     """
     if not hook and (remote or strict):
         raise UsageError("REMOTE, URL and --strict belong to --hook; leave them out, or give --hook too")
+    if hook and as_json:
+        raise UsageError("--hook may judge several commits and prints no JSON; leave out --json, or --hook")
     drop_secrets(directory, allow_token=allow_token)
     from dataclasses import replace
 
@@ -98,7 +105,7 @@ def COMMAND(
     from perfgate.jobs.shared.options import FIRST_STEPS, CheckOptions
 
     request = options.record(CheckOptions, work_tree=not hook, language=report_language(language, directory))
-    manner = _Manner(brief or hook, hook, strict)
+    manner = _Manner(brief or hook, hook, strict, as_json)
     if hook:
         # A push waits for it, so most of what only informs is left out.
         short = replace(request, steps=FIRST_STEPS if request.steps is None else request.steps)
@@ -145,7 +152,11 @@ def _judge(directory: Path, options: CheckOptions, manner: _Manner) -> int:
             raise
         click.echo(f"perfgate: INCONCLUSIVE: {error}")
         return EXIT_PASS
-    return _tell(decision, options.out, manner, options.language)
+    with people_on_stderr(manner.as_json):
+        code = _tell(decision, options.out, manner, options.language)
+    if manner.as_json:
+        print_json(decision)
+    return code
 
 
 def _tell(decision: DecisionDocument, out: Path, manner: _Manner, language: Language) -> int:

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from perfgate.cli.isolation import drop_secrets
-from perfgate.cli.options import FOLDER, PATH, allow_token_option, device_option, directory_option, language_option
+from perfgate.cli.options import (
+    FOLDER,
+    PATH,
+    allow_token_option,
+    device_option,
+    directory_option,
+    json_option,
+    language_option,
+)
+from perfgate.cli.streams import people_on_stderr, print_json
 from perfgate.errors import UsageError
 from perfgate.locale import Language
 
@@ -40,6 +49,7 @@ if TYPE_CHECKING:
 @click.option("--quick", is_flag=True, help="Shorter measurements, wider intervals.")
 @device_option
 @allow_token_option
+@json_option
 @language_option
 @directory_option()
 def COMMAND(
@@ -51,6 +61,7 @@ def COMMAND(
     quick: bool,
     device: str | None,
     allow_token: bool,
+    as_json: bool,
     language: str | None,
     directory: Path,
 ) -> None:
@@ -70,25 +81,30 @@ def COMMAND(
             raise UsageError(
                 "--from-profile measures nothing: leave out --steps, --quick and --device, and give one --workload at most"
             )
-        _make_from_profile(directory, profile, out, workloads, spoken, keep=keep)
+        with people_on_stderr(as_json):
+            run = _make_from_profile(directory, profile, out, workloads, spoken, keep=keep)
+        if as_json:
+            print_json(run)
         return
     drop_secrets(directory, allow_token=allow_token)
     if keep:
         raise UsageError("--keep belongs to --from-profile; what perfgate records itself is kept anyway")
     config = load_config(directory, device=device)
     options = RunOptions(out=out, workloads=workloads, steps=parse_steps(steps), quick=quick, language=spoken)
-    with TerminalProgress() as progress:
-        run, decision = run_and_judge(config, options, progress)
-    _show(run, out, spoken)
-    if decision is None:
-        raise SystemExit(exit_code(run))
-    _show_rules(decision, spoken)
-    raise SystemExit(exit_code_of_decision(decision))
+    with people_on_stderr(as_json):
+        with TerminalProgress() as progress:
+            run, decision = run_and_judge(config, options, progress)
+        _show(run, out, spoken)
+        if decision is not None:
+            _show_rules(decision, spoken)
+    if as_json:
+        print_json(run)
+    raise SystemExit(exit_code(run) if decision is None else exit_code_of_decision(decision))
 
 
 def _make_from_profile(
     directory: Path, profile: Path, out: Path, workloads: tuple[str, ...], language: Language, *, keep: bool
-) -> None:
+) -> RunDocument:
     from perfgate.cli.progress import TerminalProgress
     from perfgate.jobs.run.from_profile import DEFAULT_WORKLOAD, ProfileOptions, run_from_profile
 
@@ -96,6 +112,7 @@ def _make_from_profile(
     with TerminalProgress() as progress:
         run = run_from_profile(directory, ProfileOptions(profile, out, name, keep), progress.status)
     _show(run, out, language)
+    return run
 
 
 def _show_rules(decision: DecisionDocument, language: Language) -> None:

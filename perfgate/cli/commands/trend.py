@@ -16,11 +16,12 @@ from perfgate.cli.options import (
     RecordCommand,
     allow_token_option,
     directory_option,
+    json_option,
     language_option,
     token_option,
     workload_option,
 )
-from perfgate.cli.streams import make_streams_harmless
+from perfgate.cli.streams import make_streams_harmless, people_on_stderr, print_json
 
 
 @click.command("trend", cls=RecordCommand)
@@ -58,6 +59,7 @@ from perfgate.cli.streams import make_streams_harmless
 @click.option("--key", metavar="NAME", default="default", help="Tells several projects of one repository apart.")
 @click.option("--fail-on-regression", is_flag=True, help="Exit 1 while a regression is open.")
 @allow_token_option
+@json_option
 @language_option
 @directory_option()
 def COMMAND(
@@ -67,6 +69,7 @@ def COMMAND(
     out: Path | None,
     fail_on_regression: bool,
     allow_token: bool,
+    as_json: bool,
     language: str | None,
     directory: Path,
 ) -> None:
@@ -90,11 +93,14 @@ def COMMAND(
     spoken = report_language(language, directory)
     request = options.record(TrendRequest, root=directory, out=out, confirm=confirm, post=post, language=spoken)
     doors = Doors(environ=os.environ, say=click.echo, sleep=time.sleep, clock=time.time)
-    with TerminalProgress() as progress:
-        document = run_trend(request, doors, progress, check_change)
-    # Subjects of commits stand in the table.
-    make_streams_harmless(os.environ)
-    render_trend(document, Console(), spoken)
-    if out is not None:
-        click.echo(f"written to {out}: trend.html, trend.md, trend.json")
+    with people_on_stderr(as_json):
+        with TerminalProgress() as progress:
+            document = run_trend(request, doors, progress, check_change)
+        # Subjects of commits stand in the table.
+        make_streams_harmless(os.environ)
+        render_trend(document, Console(), spoken)
+        if out is not None:
+            click.echo(f"written to {out}: trend.html, trend.md, trend.json")
+    if as_json:
+        print_json(document)
     raise SystemExit(EXIT_FAIL if fail_on_regression and has_open_regression(document) else EXIT_PASS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -46,11 +47,13 @@ def test_advise__run__what_to_try_and_the_command_that_shows_whether_it_helped(t
     assert said.count("perfgate run --steps 17 --workload encoder") == 2
 
 
-def test_advise__chinese__said_in_it(tmp_path: Path) -> None:
+def test_advise__chinese_and_json__the_words_on_standard_error_the_document_on_standard_output(tmp_path: Path) -> None:
     write(tmp_path / "perfgate-out", "memory.growth")
-    done = advise("--lang", "zh", cwd=tmp_path)
+    done = advise("--lang", "zh", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("建议尝试\n  • 对保存到调用之外的张量 detach")
+    assert done.stderr.startswith("建议尝试\n  • 对保存到调用之外的张量 detach")
+    (suggestion,) = json.loads(done.stdout)
+    assert (suggestion["step"], suggestion["workload"]) == (17, "encoder")
 
 
 def test_advise__nothing_noticed__says_so(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import pytest
 
 from perfgate.cli import commands
 from perfgate.cli.main import SECTIONS
-from perfgate.cli.streams import harmless
+from perfgate.cli.streams import harmless, print_json
 from perfgate.errors import UsageError
 from perfgate.jobs.shared.options import parse_steps
 from perfgate.plugins import member_names
@@ -85,6 +86,51 @@ def test_main__mistyped__exit_2_and_what_was_meant(arguments: list[str], meant: 
     done = _perfgate(*arguments)
     assert done.returncode == 2
     assert meant in done.stderr
+
+
+def test_completion__bash__its_script_completes_commands_and_options(tmp_path: Path) -> None:
+    """As a user's shell does: eval the script, then ask its function."""
+    program = tmp_path / "perfgate"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m perfgate.cli.main "$@"\n')
+    program.chmod(0o755)
+    script = """
+        eval "$(perfgate completion bash)"
+        for words in "perfgate tre" "perfgate gate --js"; do
+          COMP_WORDS=($words) COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMPREPLY=()
+          _perfgate_completion perfgate
+          echo "${COMPREPLY[@]}"
+        done
+        complete -p perfgate
+    """
+    done = subprocess.run(
+        ["bash", "-c", script],
+        env={**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.stdout.splitlines()[:2] == ["trend", "--json"], done.stderr
+    assert "_perfgate_completion perfgate" in done.stdout.splitlines()[2]
+
+
+@pytest.mark.parametrize(
+    ("shell", "line"), [("zsh", "#compdef perfgate"), ("fish", "complete --no-files --command perfgate")]
+)
+def test_completion__other_shells__the_script_of_that_shell(shell: str, line: str) -> None:
+    from click.testing import CliRunner
+
+    from perfgate.cli.main import cli
+
+    found = CliRunner().invoke(cli, ["completion", shell])
+    assert (found.exit_code, line in found.output, "_PERFGATE_COMPLETE" in found.output) == (0, True, True)
+
+
+def test_print_json__text_that_github_obeys__the_same_value_and_no_command(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"subject": "##[add-path]/tmp"})
+    printed = capsys.readouterr().out
+    assert "##[" not in printed
+    assert json.loads(printed) == {"subject": "##[add-path]/tmp"}
 
 
 def test_main__broken_installation__exit_5_and_a_log_to_paste(tmp_path: Path) -> None:
