@@ -29,6 +29,7 @@ CONFIG_NAME = "perfgate.toml"
 REQUIREMENTS = (
     "requirements*.txt",
     "requirements/*.txt",
+    "perf/requirements.txt",  # that of `perfgate init`
     "constraints*.txt",
     "pyproject.toml",
     "uv.lock",

@@ -10,10 +10,21 @@ from perfgate.version import __version__
 
 
 def write_installation(folder: Path, direct_url: dict[str, Any] | None) -> Path:
-    """Write the record of an installed perfgate (PEP 376, PEP 610) and return the folder to put first on Python's path."""
-    info = folder / f"perfgate-{__version__}.dist-info"
+    """Write the record of an installed perfgate and return the folder to put first on Python's path."""
+    return write_distribution(folder, "perfgate", __version__, direct_url=direct_url)
+
+
+def write_distribution(
+    folder: Path, name: str, version: str, *needs: str, direct_url: dict[str, Any] | None = None, module: str = ""
+) -> Path:
+    """Write the record of an installed distribution (PEP 376, PEP 610), with an empty module where one is named."""
+    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
     info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: perfgate\nVersion: {__version__}\n")
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {n}" for n in needs)]
+    (info / "METADATA").write_text("\n".join(lines) + "\n")
+    if module:
+        (folder / f"{module}.py").touch()
+        (info / "top_level.txt").write_text(f"{module}\n")
     if direct_url is not None:
         (info / "direct_url.json").write_text(json.dumps(direct_url))
     return folder

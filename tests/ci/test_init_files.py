@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.jobs.init.job import InitOptions, start_project
+from perfgate.jobs.init.inputs import InitOptions
+from perfgate.jobs.init.job import start_project
 
 pytestmark = pytest.mark.ci
 ROOT = Path(__file__).parents[2]
@@ -102,7 +103,7 @@ def _act(project: Path, event: str, file: str, called: str) -> str:
 def test_gitlab_file__gitlab_ci_local__fills_in_the_template(project: Path) -> None:
     start_project(project, InitOptions(forge="gitlab", action=ACTION, **OPTIONS))
     file = project / ".gitlab-ci.yml"
-    called = f"project: 'tools/perfgate'\n    ref: '{PIN}'\n    file: /templates/perfgate.yml"
+    called = f"project: tools/perfgate\n    ref: {PIN}\n    file: /templates/perfgate.yml"
     assert called in file.read_text()
     # What needs the other project's server.
     file.write_text(file.read_text().replace(called, "local: /templates/perfgate.yml"))

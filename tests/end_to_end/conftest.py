@@ -94,6 +94,7 @@ def perfgate(tmp_path: Path) -> Perfgate:
         "PERFGATE_LOCK": str(tmp_path / "lock"),
         "PERFGATE_STORE": str(tmp_path / "store.sqlite"),
         "GIT_CONFIG_GLOBAL": os.devnull,
+        "PIP_NO_INDEX": "1",
     }
     return Perfgate(temporary, environment)
 

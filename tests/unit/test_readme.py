@@ -23,7 +23,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 COMMANDS = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 QUICK_STARTS = {
-    forge: (ROOT / "docs" / f"quickstart-{forge}.md").read_text(encoding="utf-8") for forge in ("github", "gitlab")
+    name: (ROOT / "docs" / f"quickstart-{name}.md").read_text(encoding="utf-8")
+    for name in ("github", "gitlab", "local")
 }
 COMMAND_ROW = r"^\| `perfgate ([a-z]+)` \|"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("init", cls=RecordCommand)
+@click.option("--local", is_flag=True, help="Write no CI files: only what `perfgate local` needs.")
 @click.option(
     "--github", "forge", flag_value="github", help="Write the workflows of GitHub, or of a GitHub Enterprise Server."
 )
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--runs-on", "labels", metavar="LABELS", help="Labels or tags of the measuring runner, e.g. self-hosted,npu."
+)
+@click.option(
+    "--publish-on", "publish_labels", metavar="LABELS", help="Those of the runner that posts, never the measuring one."
 )
 @click.option("--python", metavar="PYTHON", help="The Python of the measuring runner that has torch.")
 @click.option("--setup", metavar="LINE", help='A shell line before measuring, e.g. "pip install -r requirements.txt".')
@@ -42,37 +47,70 @@ if TYPE_CHECKING:
     help="Gate a program, a script in several ranks or a server instead of a function.",
 )
 @click.option("--ci-only", is_flag=True, help="Only the CI files: perfgate.toml is there already.")
+@click.option("--lock", "lock_only", is_flag=True, help="Only perf/requirements.txt, anew: what CI installs.")
 @directory_option()
-def COMMAND(options: Options, labels: str | None, job: str | None, directory: Path) -> None:
+def COMMAND(
+    options: Options,
+    labels: str | None,
+    publish_labels: str | None,
+    job: str | None,
+    lock_only: bool,
+    directory: Path,
+) -> None:
     """Write perfgate.toml, a workload that runs, and CI files. Nothing that exists is overwritten.
 
     Without --github, --gitlab … the forge is that of the remote `origin`. Where there is none, no CI file is written.
     """
     from perfgate.config import CONFIG_NAME
-    from perfgate.jobs.init.job import InitOptions, start_project
+    from perfgate.jobs.init.inputs import InitOptions
+    from perfgate.jobs.init.job import start_project, write_lock
 
-    names = [label.strip() for label in labels.split(",") if label.strip()] if labels else None
-    started = start_project(directory, options.record(InitOptions, labels=names, job=job))
+    wanted = options.record(InitOptions, labels=_names(labels), publish_labels=_names(publish_labels), job=job)
+    started = write_lock(directory, wanted) if lock_only else start_project(directory, wanted)
     for name in started.files:
         click.echo(f"wrote {name}")
     if (directory / CONFIG_NAME).exists() and not job:
-        _try(directory)
-    _say(started, directory, _EXAMPLES[job])
+        _try(directory, started)
+    _say_lock(started)
+    if not lock_only:
+        _say(started, directory, _EXAMPLES[job])
 
 
-def _try(directory: Path) -> None:
+def _names(text: str | None) -> list[str] | None:
+    return [name.strip() for name in text.split(",") if name.strip()] if text else None
+
+
+def _try(directory: Path, started: Started) -> None:
     """See that the workload runs; a machine that cannot measure is another than the one in CI."""
     from perfgate.cli.progress import TerminalProgress
     from perfgate.errors import MeasuringError
-    from perfgate.jobs.init.job import try_workloads
+    from perfgate.jobs.init.job import freeze_imports, try_workloads
 
     try:
         with TerminalProgress() as progress:
-            try_workloads(directory, progress.status)
+            packages = try_workloads(directory, progress.status)
     except MeasuringError as error:
         click.echo(f"not tried on this machine: {str(error).splitlines()[0]}")
-    else:
-        click.echo("tried: the workload loads, runs and passes its check here")
+        return
+    click.echo("tried: the workload loads, runs and passes its check here")
+    if added := freeze_imports(directory, started, packages):
+        click.echo(f"added to the packages that CI installs, because the workload imports them: {_listed(added)}")
+
+
+def _listed(names: Collection[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def _say_lock(started: Started) -> None:
+    if started.lock is None:
+        return
+    if started.lock.left_out:
+        click.echo(
+            f"CI does not install these conda packages, which are no Python packages here: {_listed(started.lock.left_out)}; "
+            "if the workload needs one, say with --setup how CI installs it"
+        )
+    if started.lock.unhashed:
+        click.echo(f"the packages that CI installs have their versions but no hashes: {started.lock.unhashed}")
 
 
 def _say(started: Started, directory: Path, example: str) -> None:
@@ -96,13 +134,17 @@ def _say(started: Started, directory: Path, example: str) -> None:
         f"  {git} add {shlex.join(started.files)}",
         "                           committed and pushed as a change request, they bring the first comment",
     ]
-    if started.forge is None:  # no remote to push to
+    if started.forge is None:
         proposing = [
             f"  perfgate init{there} --ci-only --github",
             "                           later, for comments on change requests: the CI files, or those of --gitlab …",
         ]
+    if started.missing:
+        proposing += [f"No CI files were written: {started.missing}"]
     steps = [*beginning, *measuring] if started.is_empty else [*measuring, *proposing]
-    click.echo("\n".join(["\nNext:", *steps, f"{example} measures an example until your own stands in its place."]))
+    is_written = any(name.endswith(example) for name in started.files)
+    ending = [f"{example} measures an example until your own stands in its place."] if is_written else []
+    click.echo("\n".join(["\nNext:", *steps, *ending]))
 
 
 _EXAMPLES = {None: "perf/workload.py", "command": "perf/bench.py", "ranks": "perf/train.py", "server": "perf/serve.py"}

@@ -31,6 +31,12 @@ class Revision:
     def package(self) -> str:
         return f"git+https://{self.host}/{self.path}@{self.commit}"
 
+    def file_address(self, file: str) -> str:
+        """The address of a file at the commit; empty where the server's addresses are not known."""
+        if self.host == "github.com":
+            return f"https://raw.githubusercontent.com/{self.path}/{self.commit}/{file}"
+        return f"https://{self.host}/{self.path}/-/raw/{self.commit}/{file}" if "gitlab" in self.host else ""
+
 
 def named_revision(action: str, host: str) -> Revision:
     """The commit that ``OWNER/REPO@COMMIT`` names on a server. Raises UsageError for anything else."""

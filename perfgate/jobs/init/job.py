@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shlex
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from perfgate.conductor.workers.bench import Checkout, open_bench
 from perfgate.conductor.workers.worker import Say
 from perfgate.config import CONFIG_NAME, load_config
+from perfgate.document.schema import schema_path
 from perfgate.errors import RepositoryError, UsageError
 from perfgate.git.commands import run_git
 from perfgate.git.repository import MAIN_NAMES, Repository, checked_out
+from perfgate.jobs.init.files import render_starter, write_files
+from perfgate.jobs.init.inputs import Forge, InitOptions, Inputs, inputs_of, needs_lock, python_of
 from perfgate.jobs.init.installed import REMEDY, Revision, address, installed_revision, named_revision
-from perfgate.jobs.init.project import Project, pinned_installation, read_project
+from perfgate.jobs.init.lock import HEADER, LOCK, Lock, lock_project, missing_in
+from perfgate.jobs.init.project import Project, read_project
+from perfgate.jobs.init.requirements import read_declared
 from perfgate.jobs.shared.preflight import preflight
-
-Forge = Literal["github", "gitlab", "gitee", "gitcode", "gitea"]
 
 WORKLOAD = "perf/workload.py"
 # What is measured, by the kind of job: the file, and the template that it is made from.
@@ -65,64 +62,28 @@ _USUAL_HOST: Mapping[Forge, str] = {
     "gitcode": "gitcode.com",
     "gitea": "codeberg.org",
 }
-# The label of a runner with the device. A CPU is measured on one of the forge's own, so that no machine has to be
-# registered for the first verdict.
-_LABELS: Mapping[str, str] = {"npu": "npu", "cuda": "gpu"}
-# What a container must see of the machine: the device files and the driver (docs/runner.md).
-_CONTAINERS: Mapping[str, Mapping[str, object]] = {
-    "cpu": {},
-    "cuda": {"options": "--gpus all"},
-    "npu": {
-        "options": "--device /dev/davinci0 --device /dev/davinci_manager --device /dev/devmm_svm --device /dev/hisi_hdc",
-        "volumes": [
-            "/usr/local/dcmi:/usr/local/dcmi",
-            "/usr/local/bin/npu-smi:/usr/local/bin/npu-smi",
-            "/usr/local/Ascend/driver:/usr/local/Ascend/driver",
-            "/etc/ascend_install.info:/etc/ascend_install.info",
-        ],
-    },
-}
-# What the reusable workflow or template is called with.
-Inputs = dict[str, str | list[str]]
 # What the templates may name.
 Values = dict[str, str | bool | list[str] | Inputs | None]
-
-
-@dataclass(frozen=True)
-class InitOptions:
-    """What ``perfgate init`` was asked for; None is what the repository says, or the default.
-
-    ``action`` is the commit of perfgate that CI runs, as ``OWNER/REPO@COMMIT`` on the project's server, and ``package`` what
-    pip installs there; without them it is what this perfgate was installed from. ``image`` is a container to measure in.
-    ``job`` is what is gated instead of a function.
-    """
-
-    forge: Forge | None = None
-    device: str = "cpu"
-    labels: Sequence[str] | None = None
-    python: str | None = None
-    setup: str | None = None
-    branch: str | None = None
-    image: str | None = None
-    action: str | None = None
-    package: str | None = None
-    job: Literal["command", "ranks", "server"] | None = None
-    ci_only: bool = False
+CHOICES = "--github, --gitlab, --gitee, --gitcode or --gitea"
+# The schema of perfgate.toml for editors, where its address on a server is not known.
+_SCHEMA = ".perfgate/config.schema.json"
 
 
 @dataclass(frozen=True)
 class Started:
     """What was written, relative to the repository, and what is left to add by hand to files that are the user's.
 
-    ``root`` is the repository's folder; ``is_empty`` says that it has no commit yet to compare with. ``forge`` is None in a
-    repository without one, which gets no CI file.
+    ``root`` is the repository's folder; ``is_empty`` says that it has no commit yet to compare with. ``forge`` is None where
+    no CI file is written, ``missing`` why not where the repository has an origin. ``lock`` is what CI installs from.
     """
 
     forge: Forge | None
     root: Path
     is_empty: bool
     files: Sequence[str]
-    lines: str
+    lines: str = ""
+    missing: str = ""
+    lock: Lock | None = None
 
 
 def start_project(folder: Path, options: InitOptions) -> Started:
@@ -133,27 +94,101 @@ def start_project(folder: Path, options: InitOptions) -> Started:
     _refuse_odd_values(options)
     repository = Repository(folder)
     origin = run_git(repository.root, ["remote", "get-url", "origin"], {}).output
-    forge = options.forge or (_forge_of(origin) if origin or options.ci_only else None)
-    below = repository.prefix(folder)
-    measured, template = _MEASURED[options.job]
-    project_files = {} if options.ci_only else {CONFIG_NAME: "perfgate.toml.j2", measured: template}
-    templates = {str(Path(below) / name): template for name, template in project_files.items()}
-    added = ""
-    if forge:
-        templates.update(_CI_FILES.get(forge, {}))
-        # A pipeline of the user's own is theirs to change.
-        added = templates.pop(GITLAB_FILE, "") if (repository.root / GITLAB_FILE).exists() else _PRINTED.get(forge, "")
-    _refuse_existing(repository.root, templates, below)
+    forge, missing = _wanted_forge(options, origin)
+    below, project = repository.prefix(folder), read_project(folder)
+    templates, added = _templates(repository.root, below, forge, options)
+    lock_file = str(Path(below) / LOCK) if forge in _CI_FILES and needs_lock(options) else ""
+    # One that an earlier `perfgate init` wrote is written anew.
+    is_replaced = _is_our_lock(folder / LOCK)
+    _refuse_existing(repository.root, [*templates, *([lock_file] if lock_file and not is_replaced else [])], below)
     revision = _revision(forge, options, origin) if forge else None
+    lock = _lock(folder, options, project) if lock_file else None
+    values = _values(repository, forge, options, revision, project)
     name_in_origin = re.split(r"[/:]", origin.rstrip("/"))[-1].removesuffix(".git")
-    project = read_project(folder)
-    values = _values(repository, folder, forge, options, revision, project)
     values["project"] = (not below and name_in_origin) or project.name or folder.resolve().name
+    if forge:
+        inputs = inputs_of(repository, folder, forge, options, project)
+        values["inputs"] = {"package": str(values["package"]), **inputs}
     if forge and forge in _CI_FILES:
         values.update(_called(forge, revision, origin))
-    lines = render_starter(added, values) if added else ""
-    write_files(repository.root, {file: render_starter(template, values) for file, template in templates.items()})
-    return Started(forge, repository.root, checked_out(repository.root) is None, list(templates), lines)
+    texts = {file: render_starter(template, values) for file, template in templates.items()}
+    if lock and not is_replaced:
+        texts[lock_file] = lock.text
+    write_files(repository.root, texts)
+    if lock and is_replaced:
+        _replace_lock(folder, lock)
+    if values["schema"] == _SCHEMA and not options.ci_only:
+        _lay_schema(folder)
+    return Started(
+        forge,
+        repository.root,
+        is_empty=checked_out(repository.root) is None,
+        files=[*texts, *([lock_file] if is_replaced and lock_file else [])],
+        lines=render_starter(added, values) if added else "",
+        missing=missing,
+        lock=lock,
+    )
+
+
+def write_lock(folder: Path, options: InitOptions) -> Started:
+    """Write the lock file anew, and nothing else. Raises UsageError where a file of the user's has its name."""
+    repository = Repository(folder)
+    lock = _lock(folder, options, read_project(folder))
+    _replace_lock(folder, lock)
+    file = str(Path(repository.prefix(folder)) / LOCK)
+    return Started(None, repository.root, is_empty=checked_out(repository.root) is None, files=[file], lock=lock)
+
+
+def freeze_imports(folder: Path, started: Started, packages: Collection[str]) -> Collection[str]:
+    """Add the distributions that the workload has loaded to the lock file that CI installs from; return those that it lacked.
+
+    Raises UsageError where the version of one that CI could install is not known.
+    """
+    lock = started.lock
+    names = missing_in(lock, packages) if lock else set()
+    if lock and names:
+        _replace_lock(folder, lock_project(lock.declared, folder, python=lock.python, imported=names))
+    return names
+
+
+def _templates(root: Path, below: str, forge: Forge | None, options: InitOptions) -> tuple[dict[str, str], str]:
+    """The template of each file, and that of the lines which are shown because the file they belong in is the user's."""
+    measured, template = _MEASURED[options.job]
+    own = {} if options.ci_only else {CONFIG_NAME: "perfgate.toml.j2", measured: template}
+    templates = {str(Path(below) / name): template for name, template in own.items()}
+    if forge is None:
+        return templates, ""
+    templates.update(_CI_FILES.get(forge, {}))
+    if (root / GITLAB_FILE).exists() and templates.pop(GITLAB_FILE, ""):
+        return templates, _CI_FILES["gitlab"][GITLAB_FILE]
+    return templates, _PRINTED.get(forge, "")
+
+
+def _lock(folder: Path, options: InitOptions, project: Project) -> Lock:
+    return lock_project(read_declared(folder), folder, python=python_of(options, project) or project.python)
+
+
+def _replace_lock(folder: Path, lock: Lock) -> None:
+    """Write the lock file, over one that `perfgate init` has written."""
+    path = folder / LOCK
+    if os.path.lexists(path) and not _is_our_lock(path):
+        raise UsageError(
+            f"{path} is not a file that `perfgate init` has written, so it was left as it is; move it away"
+        )
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(lock.text, encoding="utf-8")
+
+
+def _is_our_lock(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink() and path.read_text(errors="replace").startswith(HEADER)
+
+
+def _lay_schema(folder: Path) -> None:
+    """Copy the schema of perfgate.toml to where its first line names it; git ignores the folder."""
+    place = folder / _SCHEMA
+    place.parent.mkdir(exist_ok=True)
+    (place.parent / ".gitignore").write_text("*\n")
+    place.write_text(schema_path("config").read_text(encoding="utf-8"), encoding="utf-8")
 
 
 def _refuse_odd_values(options: InitOptions) -> None:
@@ -169,16 +204,33 @@ def _refuse_odd_values(options: InitOptions) -> None:
             raise UsageError(f"{name} must be one line without control characters, found {text!r}")
 
 
-def _forge_of(origin: str) -> Forge:
-    choices = "--github, --gitlab, --gitee, --gitcode or --gitea"
+def _wanted_forge(options: InitOptions, origin: str) -> tuple[Forge | None, str]:
+    """The forge whose CI files are written, and where none is, although there is an origin, why not."""
+    if options.local:
+        return None, ""
+    if options.forge or options.ci_only:
+        return options.forge or _forge_of(origin), ""
     if not origin:
-        raise UsageError(f"the repository has no remote `origin` that names its forge; say which it is with {choices}")
+        return None, ""
+    try:
+        forge = _forge_of(origin)
+        revision = _revision(forge, options, origin)
+        if forge in _CI_FILES:
+            _called(forge, revision, origin)
+    except UsageError as error:
+        return None, str(error)
+    return forge, ""
+
+
+def _forge_of(origin: str) -> Forge:
+    if not origin:
+        raise UsageError(f"the repository has no remote `origin` that names its forge; say which it is with {CHOICES}")
     host = _host(origin)
     for word, forge in _HOSTS.items():
         if word in host:
             return forge
     raise UsageError(
-        f"the remote `origin` ({host or 'a path'}) does not name its forge; say which it is with {choices}"
+        f"the remote `origin` ({host or 'a path'}) does not name its forge; say which it is with {CHOICES}"
     )
 
 
@@ -203,23 +255,27 @@ def _called(forge: Forge, revision: Revision | None, origin: str) -> Values:
     called: Values = {"action": revision.path, "commit": revision.commit, "remote": None}
     if revision.host == host:
         return called
-    below = f"{revision.commit}/templates/perfgate.yml"
-    if forge == "gitlab" and revision.host == "github.com":
-        return {**called, "remote": f"https://raw.githubusercontent.com/{revision.path}/{below}"}
-    if forge == "gitlab" and "gitlab" in revision.host:
-        return {**called, "remote": f"https://{revision.host}/{revision.path}/-/raw/{below}"}
+    if forge == "gitlab" and (template := revision.file_address("templates/perfgate.yml")):
+        return {**called, "remote": template}
     raise UsageError(f"perfgate was installed from {revision.host}, whose files {host} does not call, so {REMEDY}")
+
+
+def _schema_address(revision: Revision | None) -> str:
+    """Where an editor finds the schema of perfgate.toml: on the server of this perfgate, else a copy beside it."""
+    try:
+        return (revision or installed_revision()).file_address("schemas/config.schema.json") or _SCHEMA
+    except UsageError:
+        return _SCHEMA
 
 
 def _values(
     repository: Repository,
-    folder: Path,
     forge: Forge | None,
     options: InitOptions,
     revision: Revision | None,
     project: Project,
 ) -> Values:
-    """What the templates may name. ``inputs`` are those of the reusable workflow or template that differ."""
+    """What the templates may name."""
     branch, is_found = _main_branch(repository, options.branch)
     package = options.package or (revision.package if revision else "")
     return {
@@ -233,40 +289,15 @@ def _values(
         "backend": _BACKENDS[options.device],
         "main_branch": branch,
         "main_is_found": is_found,
-        "inputs": {**_inputs(repository.prefix(folder), folder, forge, options, project), "package": package}
-        if forge
-        else {},
+        "schema": _schema_address(revision),
     }
 
 
-def _inputs(below: str, folder: Path, forge: Forge, options: InitOptions, project: Project) -> Inputs:
-    labels = list(options.labels or ())
-    if not labels and options.device in _LABELS:
-        labels = [*(["self-hosted"] if forge == "github" else []), _LABELS[options.device]]
-    setup, python = options.setup or "", options.python or ""
-    if not labels:
-        # A runner of the forge's own is new in every job: it has no torch, and on GitHub a Python that takes no packages.
-        setup = setup or pinned_installation(folder, below, project)
-        python = python or project.python
-    version = python if re.fullmatch(r"3\.\d+", python) else ""
-    inputs: Inputs = {"directory": below}
-    if forge == "gitlab":
-        image = options.image or (f"python:{version}" if version else "")
-        inputs.update({"tags": labels, "image": image, "setup": [setup] if setup else []})
-    else:
-        more = _CONTAINERS[options.device]
-        container = json.dumps({"image": options.image, **more} if more else options.image) if options.image else ""
-        inputs.update({"runs-on": json.dumps(labels or "ubuntu-latest"), "container": container})
-        inputs.update({"python-version": version, "setup": setup})
-    inputs["python"] = "" if version else python
-    inputs["fail-on"] = "never"
-    return {name: value for name, value in inputs.items() if value}
-
-
-def try_workloads(folder: Path, say: Say) -> None:
+def try_workloads(folder: Path, say: Say) -> Collection[str]:
     """Load, call and check what the project's perfgate.toml names, as every measuring does first.
 
-    Raises SetUpError where that fails, MeasuringError where this machine cannot measure.
+    Return the distributions that files were loaded of. Raises SetUpError where that fails, MeasuringError where this machine
+    cannot measure.
     """
     config = load_config(folder)
     checkout = Checkout(folder.resolve(), harness=folder.resolve())
@@ -275,7 +306,7 @@ def try_workloads(folder: Path, say: Say) -> None:
         open_bench(config, logs=Path(logs), say=say) as bench,
     ):
         bench.testbed()
-        preflight(bench, checkout, config.workloads)
+        return preflight(bench, checkout, config.workloads, packages=True)
 
 
 def _main_branch(repository: Repository, branch: str | None) -> tuple[str, bool]:
@@ -296,49 +327,3 @@ def _refuse_existing(root: Path, files: Iterable[str], below: str) -> None:
     if str(Path(below) / CONFIG_NAME) in existing:
         remedy += "; --ci-only writes the CI files alone"
     raise UsageError(f"nothing was written, because {', '.join(existing)} would be overwritten; {remedy}")
-
-
-def render_starter(template: str, values: Mapping[str, object]) -> str:
-    """The text of a file; the filters ``toml``, ``yaml`` and ``shell`` quote a value for where it stands."""
-    environment = Environment(
-        loader=PackageLoader("perfgate", "starter"),
-        undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701 - TOML, YAML and shell; the filters below quote for each
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["shell"] = shlex.quote
-    environment.filters["toml"] = lambda value: json.dumps(value, ensure_ascii=False)
-    environment.filters["yaml"] = _yaml
-    return environment.get_template(template).render(values)
-
-
-def _yaml(value: object) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name}: {_yaml(entry)}" for name, entry in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(_yaml(entry) for entry in value) + "]"
-    return "'" + str(value).replace("'", "''") + "'"
-
-
-def write_files(root: Path, files: Mapping[str, str]) -> None:
-    """Write every file, or take away again what was written. Raises UsageError where one cannot be."""
-    created: list[Path] = []
-    try:
-        for name, text in files.items():
-            path = root / name
-            missing = [folder for folder in path.parents if not folder.exists()]
-            for folder in reversed(missing):
-                folder.mkdir()
-                created.append(folder)
-            with path.open("x", encoding="utf-8") as file:  # never through a link, never over a file
-                created.append(path)
-                file.write(text)
-    except BaseException as error:
-        for path in reversed(created):
-            with suppress(OSError):
-                path.rmdir() if path.is_dir() else path.unlink()
-        if isinstance(error, OSError):
-            raise UsageError(f"{error.filename} cannot be written ({error.strerror}); nothing was kept") from error
-        raise

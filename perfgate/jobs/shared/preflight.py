@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from perfgate.conductor.workers.bench import Bench, Checkout, Trial
 from perfgate.config import WorkloadReference
@@ -10,14 +10,21 @@ from perfgate.document.message import as_message, english
 from perfgate.errors import SetUpError
 
 
-def preflight(bench: Bench, checkout: Checkout, references: Iterable[WorkloadReference]) -> None:
+def preflight(
+    bench: Bench, checkout: Checkout, references: Iterable[WorkloadReference], *, packages: bool = False
+) -> Collection[str]:
     """Load each workload, make one call of every shape and run its check.
 
+    With ``packages`` return the distributions that files were loaded of.
     Raises SetUpError with what failed, where, and what to do, on one line.
     """
+    loaded: set[str] = set()
     for reference in references:
         bench.say(f"trying workload {reference.name}")
-        refuse_failed(reference, bench.try_workload(checkout, reference))
+        trial = bench.try_workload(checkout, reference, packages=packages)
+        refuse_failed(reference, trial)
+        loaded |= set(trial.packages or ())
+    return loaded
 
 
 def refuse_failed(reference: WorkloadReference, trial: Trial) -> None:

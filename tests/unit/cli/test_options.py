@@ -12,7 +12,7 @@ import pytest
 
 from perfgate.cli.main import cli
 from perfgate.cli.options import RecordCommand
-from perfgate.jobs.init.job import InitOptions
+from perfgate.jobs.init.inputs import InitOptions
 from perfgate.jobs.publish.command import CommandRequest
 from perfgate.jobs.publish.job import PublishRequest
 from perfgate.jobs.report import ReportRequest

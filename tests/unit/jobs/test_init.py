@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import re
@@ -19,7 +18,8 @@ from click.testing import CliRunner, Result
 from perfgate.cli.main import cli
 from perfgate.config import load_config, parse_config
 from perfgate.errors import RepositoryError, SetUpError, UsageError
-from perfgate.jobs.init.job import Forge, InitOptions, start_project
+from perfgate.jobs.init.inputs import Forge, InitOptions
+from perfgate.jobs.init.job import start_project
 from tests.installed import from_git, write_installation
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -30,7 +30,14 @@ GITHUB = (
     "perf/workload.py",
     ".github/workflows/perfgate.yml",
     ".github/workflows/perfgate-trusted.yml",
+    "perf/requirements.txt",
 )
+
+
+@pytest.fixture(autouse=True)
+def _no_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written without hashes; test_lock.py has an index."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -63,7 +70,8 @@ def source(tmp_path: Path) -> Path:
 
 def files(root: Path) -> set[str]:
     found = (path.relative_to(root) for path in root.rglob("*"))
-    return {str(path) for path in found if path.parts[0] != ".git"}
+    # The schema beside perfgate.toml is ignored by git.
+    return {str(path) for path in found if path.parts[0] not in (".git", ".perfgate")}
 
 
 def load_yaml(path: Path) -> Any:
@@ -95,12 +103,13 @@ def test_init__repository_without_a_commit__the_next_step_is_one(project: Path) 
 
 
 @pytest.mark.parametrize("forge", ["github", "gitlab"])
-def test_init__every_file_that_it_writes__at_most_sixty_lines_together(project: Path, forge: Any) -> None:
+def test_init__every_file_that_it_writes__at_most_a_hundred_lines_together(project: Path, forge: Any) -> None:
     (project / "lib" / "shop_ranker").mkdir(parents=True)
     (project / "lib" / "shop_ranker" / "__init__.py").touch()
     (project / "pyproject.toml").write_text('[project]\nname = "shop-ranker"\n')
     started = start_project(project, InitOptions(forge=forge, action=ACTION, branch="develop"))
-    assert sum(len((project / name).read_text().splitlines()) for name in started.files) <= 60
+    written = [name for name in started.files if not name.endswith("requirements.txt")]
+    assert sum(len((project / name).read_text().splitlines()) for name in written) <= 100
     assert all(len(line) <= 140 for line in (project / "perf" / "workload.py").read_text().splitlines())
 
 
@@ -151,7 +160,7 @@ def test_init__run_twice__names_all_files_and_the_way_out(project: Path) -> None
     start_project(project, InitOptions(forge="github", action=ACTION))
     with pytest.raises(UsageError, match="--ci-only writes the CI files alone") as refusal:
         start_project(project, InitOptions(forge="github", action=ACTION))
-    assert all(name in str(refusal.value) for name in GITHUB)
+    assert all(name in str(refusal.value) for name in GITHUB[:4])
 
 
 def test_init__a_dangling_link_in_the_way__not_written_through(project: Path, tmp_path: Path) -> None:
@@ -205,12 +214,16 @@ def test_init__no_forge_named__the_host_of_origin_says_it(project: Path, origin:
         ("/srv/git/github/model.git", r"\(a path\) does not name its forge"),
     ],
 )
-def test_init__a_forge_that_cannot_be_known__asked_for(project: Path, origin: str, words: str) -> None:
-    if origin:
-        git(project, "remote", "add", "origin", origin)
+def test_init__a_forge_that_cannot_be_known__what_local_needs_and_the_reason(
+    project: Path, origin: str, words: str
+) -> None:
+    git(project, "remote", "add", "origin", origin)
     with pytest.raises(UsageError, match=words + ".* --github, --gitlab, --gitee, --gitcode or --gitea"):
-        start_project(project, InitOptions(action=ACTION))
+        start_project(project, InitOptions(action=ACTION, ci_only=True))
     assert files(project) == set()
+    started = start_project(project, InitOptions(action=ACTION))
+    assert re.search(words, started.missing)
+    assert files(project) == {"perfgate.toml", "perf", "perf/workload.py"}
 
 
 def test_init__no_remote__what_local_needs_and_the_ci_files_later(project: Path) -> None:
@@ -247,7 +260,7 @@ def test_init__installed_from_git__ci_runs_that_commit(
     start_project(project, InitOptions(forge="github"))
     text = (project / GITHUB[2]).read_text()
     assert f"uses: someone/perfgate/.github/workflows/gate.yml@{PIN}\n" in text
-    assert f"package: 'git+https://github.com/someone/perfgate@{PIN}'" in text
+    assert f"package: git+https://github.com/someone/perfgate@{PIN}\n" in text
 
 
 @pytest.mark.parametrize("editable", [True, False])
@@ -327,10 +340,10 @@ def test_init__action_and_package__those_of_the_own_server(project: Path) -> Non
     git(project, "remote", "add", "origin", "git@github.example.com:team/model.git")
     wheel = "https://files.example.com/perfgate-0.1.0-py3-none-any.whl"
     start_project(project, InitOptions(action=ACTION))
-    assert f"package: 'git+https://github.example.com/tools/perfgate@{PIN}'" in (project / GITHUB[2]).read_text()
+    assert f"package: git+https://github.example.com/tools/perfgate@{PIN}\n" in (project / GITHUB[2]).read_text()
     shutil.rmtree(project / ".github")
     start_project(project, InitOptions(action=ACTION, package=wheel, ci_only=True))
-    assert f"package: '{wheel}'" in (project / GITHUB[2]).read_text()
+    assert f"package: {wheel}\n" in (project / GITHUB[2]).read_text()
 
 
 def test_init__image__the_container_sees_the_devices(project: Path) -> None:
@@ -347,7 +360,7 @@ def test_init__another_main_branch__known_before_the_first_commit(tmp_path: Path
     root.mkdir()
     git(root, "init", "-q", "-b", branch)
     start_project(root, InitOptions(forge="github", action=ACTION))
-    assert f"branches: ['{branch}']" in (root / GITHUB[2]).read_text()
+    assert f"branches: [{branch}]" in (root / GITHUB[2]).read_text()
     # perfgate looks for main, master and trunk by itself; any other must be told.
     assert parse_config((root / "perfgate.toml").read_text(), root / "perfgate.toml").store.main_branch == told
 
@@ -357,7 +370,7 @@ def test_init__trunk_while_another_branch_is_checked_out__found(project: Path) -
     git(project, "commit", "--allow-empty", "-qm", "first")
     git(project, "checkout", "-qb", "add-perfgate")
     start_project(project, InitOptions(forge="github", action=ACTION))
-    assert "branches: ['trunk']" in (project / GITHUB[2]).read_text()
+    assert "branches: [trunk]" in (project / GITHUB[2]).read_text()
 
 
 def test_init__a_project_in_a_folder__workflows_at_the_root_that_name_it(project: Path) -> None:
@@ -365,7 +378,7 @@ def test_init__a_project_in_a_folder__workflows_at_the_root_that_name_it(project
     folder.mkdir(parents=True)
     started = start_project(folder, InitOptions(forge="github", action=ACTION))
     assert started.files[0] == "models/encoder/perfgate.toml"
-    assert "directory: 'models/encoder'" in (project / GITHUB[2]).read_text()
+    assert "directory: models/encoder" in (project / GITHUB[2]).read_text()
 
 
 def test_init__the_workflows_called__have_these_inputs_and_need_no_other_rights(project: Path) -> None:
@@ -375,7 +388,7 @@ def test_init__the_workflows_called__have_these_inputs_and_need_no_other_rights(
     for python in ("3.11", "/opt/conda/bin/python"):
         options = InitOptions(forge="github", action=ACTION, labels=("self-hosted", "npu"), python=python, setup="true")
         start_project(folder, options)
-        for file, callee in zip(GITHUB[2:], ("gate.yml", "trusted.yml")):
+        for file, callee in zip(GITHUB[2:4], ("gate.yml", "trusted.yml")):
             (job,) = load_yaml(project / file)["jobs"].values()
             called = load_yaml(ROOT / ".github" / "workflows" / callee)
             assert job["uses"] == f"tools/perfgate/.github/workflows/{callee}@{PIN}"
@@ -391,7 +404,7 @@ def test_init__the_workflows_called__have_these_inputs_and_need_no_other_rights(
 
 def test_init__github_files__clean_by_schema_and_by_zizmor_at_its_strictest(project: Path) -> None:
     start_project(project, InitOptions(forge="github", action=ACTION, setup="echo 'it''s' # fine: \\\"yes\""))
-    workflows = [str(project / name) for name in GITHUB[2:]]
+    workflows = [str(project / name) for name in GITHUB[2:4]]
     schema = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows]
     zizmor = [
         str(Path(sys.executable).with_name("zizmor")),
@@ -416,7 +429,7 @@ GITLAB = [
 @pytest.mark.parametrize("options", GITLAB)
 def test_init__gitlab__an_include_with_inputs_that_the_template_has(project: Path, options: InitOptions) -> None:
     started = start_project(project, options)
-    assert started.files[-1] == ".gitlab-ci.yml"
+    assert ".gitlab-ci.yml" in started.files
     file = project / ".gitlab-ci.yml"
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.gitlab-ci"]
     done = subprocess.run([*command, "--data-transform", "gitlab-ci", str(file)], capture_output=True, check=False)
@@ -427,7 +440,7 @@ def test_init__gitlab__an_include_with_inputs_that_the_template_has(project: Pat
     for name, value in include["inputs"].items():
         assert isinstance(value, list) == (known[name].get("type") == "array"), name
     lines = [line for line in file.read_text().splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    assert len(lines) <= 15
+    assert len(lines) <= 20
 
 
 def test_init__gitlab__the_inputs_are_those_asked_for(project: Path) -> None:
@@ -457,24 +470,8 @@ def test_init__a_pipeline_is_there__left_as_it_is_and_the_lines_printed(project:
     assert done.exit_code == 0
     assert (project / ".gitlab-ci.yml").read_text() == "test: {script: [make test]}\n"
     assert ".gitlab-ci.yml exists and was left as it is. Add to it:" in done.output
-    assert f"ref: '{PIN}'" in done.output
+    assert f"ref: {PIN}" in done.output
     assert (project / "perfgate.toml").exists()
-
-
-def setup_line(root: Path) -> str:
-    setup: str = load_yaml(root / GITHUB[2])["jobs"]["gate"]["with"]["setup"]
-    return setup
-
-
-def test_init__requirements__installed_on_a_runner_that_has_nothing(project: Path) -> None:
-    folder = project / "my models"
-    folder.mkdir()
-    (folder / "requirements.txt").write_text("-r more.txt\ntorch  # any\n")
-    (folder / "more.txt").write_text("--extra-index-url https://example.com\nnumpy>=1\n")
-    start_project(folder, InitOptions(forge="github", action=ACTION))
-    inputs = load_yaml(project / GITHUB[2])["jobs"]["gate"]["with"]
-    assert inputs["setup"].startswith("python -m pip install -r 'my models/requirements.txt' numpy==")
-    assert inputs["python-version"] == f"3.{sys.version_info.minor}"
 
 
 PYPROJECT = """
@@ -483,29 +480,6 @@ name = "shop-ranker"
 requires-python = ">=3.10"
 dependencies = ["numpy>=1.22", "Jinja2", "tomli; python_version < '3.0'"]
 """
-POETRY = """
-[tool.poetry]
-name = "shop-ranker"
-[tool.poetry.dependencies]
-python = "^3.10"
-numpy = "^1.22"
-jinja2 = {version = "*"}
-"""
-
-
-@pytest.mark.parametrize("text", [PYPROJECT, POETRY])
-def test_init__pyproject__everything_that_ci_installs_has_its_version(project: Path, text: str) -> None:
-    (project / "pyproject.toml").write_text(text)
-    start_project(project, InitOptions(forge="github", action=ACTION))
-    pins = setup_line(project).removeprefix("python -m pip install ").split()
-    assert all(re.fullmatch(r"[a-z0-9.-]+==[0-9][\w.]*", pin) for pin in pins), pins
-    versions = dict(pin.split("==") for pin in pins)
-    assert versions["numpy"] == importlib.metadata.version("numpy")
-    assert versions["torch"] == importlib.metadata.version("torch").partition("+")[0]
-    assert {"markupsafe", "sympy"} <= set(versions)  # what Jinja2 and torch need in turn
-    assert "tomli" not in versions
-    toml = parse_config((project / "perfgate.toml").read_text(), project / "perfgate.toml")
-    assert toml.project == "shop-ranker"
 
 
 @pytest.mark.parametrize(
@@ -557,15 +531,6 @@ def test_init__pyproject_that_gives_no_version__said_and_nothing_written(
     assert files(project) == {"pyproject.toml"}
 
 
-def test_init__not_installed_but_pinned_by_the_project__as_it_says(project: Path) -> None:
-    commit = "git+https://example.com/b@" + "0" * 40
-    (project / "pyproject.toml").write_text(
-        f'[project]\nname = "a"\ndependencies = ["no-such-package==1.5", "b @ {commit}"]\n'
-    )
-    start_project(project, InitOptions(forge="github", action=ACTION))
-    assert setup_line(project).startswith(f"python -m pip install no-such-package==1.5 'b @ {commit}' torch==")
-
-
 @pytest.mark.parametrize(
     ("arguments", "runs_on"),
     [
@@ -576,7 +541,7 @@ def test_init__not_installed_but_pinned_by_the_project__as_it_says(project: Path
 )
 def test_init__labels__the_measuring_job_goes_there(project: Path, arguments: tuple[str, ...], runs_on: str) -> None:
     assert init(project, "--github", "--action", ACTION, *arguments).exit_code == 0
-    for name in GITHUB[2:]:
+    for name in GITHUB[2:4]:
         (job,) = load_yaml(project / name)["jobs"].values()
         assert job["with"]["runs-on"] == runs_on
 
@@ -630,7 +595,9 @@ def test_init__another_branch_than_perfgate_would_find__told_in_perfgate_toml(pr
 def test_init__ci_files__report_and_block_nothing_and_say_how_to_change_that(project: Path, forge: Forge) -> None:
     started = start_project(project, InitOptions(forge=forge, action=ACTION, ci_only=True))
     for file in started.files:
+        if file.endswith("requirements.txt"):
+            continue
         text = (project / file).read_text()
-        assert "fail-on: 'never'" in text
+        assert "fail-on: never\n" in text
         assert "once you trust the verdicts, write regression" in text
-    assert len(started.files) == (2 if forge == "github" else 1)
+    assert len(started.files) == (3 if forge == "github" else 2)

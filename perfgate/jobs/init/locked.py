@@ -1,0 +1,72 @@
+"""The packages that a project's own lock file fixes: uv.lock and poetry.lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packaging.markers import InvalidMarker, Marker
+from packaging.utils import canonicalize_name
+
+from perfgate.errors import UsageError
+from perfgate.toml import tomllib
+
+_LOCK_FILES = ("uv.lock", "poetry.lock")
+PUBLIC_INDEX = "https://pypi.org/simple"
+
+
+@dataclass(frozen=True)
+class LockedPackage:
+    """``index`` is another than the public one, or empty; ``hashes`` are those of all its files; ``needs`` are names."""
+
+    version: str
+    index: str
+    hashes: Sequence[str]
+    needs: Sequence[str]
+
+
+def read_lock_file(folder: Path) -> Mapping[str, LockedPackage]:
+    """The packages by their canonical name; none where there is no lock file. Raises UsageError for one that is not TOML."""
+    for path in (folder / name for name in _LOCK_FILES):
+        if path.is_file():
+            try:
+                tables = tomllib.loads(path.read_text(encoding="utf-8"))
+            except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+                raise UsageError(f"{path} cannot be read: {error}; repair it and run this again") from error
+            return dict(_packages(tables.get("package", [])))
+    return {}
+
+
+def _packages(entries: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, LockedPackage]]:
+    """Those of an index that count here: uv lists a package once for each platform that has a version of its own."""
+    for entry in entries:
+        source = entry.get("source", {})
+        registry = source.get("registry") or source.get("url", "")
+        # poetry names no source for the public index; uv calls the project itself editable or virtual.
+        is_local = set(source) & {"editable", "virtual", "directory", "path", "git"} or source.get("type") == "git"
+        markers = entry.get("resolution-markers", [])
+        if is_local or "version" not in entry or (markers and not any(map(_counts, markers))):
+            continue
+        files = [*entry.get("wheels", []), *entry.get("files", []), *filter(None, [entry.get("sdist")])]
+        index = "" if registry.rstrip("/") in ("", PUBLIC_INDEX) else registry
+        hashes = [file["hash"] for file in files if "hash" in file]
+        yield canonicalize_name(entry["name"]), LockedPackage(entry["version"], index, hashes, list(_needs(entry)))
+
+
+def _needs(entry: Mapping[str, Any]) -> Iterator[str]:
+    listed = entry.get("dependencies", [])
+    if isinstance(listed, Mapping):  # poetry: NAME = "VERSION", or a table with markers
+        listed = [{"name": name, **(value if isinstance(value, Mapping) else {})} for name, value in listed.items()]
+    for needed in listed:
+        marker = needed.get("marker") or needed.get("markers") or ""
+        if not needed.get("optional") and _counts(marker):
+            yield canonicalize_name(needed["name"])
+
+
+def _counts(marker: str) -> bool:
+    try:
+        return not marker or Marker(marker).evaluate({"extra": ""})
+    except InvalidMarker:  # of uv's own kind, about conflicting extras
+        return False

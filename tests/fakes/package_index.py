@@ -1,0 +1,82 @@
+"""A package index on this machine, by the simple repository API: as JSON (PEP 691), or as pages (PEP 503)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+
+def write_wheel(folder: Path, name: str, version: str, *needs: str, module: str = "") -> Path:
+    """Write a wheel that pip installs; its module, where one is named, holds VERSION."""
+    plain = name.replace("-", "_")
+    path = folder / f"{plain}-{version}-py3-none-any.whl"
+    info = f"{plain}-{version}.dist-info"
+    metadata = [
+        "Metadata-Version: 2.1",
+        f"Name: {name}",
+        f"Version: {version}",
+        *(f"Requires-Dist: {n}" for n in needs),
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        if module:
+            archive.writestr(f"{module}.py", f"VERSION = {version!r}\n")
+        archive.writestr(f"{info}/METADATA", "\n".join(metadata) + "\n")
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{info}/RECORD", "")
+    return path
+
+
+@contextmanager
+def serve_index(wheels: Path, *, as_html: bool = False) -> Iterator[str]:
+    """Serve the wheels of a folder and yield the address of the index."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            kind, _, name = self.path.strip("/").partition("/")
+            if kind == "files" and (wheels / name).is_file():
+                self._answer("application/zip", (wheels / name).read_bytes())
+                return
+            files = {path.name: _sha256(path) for path in sorted(wheels.glob(f"{name.replace('-', '_')}-*.whl"))}
+            if kind != "simple" or not files:
+                self.send_error(404)
+            elif as_html:
+                links = (f'<a href="/files/{file}#sha256={digest}">{file}</a>' for file, digest in files.items())
+                self._answer("text/html", f"<html><body>{''.join(links)}</body></html>".encode())
+            else:
+                listed = [
+                    {"filename": file, "url": f"/files/{file}", "hashes": {"sha256": digest}}
+                    for file, digest in files.items()
+                ]
+                page = {"meta": {"api-version": "1.0"}, "name": name, "files": listed}
+                self._answer("application/vnd.pypi.simple.v1+json", json.dumps(page).encode())
+
+        def _answer(self, kind: str, body: bytes) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - its name in the base class
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/simple"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
