@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -55,6 +56,8 @@ UNITS: dict[str, tuple[str, float]] = {
 MOST_RANKS = 1024
 # A report of so many steps is a line that both ends of the socket read.
 MOST_STEPS = 5000
+# Of fewer answers a start a share says little.
+FEWEST_ANSWERS = 32
 # Names become parts of metrics and of file names.
 NAME = re.compile(r"\w[\w.-]{0,99}")
 # The shell's variable with the port of a server.
@@ -146,7 +149,11 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     load: Annotated[LoadSettings | None, _doc("The requests of one turn. Unset: 8 requests, 4 at a time.")] = None
     sla: Annotated[SlaSettings | None, _doc("What a request must hold to count as good.")] = None
     same_output: Annotated[
-        bool, _doc("Whether base and head must write the same tokens, or compute the same losses.")
+        bool | Literal["share"],
+        _doc(
+            "Whether base and head must write the same tokens, or compute the same losses. `share`: as many of a server's "
+            "answers must be the same text as of base against itself."
+        ),
     ] = True
 
     check: Annotated[
@@ -207,6 +214,16 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def searches_rate(self) -> bool:
         """Whether the server is loaded with what the base was found to hold."""
         return self.load is not None and self.load.rate == "highest"
+
+    @property
+    def compares_share(self) -> bool:
+        return self.same_output == "share" and not self.check
+
+    @property
+    def probe_loads(self) -> int:
+        """How many loads of a turn are sent before the first turn of a start, for their answers to be compared."""
+        requests = (self.load or LoadSettings(concurrency=1)).requests
+        return math.ceil(FEWEST_ANSWERS / requests) if self.compares_share else 0
 
     @property
     def line(self) -> str:
@@ -341,6 +358,7 @@ def mistakes(name: str, settings: JobSettings) -> Iterator[str]:
             if key not in _OWN[settings.kind] and getattr(settings, key) not in (defaults[key], [], {}):
                 yield f"[workloads.{name}] {key} is a setting of {_A[kind]}, and this is {_A[settings.kind]}; remove it"
     yield from _request_mistakes(f"[workloads.{name}]", settings)
+    yield from _output_mistakes(f"[workloads.{name}]", settings)
     yield from _fit_mistakes(f"[workloads.{name}]", settings)
     if settings.script and not settings.ranks:
         key = "torchrun" if settings.torchrun else "workload"
@@ -365,6 +383,13 @@ def _request_mistakes(place: str, settings: JobSettings) -> Iterator[str]:
             f"{place} client = {settings.client!r} is a function in place of `api`; write "
             'client = "perf/client.py:NAME" and no `api`'
         )
+
+
+def _output_mistakes(place: str, settings: JobSettings) -> Iterator[str]:
+    if settings.same_output == "share" and not settings.serve:
+        yield f'{place} same_output = "share" is for the answers of a server; write true, or loss_tolerance for losses'
+    if settings.same_output == "share" and settings.check:
+        yield f"{place} check says what the answers must have in common, and same_output too; write one of them"
 
 
 def _fit_mistakes(place: str, settings: JobSettings) -> Iterator[str]:

@@ -22,6 +22,7 @@ JOB_WORK, JOB_OUTPUT, JOB_HALVES = "job.work", "job.output", "job.halves"
 TTFT, TPOT, E2E, SERVING_CPU = "serving.ttft", "serving.tpot", "serving.e2e", "serving.cpu"
 # Of a server that is asked by something else than the OpenAI API, where nothing is known of tokens.
 FIRST_BYTE, REQUEST_CPU = "serving.first_byte", "serving.request_cpu"
+SAME_TEXT = "serving.same_text"
 GOODPUT, SERVING_THROUGHPUT = "serving.goodput", "serving.throughput"
 
 LATENCY, WALL_TIME, P50, P90, P99 = "latency.low", "latency.wall", "latency.p50", "latency.p90", "latency.p99"

@@ -94,6 +94,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     and so on. ``start`` counts the pairs of fresh processes; where every turn is a fresh process, the start is the quad.
     ``values`` maps metrics to numbers in base units. ``work`` is what must be equal on both sides of a quad, such as
     ``requests`` and ``output_tokens``; ``output`` is the SHA-256 of what came out, empty where nothing is compared.
+    ``texts`` are hashes of what a server answers to requests that are the same in every start, sent before its first turn.
     ``out_of_turn`` is how many CPUs the side used on average between its last turn and this one, None where nothing tells.
     ``counts`` are what ranks did in steps that were profiled before the first turn of a start, which is no part of its times.
     ``counters`` is what a server counted of itself in the turn, under perfgate's names. ``late`` is how late requests were
@@ -109,6 +110,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, float]
     work: dict[str, int] = {}
     output: str = ""
+    texts: list[str] = []
     samples: list[SampleSet] = []
     counts: list[RankCounts] = []
     counters: dict[str, int] = {}

@@ -273,6 +273,7 @@ FAILING_JOBS = {
     "server by time": Job(SETTINGS["server"], Does(), Does(0.2)),
     "server by work": Job(SETTINGS["server"], Does(), Does(tokens=5)),
     "server by output": Job(SETTINGS["server"], Does(), Does(text="a b c e")),
+    "server by its answers": Job(SETTINGS["server"] + 'same_output = "share"\n', Does(usual=0.9), Does(usual=0.2)),
     "ranks by time": Job(SETTINGS["ranks"], Does(), Does(0.2)),
     "ranks by output": Job(SETTINGS["ranks"], Does(), Does(loss=2.1)),
     "ranks by a collective": Job(SETTINGS["ranks"], Does(), Does(collectives=3)),

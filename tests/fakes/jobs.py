@@ -27,9 +27,10 @@ from perfgate.conductor.sides.server import ServerSide
 from perfgate.conductor.sides.side import Side, SidePlace, TurnResult
 from perfgate.conductor.sides.turns import MeasuredJob, SideName, TurnTaker
 from perfgate.config import parse_config
-from perfgate.document.job import CollectiveCount, JobKind, RankCounts
+from perfgate.document.job import CollectiveCount, CpuTime, JobKind, RankCounts
 from perfgate.document.run import RunDocument
 from perfgate.job_settings import JobReference
+from perfgate.load_settings import LoadSettings
 from tests.fakes.documents import make_run
 
 SETTINGS: dict[JobKind, str] = {
@@ -58,10 +59,19 @@ class Does:
     """What a side of a job does: how much slower than usual it is, what it writes, and how often its ranks meet."""
 
     def __init__(
-        self, slowdown: float = 0.0, *, text: str = "a b c d", tokens: int = 4, collectives: int = 2, loss: float = 2.0
+        self,
+        slowdown: float = 0.0,
+        *,
+        text: str = "a b c d",
+        tokens: int = 4,
+        collectives: int = 2,
+        loss: float = 2.0,
+        usual: float = 1.0,
     ) -> None:
         self.slowdown, self.text, self.tokens = slowdown, text, tokens
         self.collectives, self.loss = collectives, loss
+        # The share of answers in which rounding has its usual outcome.
+        self.usual = usual
 
 
 class _Clock:
@@ -103,10 +113,11 @@ class VirtualServer(ServerSide):
     def __init__(self, reference: JobReference, place: SidePlace, does: Does, seed: int) -> None:
         super().__init__(reference, place)
         self._clock, self._does = _Clock(does, seed), does
+        self._random = np.random.default_rng(100 + seed)
 
     def start(self) -> None:
         self._clock.start()
-        self._is_checked = False
+        self._is_checked = self._is_probed = False
 
     def warm_up(self) -> None:
         """It is warm."""
@@ -121,14 +132,27 @@ class VirtualServer(ServerSide):
         load = Load(exchanges, seconds, np.full(len(requests), 1e-5))
         program: Any = Program  # asked only when there is nothing to measure
         result = self._result(program, load, 0.5 * seconds)
-        return result._replace(output=self._output(number, load), out_of_turn=self._clock.out_of_turn())
+        cpu = CpuTime(used=0.5 * seconds, waited=0.0, seconds=seconds)
+        texts = self._texts(program)
+        out_of_turn = self._clock.out_of_turn()
+        return result._replace(output=self._output(number, load), texts=texts, out_of_turn=out_of_turn, cpu=cpu)
 
-    def _answered(self, name: str) -> Exchange:
+    def _load(self, program: Program, number: int, settings: LoadSettings) -> Load:
+        """The answers whose texts are compared: one that is not usual is like no other."""
+        requests = plan_load(settings, seed=number).requests
+        drawn = self._random.random((len(requests), 2))
+        exchanges = [
+            self._answered(request.id, also=f" {other}" if chance >= self._does.usual else "")
+            for request, (chance, other) in zip(requests, drawn)
+        ]
+        return Load(exchanges, 1.0, np.full(len(requests), 1e-5))
+
+    def _answered(self, name: str, also: str = "") -> Exchange:
         first = 0.05 * self._clock.factor()
         gaps = [0.01 * self._clock.factor() for _ in range(self._does.tokens - 1)]
         tokens = [first + sum(gaps[:index]) for index in range(len(gaps) + 1)]
         return Exchange(
-            name, 0.0, 1e-5, first, tokens[-1], tuple(tokens), 16, self._does.tokens, self._does.text, 200, ""
+            name, 0.0, 1e-5, first, tokens[-1], tuple(tokens), 16, self._does.tokens, self._does.text + also, 200, ""
         )
 
 

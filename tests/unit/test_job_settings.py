@@ -65,6 +65,8 @@ def test_job__other_budget__measures_the_same() -> None:
         (RANKS + "ranks = 2\nsteps = 0\n", "steps"),
         (SERVER + "ranks = 2\n", "ranks is a setting of a torchrun job, and this is a server; remove it"),
         (COMMAND + "same_output = false\n", "same_output is a setting of a server"),
+        (RANKS + 'ranks = 2\nsame_output = "share"\n', 'same_output = "share" is for the answers of a server'),
+        (SERVER + 'same_output = "share"\ncheck = "c"\n', "and same_output too; write one of them"),
         (SERVER + "budget = -1\n", r"\[workloads.chat\] budget must be `float` > 0.0, found -1"),
         (SERVER + "load = { requests = 8 }\n", r"\[workloads.chat\] a load has none of rate"),
         (
@@ -127,6 +129,7 @@ def test_must_gate__of_every_kind__is_what_the_settings_alone_tell() -> None:
         },
         {"serve": "s $PORT", "same_output": False, "metrics": "", "ignore_eos": False, "sla": {"first_token": 0.5}},
         {"serve": "s $PORT", "load": {"rate": 4, "requests": 16}, "extra": {"seed": 1}, "fits": "alternate"},
+        {"serve": "s $PORT", "same_output": "share"},
         {"torchrun": "t.py", "ranks": 2, "loss_tolerance": 0.001, "steps": 8},
     ],
 )

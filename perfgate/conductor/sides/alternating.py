@@ -81,6 +81,7 @@ def _together(results: list[TurnResult]) -> TurnResult:
         },
         work=dict(sum((Counter(result.work) for result in results), Counter())),
         output=sha256("\0".join(outputs).encode()).hexdigest() if any(outputs) else "",
+        texts=results[0].texts,
         counts=results[0].counts,
         counters=dict(sum((Counter(result.counters) for result in results), Counter())),
         samples=tuple(chain.from_iterable(result.samples for result in results)),

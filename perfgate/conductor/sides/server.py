@@ -44,7 +44,7 @@ _POLL_SECONDS = 0.1
 _PROBE_SECONDS = 5.0
 # Connections break before the end of their server is known: its processes are waited for, and what they started.
 _DEATH_SECONDS = 2.0
-_WARM_UP_SEED, _PROBE_SEED = 1_000_000, 2_000_000
+_WARM_UP_SEED, _PROBE_SEED, _TEXTS_SEED = 1_000_000, 2_000_000, 3_000_000
 # Both sides are loaded with so much of the highest rate that holds: beyond it a queue grows for as long as the turn takes.
 RATE_SHARE = 0.9
 # A load that is the same whatever the server can do: so many requests under way.
@@ -65,7 +65,7 @@ class ServerSide:
         self._starts_on = granted_cpus()
         self._program: Program | None = None
         self._client: RequestClient | None = None
-        self._is_checked = False
+        self._is_checked = self._is_probed = False
         self._url = ""
         self._target: Target | None = None
         self.numbers: tuple[JobNumber, ...] = ()
@@ -88,7 +88,7 @@ class ServerSide:
         )
         if self._settings.client:
             self._client = RequestClient(self._settings.client, self._place)
-        self._is_checked = False
+        self._is_checked = self._is_probed = False
 
     def warm_up(self) -> None:
         program = self._program
@@ -173,6 +173,7 @@ class ServerSide:
         assert program is not None, "a side is started before its turn"
         out_of_turn = program.begin_turn()
         self._wake_up(program)
+        texts = self._texts(program)
         for _ in range(MOST_TRIES):
             counted_before = self._counters()
             meter = program.cpu_meter()
@@ -185,7 +186,7 @@ class ServerSide:
         self._sleep(program)
         program.end_turn()
         write_timeline(self._place.log.with_suffix(".requests.json"), load.exchanges)
-        return result._replace(out_of_turn=out_of_turn, counters=counters, cpu=cpu)
+        return result._replace(out_of_turn=out_of_turn, texts=texts, counters=counters, cpu=cpu)
 
     def _counters(self) -> dict[str, int]:
         """What the server has counted of itself so far; nothing where it is not asked."""
@@ -269,6 +270,15 @@ class ServerSide:
         )
         return result
 
+    def _texts(self, program: Program) -> tuple[str, ...]:
+        """Hashes of what it answers to the requests that every start is asked once; nothing where no share is compared."""
+        if self._is_probed:
+            return ()
+        self._is_probed = True
+        seeds = range(_TEXTS_SEED, _TEXTS_SEED + self._settings.probe_loads)
+        loads = [self._load(program, seed, self._load_settings) for seed in seeds]
+        return tuple(hash_of_text(exchange.text) for load in loads for exchange in load.exchanges)
+
     def _output(self, number: int, load: Load) -> str:
         """The hash of what must be the same on both sides; empty where nothing must."""
         settings = self._settings
@@ -280,7 +290,7 @@ class ServerSide:
             verdict = check_answers(settings.check, requests, load.exchanges, self._place, timeout=settings.timeout)
             return sha256(verdict.encode()).hexdigest()
         answers = "\0".join(exchange.text for exchange in load.exchanges)
-        return sha256(answers.encode()).hexdigest() if settings.same_output else ""
+        return sha256(answers.encode()).hexdigest() if settings.same_output is True else ""
 
 
 def _how_it_ended(line: str, end: ProgramEnd) -> Message:
@@ -297,6 +307,11 @@ def _load_of(reference: JobReference) -> LoadSettings:
     if reference.rate is None:
         return closed_loop(load)
     return msgspec.structs.replace(load, rate=RATE_SHARE * reference.rate)
+
+
+def hash_of_text(text: str) -> str:
+    """So long that two texts of a gate hardly have the same one."""
+    return sha256(text.encode()).hexdigest()[:16]
 
 
 def closed_loop(load: LoadSettings) -> LoadSettings:

@@ -24,6 +24,7 @@ class TurnResult(NamedTuple):
     values: dict[str, float]
     work: Mapping[str, int] = MappingProxyType({})
     output: str = ""
+    texts: tuple[str, ...] = ()
     samples: tuple[SampleSet, ...] = ()
     counts: tuple[RankCounts, ...] = ()
     counters: Mapping[str, int] = MappingProxyType({})
@@ -41,6 +42,7 @@ class TurnResult(NamedTuple):
             values=self.values,
             work=dict(self.work),
             output=self.output,
+            texts=list(self.texts),
             samples=list(self.samples),
             counts=list(self.counts),
             counters=dict(self.counters),

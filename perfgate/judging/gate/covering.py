@@ -91,8 +91,9 @@ def _wanted(turns: Sequence[Turn]) -> _Wanted | None:
     if not times or len(times) < len(turns):
         return None
     processes = max(1, turns[0].work.get("ranks", 1))
+    # Sums of damaged documents may be infinite.
     used, waited, seconds = (
-        math.fsum(max(0.0, getattr(time, name)) for time in times) for name in ("used", "waited", "seconds")
+        sum(max(0.0, getattr(time, name)) for time in times) for name in ("used", "waited", "seconds")
     )
     if not 0 < seconds < math.inf or not 0 < used + waited < math.inf:
         return None

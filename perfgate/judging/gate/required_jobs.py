@@ -144,8 +144,15 @@ def _has_done(count: int | None, times: int | None) -> bool:
 def turns_without_output(settings: JobReference, turns: Sequence[Turn]) -> Iterator[int]:
     """Yield the quads of turns that lack the output that the settings let both sides compare.
 
-    A program that checks a server's answers looks at those of the first turn of a start alone.
+    A program that checks a server's answers looks at those of the first turn of a start alone, and where the share of equal
+    answers is compared, a start has them once.
     """
+    own = settings.settings
+    if own.compares_share:
+        answers = own.probe_loads * (own.load or LoadSettings(concurrency=1)).requests
+        whole = {turn.start for turn in turns if len(turn.texts) == answers}
+        yield from (turn.quad for turn in turns if turn.start not in whole)
+        return
     if settings.kind == "command" or not (settings.settings.same_output or settings.settings.check):
         return
     checked = {turn.start for turn in turns if turn.output} if settings.settings.check else set()

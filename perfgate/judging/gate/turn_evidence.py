@@ -193,6 +193,9 @@ def _unreported(job: JobRecord, turns: Mapping[int, list[Turn]]) -> Iterator[str
         yield "counts"
     if job.kind == "server" and any(turn.late is None for turn in listed):
         yield "late"
+    with_texts = {turn.start for turn in listed if turn.texts}
+    if with_texts and with_texts < {turn.start for turn in listed}:
+        yield "texts"
 
 
 def _are_counted(turns: Iterable[Turn]) -> bool:

@@ -25,6 +25,7 @@ from perfgate.document.decision import (
 from perfgate.document.job import Fits, JobKind, JobNumber, JobRecord, Turn, sample_quantiles
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import RunDocument
+from perfgate.judging.gate.answers import ComparedAnswers, compare_answers
 from perfgate.judging.gate.comparison import Place, comparison, configured_tolerance, rounded
 from perfgate.judging.gate.covering import with_covered
 from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence
@@ -86,12 +87,16 @@ def compare_turns(
     """
     rows: list[Comparison] = []
     cells: list[_Cell] = []
+    answers: dict[Place, ComparedAnswers] = {}
     for record in evidence.head.run.jobs:
         trusted = numbers.get(record.name, TrustedNumbers(record.numbers))
         job = msgspec.structs.replace(record, numbers=trusted.numbers)
         measured = quads_of(evidence, job.name)
         different = _other_work(Place(job.name, ""), measured)
         rows += different or _other_output(Place(job.name, ""), measured, policy)
+        place = Place(job.name, "")
+        if (compared := compare_answers(*evidence.turns(job.name))) is not None:
+            answers[place] = compared
         if not different:
             cells += [
                 cell._replace(undirected=cell.tested.metric in trusted.undirected)
@@ -103,9 +108,12 @@ def compare_turns(
         rows += compare_counts(Place(job.name, ""), *turns_of(measured.values()), policy)
     gating = [cell for cell in cells if cell.tested.gating]
     p_values = [p_slower(cell.tested.worse, 0.0, alarm_looks(cell.looks)) for cell in gating]
-    adjusted = holm([*p_values, *[1.0] * elsewhere.numbers])
+    of_answers = [compared.p_fewer(len(LOOKS["server"])) for compared in answers.values()]
+    adjusted = holm([*p_values, *of_answers, *[1.0] * elsewhere.numbers])
     by_cell = {id(cell): p for cell, p in zip(gating, adjusted)}
     judged = [_judge(cell, policy, by_cell.get(id(cell)), tests=len(gating)) for cell in cells]
+    for (place, compared), p in zip(answers.items(), adjusted[len(gating) :]):
+        rows += compared.rows(place, differs=p <= policy.alpha)
     for record in evidence.head.run.jobs:
         of_job = [row for row in judged if row.workload == record.name]
         rows += with_covered(of_job, *evidence.turns(record.name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, get_args
@@ -133,6 +134,47 @@ def test_server__a_program_checks_its_answers__every_start_has_an_output() -> No
     assert judged(documents, reference).verdict == "PASS"
     decision = judged(with_turns(documents, lambda turn: {"output": "" if turn.start == 1 else turn.output}), reference)
     assert (decision.verdict, lacking(decision)) == ("INCONCLUSIVE", {"job.output"})
+
+
+SHARE = SETTINGS["server"] + 'same_output = "share"\n'
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "verdict"),
+    [
+        (Does(usual=0.8), Does(usual=0.8), "PASS"),
+        (Does(usual=0.8), Does(usual=0.4), "FAIL"),
+        (Does(usual=0.8), Does(usual=0.8, text="a b c e"), "FAIL"),
+        (Does(), Does(), "PASS"),
+    ],
+    ids=["alike often", "less often", "another text", "always"],
+)
+def test_server__share_of_equal_answers__may_be_as_small_as_of_base_against_itself(
+    base: Does, head: Does, verdict: str
+) -> None:
+    decision = judged(job_documents(SHARE, base, head), reference_of(SHARE))
+    assert decision.verdict == verdict
+    (share,) = [c for c in decision.comparisons if c.metric == "serving.same_text"]
+    assert (share.gating, share.interval is not None) == (False, True)
+    comment = render_comment(decision, CommentContext(marker="<!-- perfgate -->"))
+    said = re.search(r"(\d+) of (\d+) answers are not base's text, and (\d+) of base's are not its own", comment)
+    assert (said is not None) == (verdict == "FAIL")
+    if said is not None:
+        assert int(said[1]) / int(said[2]) == pytest.approx(1 - (share.head or 0))
+        assert int(said[3]) / int(said[2]) == pytest.approx(1 - (share.base or 0))
+
+
+@pytest.mark.parametrize("sides", [(0,), (1,), (0, 1)])
+def test_server__answers_of_a_start_left_out__are_missing(sides: tuple[int, ...]) -> None:
+    documents, reference = job_documents(SHARE, Does(usual=0.8), Does(usual=0.1)), reference_of(SHARE)
+    for change in (
+        lambda _: {"texts": []},
+        lambda turn: {"texts": [] if turn.start == 1 else turn.texts},
+        lambda turn: {"texts": turn.texts[:1]},
+    ):
+        decision = judged(with_turns(documents, change, *sides), reference)
+        assert decision.verdict in ("INCONCLUSIVE", "FAIL")
+        assert "job.output" in lacking(decision)
 
 
 def test_server__output_that_nobody_asked_for__is_not_missing() -> None:
