@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from perfgate.catalogue.records import Advice, Family, Limit, Metric, Rule, Sentence, StepCard
+from perfgate.catalogue.records import Advice, Family, Limit, Metric, Rule, Sentence, StepCard, Term
 from perfgate.plugins import STEPS, files_beside
 from perfgate.toml import tomllib
 
@@ -43,6 +43,13 @@ def load_families(metrics: Iterable[Metric]) -> dict[str, Family]:
     return {
         name: _decode(Family, {**table, "metrics": members[name]}, f"{path.name}: [{name}]")
         for name, table in tables.items()
+    }
+
+
+def load_glossary() -> dict[str, Term]:
+    path = FOLDER / "glossary.toml"
+    return {
+        name: _decode(Term, {**table, "name": name}, f"{path.name}: [{name}]") for name, table in _read(path).items()
     }
 
 

@@ -6,8 +6,21 @@ from collections.abc import Iterator
 
 import msgspec
 
-from perfgate.catalogue.load import load_changes, load_families, load_messages, load_steps
-from perfgate.catalogue.records import Advice, Family, JudgedValue, Limit, Metric, Rule, Sentence, StepCard
+from perfgate.catalogue.load import load_changes, load_families, load_glossary, load_messages, load_steps
+from perfgate.catalogue.names import NUMBER
+from perfgate.catalogue.records import (
+    GATE_STEP,
+    Advice,
+    Family,
+    JudgedValue,
+    Limit,
+    Metric,
+    Rule,
+    Sentence,
+    StepCard,
+    Term,
+)
+from perfgate.catalogue.terms import Compared
 
 CARDS: dict[int, StepCard] = load_steps()
 METRICS: dict[str, Metric] = {metric.name: metric for card in CARDS.values() for metric in card.metrics}
@@ -15,6 +28,7 @@ LIMITS: dict[str, Limit] = {limit.name: limit for card in CARDS.values() for lim
 RULES: dict[str, Rule] = {rule.name: rule for card in CARDS.values() for rule in card.rules}
 RULE_ADVICE = {rule.name: rule.advice for rule in RULES.values() if isinstance(rule.advice, Advice)}
 CHANGE_ADVICE: dict[str, Advice] = load_changes()
+GLOSSARY: dict[str, Term] = load_glossary()
 FAMILIES: dict[str, Family] = load_families(METRICS.values())
 # Advice is told by ``advice.RULE``, and by ``advice.RULE.instead`` where the remedy was tried in vain.
 MESSAGES: dict[str, Sentence] = {
@@ -56,6 +70,24 @@ def is_known(name: str) -> bool:
     return name in METRICS or any(name.startswith(prefix) for prefix in _PARTS)
 
 
+def compared(name: str) -> Compared:
+    """How the gate compares a metric, by its entry."""
+    entry = metric(name)
+    if entry.family:
+        return "pairs" if FAMILIES[entry.family].gating else "beside"
+    if entry.own_rule:
+        return "rule"
+    if entry.counted or (entry.step == GATE_STEP and entry.kind == "exact"):
+        return "count"
+    if entry.part and not name.startswith(NUMBER):
+        return "part"
+    if entry.step == GATE_STEP:
+        return "job"
+    if entry.repeatable:
+        return "named_pairs" if entry.sampled else "named_turns"
+    return "never" if entry.tolerance is None else "recorded"
+
+
 def measuring_step(name: str) -> int:
     """Raises KeyError for a name that is not in the catalogue."""
     if not is_known(name):
@@ -83,6 +115,8 @@ def sentences() -> Iterator[str]:
             yield from (metric.title, metric.explanation, *metric.clock_titles.values())
         yield from (limit.source for limit in step.limits)
         yield from (rule.message for rule in step.rules)
+    for term in GLOSSARY.values():
+        yield from (term.name, term.explanation)
     for sentence in MESSAGES.values():
         yield sentence.other
         if sentence.one is not None:

@@ -7,9 +7,9 @@ from typing import Literal
 
 import msgspec
 
-from perfgate.catalogue.terms import Amount, Better, DeviceKind, GainOf, Kind, Unit
+from perfgate.catalogue.terms import Amount, Better, DeviceKind, GainOf, Kind, Sort, Unit
 
-_GATE_STEP = 20
+GATE_STEP = 20
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,6 +32,8 @@ class Metric(Entry, frozen=True):
     source: str
     # A part of a whole, unit 1, which reads as a percentage.
     share: bool = False
+    # What it is instead if its unit is 1; by default a whole number is a count and any other number a ratio.
+    sort: Sort | None = None
     # A relative change itself, 0 where there is none: two of them are compared as 1 + value.
     change: bool = False
     # A time that reads as slower or faster; a spread, a gap or an overhead is larger or smaller.
@@ -50,12 +52,16 @@ class Metric(Entry, frozen=True):
     tolerance: float | None = None
     # The tolerance of a workload whose layout cannot move: luck of one layout may be 1 %.
     unmoved_tolerance: float | None = None
+    # A rule of its own judges it: the workload's check, a promise, what both sides must have alike.
+    own_rule: bool = False
     # More of it is a regression also where calls are shown not to be slower.
     fails_alone: bool = False
     # By how much a count may grow in any case.
     allowed_more: float = 0.0
     # The entry in families.toml, of a time that is compared over pairs.
     family: str = ""
+    # A number of its step that the samples of the pairs give, too.
+    sampled: bool = False
     # The margin for "unchanged" is multiplied by this; where it is not 1, the margin holds wherever the workload lies.
     ok_margin_scale: float = 1.0
     # A change of it is taken apart into operators.
@@ -81,13 +87,19 @@ class Metric(Entry, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        return self.whole or (self.kind == "exact" and self.unit in ("1", "B") and not self.share)
+        is_number = self.unit in ("1", "B") and not self.share and self.sort in (None, "count")
+        return self.whole or (self.kind == "exact" and is_number)
+
+    @property
+    def number_sort(self) -> Literal["share"] | Sort:
+        """What a number of unit 1 is."""
+        return "share" if self.share else self.sort or ("count" if self.is_whole else "ratio")
 
     @property
     def repeatable(self) -> bool:
         """Whether the gate compares it over repeated steps if ``[gate.tolerance]`` names it, and otherwise not at all."""
         compared = self.family or self.counted or self.part or self.tolerance is not None
-        return self.kind == "noisy" and self.step != _GATE_STEP and not compared
+        return self.kind == "noisy" and self.step != GATE_STEP and not compared
 
 
 class Family(Entry, frozen=True):
@@ -100,6 +112,14 @@ class Family(Entry, frozen=True):
     share: float
     must_decide: bool = False
     gating: bool = True
+
+
+class Term(Entry, frozen=True):
+    """A word of the reports that is neither a metric nor a step; ``also`` are other ways to write it."""
+
+    name: str
+    explanation: str
+    also: tuple[str, ...] = ()
 
 
 class Limit(Entry, frozen=True):

@@ -44,6 +44,7 @@ RUN: dict[str, str | None] = {
     "perfgate baseline record --run FILE": "perfgate baseline record --allow-dirty --run FILE",
     "perfgate config": None,
     "perfgate explain": "perfgate explain WORD",
+    "perfgate explain --list": None,
     "perfgate explain 4": None,
     "perfgate explain 7": None,
     "perfgate explain 7 --lang zh": None,

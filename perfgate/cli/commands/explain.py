@@ -10,6 +10,7 @@ import click
 
 from perfgate.catalogue.terms import DEVICE_KINDS, DeviceKind
 from perfgate.cli.options import directory_option, language_option
+from perfgate.errors import UsageError
 
 _MOST_COLUMNS = 100
 # Labelled lines ("unit      seconds") hang under their text.
@@ -17,7 +18,8 @@ _LABEL = re.compile(r"\S+(?: \S+)? {2,}(?=\S)")
 
 
 @click.command("explain")
-@click.argument("name", metavar="STEP|METRIC|RULE|LIMIT")
+@click.argument("words", metavar="STEP|METRIC|RULE|LIMIT|WORD", nargs=-1)
+@click.option("--list", "listing", is_flag=True, help="List every name and what it stands for.")
 @click.option(
     "--device",
     type=click.Choice(DEVICE_KINDS),
@@ -25,17 +27,22 @@ _LABEL = re.compile(r"\S+(?: \S+)? {2,}(?=\S)")
 )
 @language_option
 @directory_option("The project's folder, whose perfgate.toml may set limits.")
-def COMMAND(name: str, device: DeviceKind | None, language: str | None, directory: Path) -> None:
-    """Say what a step, metric, rule or limit means and what to do. A step is 4 or top_ops, a rule that of a finding."""
+def COMMAND(
+    words: tuple[str, ...], listing: bool, device: DeviceKind | None, language: str | None, directory: Path
+) -> None:
+    """Explain a word of a report: a step, metric, rule or limit. A step is 4 or top_ops, a word a title, a pair, A/A, ..."""
     import shutil
 
     from perfgate.config import report_language
-    from perfgate.judging.report.render.explain import Reader, explain
+    from perfgate.judging.report.render.explain import Reader, explain, list_names
 
+    if bool(words) == listing:
+        raise UsageError("give one word to be explained, or --list for all of them")
     configured, limits = _configured(directory)
     reader = Reader(device or configured, limits, report_language(language, directory))
     width = min(_MOST_COLUMNS, shutil.get_terminal_size().columns)
-    for line in explain(name, reader).splitlines():
+    text = list_names(reader.language) if listing else explain(" ".join(words), reader)
+    for line in text.splitlines():
         click.echo(wrapped(line, width))
 
 

@@ -22,6 +22,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import (
     GAP,
     HOST_UTILIZATION,
@@ -69,7 +70,7 @@ ALIKE = 0.1
 LEAST_AWAKE = 0.95
 
 # Numbers of steps 1 and 2 that the pairs give beside those that the gate judges.
-SAMPLED = frozenset({P90, STD, THROUGHPUT, HOST_UTILIZATION})
+SAMPLED = frozenset(name for name, entry in METRICS.items() if entry.sampled)
 _SHORTEST = 1e-9  # seconds; a logarithm needs more than none
 # The clocks by which every single call is timed, beside the wall.
 CPU_CLOCKS = frozenset({"cpu", "device"})

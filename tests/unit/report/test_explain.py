@@ -5,18 +5,34 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
-from perfgate.catalogue.lookup import CARDS, FAMILIES, LIMITS, METRICS, RULES
+from perfgate.catalogue.lookup import (
+    CARDS,
+    FAMILIES,
+    GATING_LIMITS,
+    GLOSSARY,
+    LIMITS,
+    METRICS,
+    RULES,
+    compared,
+    judged_by,
+)
+from perfgate.catalogue.records import Term
 from perfgate.catalogue.terms import DEVICE_KINDS
 from perfgate.cli.commands.explain import COMMAND, columns, wrapped
 from perfgate.document.decision import Policy
+from perfgate.document.history import History
+from perfgate.document.run import StepResult, Value
 from perfgate.errors import UsageError
-from perfgate.judging.gate.repeated import repeated_metrics
+from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.repeated import metrics_in_turns, repeated_metrics
 from perfgate.judging.report.render.explain import Reader
 from perfgate.judging.report.render.explain import explain as explain_to
 from perfgate.locale import translate
+from tests.unit.gate.builders import counters, sides
 
 
 def explain(name: str, **reader: Any) -> str:
@@ -52,16 +68,127 @@ def test_explain__gated_metric__says_the_default_tolerance() -> None:
     assert "a worsening above 0 % regresses" in explain("counters.copies")
 
 
+GATE_LINES = {
+    "pairs": "gate      compared in pairs of base and head; it decides\n",
+    "beside": "gate      compared in pairs of base and head; it informs and decides nothing\n",
+    "count": "gate      compared as an exact count; it decides\n",
+    "named_pairs": "pairs of base and head; it decides only if [gate.tolerance] in perfgate.toml names it\n",
+    "named_turns": "only if [gate.tolerance] in perfgate.toml names it\n",
+    "job": "gate      compared in turns of a job of [workloads] in perfgate.toml\n",
+    "recorded": "gate      compared between two recordings\n",
+    "rule": "gate      judged by a rule of its own, by no tolerance\n",
+    "never": "gate      never ",
+}
+
+
+@pytest.fixture(scope="module")
+def decided() -> dict[str, bool]:
+    """The metrics that the gate compares where head has half of all that steps and counters hold, and whether they decide."""
+    runs = []
+    for run, factor in zip(sides([1.0 + 0.0005 * (-1) ** pair for pair in range(14)]), (2, 1)):
+        counted = {name: 1000 * factor for name, entry in METRICS.items() if entry.counted}
+        steps = [
+            StepResult(
+                number=card.number,
+                slug=card.slug,
+                workload="encoder",
+                status="ok",
+                values=[Value(metric=entry.name, value=1.0 * factor) for entry in card.metrics],
+            )
+            for card in CARDS.values()
+            if card.number < 20
+        ]
+        runs.append(
+            msgspec.structs.replace(
+                run, counters=[msgspec.structs.replace(counters({"aten::mm": 40}), values=counted)], steps=steps
+            )
+        )
+    return {c.metric: c.gating for c in decide(*runs, policy=Policy(), history=History()).comparisons}
+
+
 @pytest.mark.parametrize("name", METRICS)
-def test_explain__every_metric__says_how_the_gate_compares_it(name: str) -> None:
+def test_explain__every_metric__compared_as_the_gate_does(name: str, decided: dict[str, bool]) -> None:
     text, entry = explain(name), METRICS[name]
-    assert ("over pairs of processes" in text) == any(name in family.metrics for family in FAMILIES.values())
-    assert ("only if [gate.tolerance] in perfgate.toml names it" in text) == (
-        name in repeated_metrics(Policy(tolerances={name: 0.1}))
+    how = compared(name)
+    assert GATE_LINES[how] in text
+    assert sum(line.startswith("gate ") for line in text.splitlines()) == 1
+    families = [family for family in FAMILIES.values() if name in family.metrics]
+    assert [family.gating for family in families] == ([how == "pairs"] if how in ("pairs", "beside") else [])
+    named = Policy(tolerances={name: 0.1})
+    assert (name in repeated_metrics(named)) == (how in ("named_pairs", "named_turns"))
+    assert (name in metrics_in_turns(named)) == (how == "named_turns")
+    if entry.step < 20 and not families and how != "rule":
+        assert decided.get(name) == (True if how == "count" else None)
+    assert ("allowed   a worsening above" in text) == (entry.tolerance is not None and how != "beside")
+
+
+SORTS = {"ratio": "a ratio", "count": "a count", "answer": "yes or no", "value": "a number without a unit"}
+
+
+@pytest.mark.parametrize("name", [name for name, entry in METRICS.items() if entry.unit == "1"])
+def test_explain__metric_without_a_unit__the_sort_of_its_entry(name: str) -> None:
+    entry = METRICS[name]
+    sort = "a share of the whole" if entry.share else SORTS[entry.number_sort]
+    assert f"unit      {sort};" in explain(name)
+    if entry.is_whole:
+        assert sort in ("a count", "yes or no")
+
+
+@pytest.mark.parametrize("name", sorted(GATING_LIMITS))
+def test_explain__metric_that_a_limit_bounds__names_the_limit(name: str) -> None:
+    judged = judged_by(name)
+    assert judged is not None
+    assert f"limit     {name} = " in explain(judged.metric)
+
+
+@pytest.mark.parametrize("term", GLOSSARY.values(), ids=lambda term: term.name)
+def test_explain__word_of_the_glossary__in_both_languages(term: Term) -> None:
+    for word in (term.name, *term.also, translate(term.name, "zh")):
+        assert explain(word) == f"{term.name}\n\n{term.explanation}\n", word
+    assert translate(term.explanation, "zh") in explain(term.name, language="zh")
+
+
+@pytest.mark.parametrize(
+    ("word", "first"),
+    [
+        ("std", "latency.std: standard deviation of latency"),
+        ("fast-path latency", "latency.low: fast-path latency"),
+        ("fast-path CPU time", "latency.low: fast-path latency"),
+        ("快速路径时延", "latency.low: fast-path latency"),
+        ("Operator fusion", "step 6, fusion: Operator fusion"),
+    ],
+)
+def test_explain__title_or_last_part_of_a_name__explains_it(word: str, first: str) -> None:
+    assert explain(word).splitlines()[0] == first
+
+
+def test_explain__last_part_of_several_names__lists_them() -> None:
+    assert explain("P50") == (
+        "P50 is part of several names:\n"
+        "  latency.p50: P50 latency\n  copies.p50: P50 among copies\n  batching.p50: P50 from arrival\n"
     )
-    assert ("unit      a count;" in text) == (entry.unit == "1" and entry.counted)
-    if entry.share:
-        assert "unit      a share of the whole;" in text
+
+
+def test_titles__every_metric__explained_by_its_title_in_both_languages() -> None:
+    for name, entry in METRICS.items():
+        for title in (entry.title, *entry.clock_titles.values()):
+            for language in ("en", "zh"):
+                assert f"{name}: " in explain(translate(title, language)), title
+
+
+def test_explain__unknown_word__at_most_five_suggestions() -> None:
+    with pytest.raises(UsageError) as caught:
+        explain("latencyy")
+    assert 1 <= str(caught.value).count("', '") <= 4
+    assert len(str(caught.value)) < 300
+
+
+def test_command__list__every_name_once() -> None:
+    lines = CliRunner().invoke(COMMAND, ["--list"], terminal_width=100).output.splitlines()
+    listed = [
+        line.strip().partition(": ")[0] for line in lines if line.startswith("  ") and not line.startswith("    ")
+    ]
+    assert {*METRICS, *RULES, *LIMITS, *GLOSSARY} <= set(listed)
 
 
 @pytest.mark.parametrize(("wrong", "near"), [("latency.p5O", "latency.p50"), ("utilisation", "utilization")])

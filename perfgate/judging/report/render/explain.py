@@ -1,18 +1,17 @@
-"""``perfgate explain``: what a step, metric, rule or limit means, where its numbers come from and what to do when it is red."""
+"""``perfgate explain``: what a word of the reports means, where its numbers come from and what to do when it is red."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from perfgate.catalogue.lookup import CARDS, LIMITS, METRICS, RULES, is_known, metric
+from perfgate.catalogue.lookup import CARDS, GLOSSARY, LIMITS, METRICS, RULES, compared, is_known, judged_by, metric
 from perfgate.catalogue.records import Limit, Metric, Rule, StepCard
 from perfgate.catalogue.terms import DEVICE_KINDS, DeviceKind
 from perfgate.errors import UsageError
-from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
+from perfgate.judging.report.text.index import Named, entries, meanings, suggestions
 from perfgate.judging.report.text.templates import render
 from perfgate.judging.report.text.words import Words, phrase, say, translated
 from perfgate.judging.report.view.records import LimitView, RuleView
@@ -23,7 +22,13 @@ _UNITS = {
     "B": phrase("bytes"),
     "B/s": phrase("bytes per second"),
     "items/s": phrase("items per second"),
-    "1": phrase("a number without a unit, such as a ratio"),
+}
+_SORTS = {
+    "share": phrase("a share of the whole"),
+    "ratio": phrase("a ratio"),
+    "count": phrase("a count"),
+    "answer": phrase("yes or no"),
+    "value": phrase("a number without a unit"),
 }
 _BETTER = {
     "lower": phrase("lower is better"),
@@ -44,9 +49,10 @@ class Reader:
 
 
 def explain(name: str, reader: Reader) -> str:
-    """The text for a step by number or slug (``4``, ``s04``, ``top_ops``), a metric, a rule of findings or a limit.
+    """The text for a step by number or slug (``4``, ``s04``, ``top_ops``), a metric, a rule of findings, a limit, or a word.
 
-    Raises UsageError, with the nearest known name, for anything else.
+    A word is a title in any language, the last part of a name, or one of the glossary; for one of several entries they are
+    listed. Raises UsageError, with at most five known words like it, for anything else.
     """
     with speaking(reader.language):
         return _explain(name.strip(), reader)
@@ -63,10 +69,46 @@ def _explain(name: str, reader: Reader) -> str:
         return _explain_rule(name, reader)
     if name in LIMITS:
         return _explain_limit(name, reader)
-    raise UsageError(
-        f"there is no step, metric, rule or limit {name!r}{_nearest(name.lower())}; metrics: {', '.join(METRICS)}; "
-        "steps: 1 to 20"
-    )
+    return _explain_word(name, reader)
+
+
+def _explain_word(word: str, reader: Reader) -> str:
+    found = meanings(word)
+    if not found:
+        raise UsageError(
+            f"there is no step, metric, rule, limit or word {word!r}{_suggested(word)}; steps: 1 to 20; "
+            "`perfgate explain --list` shows every name"
+        )
+    if len(found) == 1:
+        return _explain_term(found[0].name) if found[0].kind == "term" else _explain(found[0].name, reader)
+    return _render("several", {"word": word, "listed": [_listed(named) for named in found]})
+
+
+def _suggested(word: str) -> str:
+    close = suggestions(word)
+    return f"; did you mean {', '.join(map(repr, close))}?" if close else ""
+
+
+def _explain_term(name: str) -> str:
+    term = GLOSSARY[name]
+    return _render("term", {"name": translated(term.name), "explanation": translated(term.explanation)})
+
+
+def list_names(language: Language) -> str:
+    """Every name that is explained with its title, a line each."""
+    with speaking(language):
+        return _render("several", {"word": "", "listed": [_listed(named) for named in entries()]})
+
+
+def _listed(named: Named) -> dict[str, Words]:
+    name = Words(named.name)
+    if named.kind == "metric":
+        return {"name": name, "title": translated(METRICS[named.name].title)}
+    if named.kind == "step":
+        return {"name": name, "title": translated(CARDS[_step_number(named.name) or 0].title)}
+    if named.kind == "rule":
+        return {"name": name, "title": translated(RULES[named.name].message)}
+    return {"name": name, "title": translated(named.name) if named.kind == "term" else Words("")}
 
 
 def _metric(name: str) -> Metric | None:
@@ -78,12 +120,6 @@ def _step_number(text: str) -> int | None:
     if digits.isascii() and digits.isdigit() and len(digits) <= 2 and int(digits) in CARDS:
         return int(digits)
     return next((number for number, card in CARDS.items() if card.slug == text.replace("-", "_")), None)
-
-
-def _nearest(text: str) -> str:
-    names = [*METRICS, *(card.slug for card in CARDS.values()), *RULES, *LIMITS]
-    close = difflib.get_close_matches(text, names, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _explain_step(card: StepCard, reader: Reader) -> str:
@@ -124,22 +160,25 @@ def _explain_metric(metric: Metric, reader: Reader) -> str:
             "unit": _unit(metric),
             "better": say(_BETTER[metric.better]),
             "exact": metric.kind == "exact",
-            "paired": bool(metric.family),
-            "repeatable": metric.repeatable,
+            "compared": Words(compared(metric.name)),
+            "shown": metric.leading,
             "source": translated(metric.source),
             "step": card.number,
             "step_title": translated(card.title),
             "tolerance": None if metric.tolerance is None else numbers.setting(metric.tolerance),
-            "limits": [_limit(limit, reader) for limit in card.limits if limit.name.startswith(f"{metric.name}.")],
+            "limits": [_limit(limit, reader) for limit in card.limits if _is_limit_of(metric, limit)],
         },
     )
 
 
+def _is_limit_of(metric: Metric, limit: Limit) -> bool:
+    judged = judged_by(limit.name)
+    return limit.name.startswith(f"{metric.name}.") or (judged is not None and judged.metric == metric.name)
+
+
 def _unit(metric: Metric) -> Words:
-    if formats.is_share(metric.name):
-        return say("a share of the whole")
-    if metric.unit == "1" and metric.counted:
-        return say("a count")
+    if metric.unit == "1":
+        return say(_SORTS[metric.number_sort])
     return say(_UNITS.get(metric.unit, metric.unit))
 
 
@@ -191,4 +230,4 @@ def _rule(rule: Rule) -> RuleView:
 
 
 def _render(kind: str, values: Mapping[str, object]) -> str:
-    return str(render(f"explain/{kind}.txt.j2", "plain", values)).strip() + "\n"
+    return str(render(f"explain/{kind}.txt.j2", "plain", values)).strip("\n") + "\n"
