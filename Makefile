@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
-.PHONY: demo doctor test test-fast check format clean minilm serving training operators schemas locale pages release test-slow test-omission test-jobs test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci
+.PHONY: demo doctor test test-fast check format clean minilm serving training operators schemas locale pages docs release test-slow test-omission test-jobs test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci
 
 demo: $(VENV)/.runnable
 	$(BIN)/perfgate demo
@@ -73,8 +73,17 @@ build/release/.installed: .ci/release-requirements.txt
 	build/release/bin/python -m pip install --quiet --require-hashes -r .ci/release-requirements.txt
 	touch $@
 
+# Build the site of the documentation into build/site; a broken link fails. `make docs SERVE=1` shows it while you edit.
+SITE_BIN := build/docs/bin
+docs: build/docs/.installed
+	NO_MKDOCS_2_WARNING=1 $(SITE_BIN)/mkdocs $(if $(SERVE),serve,build --quiet)
+build/docs/.installed: .ci/docs-requirements.txt
+	$(PYTHON) -m venv build/docs
+	$(SITE_BIN)/python -m pip install --quiet --require-hashes -r .ci/docs-requirements.txt
+	touch $@
+
 # Tests of many seconds each, which `make test` leaves out.
-test-slow: $(VENV)/.installed
+test-slow: $(VENV)/.installed build/docs/.installed
 	$(BIN)/python -m pytest -m slow
 
 # Leave out and alter every kind of place in the documents of checks: no verdict may get better, nothing may crash. About ten minutes.

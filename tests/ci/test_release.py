@@ -55,6 +55,8 @@ def release(checkout: Path, folder: Path, tag: str) -> Run:
     )
     event = folder / "event.json"
     event.write_text(json.dumps({"ref": f"refs/tags/{tag}", "repository": {"full_name": "team/perfgate"}}))
+    settings = folder / "gitconfig"
+    settings.write_text(f'[url "{origin}"]\n  insteadOf = https://forge.example/team/perfgate\n')
     variables = {
         "GITHUB_REF": f"refs/tags/{tag}",
         "GITHUB_REF_NAME": tag,
@@ -62,6 +64,7 @@ def release(checkout: Path, folder: Path, tag: str) -> Run:
         "GITHUB_REPOSITORY": "team/perfgate",
         "GITHUB_SERVER_URL": "https://forge.example",
         "GITHUB_SHA": git(checkout, "rev-parse", "HEAD").strip(),
+        "GIT_CONFIG_GLOBAL": str(settings),
     }
     command = ["act", "push", "-W", WORKFLOW, "-e", str(event), "-P", "ubuntu-latest=-self-hosted"]
     command += ["-P", "ubuntu-24.04-arm=-self-hosted"]
@@ -85,11 +88,14 @@ def release(checkout: Path, folder: Path, tag: str) -> Run:
 
 def test_release__tag_of_the_version__built_checked_and_ready_to_upload(checkout: Path, tmp_path: Path) -> None:
     run = release(checkout, tmp_path, f"v{__version__}")
-    assert run.jobs == {"build": "succeeded", "aarch64": "succeeded", "publish": "succeeded"}, run.log[-4000:]
+    assert run.jobs == {"build": "succeeded", "aarch64": "succeeded", "publish": "succeeded", "site": "succeeded"}, (
+        run.log[-4000:]
+    )
     uploads = re.findall(r"would upload (\S+)", run.of("publish"))
     wheels = [f"perfgate-{__version__}-py3-none-{of}.whl" for of in ("any", f"manylinux_2_17_{platform.machine()}")]
     assert sorted(uploads) == [*wheels, f"perfgate-{__version__}.tar.gz"]
     assert "release: demo: mistake is FAIL" in run.of("build")
+    assert "index.html" in git(tmp_path / "origin.git", "ls-tree", "--name-only", "gh-pages").splitlines()
 
 
 def test_release__tag_of_another_version__nothing_is_published(checkout: Path, tmp_path: Path) -> None:

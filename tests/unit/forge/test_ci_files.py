@@ -131,7 +131,12 @@ PERMISSIONS = {
         "weekly": {"contents": "write", "issues": "write"},
     },
     "check": {"check": {"contents": "read"}},
-    "release": {"build": {"contents": "read"}, "aarch64": {"contents": "read"}, "publish": {"id-token": "write"}},
+    "release": {
+        "build": {"contents": "read"},
+        "aarch64": {"contents": "read"},
+        "publish": {"id-token": "write"},
+        "site": {"contents": "write"},
+    },
     "perfgate": {"gate": {**READ, **COMMENTS}},
     "perfgate-trusted": {"trusted": {"actions": "read", "contents": "write", "issues": "write", **COMMENTS}},
 }
