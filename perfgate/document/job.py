@@ -98,7 +98,9 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     ``out_of_turn`` is how many CPUs the side used on average between its last turn and this one, None where nothing tells.
     ``counts`` are what ranks did in steps that were profiled before the first turn of a start, which is no part of its times.
     ``counters`` is what a server counted of itself in the turn, under perfgate's names. ``late`` is how late requests were
-    sent, as a share of how long they took, None where none were sent.
+    sent, as a share of how long they took, None where none were sent. ``requests`` is the SHA-256 of what was asked, empty
+    where nothing was. Requests went ``without`` what a server does not take, by its name: a field of perfgate's own, or
+    ``keep-alive``. ``resent`` of them met a connection that the server had closed, and were sent once more.
     ``cpu`` is the CPU time of the measured work; None of a command, whose CPU time is one of its values.
     ``begun`` and ``seconds`` are when the turn began, by the job's clock, and how long it took.
     """
@@ -119,6 +121,9 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     out_of_turn: float | None = None
     late: float | None = None
     cpu: CpuTime | None = None
+    requests: str = ""
+    without: list[str] = []
+    resent: int = 0
 
 
 def turns_by_quad(turns: Iterable[Turn], job: str) -> dict[int, list[Turn]]:

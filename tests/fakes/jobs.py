@@ -126,16 +126,15 @@ class VirtualServer(ServerSide):
         """It has no process."""
 
     def turn(self, number: int) -> TurnResult:
-        requests = plan_load(self._load_settings, seed=number).requests
-        exchanges = [self._answered(request.id) for request in requests]
+        plan = plan_load(self._load_settings, seed=number)
+        exchanges = [self._answered(request.id) for request in plan.requests]
         seconds = math.fsum(exchange.last for exchange in exchanges)
-        load = Load(exchanges, seconds, np.full(len(requests), 1e-5))
+        load = Load(exchanges, seconds, np.full(len(exchanges), 1e-5))
         program: Any = Program  # asked only when there is nothing to measure
-        result = self._result(program, load, 0.5 * seconds)
+        result = self._result(program, plan, load, 0.5 * seconds)
         cpu = CpuTime(used=0.5 * seconds, waited=0.0, seconds=seconds)
         texts = self._texts(program)
-        out_of_turn = self._clock.out_of_turn()
-        return result._replace(output=self._output(number, load), texts=texts, out_of_turn=out_of_turn, cpu=cpu)
+        return result._replace(texts=texts, out_of_turn=self._clock.out_of_turn(), cpu=cpu)
 
     def _load(self, program: Program, number: int, settings: LoadSettings) -> Load:
         """The answers whose texts are compared: one that is not usual is like no other."""

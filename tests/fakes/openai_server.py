@@ -37,7 +37,8 @@ Fault = Literal[
 class FakeOpenAI:
     """``seconds`` pass before the first token and between tokens; with ``queues`` requests are answered one after the other.
 
-    ``received`` holds bodies and headers of requests.
+    Of requests it refuses those that have a field which it ``rejects``, with the words of ``refusal``. With ``closes`` it keeps
+    connections open, and closes them as soon as a second request arrives. ``received`` holds bodies and headers of requests.
     """
 
     fault: Fault = "none"
@@ -46,14 +47,29 @@ class FakeOpenAI:
     open_streams: int = 0
     url: str = ""
     queues: bool = False
+    rejects: frozenset[str] = frozenset()
+    refusal: str = "Unexpected fields in the request: {{'{field}'}}"
+    closes: bool = False
+    _answered: set[object] = field(default_factory=set)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def app(self) -> web.Application:
-        app = web.Application()
+        app = web.Application(middlewares=[self._closing])
         app.router.add_post("/v1/completions", self._completions)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_route("*", "/echo/{rest:.*}", self._echo)
         return app
+
+    @web.middleware
+    async def _closing(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        transport = request.transport
+        if self.closes and transport in self._answered:
+            assert transport is not None
+            transport.abort()
+            await asyncio.Event().wait()  # until the lost connection cancels this
+        self._answered.add(transport)
+        answer: web.StreamResponse = await handler(request)
+        return answer
 
     async def _echo(self, request: web.Request) -> web.Response:
         text = await request.text()
@@ -73,6 +89,8 @@ class FakeOpenAI:
         self.received.append((body, request.headers.copy()))
         if self.fault == "status":
             return web.json_response({"error": {"message": "out of memory", "code": 500}}, status=500)
+        if rejected := sorted(self.rejects & body.keys()):
+            return web.Response(text=self.refusal.format(field=rejected[0]), status=422)
         kind = "application/json" if self.fault == "content_type" else "text/event-stream"
         response = web.StreamResponse(headers={"Content-Type": kind})
         await response.prepare(request)

@@ -1,19 +1,22 @@
-"""HTTP connections of one turn."""
+"""HTTP connections of one turn, and what becomes of a request whose connection the server has closed."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from perfgate.conductor.load.record import describe, shortened
+from perfgate.conductor.load.record import Recording, describe
 from perfgate.errors import MeasuringError
 
 if TYPE_CHECKING:
     import aiohttp
 
+# What requests go without if a server closes connections that it has promised to keep open.
+KEEP_ALIVE = "keep-alive"
 # The bytes of the body of a failed answer that are read.
 _LONGEST_FAILURE = 4096
 # Servers close connections that are idle for a while (uvicorn's --timeout-keep-alive: 5 s); no request may meet that.
@@ -33,26 +36,84 @@ def require_aiohttp(purpose: str = "sending requests to a server") -> ModuleType
     return aiohttp
 
 
-@asynccontextmanager
-async def open_session(timeout: float) -> AsyncIterator[aiohttp.ClientSession]:
-    """A session without a bound on connections, as an open loop needs it; a request may take ``timeout`` seconds in all.
+@dataclass(frozen=True)
+class Connections:
+    """Sends requests on connections that ``kept`` keeps for the next one, or on ``new`` ones."""
 
-    Proxies of the environment, cookies and redirects are left out: what is measured is the server that is named.
-    """
+    kept: aiohttp.ClientSession | None
+    new: aiohttp.ClientSession
+
+    @asynccontextmanager
+    async def answer(
+        self, recording: Recording, method: str, address: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The answer to a request, from its status on.
+
+        A server may close a kept connection at any time. A request that meets that before the first byte of its answer is sent
+        once more on a new connection (RFC 9112, 9.3.1); what that costs is part of its time.
+        """
+        library = require_aiohttp()
+        request: dict[str, Any] = {
+            "data": body,
+            "headers": headers,
+            "allow_redirects": False,
+            "trace_request_ctx": recording,
+        }
+        async with AsyncExitStack() as stack:
+            try:
+                response = await stack.enter_async_context((self.kept or self.new).request(method, address, **request))
+            except (library.ClientOSError, library.ServerDisconnectedError):
+                if not recording.is_on_kept_connection:
+                    raise
+                response = await stack.enter_async_context(self.new.request(method, address, **request))
+            recording.status = response.status
+            yield response
+
+
+@asynccontextmanager
+async def open_connections(timeout: float, *, keep: bool) -> AsyncIterator[Connections]:
+    """Connections without a bound on their number, as an open loop needs it; a request may take ``timeout`` seconds in all."""
+    async with _session(timeout, keep=False) as new:
+        if not keep:
+            yield Connections(None, new)
+            return
+        async with _session(timeout, keep=True) as kept:
+            yield Connections(kept, new)
+
+
+def _session(timeout: float, *, keep: bool) -> aiohttp.ClientSession:
+    """Proxies of the environment, cookies and redirects are left out: what is measured is the server that is named."""
     library: Any = require_aiohttp()
-    async with library.ClientSession(
-        connector=library.TCPConnector(limit=0, ttl_dns_cache=None, keepalive_timeout=_IDLE_SECONDS),
+    idle: dict[str, Any] = {"keepalive_timeout": _IDLE_SECONDS} if keep else {"force_close": True}
+    session: aiohttp.ClientSession = library.ClientSession(
+        connector=library.TCPConnector(limit=0, ttl_dns_cache=None, **idle),
         timeout=library.ClientTimeout(total=timeout, ceil_threshold=float("inf")),
         cookie_jar=library.DummyCookieJar(),
-        headers={"Accept-Encoding": "identity"},
+        headers={"Accept-Encoding": "identity", **({} if keep else {"Connection": "close"})},
         auto_decompress=False,
         trust_env=False,
-    ) as session:
-        yield session
+        trace_configs=[_noting_connections()],
+    )
+    return session
+
+
+def _noting_connections() -> aiohttp.TraceConfig:
+    """Have the recording of each request told which connections it takes."""
+
+    async def on_reuse(_: object, context: Any, __: object) -> None:
+        context.trace_request_ctx.take_connection(kept=True)
+
+    async def on_new(_: object, context: Any, __: object) -> None:
+        context.trace_request_ctx.take_connection(kept=False)
+
+    noting: aiohttp.TraceConfig = require_aiohttp().TraceConfig()
+    noting.on_connection_reuseconn.append(on_reuse)
+    noting.on_connection_create_end.append(on_new)
+    return noting
 
 
 async def failure_text(response: aiohttp.ClientResponse) -> str:
-    """The status and the beginning of the body of a failed answer."""
+    """The status of a failed answer and the first few thousand characters of its body."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
@@ -60,7 +121,7 @@ async def failure_text(response: aiohttp.ClientResponse) -> str:
             response.close()
             break
     text = bytes(body[:_LONGEST_FAILURE]).decode("utf-8", errors="replace")
-    return shortened(f"HTTP {response.status}: {' '.join(text.split())}")
+    return f"HTTP {response.status}: {' '.join(text.split())}"
 
 
 def request_errors() -> tuple[type[Exception], ...]:

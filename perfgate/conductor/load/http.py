@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from perfgate.conductor.load.clock import Clock
-from perfgate.conductor.load.connection import LONGEST_BODY, explain, failure_text, open_session, request_errors
+from perfgate.conductor.load.connection import (
+    KEEP_ALIVE,
+    LONGEST_BODY,
+    Connections,
+    explain,
+    failure_text,
+    open_connections,
+    request_errors,
+)
 from perfgate.conductor.load.plan import Request
 from perfgate.conductor.load.record import Exchange, Recording, describe
 from perfgate.conductor.load.target import Send
@@ -30,7 +38,8 @@ class HttpTarget:
 
     Both may hold ``$prompt``, ``$output_tokens`` and ``$id``, and ``$$`` for a dollar: escaped for a JSON string where
     ``content_type`` is JSON, and for an address in the path. A status below 400 is a success. The first byte of an answer is
-    its headers, and its last the end of its body. A request fails after ``timeout`` seconds.
+    its headers, and its last the end of its body. A request fails after ``timeout`` seconds. Requests may go ``without``
+    KEEP_ALIVE.
     """
 
     url: str
@@ -40,6 +49,7 @@ class HttpTarget:
     content_type: str = "application/json"
     timeout: float = 120.0
     headers: Mapping[str, str] = field(default_factory=dict)
+    without: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for name, text in (("path", self.path), ("body", self.body)):
@@ -53,14 +63,14 @@ class HttpTarget:
 
     @asynccontextmanager
     async def connect(self, clock: Clock) -> AsyncIterator[Send]:
-        async with open_session(self.timeout) as session:
+        async with open_connections(self.timeout, keep=KEEP_ALIVE not in self.without) as connections:
 
             async def send(request: Request) -> Exchange:
-                return await self._exchange(session, request, clock)
+                return await self._exchange(connections, request, clock)
 
             yield send
 
-    async def _exchange(self, session: aiohttp.ClientSession, request: Request, clock: Clock) -> Exchange:
+    async def _exchange(self, connections: Connections, request: Request, clock: Clock) -> Exchange:
         address = self.url.rstrip("/") + _fill(self.path, request, prompt=quote(request.prompt, safe=""))
         prompt = json.dumps(request.prompt)[1:-1] if "json" in self.content_type else request.prompt
         body = _fill(self.body, request, prompt=prompt).encode() if self.body else None
@@ -69,10 +79,7 @@ class HttpTarget:
             headers["Content-Type"] = self.content_type
         recording = Recording(request, clock)
         try:
-            async with session.request(
-                self.method, address, data=body, headers=headers, allow_redirects=False
-            ) as response:
-                recording.status = response.status
+            async with connections.answer(recording, self.method, address, body, headers) as response:
                 if response.status >= 400:
                     return recording.failed(await failure_text(response))
                 recording.first = clock.now()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -10,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 
 from perfgate.conductor.load.clock import Clock
-from perfgate.conductor.load.connection import LONGEST_BODY, explain, failure_text, open_session, request_errors
+from perfgate.conductor.load.connection import (
+    KEEP_ALIVE,
+    LONGEST_BODY,
+    Connections,
+    explain,
+    failure_text,
+    open_connections,
+    request_errors,
+)
 from perfgate.conductor.load.event_stream import EventStream, EventStreamError
 from perfgate.conductor.load.plan import Request
 from perfgate.conductor.load.record import Exchange, Recording, shortened
@@ -31,7 +40,8 @@ class OpenAITarget:
     """A server at ``url``, as in ``http://127.0.0.1:8000``, asked for greedy answers of exactly as many tokens as planned.
 
     ``ignore_eos`` keeps the model from ending early; servers other than vLLM and SGLang may reject the parameter. ``extra``
-    goes into every request body and overrides what we put there. A request fails after ``timeout`` seconds.
+    goes into every request body and overrides what we put there. Requests may go ``without`` fields of ours that a server
+    rejects, and without KEEP_ALIVE. A request fails after ``timeout`` seconds.
     """
 
     url: str
@@ -42,13 +52,14 @@ class OpenAITarget:
     ignore_eos: bool = True
     extra: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
+    without: frozenset[str] = frozenset()
 
     @asynccontextmanager
     async def connect(self, clock: Clock) -> AsyncIterator[Send]:
-        async with open_session(self.timeout) as session:
+        async with open_connections(self.timeout, keep=KEEP_ALIVE not in self.without) as connections:
 
             async def send(request: Request) -> Exchange:
-                return await self._exchange(session, request, clock)
+                return await self._exchange(connections, request, clock)
 
             yield send
 
@@ -58,30 +69,43 @@ class OpenAITarget:
             if self.api == "completions"
             else {"messages": [{"role": "user", "content": request.prompt}]}
         )
-        length: dict[str, Any] = {"max_tokens": request.output_tokens}
-        if self.ignore_eos:
-            length["ignore_eos"] = True
         return {
             "model": self.model,
             **prompt,
-            **length,
-            "temperature": 0,
-            "seed": self.seed,
+            "max_tokens": request.output_tokens,
             "stream": True,
-            "stream_options": {"include_usage": True},
+            **self._optional(),
             **self.extra,
         }
 
-    async def _exchange(self, session: aiohttp.ClientSession, request: Request, clock: Clock) -> Exchange:
+    def _optional(self) -> dict[str, Any]:
+        """The fields that make requests alike and their tokens countable, and that a server may do without."""
+        fields = {
+            "ignore_eos": True,
+            "temperature": 0,
+            "seed": self.seed,
+            "stream_options": {"include_usage": True},
+        }
+        left_out = {*self.without, *self.extra, *(() if self.ignore_eos else ("ignore_eos",))}
+        return {name: value for name, value in fields.items() if name not in left_out}
+
+    def _rejected(self, status: int, answer: str) -> str:
+        """The field of ours that a refusal names; empty where it names none. A field of the body that it quotes is no name."""
+        if not 400 <= status < 500:
+            return ""
+        return next((name for name in self._optional() if re.search(rf"(?<!\w){name}(?!\w)(?![\"']\s*:)", answer)), "")
+
+    async def _exchange(self, connections: Connections, request: Request, clock: Clock) -> Exchange:
         body = msgspec.json.encode(self.body(request))
         headers = {**self.headers, "Content-Type": "application/json", "X-Request-Id": request.id}
         recording = Recording(request, clock)
         address = self.url.rstrip("/") + _PATHS[self.api]
         try:
-            async with session.post(address, data=body, headers=headers, allow_redirects=False) as response:
-                recording.status = response.status
+            async with connections.answer(recording, "POST", address, body, headers) as response:
                 if response.status != 200:
-                    return recording.failed(await failure_text(response))
+                    text = await failure_text(response)
+                    recording.rejected = self._rejected(response.status, text)
+                    return recording.failed(text)
                 if response.content_type != _EVENT_STREAM:
                     text = await failure_text(response)
                     return recording.failed(f"expected {_EVENT_STREAM}, received {response.content_type}: {text}")

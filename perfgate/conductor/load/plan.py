@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import random
 from collections.abc import Iterator
@@ -46,6 +47,12 @@ class LoadPlan(NamedTuple):
 
     requests: tuple[Request, ...]
     concurrency: int | None
+
+    @property
+    def sha256(self) -> str:
+        """Of what is asked and when, by which the requests of two sides are shown to be the same."""
+        asked = [(request.at, request.prompt, request.output_tokens) for request in self.requests]
+        return hashlib.sha256(msgspec.json.encode((self.concurrency, asked))).hexdigest()
 
 
 class _Line(msgspec.Struct, frozen=True):

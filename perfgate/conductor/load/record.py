@@ -25,6 +25,8 @@ class Exchange(NamedTuple):
     failed. ``tokens`` are the arrivals of all chunks with text: a chunk may hold several tokens, and a token may come without
     text. ``input_tokens`` and ``output_tokens`` are the server's own count, None where it gave none. ``status`` is 0 where no
     HTTP answer came. ``error`` is empty where all went well, else it says what went wrong, with the beginning of the body.
+    ``rejected`` is the field of ours that the server named in refusing the request; ``resent`` is whether the request met a
+    closed connection and was sent once more.
     """
 
     id: str
@@ -38,6 +40,8 @@ class Exchange(NamedTuple):
     text: str
     status: int
     error: str
+    rejected: str = ""
+    resent: bool = False
 
     def after(self, begin: float) -> Exchange:
         """The same exchange with times of the clock turned into seconds after ``begin``; ``at`` is one already."""
@@ -74,9 +78,17 @@ class Recording:
     texts: list[str] = field(default_factory=list)
     input_tokens: int | None = None
     output_tokens: int | None = None
+    rejected: str = ""
+    connections: int = 0
+    is_on_kept_connection: bool = False
 
     def __post_init__(self) -> None:
         self.sent = self.last = self.clock.now()
+
+    def take_connection(self, *, kept: bool) -> None:
+        """Note that the request goes out on a connection: a ``kept`` one, which earlier requests have used, or a new one."""
+        self.connections += 1
+        self.is_on_kept_connection = kept
 
     def done(self) -> Exchange:
         return self._exchange(self.last, "")
@@ -98,6 +110,8 @@ class Recording:
             text="".join(self.texts),
             status=self.status,
             error=error,
+            rejected=self.rejected,
+            resent=self.connections > 1,
         )
 
 

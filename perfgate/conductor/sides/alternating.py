@@ -72,6 +72,7 @@ def _together(results: list[TurnResult]) -> TurnResult:
     """The turns of a visit as one: the geometric means of values that all of them have, and all work, output and samples."""
     shared = set.intersection(*(set(result.values) for result in results))
     outputs = [result.output for result in results]
+    asked = [result.requests for result in results]
     late = [result.late for result in results if result.late is not None]
     return TurnResult(
         values={
@@ -87,6 +88,9 @@ def _together(results: list[TurnResult]) -> TurnResult:
         samples=tuple(chain.from_iterable(result.samples for result in results)),
         late=median(late) if late else None,
         cpu=_added([result.cpu for result in results]),
+        requests=sha256("\0".join(asked).encode()).hexdigest() if any(asked) else "",
+        without=results[-1].without,
+        resent=sum(result.resent for result in results),
     )
 
 

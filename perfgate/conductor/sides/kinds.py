@@ -91,21 +91,26 @@ def make_layouts(
     bench: Bench, reference: JobReference, checkouts: Mapping[SideName, Checkout], cpus: list[int], fits: Fits
 ) -> list[dict[SideName, Side]]:
     """Both sides where they run: once, or for ``swap`` on either half of the devices, base first on the first."""
-    make = KINDS[reference.kind].side
+    # What the server of one side does not take, requests to the other go without too.
+    without: set[str] = set()
+
+    def make(place: SidePlace) -> Side:
+        return KINDS[reference.kind].side(reference, replace(place, without=without))
+
     if fits == "swap":
         halves = reference.settings.halves
         return [
             {
-                name: make(reference, place_on_half(bench, reference, checkouts[name], name, half))
+                name: make(place_on_half(bench, reference, checkouts[name], name, half))
                 for name, half in zip(NAMES, order)
             }
             for order in (halves, halves[::-1])
         ]
     places = {name: place_of(bench, reference, checkout, name, cpus) for name, checkout in checkouts.items()}
     if fits == "alternate" and reference.kind != "command":
-        sides, visit = {name: make(reference, replace(place, alone=True)) for name, place in places.items()}, Visit()
+        sides, visit = {name: make(replace(place, alone=True)) for name, place in places.items()}, Visit()
         return [{name: AlternatingSide(side, visit) for name, side in sides.items()}]
-    return [{name: make(reference, place) for name, place in places.items()}]
+    return [{name: make(place) for name, place in places.items()}]
 
 
 def make_side(bench: Bench, reference: JobReference, checkout: Checkout, name: str, cpus: list[int]) -> Side:
@@ -123,6 +128,7 @@ def place_of(bench: Bench, reference: JobReference, checkout: Checkout, name: st
         log=bench.log(f"{reference.name}-{name}"),
         cpus=cpus,
         left_behind=bench.leftovers[checkout.root],
+        harness=checkout.harness,
     )
 
 

@@ -7,17 +7,20 @@ import socket
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
+from dataclasses import replace
 from hashlib import sha256
 
 import msgspec
 
 from perfgate.catalogue.names import E2E
+from perfgate.conductor.load.connection import KEEP_ALIVE
 from perfgate.conductor.load.counters import read_counters
 from perfgate.conductor.load.generator import run_load
 from perfgate.conductor.load.http import HttpTarget
 from perfgate.conductor.load.measures import misses
 from perfgate.conductor.load.openai import OpenAITarget
-from perfgate.conductor.load.plan import plan_load
+from perfgate.conductor.load.plan import LoadPlan, plan_load
 from perfgate.conductor.load.record import Load
 from perfgate.conductor.load.target import Target
 from perfgate.conductor.load.timeline import write_timeline
@@ -67,7 +70,7 @@ class ServerSide:
         self._client: RequestClient | None = None
         self._is_checked = self._is_probed = False
         self._url = ""
-        self._target: Target | None = None
+        self._make_target: Callable[[], Target] | None = None
         self.numbers: tuple[JobNumber, ...] = ()
 
     # --- start and end
@@ -95,7 +98,7 @@ class ServerSide:
         assert program is not None, "a side is started before it is warmed up"
         self._wait_ready(program, self._url)
         program.bind(self._place.cpus)
-        self._target = self._target_at(self._url)
+        self._make_target = self._target_at(self._url)
         self._settle(program)
         self._sleep(program)
 
@@ -132,14 +135,17 @@ class ServerSide:
                 raise program.failed("timeout", Message("job.not-ready", values))
             time.sleep(_POLL_SECONDS)
 
-    def _target_at(self, url: str) -> Target:
+    def _target_at(self, url: str) -> Callable[[], Target]:
+        """What makes the target of a load, by what requests go without at that time."""
         settings = self._settings
         if self._client is not None:
-            return self._client.target(url, ready_timeout=settings.ready_timeout, timeout=settings.timeout)
+            client = self._client.target(url, ready_timeout=settings.ready_timeout, timeout=settings.timeout)
+            return lambda: client
         if settings.api == "http":
             method = "POST" if settings.body else "GET"
-            return HttpTarget(url=url, method=method, path=settings.path, body=settings.body, timeout=settings.timeout)
-        return OpenAITarget(
+            plain = HttpTarget(url=url, method=method, path=settings.path, body=settings.body, timeout=settings.timeout)
+            return lambda: replace(plain, without=frozenset(self._place.without))
+        streamed = OpenAITarget(
             url=url,
             model=settings.model or self._first_model(url),
             api=settings.api,
@@ -147,6 +153,7 @@ class ServerSide:
             ignore_eos=settings.ignore_eos,
             extra=settings.extra,
         )
+        return lambda: replace(streamed, without=frozenset(self._place.without))
 
     def _first_model(self, url: str) -> str:
         """The model that the server lists first. Raises SideError where it lists none."""
@@ -161,10 +168,22 @@ class ServerSide:
         """Send loads until two that follow each other take alike long: a server is ready long before it is fast."""
         before = math.inf
         for number in range(MOST_WARM_UPS):
-            seconds = self._load(program, _WARM_UP_SEED + number, self._closed).seconds
+            plan = self._plan(_WARM_UP_SEED + number, self._closed)
+            while self._learns(load := self._send(program, plan)):
+                pass
+            seconds = self._checked(program, load).seconds
             if number and abs(math.log(seconds / before)) < SETTLED:
                 return
             before = seconds
+
+    def _learns(self, load: Load) -> bool:
+        """Whether a load showed something that the server does not take; requests to both sides go without it from now on."""
+        found = {exchange.rejected for exchange in load.exchanges if exchange.rejected}
+        if any(exchange.resent for exchange in load.exchanges):
+            found.add(KEEP_ALIVE)
+        is_new = not found <= self._place.without
+        self._place.without.update(found)
+        return is_new
 
     # --- a turn
 
@@ -174,19 +193,21 @@ class ServerSide:
         out_of_turn = program.begin_turn()
         self._wake_up(program)
         texts = self._texts(program)
+        plan = self._plan(number, self._load_settings)
         for _ in range(MOST_TRIES):
             counted_before = self._counters()
             meter = program.cpu_meter()
-            load = self._load(program, number, self._load_settings)
+            load = self._checked(program, self._send(program, plan))
             cpu = meter.read()
             if not _arrived_at_once(load):
                 break
         counters = {name: count - counted_before.get(name, 0) for name, count in self._counters().items()}
-        result = self._result(program, load, cpu.used)._replace(output=self._output(number, load))
+        result = self._result(program, plan, load, cpu.used)
         self._sleep(program)
         program.end_turn()
         write_timeline(self._place.log.with_suffix(".requests.json"), load.exchanges)
-        return result._replace(out_of_turn=out_of_turn, texts=texts, counters=counters, cpu=cpu)
+        found = result._replace(out_of_turn=out_of_turn, texts=texts, counters=counters, cpu=cpu)
+        return found._replace(without=tuple(sorted(self._place.without)))
 
     def _counters(self) -> dict[str, int]:
         """What the server has counted of itself so far; nothing where it is not asked."""
@@ -231,21 +252,26 @@ class ServerSide:
         assert self._settings.sla is not None, "a rate is searched where there is an SLA"
         self._probes += 1
         settings = msgspec.structs.replace(self._load_settings, rate=rate, concurrency=None, requests=2 * requests)
-        load = self._send(self._program, _PROBE_SEED + self._probes, settings)
+        load = self._send(self._program, self._plan(_PROBE_SEED + self._probes, settings))
         sla = self._settings.sla
         return misses(load.exchanges[requests:], first_token=sla.first_token, per_token=sla.per_token)
 
-    def _send(self, program: Program, number: int, settings: LoadSettings) -> Load:
+    def _plan(self, number: int, settings: LoadSettings) -> LoadPlan:
+        return plan_load(settings, seed=number, root=self._place.harness)
+
+    def _send(self, program: Program, plan: LoadPlan) -> Load:
         """Send a load. Raises SideError where the server ended meanwhile."""
-        assert self._target is not None
-        load = run_load(plan_load(settings, seed=number, root=self._place.root), self._target)
+        assert self._make_target is not None
+        load = run_load(plan, self._make_target())
         if any(exchange.error for exchange in load.exchanges) and (end := program.ended(_DEATH_SECONDS)):
             raise program.failed("exit", _how_it_ended(self._settings.serve, end))
         return load
 
     def _load(self, program: Program, number: int, settings: LoadSettings) -> Load:
         """Send a load. Raises SideError where a request fails, with what the server answered."""
-        load = self._send(program, number, settings)
+        return self._checked(program, self._send(program, self._plan(number, settings)))
+
+    def _checked(self, program: Program, load: Load) -> Load:
         failed = [exchange for exchange in load.exchanges if exchange.error]
         if failed:
             values: dict[str, MessageValue] = {
@@ -256,7 +282,7 @@ class ServerSide:
             raise program.failed("protocol", Message("job.requests-failed", values))
         return load
 
-    def _result(self, program: Program, load: Load, cpu_seconds: float) -> TurnResult:
+    def _result(self, program: Program, plan: LoadPlan, load: Load, cpu_seconds: float) -> TurnResult:
         """What the load gave. Raises SideError where that is nothing."""
         result = turn_of_load(load, cpu_seconds, self._settings)
         if self._settings.streams_tokens and E2E not in result.values:
@@ -268,7 +294,7 @@ class ServerSide:
             is_closed_loop=self._load_settings.concurrency is not None,
             is_highest_rate=self._rate is not None,
         )
-        return result
+        return result._replace(requests=plan.sha256, output=self._output(plan, load))
 
     def _texts(self, program: Program) -> tuple[str, ...]:
         """Hashes of what it answers to the requests that every start is asked once; nothing where no share is compared."""
@@ -279,15 +305,16 @@ class ServerSide:
         loads = [self._load(program, seed, self._load_settings) for seed in seeds]
         return tuple(hash_of_text(exchange.text) for load in loads for exchange in load.exchanges)
 
-    def _output(self, number: int, load: Load) -> str:
+    def _output(self, plan: LoadPlan, load: Load) -> str:
         """The hash of what must be the same on both sides; empty where nothing must."""
         settings = self._settings
         if settings.check:
             if self._is_checked:
                 return ""
             self._is_checked = True
-            requests = plan_load(self._load_settings, seed=number, root=self._place.root).requests
-            verdict = check_answers(settings.check, requests, load.exchanges, self._place, timeout=settings.timeout)
+            verdict = check_answers(
+                settings.check, plan.requests, load.exchanges, self._place, timeout=settings.timeout
+            )
             return sha256(verdict.encode()).hexdigest()
         answers = "\0".join(exchange.text for exchange in load.exchanges)
         return sha256(answers.encode()).hexdigest() if settings.same_output is True else ""

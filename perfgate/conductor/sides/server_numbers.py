@@ -60,6 +60,7 @@ def turn_of_load(load: Load, cpu_seconds: float, settings: JobSettings) -> TurnR
         },
         samples=tuple(times_of(name, column) for name, column in samples.items() if column.size),
         late=_late_share(load),
+        resent=sum(exchange.resent for exchange in load.exchanges),
     )
 
 

@@ -31,6 +31,9 @@ class TurnResult(NamedTuple):
     out_of_turn: float | None = None
     late: float | None = None
     cpu: CpuTime | None = None
+    requests: str = ""
+    without: tuple[str, ...] = ()
+    resent: int = 0
 
     def as_turn(self, workload: str, *, start: int, quad: int, place: int, begun: float, seconds: float) -> Turn:
         """What documents hold of it; the times are in seconds."""
@@ -49,6 +52,9 @@ class TurnResult(NamedTuple):
             out_of_turn=self.out_of_turn,
             late=None if self.late is None else round(self.late, 4),
             cpu=self.cpu,
+            requests=self.requests,
+            without=list(self.without),
+            resent=self.resent,
             begun=round(begun, 6),
             seconds=round(seconds, 6),
         )
@@ -103,8 +109,9 @@ class SidePlan(NamedTuple):
 class SidePlace:
     """Where a side runs: its checkout, its environment and the file for what it prints.
 
-    ``alone`` says that it has its devices for itself while it runs. ``left_behind`` gets the names of the processes that a run
-    leaves running, one list a run.
+    ``harness`` is the checkout whose recorded requests both sides get. ``alone`` says that it has its devices for itself while
+    it runs. ``left_behind`` gets the names of the processes that a run leaves running, one list a run. ``without`` is what
+    requests to either side go without; a side whose server does not take something adds it.
     """
 
     root: Path
@@ -113,3 +120,5 @@ class SidePlace:
     cpus: list[int] = field(default_factory=list)
     alone: bool = False
     left_behind: list[list[str]] = field(default_factory=list)
+    harness: Path = Path()
+    without: set[str] = field(default_factory=set)

@@ -220,6 +220,9 @@ class TurnTaker:
             turns[name].append(turn)
         self._quad_seconds += self.clock() - quad_began
         self._taken += 1
+        if len({tuple(turn.without) for taken in turns.values() for turn in taken}) > 1:
+            # A side found out only now what its server does not take; the other has already had other requests.
+            return self._quad_turns(quad, first_place=first_place)
         return turns
 
     def _keep(self, turns: dict[SideName, list[Turn]]) -> None:

@@ -56,6 +56,7 @@ from perfgate.judging.gate.required import Required, missing_evidence
 from perfgate.judging.gate.required_jobs import TrustedNumbers, numbers_of_jobs
 from perfgate.judging.gate.rule import MOST_PAIRS
 from perfgate.judging.gate.rules import compare_rules, deciding_steps
+from perfgate.judging.gate.servers import notes_on_requests
 from perfgate.judging.gate.stored import compare_stored
 from perfgate.judging.gate.time import compare_time, noise_floors
 from perfgate.judging.gate.turn_evidence import invalid_turns, missing_turns
@@ -154,7 +155,7 @@ def decide(
         operator_changes=operator_changes(evidence),
         explanations=explained,
         links=_links(base, "base") + _links(head, "head"),
-        warnings=[*unknown_note(base, head), *_warnings(base, head)],
+        warnings=[*unknown_note(base, head), *_warnings(base, head), *notes_on_requests(evidence)],
         pairs=_pairs(head),
         waited=None if waited is None else rounded(waited),
         unmoved=sorted(evidence.kept_layout),

@@ -86,6 +86,7 @@ def _missing_of(name: str, evidence: Evidence, required: RequiredJob | None) -> 
         yield from (Missing(workload=name, metric=metric, side=side) for metric in _unreported(record, turns))
         lacking = {m for of_quad in turns.values() for turn in of_quad for m in named - turn.values.keys()}
         yield from (Missing(workload=name, metric=metric, side=side) for metric in sorted(lacking))
+    yield from _other_requests(name, before, after)
     for number in record.numbers:
         if number.metric not in named:
             yield Missing(workload=name, metric=number.metric, side="both")
@@ -95,6 +96,16 @@ def _missing_of(name: str, evidence: Evidence, required: RequiredJob | None) -> 
         yield from _nothing_measured(name, number, sides, may_be_zero=may_be_zero) if number.gating else ()
     if required is not None:
         yield from _not_as_required(required, evidence, record)
+
+
+def _other_requests(name: str, before: Mapping[int, list[Turn]], after: Mapping[int, list[Turn]]) -> Iterator[Missing]:
+    """Yield that the sides were asked, or went without, something else in the turns of a quad."""
+    asked = [
+        {quad: [(turn.requests, sorted(turn.without)) for turn in of_quad] for quad, of_quad in turns.items()}
+        for turns in (before, after)
+    ]
+    if unlike := sorted(quad for quad in asked[0].keys() & asked[1].keys() if asked[0][quad] != asked[1][quad]):
+        yield Missing(workload=name, metric="job.requests", side="both", pairs=unlike, differs=True)
 
 
 def _nothing_measured(
@@ -193,6 +204,8 @@ def _unreported(job: JobRecord, turns: Mapping[int, list[Turn]]) -> Iterator[str
         yield "counts"
     if job.kind == "server" and any(turn.late is None for turn in listed):
         yield "late"
+    if job.kind == "server" and not all(turn.requests for turn in listed):
+        yield "job.requests"
     with_texts = {turn.start for turn in listed if turn.texts}
     if with_texts and with_texts < {turn.start for turn in listed}:
         yield "texts"

@@ -101,6 +101,7 @@ def ways(kind: JobKind) -> Iterator[tuple[str, Callable[[RunDocument], RunDocume
         yield "out of turn", fields(lambda _: {"out_of_turn": None})
     if kind == "server":
         yield "late", fields(lambda _: {"late": None})
+        yield "requests", fields(lambda _: {"requests": ""})
     if kind == "ranks":
         yield "counts", fields(lambda _: {"counts": []})
         yield "counts of a rank", fields(lambda turn: {"counts": turn.counts[:1]})

@@ -20,6 +20,7 @@ from perfgate.judging.gate.turns import LOOKS, foreseen
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.csv_table import csv_of_check
 from tests.fakes.documents import make_run
+from tests.wording import worded
 
 NAME = "chat"
 TPOT, CPU = "serving.tpot", "serving.cpu"
@@ -69,6 +70,7 @@ def runs(
                         # The first turn of a start has none before it.
                         out_of_turn=None if quad % per_start == 0 and place == (index and 1) else 0.01,
                         late=0.001,
+                        requests=f"{quad}:{place in (2, 3)}",
                     )
                 )
     none: dict[str, Any] = {
@@ -182,6 +184,65 @@ def test_job__what_tells_of_a_disturbance_is_left_out__is_missing_by_name() -> N
         decision = judged(base, msgspec.structs.replace(head, turns=bare))
         assert decision.verdict == "INCONCLUSIVE"
         assert [(entry.metric, entry.side) for entry in decision.missing] == [(field, "head")]
+
+
+def test_server__what_it_was_asked_is_left_out_or_differs__is_missing_by_name() -> None:
+    base, head = runs()
+
+    def of_head(**fields: Any) -> DecisionDocument:
+        changed = [msgspec.structs.replace(turn, **(fields if turn.quad == 5 else {})) for turn in head.turns]
+        return judged(base, msgspec.structs.replace(head, turns=changed))
+
+    left_out, other, without = of_head(requests=""), of_head(requests="c"), of_head(without=["ignore_eos"])
+    assert {decision.verdict for decision in (left_out, other, without)} == {"INCONCLUSIVE"}
+    assert ("job.requests", "head", False) in [(one.metric, one.side, one.differs) for one in left_out.missing]
+    for decision in (other, without):
+        assert [(one.metric, one.pairs, one.differs) for one in decision.missing] == [("job.requests", [5], True)]
+    comment = render_comment(other, CommentContext(marker="<!-- perfgate -->"))
+    assert "the load of `chat` differs between base and head in 1 pair" in comment
+
+
+def test_server__requests_go_without_something_on_both_sides__is_noted_and_decides_nothing() -> None:
+    both = [
+        msgspec.structs.replace(
+            run,
+            turns=[
+                msgspec.structs.replace(turn, without=["ignore_eos", "keep-alive"], resent=int(turn.quad == 7))
+                for turn in run.turns
+            ],
+        )
+        for run in runs()
+    ]
+    decision = judged(both[0], both[1])
+    assert decision.verdict == "PASS"
+    assert worded(decision.warnings) == [
+        "chat: the server rejects ignore_eos, so that requests of both sides go without",
+        "chat: the server closes connections that it had promised to keep open, so that every request of both sides has "
+        "its own",
+        "chat: connections were closed under 2 requests to base and 2 to head, which were sent once more; the time that this "
+        "took is theirs",
+    ]
+
+
+def cached(*shares: float, known: bool = True) -> list[str]:
+    """The notes on turns whose prompt tokens were in the server's cache by these shares, start after start."""
+    sides = []
+    for run in runs(quads=16, work=({"input_tokens": 100}, {"input_tokens": 100})):
+        counters = [{"cached_tokens": round(100 * shares[turn.quad % 8 % len(shares)])} for turn in run.turns]
+        turns = [
+            msgspec.structs.replace(turn, counters=counts if known else {}) for turn, counts in zip(run.turns, counters)
+        ]
+        sides.append(msgspec.structs.replace(run, turns=turns))
+    return worded(judged(sides[0], sides[1]).warnings)
+
+
+def test_server__prompts_are_found_in_its_cache_more_and_more__is_noted() -> None:
+    (note,) = cached(0.0, *[0.9] * 7)
+    assert note == (
+        "chat: of the prompt tokens 0% were in the server's cache in the first turns of a start, and 84% in later ones: "
+        "prompts that the server has seen before take it less time"
+    )
+    assert cached(0.6, *[0.65] * 7) == cached(0.9) == cached(0.0, 0.9, known=False) == []
 
 
 def test_job__most_requests_were_sent_late__its_times_prove_nothing() -> None:

@@ -11,11 +11,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from perfgate.conductor.load.clock import WallClock
+from perfgate.conductor.load.connection import KEEP_ALIVE
 from perfgate.conductor.load.function import FunctionTarget
 from perfgate.conductor.load.generator import run_load, send_load
 from perfgate.conductor.load.http import HttpTarget
@@ -75,6 +77,62 @@ def test_openai__server_that_knows_no_ignore_eos__is_not_told() -> None:
     server = FakeOpenAI()
     exchange_with(server, ignore_eos=False)
     assert "ignore_eos" not in server.received[0][0]
+
+
+@pytest.mark.parametrize("make", [OpenAITarget, HttpTarget])
+def test_target__server_closes_a_kept_connection__the_request_is_sent_once_more_and_counts_from_its_start(
+    make: Callable[..., OpenAITarget | HttpTarget],
+) -> None:
+    options = {"model": "tiny"} if make is OpenAITarget else {"path": "/echo/"}
+    plan = LoadPlan((REQUEST, replace(REQUEST, id="b")), 1)
+    with serving(FakeOpenAI(closes=True)) as server:
+        kept = run_load(plan, make(server.url, timeout=5.0, **options)).exchanges
+        new = run_load(plan, make(server.url, timeout=5.0, without=frozenset({KEEP_ALIVE}), **options)).exchanges
+    assert [(one.error, one.status, one.resent) for one in kept] == [("", 200, False), ("", 200, True)]
+    assert [(one.error, one.resent) for one in new] == [("", False), ("", False)]
+    assert kept[1].at == kept[1].sent < kept[1].last
+    assert [headers.get("Connection") for _, headers in server.received] == [None, "close", "close", "close"]
+
+
+def test_target__get__a_closed_connection_that_the_library_replaces_itself__is_noted() -> None:
+    with serving(FakeOpenAI(closes=True)) as server:
+        target = HttpTarget(server.url, method="GET", path="/echo/", timeout=5.0)
+        exchanges = run_load(LoadPlan((REQUEST, replace(REQUEST, id="b")), 1), target).exchanges
+    assert [(one.error, one.resent) for one in exchanges] == [("", False), ("", True)]
+
+
+def test_openai__connection_breaks_after_the_first_byte__is_not_sent_again() -> None:
+    with serving(FakeOpenAI(fault="truncated")) as server:
+        target = OpenAITarget(server.url, "tiny", timeout=5.0)
+        exchanges = run_load(LoadPlan((REQUEST, replace(REQUEST, id="b")), 1), target).exchanges
+    assert [one.resent for one in exchanges] == [False, False]
+    assert len(server.received) == 2
+
+
+REFUSALS = (
+    "Unexpected fields in the request: {{'{field}'}}",
+    '{{"detail": [{{"type": "extra_forbidden", "loc": ["body", "{field}"], "input": true}}]}}',
+    '{{"error": {{"message": "Unrecognized request argument supplied: {field}", "code": 400}}}}',
+)
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+@pytest.mark.parametrize("name", ["ignore_eos", "seed", "temperature", "stream_options"])
+def test_openai__server_rejects_a_field_of_ours__it_is_named_and_can_be_left_out(name: str, refusal: str) -> None:
+    server = FakeOpenAI(rejects=frozenset({name}), refusal=refusal)
+    exchange = exchange_with(server)
+    assert (exchange.status, exchange.rejected) == (422, name)
+    without = exchange_with(server, without=frozenset({name}))
+    assert (without.error, without.rejected) == ("", "")
+    assert server.received[0][0].keys() - server.received[1][0].keys() == {name}
+
+
+def test_openai__refusal_that_names_no_field_of_ours__is_a_failure() -> None:
+    echo = '{{"loc": ["body", "{field}"], "input": {{"ignore_eos": true, "temperature": 0, "seed": 0}}}}'
+    assert exchange_with(FakeOpenAI(rejects=frozenset({"model"}), refusal=echo)).rejected == ""
+    own = exchange_with(FakeOpenAI(rejects=frozenset({"seed"})), extra={"seed": 3})
+    assert (own.status, own.rejected) == (422, "")
+    assert exchange_with(FakeOpenAI(fault="status")).rejected == ""
 
 
 @pytest.mark.parametrize(

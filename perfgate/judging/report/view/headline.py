@@ -62,6 +62,7 @@ _PARTS = {
     "job.numbers": phrase("the list of numbers"),
     "job.turns": phrase("turns"),
     "job.fits": phrase("`fits`"),
+    "job.requests": phrase("the load"),
     "seal": phrase("the proof that the measured code stayed the same"),
 }
 _METHOD_KINDS = {"check": "correctness", "budget": "budget", "limit": "budget", "expect": "expect", "exact": "counter"}
