@@ -17,6 +17,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import Source
 from perfgate.errors import HostileRepositoryError, RepositoryError
 from perfgate.git.commands import COMMIT_ID, NAMES_OF_CHANGED, run_git
+from perfgate.git.contents import WITHOUT_LFS, fill_worktree, refuse_changed_submodules
 from perfgate.system.folders import remove_folder
 from perfgate.system.interrupts import held_back
 
@@ -174,6 +175,7 @@ class Repository:
         Untracked files are included, ignored ones are not. Neither the index, nor a branch, nor a file is touched.
         """
         head = self.head()
+        refuse_changed_submodules(self.root)
         with tempfile.TemporaryDirectory(prefix="perfgate-index-") as folder:
             copied = Path(folder) / "index"
             index = {"GIT_INDEX_FILE": str(copied)}
@@ -283,7 +285,8 @@ class Repository:
         return self._run("rev-parse", "--is-shallow-repository") == "true"
 
     def _add_worktree(self, path: Path, commit: str, link: list[str]) -> Path:
-        self._run("worktree", "add", "--quiet", "--detach", str(path), commit)
+        self._run("worktree", "add", "--quiet", "--detach", str(path), commit, env=WITHOUT_LFS)
+        fill_worktree(self.root, path, commit)
         for entry in link:
             origin, target = self.root / entry, path / entry
             if origin.exists() and not target.exists():

@@ -144,6 +144,8 @@ def _missing_module(name: str, project: Project) -> Message | None:
     if project.python_path is None:
         return None
     top, _, rest = name.partition(".")
+    if unfilled := _unfilled_submodule(top, project.root, project.python_path):
+        return unfilled
     close = _close_module(name, project.root, project.python_path)
     if rest:
         return Message("mistake.other-name", {"name": close}) if close else None
@@ -154,6 +156,20 @@ def _missing_module(name: str, project: Project) -> Message | None:
     if close:
         return Message("mistake.other-module", {"name": close, "module": top, "python": sys.executable})
     return Message("mistake.not-installed", {"module": top, "python": sys.executable})
+
+
+def _unfilled_submodule(module: str, root: Path, python_path: list[str]) -> Message | None:
+    """The advice where the module may lie in a submodule whose folder is empty."""
+    try:
+        text = (root / ".gitmodules").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    for path in re.findall(r"^\s*path\s*=\s*(.+?)\s*$", text, flags=re.MULTILINE):
+        is_searched = module in Path(path).parts or any(Path(folder).is_relative_to(path) for folder in python_path)
+        folder = root / path
+        if is_searched and not (folder.is_dir() and any(folder.iterdir())):
+            return Message("mistake.submodule", {"path": path})
+    return None
 
 
 def _close_module(name: str, root: Path, python_path: list[str]) -> str | None:

@@ -207,7 +207,7 @@ CASES: dict[str, tuple[Mistake, str]] = {
             'with open("w.pt", "w") as file:\n    file.write("version https://git-lfs.github.com/spec/v1\\n")\ntorch.load("w.pt")'
         ),
         "_pickle.UnpicklingError: Weights only load failed (at workload.py:17); the file is a pointer of Git LFS in place"
-        " of the weights: fetch them with `git lfs pull`, in CI with lfs: true at the checkout",
+        " of the weights: fetch them with `git lfs pull`, in CI by the input lfs: true",
     ),
     "percent in a tolerance": (
         toml('workload = "a.py:net"\n[gate.tolerance]\n"latency.*" = "3 %"\n'),

@@ -57,6 +57,19 @@ def test_explained__misspelt_module_of_the_project__names_it(told: Callable[[str
     )
 
 
+def test_explained__module_of_a_submodule_that_is_empty__says_how_to_fill_it(
+    told: Callable[[str], str], tmp_path: Path
+) -> None:
+    (tmp_path / ".gitmodules").write_text('[submodule "third"]\n\tpath = libs/third\n\turl = ../third.git\n')
+    (tmp_path / "libs" / "third").mkdir(parents=True)
+    assert told("import third.net\n") == (
+        "ModuleNotFoundError: No module named 'third' (at model.py:1); libs/third is a submodule that this clone has not "
+        "filled: `git submodule update --init --recursive`, in CI by the input submodules: recursive"
+    )
+    (tmp_path / "libs" / "third" / "other.py").touch()
+    assert "is a submodule" not in told("import third.net\n")
+
+
 def test_explained__package_that_is_nowhere__names_the_python_that_lacks_it(told: Callable[[str], str]) -> None:
     assert told("import transformerz\n") == (
         "ModuleNotFoundError: No module named 'transformerz' (at model.py:1); install the package that has transformerz for "

@@ -1,0 +1,119 @@
+"""What a worktree lacks when git has made it: the files of submodules, and those that Git LFS keeps elsewhere.
+
+Both are taken from the clone, so that base and head are filled alike, without a network and without running a command that a
+commit names. What the clone itself has not filled stays empty on both sides.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from perfgate.errors import RepositoryError
+from perfgate.git.commands import run_git
+
+# Git LFS, docs/spec.md: a pointer begins with this line, has fewer than 1024 bytes, and names the content by its SHA-256.
+LFS_LINE = "version https://git-lfs.github.com/spec/v1"
+# `git worktree add` must not ask a server for contents: it is done here, and only for what the clone has.
+WITHOUT_LFS = {"GIT_LFS_SKIP_SMUDGE": "1"}
+MAX_POINTER_BYTES = 1024
+FETCH_SECONDS = 600.0
+_OBJECT = re.compile(r"^oid sha256:([0-9a-f]{64})$", re.MULTILINE)
+_LINK_MODE = "160000"
+
+
+def fill_worktree(clone: Path, tree: Path, commit: str, *, shown: str = "") -> None:
+    """Fill the checkout ``tree`` of a commit of ``clone``. ``shown`` is where the clone lies in one that has it as a submodule.
+
+    Raises RepositoryError where the clone has a submodule or a large file, but not as this commit wants it.
+    """
+    _fill_large_files(clone, tree, commit, shown)
+    for path, wanted in _submodules(clone, commit):
+        source, name = clone / path, f"{shown}{path}"
+        if not (source / ".git").exists() or clone.resolve() not in source.resolve().parents:
+            continue
+        if run_git(source, ["cat-file", "-e", f"{wanted}^{{commit}}"], {"GIT_NO_LAZY_FETCH": "1"}).code:
+            raise RepositoryError(
+                f"{name} is a submodule, and this clone lacks its commit {wanted[:12]}, which {commit[:12]} names: fetch it "
+                f"(`git -C {name} fetch origin`), with its whole history"
+            )
+        _check_out(source, tree / path, wanted)
+        fill_worktree(source, tree / path, wanted, shown=f"{name}/")
+
+
+def refuse_changed_submodules(clone: Path) -> None:
+    """Raise RepositoryError where a submodule has changes that are not committed: no commit of the clone can hold them."""
+    listed = run_git(clone, ["status", "--porcelain=v2", "-z", "--untracked-files=no", "--ignore-submodules=none"], {})
+    # git status, "Porcelain Format Version 2": the third field of a submodule is S, c for its commit, M for changed files.
+    changed = re.findall(r"(?:^|\0)1 .. S.M. (?:\S+ ){5}([^\0]+)", listed.output)
+    if changed:
+        raise RepositoryError(
+            f"{changed[0]} is a submodule with uncommitted changes, which would not be measured; commit or stash them there"
+        )
+
+
+def _submodules(clone: Path, commit: str) -> Iterator[tuple[str, str]]:
+    """The path and the commit of each submodule."""
+    listed = run_git(clone, ["ls-tree", "-r", "-z", "--full-tree", commit], {}).output
+    for entry in listed.split("\0"):
+        about, _, path = entry.partition("\t")
+        if about.startswith(_LINK_MODE):
+            yield path, about.split()[2]
+
+
+def _check_out(source: Path, target: Path, commit: str) -> None:
+    """Write the files of a commit into a folder, without a trace in the repository that they come from."""
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="perfgate-index-") as folder:
+        where = {**WITHOUT_LFS, "GIT_INDEX_FILE": str(Path(folder) / "index"), "GIT_WORK_TREE": str(target)}
+        for arguments in (["read-tree", commit], ["checkout-index", "--all", "--force", "--quiet"]):
+            done = run_git(source, arguments, where)
+            if done.code:
+                raise RepositoryError(f"git {arguments[0]} failed in the submodule {source}: {done.errors}")
+
+
+def _fill_large_files(clone: Path, tree: Path, commit: str, shown: str) -> None:
+    for path in _pointers(clone, commit):
+        target = tree / path
+        if (digest := pointer_of(target)) is None:
+            continue
+        content = _stored(clone, digest)
+        if not content.is_file():
+            if not (clone / path).is_file() or pointer_of(clone / path):
+                continue
+            run_git(clone, ["lfs", "fetch", "origin", commit, "--include", path], {}, limit_seconds=FETCH_SECONDS)
+        if not content.is_file():
+            raise RepositoryError(
+                f"{shown}{path} is kept in Git LFS, and this clone lacks its content of {commit[:12]}: "
+                f"`git lfs fetch origin {commit[:12]}`"
+            )
+        shutil.copyfile(content, target)
+
+
+def pointer_of(file: Path) -> str | None:
+    """The SHA-256 of the content that a file of Git LFS stands for; None for any other file."""
+    if not file.is_file() or file.is_symlink() or file.stat().st_size >= MAX_POINTER_BYTES:
+        return None
+    text = file.read_text(encoding="utf-8", errors="replace")
+    match = _OBJECT.search(text) if text.startswith(LFS_LINE) else None
+    return match[1] if match else None
+
+
+def _pointers(clone: Path, commit: str) -> list[str]:
+    """The files of a commit that Git LFS keeps elsewhere."""
+    attributes = ["grep", "--quiet", "--fixed-strings", "filter=lfs", commit, "--", ":(glob)**/.gitattributes"]
+    if run_git(clone, attributes, {}).code:
+        return []
+    listed = run_git(
+        clone, ["grep", "-z", "--name-only", "--full-name", "--fixed-strings", LFS_LINE, commit], {}
+    ).output
+    return [name.partition(":")[2] for name in listed.split("\0") if name]
+
+
+def _stored(clone: Path, digest: str) -> Path:
+    """Where the clone keeps a content (Git LFS, docs/spec.md, "Local storage")."""
+    common = run_git(clone, ["rev-parse", "--path-format=absolute", "--git-common-dir"], {}).output
+    return Path(common) / "lfs" / "objects" / digest[:2] / digest[2:4] / digest
