@@ -21,7 +21,7 @@ from perfgate.document.decision import DEFAULT_LOOKS, MOST_LOOKS, Policy
 from perfgate.errors import ConfigError
 from perfgate.job_settings import NAME, JobReference, JobSettings, NumberSettings, SlaSettings, mistakes
 from perfgate.load_settings import LoadSettings
-from perfgate.locale import LANGUAGES, Language
+from perfgate.locale import LANGUAGES, Language, environment_language
 from perfgate.toml import tomllib
 
 CONFIG_NAME = "perfgate.toml"
@@ -252,9 +252,11 @@ class GraphSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class ReportSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How comments and reports read; documents are in no language."""
+    """How comments and reports read; documents are language-neutral."""
 
-    language: Annotated[Language, _doc("The language of comments, reports and the terminal.")] = "en"
+    language: Annotated[
+        Language | None, _doc("The language of comments, reports and the terminal; unset, that of the locale.")
+    ] = None
 
 
 class PathSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -400,13 +402,13 @@ def report_language(option: str | None, root: Path, *, environ: Mapping[str, str
     """The language that comments and reports are written in.
 
     The ``option`` of the command line comes first, then the environment variable PERFGATE_LANG, then ``[report] language`` of
-    ``root/perfgate.toml`` where there is one, then English. LANG and LC_ALL do not count: what a job posts must not depend
-    on the machine that it runs on. Raises ConfigError for a language that there is not.
+    ``root/perfgate.toml``, then the user's locale. Raises ConfigError for an unknown language.
     """
     chosen = option or environ.get("PERFGATE_LANG")
     if not chosen:
         there = (root / CONFIG_NAME).is_file()
-        return load_config(root, environ=environ, needs_workload=False).report.language if there else "en"
+        written = load_config(root, environ=environ, needs_workload=False).report.language if there else None
+        return written or environment_language(environ)
     for language in LANGUAGES:
         if chosen == language:
             return language

@@ -27,6 +27,9 @@ def pytest_configure() -> None:
     # The servers that tests start are on this machine.
     for name in ("no_proxy", "NO_PROXY"):
         os.environ[name] = ",".join(filter(None, (os.environ.get(name), "127.0.0.1", "localhost")))
+    # The tests read English, in whatever language their user reads.
+    os.environ.pop("LANGUAGE", None)
+    os.environ["LC_ALL"] = "C.UTF-8"
     # Signing, hooks or a main branch of another name are the user's own affair.
     os.environ.update(GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_NOSYSTEM="1")
     # A shell ignores Ctrl-C for what it starts in the background, and all processes that tests start would inherit that.

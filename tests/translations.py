@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
+import click
 from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
@@ -15,9 +16,15 @@ from jinja2 import Environment, nodes
 
 from perfgate import locale
 from perfgate.catalogue.lookup import METRICS, sentences
+from perfgate.cli.groups import CommandGroup
+from perfgate.cli.language import CLICK_WORDS, paragraphs
+from perfgate.cli.main import SECTIONS as COMMAND_SECTIONS
+from perfgate.cli.main import cli as command_line
+from perfgate.jobs.doctor.planted import CHANGES
 from perfgate.judging import report
 from perfgate.judging.report.render.comment import SECTIONS
 
+PACKAGE = Path(locale.__file__).parent.parent
 REPORT = Path(report.__file__).parent
 TEMPLATES = REPORT / "templates"
 ZH_PO = Path(locale.__file__).parent / "zh.po"
@@ -33,7 +40,24 @@ def english_sentences() -> set[str]:
         texts |= set(of_template(template))
     for module in sorted(REPORT.rglob("*.py")):
         texts |= set(of_module(module))
-    return texts
+    for module in sorted(PACKAGE.rglob("*.py")):
+        texts |= set(of_calls(module, {"sentence"}))
+    return (
+        texts | set(of_command(command_line)) | {*CLICK_WORDS, *COMMAND_SECTIONS} | {change.title for change in CHANGES}
+    )
+
+
+def of_command(command: click.Command) -> Iterator[str]:
+    """The help of a command, of its options and of its subcommands, paragraph by paragraph."""
+    options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
+    for text in [command.help, command.epilog, *(option.help for option in options)]:
+        yield from paragraphs(text) if text else []
+    if isinstance(command, CommandGroup):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            member = command.member(context, name)
+            assert member is not None
+            yield from of_command(member)
 
 
 def of_template(path: Path) -> Iterator[str]:
@@ -51,14 +75,28 @@ def of_template(path: Path) -> Iterator[str]:
 
 def of_module(path: Path) -> Iterator[str]:
     """The constants that are given to ``say``, ``phrase`` and ``counted``."""
-    for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if not (isinstance(call, ast.Call) and call.args):
-            continue
-        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    for name, call in _calls(path):
         if name in {"say", "phrase"}:
             yield from _constants(call.args[0])
         if name == "counted" and len(call.args) > 1:
             yield from (f"{{count}} {noun}" for noun in _constants(call.args[1]))
+        if name == "_print_rest":
+            yield from (f"{{count}} {noun}" for noun in _constants(call.args[1]))
+        if name == "_table":  # the titles of its columns; what ends in > is a column of numbers
+            yield from filter(None, (title.rstrip(">") for argument in call.args for title in _constants(argument)))
+
+
+def of_calls(path: Path, names: set[str]) -> Iterator[str]:
+    """The constants that are the first argument of a function."""
+    for name, call in _calls(path):
+        if name in names:
+            yield from _constants(call.args[0])
+
+
+def _calls(path: Path) -> Iterator[tuple[str, ast.Call]]:
+    for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(call, ast.Call) and call.args:
+            yield call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", ""), call
 
 
 def template_environment() -> Environment:

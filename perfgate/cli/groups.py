@@ -6,11 +6,21 @@ from collections.abc import Iterator
 
 import click
 
+from perfgate.cli.language import localized
+
 _LONGEST_SENTENCE = 1000
 
 
 class CommandGroup(click.Group):
     """A group whose help shows the first sentence of every command, whole."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        command = self.member(ctx, cmd_name)
+        return localized(command) if command else None
+
+    def member(self, ctx: click.Context, name: str) -> click.Command | None:
+        """The command of a name as it was defined."""
+        return super().get_command(ctx, name)
 
     def sections(self, ctx: click.Context) -> Iterator[tuple[str, list[str]]]:
         """The headings of the help, each with the names of its commands."""
@@ -33,7 +43,7 @@ class CommandGroup(click.Group):
 
     def _sentence(self, ctx: click.Context, name: str) -> str:
         command = self.get_command(ctx, name)
-        return command.get_short_help_str(_LONGEST_SENTENCE) if command else ""
+        return command.get_short_help_str(_LONGEST_SENTENCE).partition("。")[0] if command else ""
 
     def _did_you_mean(self, ctx: click.Context, name: str) -> str:
         import difflib

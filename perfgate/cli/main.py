@@ -14,9 +14,11 @@ import click
 from perfgate.cli import commands
 from perfgate.cli.groups import CommandGroup
 from perfgate.cli.isolation import Program
+from perfgate.cli.language import command_line_language, localized
 from perfgate.cli.streams import harmless, make_streams_last
 from perfgate.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_PASS, EXIT_USAGE, PerfgateError
 from perfgate.git.settings import untie
+from perfgate.locale import speaking
 from perfgate.plugins import load_member, member_names
 from perfgate.system.interrupts import install
 from perfgate.version import __version__
@@ -45,9 +47,9 @@ class CommandFolder(CommandGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return [name.replace("_", "-") for name in _modules()]
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def member(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
         """Import one command; None when there is no such file."""
-        module = cmd_name.replace("-", "_")
+        module = name.replace("-", "_")
         if module not in _modules():
             return None
         command: click.Command = load_member(commands, module).COMMAND
@@ -68,7 +70,8 @@ def _modules() -> list[str]:
 )
 @click.version_option(__version__, prog_name="perfgate")
 def cli() -> None:
-    """Judge whether a change makes a PyTorch model slower, on the same device, in the same minutes, and say why."""
+    """Judge whether a change makes a PyTorch model slower, alternating with its base on the same device, and show the
+    cause."""
 
 
 def main() -> NoReturn:
@@ -79,7 +82,8 @@ def main() -> NoReturn:
     untie(os.environ)
     try:
         install()
-        cli.main(prog_name="perfgate", standalone_mode=False, obj=Program())
+        with speaking(command_line_language(sys.argv[1:], os.environ)):
+            localized(cli).main(prog_name="perfgate", standalone_mode=False, obj=Program())
     except PerfgateError as error:
         _say(f"perfgate: {error}")
         code = error.exit_code

@@ -23,13 +23,13 @@ language_option = click.option(
     "--lang",
     "language",
     type=click.Choice(LANGUAGES),
-    help="Language of what people read; default: PERFGATE_LANG, [report] language in perfgate.toml, en.",
+    help="Language of the output; default: PERFGATE_LANG, [report] language in perfgate.toml, the locale.",
 )
 allow_token_option = click.option(
     "--allow-token-in-env",
     "allow_token",
     is_flag=True,
-    help="Measure in CI although a token is in the environment; it is removed, and the report says so.",
+    help="Measure in CI even with a token in the environment; it is removed, and the report mentions it.",
 )
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print the document as JSON; what people read goes to standard error."
@@ -58,18 +58,18 @@ checklist_budget_option = click.option(
     "--checklist-budget",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="Time for the checklist in turns, beside the pairs; default: `checklist_budget` in perfgate.toml.",
+    help="Time for the alternating checklist, in addition to the pairs; default: `checklist_budget` in perfgate.toml.",
 )
 always_option = click.option(
     "--always",
     is_flag=True,
-    help="Measure also where nothing relevant changed, by [paths] in perfgate.toml or by the code itself.",
+    help="Measure even if nothing relevant changed, by [paths] in perfgate.toml or by the code itself.",
 )
 token_option = click.option(
     "--token-env",
     "token_variable",
     metavar="NAME",
-    help="The environment variable with the token, where it is an unusual one.",
+    help="The environment variable with the token, if it has an unusual name.",
 )
 
 
@@ -108,15 +108,15 @@ EVENT_OPTIONS: tuple[tuple[str, str, str, click.IntRange | None, str], ...] = (
         "PERFGATE_FORGE",
         "NAME",
         None,
-        "gitee, gitcode, gitea, github or gitlab, where no CI of theirs runs this.",
+        "gitee, gitcode, gitea, github or gitlab, if the CI system is another one.",
     ),
     ("--repository", "PERFGATE_REPOSITORY", "OWNER/NAME", None, "The repository on that forge."),
     ("--change-request", "PERFGATE_CHANGE_REQUEST", "N", click.IntRange(1), "The number of the pull or merge request."),
     ("--head-sha", "PERFGATE_HEAD_SHA", "SHA", None, "The commit under review."),
     ("--run", "PERFGATE_RUN_ID", "N", click.IntRange(0), "The number of this CI run; a later run has a higher one."),
-    ("--attempt", "PERFGATE_RUN_ATTEMPT", "N", click.IntRange(1), "Which try of that run this is.  [default: 1]"),
-    ("--api-url", "PERFGATE_API_URL", "URL", None, "The forge's API, for a server of your own."),
-    ("--server-url", "PERFGATE_SERVER_URL", "URL", None, "The forge's pages, for a server of your own."),
+    ("--attempt", "PERFGATE_RUN_ATTEMPT", "N", click.IntRange(1), "The attempt number of that run.  [default: 1]"),
+    ("--api-url", "PERFGATE_API_URL", "URL", None, "The API of a self-hosted forge."),
+    ("--server-url", "PERFGATE_SERVER_URL", "URL", None, "The web address of a self-hosted forge."),
     ("--job-url", "PERFGATE_JOB_URL", "URL", None, "The page of this CI job, which the comment links to."),
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -31,6 +31,22 @@ def current_language() -> Language:
     return _CURRENT.get()
 
 
+def environment_language(environ: Mapping[str, str]) -> Language:
+    """The language of the user's locale, by the rules of GNU gettext; English for a locale that is neither.
+
+    The locale is the first of LC_ALL, LC_MESSAGES and LANG that is set. LANGUAGE, a list in order of preference, comes before
+    it, unless the locale is C (gettext manual, "The LANGUAGE variable").
+    """
+    locale = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := environ.get(name))), "C")
+    if locale in ("C", "POSIX"):
+        return "en"
+    for entry in [*environ.get("LANGUAGE", "").split(":"), locale]:
+        for language in LANGUAGES:
+            if entry.lower().startswith(language) and not entry[len(language) : len(language) + 1].isalpha():
+                return language
+    return "en"
+
+
 def translate(english: str, language: Language | None = None) -> str:
     """A sentence of ours, its placeholders untouched, in a language or the current one.
 
@@ -40,6 +56,14 @@ def translate(english: str, language: Language | None = None) -> str:
     if (language or _CURRENT.get()) == "en" or not english:  # the empty text is the header of a gettext catalogue
         return english
     return _chinese().gettext(english)
+
+
+def sentence(english: str, **values: object) -> str:
+    """A sentence for the terminal in the current language, with its values filled in; never for a document.
+
+    ``make locale`` finds the sentences that are written out in the call.
+    """
+    return translate(english).format_map(values) if values else translate(english)
 
 
 @cache

@@ -234,10 +234,11 @@ def test_policy__budget__in_base_units() -> None:
         (None, "zh", "en", "zh"),
         (None, "", "zh", "zh"),
         (None, None, "zh", "zh"),
-        (None, None, None, "en"),
+        (None, None, "en", "en"),
+        (None, None, None, "zh"),
     ],
 )
-def test_report_language__first_of_option_environment_file(
+def test_report_language__first_of_option_environment_file_locale(
     tmp_path: Path, given: str | None, environment: str | None, written: str | None, language: str
 ) -> None:
     if written is not None:

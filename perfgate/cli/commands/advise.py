@@ -15,7 +15,7 @@ from perfgate.cli.streams import people_on_stderr, print_json
 @json_option
 @language_option
 def COMMAND(path: Path | None, as_json: bool, language: str | None) -> None:
-    """Say what to try, by the newest result here or the one in PATH.
+    """List optimizations to try, by the newest result here or in PATH.
 
     PATH is the run.json, the folder or the decision of `perfgate run`, `check` or `local`.
     """

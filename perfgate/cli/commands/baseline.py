@@ -26,19 +26,19 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for ma
 
 @click.group("baseline", cls=CommandGroup)
 def COMMAND() -> None:
-    """Keep runs of main, and show what is kept. A check shows them beside its own times; they draw the trend."""
+    """Store runs of main and show them. A check shows them beside its own times, and the trend is computed from them."""
 
 
 @COMMAND.command("record")
-@click.option("--run", "run_file", metavar="FILE", type=PATH, help="Keep this run document instead of measuring.")
+@click.option("--run", "run_file", metavar="FILE", type=PATH, help="Store this run document instead of measuring.")
 @click.option(
     "--from",
     "artifact",
     metavar="DIR",
     type=PATH,
-    help="In CI: keep the run in this artifact of the measuring job, a folder or zip.",
+    help="In CI: store the run in this artifact of the measuring job, a folder or zip.",
 )
-@click.option("--download", is_flag=True, help="In CI: get that artifact from the forge.")
+@click.option("--download", is_flag=True, help="In CI: download that artifact from the forge.")
 @click.option(
     "--key",
     metavar="NAME",
@@ -50,15 +50,15 @@ def COMMAND() -> None:
     "--token-env",
     "token_variable",
     metavar="NAME",
-    help="The variable with the forge's token, where it is an unusual one.",
+    help="The variable with the forge's token, if it has an unusual name.",
 )
-@click.option("--allow-dirty", is_flag=True, help="Keep a run that was measured with uncommitted changes.")
+@click.option("--allow-dirty", is_flag=True, help="Store a run that was measured with uncommitted changes.")
 @click.option(
     "--quick/--full",
     default=True,
-    help="Short measurements as in `perfgate check`, whose values compare with these (the default); or long ones.",
+    help="Short measurements, comparable with those of `perfgate check` (the default), or long ones.",
 )
-@click.option("--out", type=FOLDER, default="perfgate-out", show_default=True, help="Folder for what is measured.")
+@click.option("--out", type=FOLDER, default="perfgate-out", show_default=True, help="Folder for the measurements.")
 @allow_token_option
 @_json
 @directory_option()
@@ -75,11 +75,11 @@ def record(
     as_json: bool,
     directory: Path,
 ) -> None:
-    """Measure main, or take a run document, and keep it. One run a session; a run of a change is refused.
+    """Measure main, or take a run document, and store it. One run per session; a run of a change is refused.
 
-    In CI, --from or --download keeps what the measuring job of the same pipeline measured, if that was started by a push to
-    the main branch (or a schedule), never by a change request. Exit codes: 2 not such a job, 3 the artifact is missing or
-    another's, 4 a part could not be measured, or forge or store refused.
+    In CI, --from or --download stores the run measured by another job of the same pipeline, if a push to the main
+    branch or a schedule started it; never for a change request. Exit codes: 2 not such a job, 3 the artifact is
+    missing or belongs to another job, 4 a part could not be measured, or forge or store refused.
     """
     if sum((run_file is not None, artifact is not None, download)) > 1:
         raise click.UsageError("--run, --from and --download say three things; give one")
@@ -144,7 +144,7 @@ def _record_measured(config: Config, out: Path, quick: bool, allow_dirty: bool) 
 @_json
 @directory_option()
 def list_runs(limit: int | None, as_json: bool, directory: Path) -> None:
-    """List the kept runs of this project, newest first."""
+    """List the stored runs of this project, newest first."""
     from perfgate.jobs.baseline import list_baseline
 
     config = _config(directory)
@@ -181,7 +181,7 @@ def _run_lines(run: StoredRun) -> list[str]:
 @_json
 @directory_option()
 def show(run_id: str, as_json: bool, directory: Path) -> None:
-    """Show the values of a kept run. ID is its id, or the beginning of it."""
+    """Show the values of a stored run. ID is its id or a prefix of it."""
     from perfgate.document.job import typical_values
     from perfgate.jobs.baseline import show_baseline
 
@@ -207,20 +207,20 @@ def show(run_id: str, as_json: bool, directory: Path) -> None:
 
 @COMMAND.command("accept")
 @click.argument("metrics", metavar="METRIC...", nargs=-1, required=True)
-@click.option("--reason", required=True, metavar="TEXT", help="Why the regression is meant.")
+@click.option("--reason", required=True, metavar="TEXT", help="Why the regression is intended.")
 @click.option(
-    "--commit", "revision", default="HEAD", show_default=True, metavar="REV", help="The commit it is meant for."
+    "--commit", "revision", default="HEAD", show_default=True, metavar="REV", help="The commit to accept it for."
 )
-@click.option("--by", "accepted_by", metavar="NAME", help="Who accepts it; else git's user.name.")
+@click.option("--by", "accepted_by", metavar="NAME", help="Name of the person accepting it; default: git's user.name.")
 @_json
 @directory_option()
 def accept(
     metrics: tuple[str, ...], reason: str, revision: str, accepted_by: str | None, as_json: bool, directory: Path
 ) -> None:
-    """Accept regressions of one commit: the gate then shows them and lets them pass, with a warning.
+    """Accept regressions of one commit: the gate then reports them as a warning and passes.
 
-    METRIC is a metric or a pattern, e.g. latency.low or "latency.*"; METRIC@WORKLOAD/SHAPE accepts it in one place only. A
-    wrong output cannot be accepted.
+    METRIC is a metric or a pattern, e.g. latency.low or "latency.*"; METRIC@WORKLOAD/SHAPE accepts it for one
+    workload and shape. A wrong output cannot be accepted.
     """
     from perfgate.jobs.baseline import accept_regressions
 
@@ -238,7 +238,7 @@ def accept(
 @_json
 @directory_option()
 def list_accepted(as_json: bool, directory: Path) -> None:
-    """List the regressions that were accepted, newest first."""
+    """List the accepted regressions, newest first."""
     from perfgate.jobs import baseline
 
     acceptances = baseline.list_accepted(_config(directory), os.environ)
@@ -258,7 +258,9 @@ def list_accepted(as_json: bool, directory: Path) -> None:
 
 
 @COMMAND.command("prune")
-@click.option("--keep", type=click.IntRange(min=0), required=True, metavar="N", help="How many to keep per testbed.")
+@click.option(
+    "--keep", type=click.IntRange(min=0), required=True, metavar="N", help="Number of runs to keep per testbed."
+)
 @_json
 @directory_option()
 def prune(keep: int, as_json: bool, directory: Path) -> None:
@@ -278,9 +280,9 @@ def prune(keep: int, as_json: bool, directory: Path) -> None:
 @_json
 @directory_option()
 def copy(source: str, target: str, as_json: bool, directory: Path) -> None:
-    """Copy this project's runs, acceptances and confirmations from one store into another.
+    """Copy this project's runs, acceptances and confirmations from one store to another.
 
-    What is in the other store already stays as it is, so a copy that was interrupted is taken up by another.
+    Existing entries in the target store stay as they are, so an interrupted copy can be repeated.
     """
     from perfgate.jobs.baseline import copy_baseline
 

@@ -41,13 +41,14 @@ from perfgate.cli.options import (
 @click.option(
     "--append",
     is_flag=True,
-    help="Add pairs to the earlier result in --out instead of starting anew, if there is one of the same commits.",
+    help="Add pairs to the earlier result in --out if it has the same commits, instead of starting again.",
 )
 @click.option(
     "--append-from",
     type=PATH,
     metavar="DIR",
-    help="Add pairs to what an earlier attempt of this CI job left in DIR, if it is of the same commits, settings and machine.",
+    help="Add pairs to the result of an earlier attempt of this CI job in DIR, if commits, settings and "
+    "machine are the same.",
 )
 @click.option(
     "--base-python",

@@ -13,16 +13,17 @@ from perfgate.cli.options import Options, RecordCommand, directory_option, langu
 
 @click.command("command", cls=RecordCommand)
 @token_option
-@click.option("--key", metavar="NAME", default="default", help="Tells several gates on one repository apart.")
+@click.option("--key", metavar="NAME", default="default", help="Distinguishes several gates of one repository.")
 @language_option
 @directory_option()
 def COMMAND(options: Options, language: str | None, directory: Path) -> None:
-    """Obey the comment that started this job. It measures a pull request again, or accepts a regression.
+    """Execute the comment that started this job. It measures a pull request again, or accepts a regression.
 
-    Runs in a GitHub job on `issue_comment`. The first line says `/perfgate run [WORKLOAD]` or `/perfgate accept NUMBER
-    REASON`, with the number of a cause in perfgate's comment, or a metric. On a pull request from a fork the commit comes
-    first: `/perfgate run COMMIT`. Only who may push is heard, and never the author of a pull request from a fork. What to
-    measure goes to GITHUB_OUTPUT: action, number, head_sha, base_sha, workload, fork. Ends with 0 whatever is asked.
+    Runs in a GitHub job on `issue_comment`. The first line of the comment is `/perfgate run [WORKLOAD]` or `/perfgate
+    accept NUMBER REASON`, with the number of a cause in perfgate's comment, or a metric. On a pull request from a
+    fork the commit comes first: `/perfgate run COMMIT`. The commenter must have push access and must not be the
+    author of a pull request from a fork. The request is written to GITHUB_OUTPUT: action, number, head_sha, base_sha,
+    workload, fork. Always exits 0.
     """
     from perfgate.config import report_language
     from perfgate.jobs.publish.command import CommandRequest, run_command

@@ -32,7 +32,7 @@ WIDTH = 80
 def COMMAND(as_format: str, directory: Path) -> None:
     """Print every setting with its value, its default and its origin.
 
-    The origin is a line of perfgate.toml, an environment variable, or the default. What a token variable holds is not read.
+    The origin is a line of perfgate.toml, an environment variable, or the default. Token variables are not read.
     """
     import os
 

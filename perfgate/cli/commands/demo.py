@@ -11,10 +11,10 @@ from perfgate.cli.options import FOLDER, allow_token_option
 
 
 @click.command("demo")
-@click.option("--dir", "folder", type=FOLDER, help="Play in this empty folder instead of a temporary one.")
+@click.option("--dir", "folder", type=FOLDER, help="Use this empty folder instead of a temporary one.")
 @allow_token_option
 def COMMAND(folder: Path | None, allow_token: bool) -> None:
-    """Gate two changes of a small model: a mistake, a refactoring. The first must FAIL, the second PASS."""
+    """Gate two changes of a small model on this machine. A mistake must FAIL, a refactoring must PASS."""
     drop_secrets(allow_token=allow_token)
     from perfgate.jobs.demo import run_demo
 

@@ -11,9 +11,9 @@ from perfgate.cli.options import FOLDER, allow_token_option
 
 
 @click.command("doctor")
-@click.option("--fitness", "fitness_only", is_flag=True, help="Only look at the machine: seconds, nothing is gated.")
+@click.option("--fitness", "fitness_only", is_flag=True, help="Only examine the machine: seconds, nothing is gated.")
 @click.option("--only", multiple=True, metavar="NAME", help="Plant only this change (may be repeated).")
-@click.option("--list", "list_only", is_flag=True, help="List the planted changes and what each must get.")
+@click.option("--list", "list_only", is_flag=True, help="List the planted changes and the expected verdict of each.")
 @click.option(
     "--config",
     "config_folder",
@@ -39,10 +39,10 @@ def COMMAND(
     as_json: bool,
     allow_token: bool,
 ) -> None:
-    """Say if this machine is fit and how small a slowdown it sees. The gate must fire on planted changes.
+    """Check that this machine is fit and the gate fires. It plants changes and reports the smallest detectable slowdown.
 
-    Exit codes: 0 every planted change got the verdict it must get · 1 one did not · 3 the machine is too busy to tell ·
-    4 the machine is unfit.
+    Exit codes: 0 every planted change got the expected verdict · 1 one did not · 3 the machine is too busy to decide
+    · 4 the machine is unfit.
     """
     from rich.console import Console
 
@@ -51,6 +51,7 @@ def COMMAND(
     from perfgate.jobs.doctor import job as doctor
     from perfgate.jobs.shared.session import prepare_out
     from perfgate.judging.report.render import doctor as report
+    from perfgate.locale import sentence
     from perfgate.version import __version__
 
     console = Console(quiet=as_json)
@@ -68,7 +69,13 @@ def COMMAND(
     report.render_fitness(document.fitness, console)
     if not fitness_only and not doctor.is_unfit(document.fitness):
         minutes = max(1, round(sum(change.seconds for change in changes) / 60))
-        _say(f"{len(changes)} gates, about {minutes} min, two to four times as long where others use the machine too")
+        _say(
+            sentence(
+                "{count} gates, about {minutes} min; two to four times as long on a busy machine",
+                count=len(changes),
+                minutes=minutes,
+            )
+        )
         planted = doctor.plant_changes(changes, settings, out=out, say=_say)
         resolutions = doctor.resolutions_of(planted, out)
         document = DoctorDocument(
@@ -77,7 +84,7 @@ def COMMAND(
         report.render_planted(planted, console)
         report.render_resolutions(resolutions, console)
     doctor.write_doctor(out, document)
-    click.echo(doctor.to_json(document) if as_json else f"written to {out}: doctor.json")
+    click.echo(doctor.to_json(document) if as_json else sentence("written to {folder}: doctor.json", folder=out))
     raise SystemExit(doctor.exit_code(document))
 
 

@@ -23,7 +23,7 @@ _LABEL = re.compile(r"\S+(?: \S+)? {2,}(?=\S)")
 @click.option(
     "--device",
     type=click.Choice(DEVICE_KINDS),
-    help="Say what this kind of device shows; default: PERFGATE_DEVICE, perfgate.toml, cpu.",
+    help="Explain for this kind of device; default: PERFGATE_DEVICE, perfgate.toml, cpu.",
 )
 @language_option
 @directory_option("The project's folder, whose perfgate.toml may set limits.")

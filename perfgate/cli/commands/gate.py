@@ -38,7 +38,8 @@ def COMMAND(
     language: str | None,
     config: Path | None,
 ) -> None:
-    """Judge the documents of a check again, or two runs made apart. One alone is held to the rules that need no base.
+    """Judge the documents of a check again, or two separate runs. A single run is checked against the rules that need
+    no base.
 
     The same documents give the same decision.
     """

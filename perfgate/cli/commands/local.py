@@ -63,16 +63,16 @@ class _Manner(NamedTuple):
     type=click.FloatRange(min=1),
     default=math.inf,
     metavar="SECONDS",
-    help="Begin nothing new after this time, waiting for the machine included.",
+    help="Start no new measurement after this time, which includes waiting for the machine.",
 )
-@click.option("--brief", is_flag=True, help="One line where it passes, everything where it does not.")
+@click.option("--brief", is_flag=True, help="Print one line if it passes, the full report if it does not.")
 @click.option(
     "--hook",
     is_flag=True,
-    help="As git's pre-push hook: judge the commits that are pushed against the remote's main branch. Implies --brief "
-    "and steps 1 to 5.",
+    help="Run as git's pre-push hook: judge the pushed commits against the remote's main branch. Implies "
+    "--brief and steps 1 to 5.",
 )
-@click.option("--strict", is_flag=True, help="With --hook: stop the push also where nothing could be decided.")
+@click.option("--strict", is_flag=True, help="With --hook: stop the push also if the verdict is undecided.")
 @allow_token_option
 @json_option
 @language_option
@@ -89,10 +89,10 @@ def COMMAND(
     directory: Path,
     remote: tuple[str, ...],
 ) -> None:
-    """Judge this work tree, with uncommitted changes, against main. It is the verdict CI will give, before pushing.
+    """Judge this work tree, with uncommitted changes, against main. It is the verdict of CI before you push.
 
-    As a hook of git (--hook), which passes REMOTE and URL: exit code 1 where a pushed commit is slower, 0 where it is not,
-    or where it could not be decided (3 with --strict).
+    With --hook, as a git hook that receives REMOTE and URL: exit code 1 if a pushed commit is slower, 0 if it is not,
+    and 0 if undecided (3 with --strict).
     """
     if not hook and (remote or strict):
         raise UsageError("REMOTE, URL and --strict belong to --hook; leave them out, or give --hook too")

@@ -21,7 +21,7 @@ from perfgate.cli.options import (
 
 @click.command("publish", cls=RecordCommand)
 @click.argument("artifact", metavar="[DIR|ZIP]", required=False, type=PATH)
-@click.option("--download", is_flag=True, help="Fetch the artifact perfgate-KEY-ATTEMPT that this run has uploaded.")
+@click.option("--download", is_flag=True, help="Fetch the artifact perfgate-KEY-ATTEMPT uploaded by this run.")
 @click.option(
     "--directory",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
@@ -30,11 +30,11 @@ from perfgate.cli.options import (
 )
 @click.option("--dry-run", is_flag=True, help="Print the comment and post nothing.")
 @token_option
-@click.option("--key", metavar="NAME", default="default", help="Tells several gates on one repository apart.")
+@click.option("--key", metavar="NAME", default="default", help="Distinguishes several gates of one repository.")
 @click.option(
     "--workload",
     metavar="NAME",
-    help="Only this one was asked for: it has a comment and a status of its own, and the whole check's stay.",
+    help="Only this workload was requested: it gets its own comment and status; those of the whole check stay.",
 )
 @click.option(
     "--status/--no-status",
@@ -46,12 +46,12 @@ from perfgate.cli.options import (
     type=click.Choice(["undecided", "regression", "never"]),
     default="undecided",
     show_default=True,
-    help="What makes the commit status red; the exit code is the verdict's.",
+    help="Verdicts that turn the commit status red; the exit code is that of the verdict.",
 )
 @click.option(
     "--out",
     type=FOLDER,
-    help="Write decision.json, comment.md and report.html here, as they are judged now, for the job to upload.",
+    help="Write the new decision.json, comment.md and report.html to this folder, for the job to upload.",
 )
 @click.option("--outputs", is_flag=True, help="Write verdict and exit code to the file in GITHUB_OUTPUT.")
 @event_options
@@ -59,15 +59,15 @@ from perfgate.cli.options import (
 def COMMAND(options: Options, artifact: Path | None, download: bool, directory: Path, language: str | None) -> None:
     """Judge a check again, post its comment and set the commit status.
 
-    Runs in a CI job of its own, which has the token and never runs code of the change. The check is what
-    `perfgate check --out DIR` wrote, as a folder or a zip of it, or with --download what the measuring job has uploaded.
-    Nothing in it is believed but its samples: tolerances come from perfgate.toml of the base commit that the forge names,
-    history and acceptances from the project's own store. Without a token the comment is printed. The exit code is that
-    of the verdict, 3 for an artifact that is missing or of something else, and 4 where the forge refuses.
+    Runs in a CI job of its own that has the token and never runs code of the change. The check is the output of
+    `perfgate check --out DIR`, as a folder or zip, or with --download the artifact uploaded by the measuring job.
+    Only its samples are trusted: tolerances come from perfgate.toml of the base commit named by the forge, history
+    and acceptances from the project's own store. Without a token the comment is printed. The exit code is that of the
+    verdict, 3 for a missing or foreign artifact, and 4 if the forge refuses.
 
-    GitHub, GitLab and Gitea Actions say themselves which change request it is. On another CI (Jenkins before Gitee or
-    GitCode, say) give --forge, --repository, --head-sha, --run and --change-request, or their variables, here and to
-    `perfgate check`.
+    GitHub, GitLab and Gitea Actions provide the change request. On other CI systems, such as Jenkins with Gitee or
+    GitCode, pass --forge, --repository, --head-sha, --run and --change-request, or set their variables, both here and
+    for `perfgate check`.
     """
     from perfgate.config import report_language
     from perfgate.errors import UsageError

@@ -28,22 +28,23 @@ from perfgate.cli.options import FILE, PATH, Options, RecordCommand, directory_o
     "--csv",
     metavar="FILE",
     type=click.Path(dir_okay=False, allow_dash=True),
-    help="Write every number as CSV in base units, a row each; `-` prints it. docs/commands.md names the columns.",
+    help="Write every number as a CSV row in base units; `-` prints them. docs/commands.md lists the columns.",
 )
 @click.option(
     "--exit-code",
     "measured",
     metavar="N",
     type=click.IntRange(0, 255),
-    help="What the command that measured ended with; documents that say otherwise are not its own.",
+    help="The exit code of the measuring command; documents with another one are rejected.",
 )
 @language_option
-@directory_option("The project's folder, below which annotated files lie.")
+@directory_option("The project's folder, which contains the annotated files.")
 def COMMAND(options: Options, language: str | None, directory: Path) -> None:
-    """Print the comment of DIR, or write what a CI host shows of it.
+    """Print the comment of DIR, or write it in formats of CI systems.
 
-    DIR is what `perfgate check --out DIR` or `perfgate run --out DIR` wrote, perfgate-out unless said otherwise. What another
-    job left there, or nothing at all, gives an empty verdict and says so. Judges nothing and ends with 0 in any verdict.
+    DIR is the output folder of `perfgate check --out DIR` or `perfgate run --out DIR`; default: perfgate-out. If it
+    is empty or belongs to another job, the verdict is empty and a message explains why. This command judges nothing
+    and exits 0 for every verdict.
     """
     from perfgate.jobs.report import ReportRequest, report, spoken_language
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     "profile",
     type=PATH,
     metavar="PATH",
-    help="Measure nothing: make a run document of this folder or file of a profiler.",
+    help="Measure nothing: make a run document from this profiler recording (folder or file).",
 )
 @click.option("--keep", is_flag=True, help="With --from-profile: copy the recording into --out, however large it is.")
 @click.option("--steps", metavar="LIST", help="Only these steps, e.g. 1,3-5 or latency,batch.")
@@ -65,9 +65,10 @@ def COMMAND(
     language: str | None,
     directory: Path,
 ) -> None:
-    """Run the checklist on this machine, or on a profiler's recording. It writes a run document.
+    """Run the checklist on this machine or on a profiler recording. It writes a run document.
 
-    A measured run is held to the rules of perfgate.toml that need no base: budgets, expected kernels, limits that gate.
+    A measured run is checked against the rules in perfgate.toml that need no base: budgets, expected kernels and
+    gating limits.
     """
     from perfgate.cli.progress import TerminalProgress
     from perfgate.config import load_config, report_language

@@ -14,7 +14,7 @@ TOKEN = "PERFGATE_SERVE_TOKEN"  # noqa: S105 - the variable that holds it
 
 @click.command("serve")
 @click.option(
-    "--traces", "folder", type=PATH, required=True, metavar="DIR", help="The folder in which recordings and runs lie."
+    "--traces", "folder", type=PATH, required=True, metavar="DIR", help="The folder with recordings and runs."
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8787, show_default=True, help="0: any that is free.")
@@ -22,9 +22,9 @@ TOKEN = "PERFGATE_SERVE_TOKEN"  # noqa: S105 - the variable that holds it
 def COMMAND(folder: Path, host: str, port: int, language: str | None) -> None:
     """Serve the recordings below a folder, as pages and as JSON.
 
-    Flame graphs and timelines are pages; GET /api/profile?request_id=ID says what ran for a request (with format=chrome as
-    trace events, without an id for all requests), /openapi.json describes the rest. On an address that other machines reach,
-    every request needs a token: that of PERFGATE_SERVE_TOKEN, or one that is made and printed.
+    Flame graphs and timelines are pages. GET /api/profile?request_id=ID returns the work done for one request (trace
+    events with format=chrome, all requests without an id); /openapi.json describes the rest. On an address reachable
+    from other machines, every request needs a token: PERFGATE_SERVE_TOKEN, or a generated one that is printed.
     """
     from perfgate.config import report_language
     from perfgate.jobs.trace.serve import ServeRequest, serve

@@ -33,7 +33,7 @@ def _common(command: _Command) -> _Command:
             "--limit",
             type=click.IntRange(min=1),
             metavar="N",
-            help=f"So many rows a device; default {_SHOWN}, with --json all.",
+            help=f"Rows per device; default {_SHOWN}, with --json all.",
         ),
         click.option("--json", "as_json", is_flag=True, help="Print JSON, times in seconds."),
     ]
@@ -54,8 +54,8 @@ def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float |
 
 @click.group("trace", cls=CommandGroup)
 def COMMAND() -> None:
-    """Say what takes the time in a profiler's recording. PATH is any output of torch_npu.profiler, msprof or torch.profiler,
-    a Chrome trace, a folder of several, or a run folder of perfgate."""
+    """Show where the time goes in a profiler recording. PATH is any output of torch_npu.profiler, msprof or
+    torch.profiler, a Chrome trace, a folder of several, or a run folder of perfgate."""
     if "numpy" not in sys.modules:
         # Else numpy starts a thread of OpenBLAS on every CPU, a quarter of its import; nothing here multiplies matrices.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -68,10 +68,9 @@ def COMMAND() -> None:
     type=click.Choice(["type", "name", "shape"]),
     default="type",
     show_default=True,
-    help="What one row is: an operator type where the recording knows it, a name, or a type with the shapes of "
-    "its inputs.",
+    help="Group rows by operator type if recorded, by name, or by type and input shapes.",
 )
-@click.option("--host", is_flag=True, help="The host's operators although there is a device.")
+@click.option("--host", is_flag=True, help="Show host operators even if the recording has a device.")
 @click.option(
     "--longer",
     callback=_seconds,
@@ -88,10 +87,10 @@ def top(
     host: bool,
     longer: float | None,
 ) -> None:
-    """What takes the time of each device, or of the host where there is none.
+    """Rank operators and kernels by time on each device, or on the host if there is none.
 
-    A device's rows add up the time of its kernels, copies and collectives; the share is of the time in which anything ran,
-    so that overlapping streams add up to more than 100 %. The host's are self time.
+    Device rows sum the time of kernels, copies and collectives; shares are of the busy time, so overlapping streams
+    add up to more than 100 %. Host rows are self time.
     """
     from perfgate.jobs.trace.job import trace_top
 
@@ -117,12 +116,12 @@ def gaps(
     shortest: float,
     exposed: bool,
 ) -> None:
-    """When nothing ran on a device, longest first, and why.
+    """List the idle gaps of a device, longest first, with their causes.
 
     \b
-    host             what ends the gap was launched after the gap began
-    synchronization  so it was, and the host waited for the device when it ran dry
-    queue            launched before: a dependency, an event, the device's scheduling
+    host             the host launched the next work only after the gap began
+    synchronization  launched late because the host was waiting for the device
+    queue            launched before the gap: a dependency, an event, the device's scheduling
     copy             only copies ran (with --exposed)
     communication    only collectives ran (with --exposed)
     unknown          no launch is recorded
@@ -143,7 +142,7 @@ def gaps(
 def steps(path: Path, rank: int | None, device: int | None, limit: int | None, as_json: bool) -> None:
     """How long each profiler step is: computing, communication, the exposed part of it, and free time, by rank.
 
-    The slowest rank is the one that takes longest without the time it waits for others.
+    The slowest rank is the one with the longest time excluding waits for other ranks.
     """
     from perfgate.jobs.trace.job import trace_steps
 
@@ -158,14 +157,14 @@ def steps(path: Path, rank: int | None, device: int | None, limit: int | None, a
 
 @COMMAND.command("requests")
 @_common
-@click.option("--id", "request", metavar="ID", help="What ran for this request.")
+@click.option("--id", "request", metavar="ID", help="Show the work of this request.")
 def requests(
     path: Path, rank: int | None, device: int | None, limit: int | None, as_json: bool, request: str | None
 ) -> None:
-    """What each request of a server took, the longest first: on the host, on the device, and waiting.
+    """List the requests of a server, longest first: host time, device time and waiting.
 
-    A request is named by spans request#ID or by an argument request_id; what lies in such a span, and what it launched on a
-    device, is the request's. It waits while nothing of it runs anywhere.
+    Requests are identified by spans named request#ID or by a request_id argument. A request owns everything inside
+    its spans and all device work launched from there; it is waiting while none of that runs.
     """
     from perfgate.jobs.trace.requests import trace_requests
 
@@ -184,7 +183,12 @@ def requests(
     "--workers", type=click.IntRange(min=1), metavar="N", help="Read so many recordings at once; default: one a CPU."
 )
 @click.option(
-    "--limit", type=click.IntRange(min=1), metavar="N", default=_SHOWN, show_default=True, help="So many ranks."
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=_SHOWN,
+    show_default=True,
+    help="Number of ranks to show.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, times in seconds.")
 @click.option(
@@ -206,11 +210,11 @@ def ranks(
     chosen: tuple[int, ...],
     language: str | None,
 ) -> None:
-    """Which rank the others wait for and which link is slow, among all recordings below PATH.
+    """Find slow ranks and slow links among all recordings below PATH.
 
-    A rank is slow that takes 5 % longer than the middle one without the communication that it waits for; a link, that carries
-    less than half of the middle one of its kind. Collectives are aligned at their ends, so that who comes late does not depend
-    on clocks. What is read of each recording is kept beside it, so that the next time takes a moment.
+    A rank is slow if it takes 5 % longer than the median rank, excluding communication it waits for. A link is slow
+    if it carries less than half the median of its kind. Collectives are aligned at their ends, so arrival order does
+    not depend on clocks. A table with the extracted data is kept beside each recording, so the next run is fast.
     """
     from perfgate.cli.progress import TerminalProgress
     from perfgate.jobs.trace.ranks import trace_ranks
@@ -240,9 +244,9 @@ def ranks(
     "--workers", type=click.IntRange(min=1), metavar="N", help="Read so many recordings at once; default: one a CPU."
 )
 def reduce(path: Path, workers: int | None) -> None:
-    """Keep a small table beside every recording below PATH, for ``perfgate trace ranks`` here or elsewhere.
+    """Write a small table beside every recording below PATH, for ``perfgate trace ranks`` here or elsewhere.
 
-    The recordings of many machines need not be put together: reduce them where they lie, and copy the tables into one folder.
+    Recordings of many machines need not be collected: reduce them in place and copy the tables into one folder.
     """
     from perfgate.cli.progress import TerminalProgress
     from perfgate.jobs.trace.ranks import trace_reduce
@@ -271,11 +275,11 @@ def diff(
     as_json: bool,
     tolerance: float | None,
 ) -> None:
-    """What PATH does differently than BASE: operators and kernels added, removed, run more often, slower.
+    """Compare PATH with BASE: operators and kernels added, removed, run more often, or slower.
 
-    Rows are matched by name, shapes and calling function, and by less where one of them changed. Times are of one call or
-    profiler step, on the host without what was called. They are recorded, not measured against each other: two
-    recordings of one program differ too. perfgate check measures.
+    Rows are matched by name, shapes and calling function, or by fewer of these if one changed. Times are per call or
+    profiler step; on the host, self time. Two recordings of the same program differ too: use perfgate check for a
+    measured comparison.
     """
     from perfgate.jobs.trace.job import TOLERANCE, trace_diff
 
@@ -295,7 +299,7 @@ def diff(
     "--head",
     type=PATH,
     metavar="PATH",
-    help="A second recording; PATH is then the base, and the graph shows what differs.",
+    help="A second recording; PATH is then the base, and the graph shows the differences.",
 )
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank.")
 @click.option("--device", type=click.IntRange(min=0), metavar="N", help="Only this device.")
@@ -311,7 +315,7 @@ def diff(
     "--out",
     type=FILE,
     metavar="FILE",
-    help="Where it goes; default flame.html, the other formats to the standard output.",
+    help="Output file; default flame.html, standard output for the other formats.",
 )
 @language_option
 def flame(
@@ -323,10 +327,10 @@ def flame(
     out: Path | None,
     language: str | None,
 ) -> None:
-    """Draw what ran under what: Python functions, operators, and what a device ran under the calls that launched it.
+    """Draw a flame graph: Python functions, operators, and device work under the calls that launched it.
 
-    The page is one file without network: zoom, search by text or pattern, threads and streams, requests (spans named
-    request#ID), base against head. Of the folder of a check it shows both sides.
+    The page is one self-contained file: zoom, search by text or pattern, threads and streams, requests (spans named
+    request#ID), base against head. For the folder of a check it shows both sides.
     """
     from perfgate.config import report_language
     from perfgate.document.files import write_text_atomically
@@ -351,14 +355,12 @@ def flame(
 @click.argument("path", type=PATH)
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank.")
 @click.option("--device", type=click.IntRange(min=0), metavar="N", help="Only this device.")
-@click.option(
-    "--out", type=FILE, metavar="FILE", default=Path("timeline.html"), show_default=True, help="Where it goes."
-)
+@click.option("--out", type=FILE, metavar="FILE", default=Path("timeline.html"), show_default=True, help="Output file.")
 @language_option
 def timeline(path: Path, rank: int | None, device: int | None, out: Path, language: str | None) -> None:
-    """Draw what ran when: threads of the host, streams of the device, and its gaps with what they are for.
+    """Draw a timeline: host threads, device streams, and idle gaps with their causes.
 
-    The page is one file without network: zoom by wheel, totals of a selection, search, and a file for Perfetto.
+    The page is one self-contained file: zoom by wheel, totals of a selection, search, and export for Perfetto.
     """
     from perfgate.config import report_language
     from perfgate.document.files import write_text_atomically

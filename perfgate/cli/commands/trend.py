@@ -30,15 +30,15 @@ from perfgate.cli.streams import make_streams_harmless, people_on_stderr, print_
     "metrics",
     multiple=True,
     metavar="NAME",
-    help="Look at this metric or pattern (may be repeated); default: what the gate judges, and the leading numbers of the "
-    "checklist, which inform.",
+    help="Search this metric or pattern (may be repeated); default: the metrics that the gate judges and "
+    "the leading numbers of the checklist.",
 )
 @workload_option
 @click.option("--out", type=FOLDER, help="Write trend.html, trend.md and trend.json into this folder.")
 @click.option(
     "--confirm",
     is_flag=True,
-    help="Measure the two commits beside every suspected change on this machine, side by side.",
+    help="Measure the commits before and after each suspected change side by side on this machine.",
 )
 @click.option(
     "--max-seconds",
@@ -46,17 +46,17 @@ from perfgate.cli.streams import make_streams_harmless, people_on_stderr, print_
     default=1800.0,
     show_default=True,
     metavar="N",
-    help="Begin no further measurement of --confirm after so many seconds.",
+    help="Start no further --confirm measurement after this many seconds.",
 )
 @click.option(
     "--confirmations",
     type=FILE,
     metavar="FILE",
-    help="Keep what --confirm found in another job: its confirmations.json.",
+    help="Store the confirmations.json that --confirm wrote in another job.",
 )
 @click.option("--post", is_flag=True, help="Post or update the issue of this repository on its forge.")
 @token_option
-@click.option("--key", metavar="NAME", default="default", help="Tells several projects of one repository apart.")
+@click.option("--key", metavar="NAME", default="default", help="Distinguishes several projects of one repository.")
 @click.option("--fail-on-regression", is_flag=True, help="Exit 1 while a regression is open.")
 @allow_token_option
 @json_option
@@ -73,10 +73,10 @@ def COMMAND(
     language: str | None,
     directory: Path,
 ) -> None:
-    """Find where main got slower or faster, from its stored runs. It says since which commit, by how much, how surely.
+    """Find where main got slower or faster, from its stored runs. Each change has its commit, size and certainty.
 
-    The exit code is 0 whatever moved; 1 with --fail-on-regression while a regression is open, 2 where there is no run of
-    main to look at, 4 where the forge refuses. In CI --confirm measures without a token, and another job posts.
+    The exit code is 0 for every result; 1 with --fail-on-regression while a regression is open, 2 without a stored
+    run of main, 4 if the forge refuses. In CI --confirm measures without a token, and another job posts.
     """
     if confirm:
         drop_secrets(directory, allow_token=allow_token, keep_outside_ci=post)

@@ -61,7 +61,8 @@ def COMMAND(
 ) -> None:
     """Compare two software stacks under the checked-out commit. The report says what gets slower, and never fails.
 
-    Exit codes: 0 nothing got slower, or WARN with what did · 3 undecided · 4 one of the stacks cannot be measured.
+    Exit codes: 0 nothing got slower, or WARN with the regressions · 3 undecided · 4 one of the stacks cannot be
+    measured.
     """
     drop_secrets(directory, allow_token=allow_token)
     from rich.console import Console

@@ -31,6 +31,7 @@ from perfgate.document.run import (
     StepResult,
     WorkloadRecord,
 )
+from perfgate.locale import sentence
 from perfgate.protocol import CheckReply, CheckRequest, Loaded, StepReply, StepRequest
 from perfgate.system.processes import run_delay_ns
 
@@ -242,7 +243,9 @@ class _StepRunner:
         return True
 
     def _check_again(self) -> bool:
-        self.bench.say(f"{self.reference.name}: checking the output again in a process without experiments")
+        self.bench.say(
+            sentence("{name}: checking the output again in a process without experiments", name=self.reference.name)
+        )
         self.remaining.insert(0, _CHECK)
         return False
 
@@ -299,7 +302,14 @@ class _StepRunner:
         reason = Message("experiment.broke-process", {"error": as_message(error.message)})
         self.without_experiments[number] = reason
         self.remaining.insert(0, number)
-        self.bench.say(f"{self.reference.name}: repeating step {number} without experiments: {english(reason)}")
+        self.bench.say(
+            sentence(
+                "{name}: repeating step {number} without experiments: {reason}",
+                name=self.reference.name,
+                number=number,
+                reason=english(reason),
+            )
+        )
         return True
 
 

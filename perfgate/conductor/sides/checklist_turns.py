@@ -22,6 +22,7 @@ from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.config import WorkloadReference
 from perfgate.document.message import Message
 from perfgate.document.run import StepResult
+from perfgate.locale import sentence
 
 # The fewest whose signs can show a difference at 95 %: all alike have a chance of 2 in 64.
 FEWEST_TURNS = 6
@@ -134,7 +135,14 @@ class ChecklistTurns:
         """Take turns of ``open_steps`` until it names none, or until the deadline."""
         while time.monotonic() < self.deadline and (steps := open_steps()):
             numbers = ", ".join(map(str, sorted(steps)))
-            self.bench.say(f"{self.reference.name}: step {numbers} in turns, {self.taken(min(steps)) + 1}")
+            self.bench.say(
+                sentence(
+                    "{name}: step {steps} in turns, {number}",
+                    name=self.reference.name,
+                    steps=numbers,
+                    number=self.taken(min(steps)) + 1,
+                )
+            )
             self.again(steps, steady=steady)
 
     def compare(
@@ -159,7 +167,13 @@ class ChecklistTurns:
             chosen = chosen or _that_fit(costs, ends - time.monotonic() - turns_left * beside)
             if not chosen:
                 break
-            self.bench.say(f"{self.reference.name}: the checklist in turns, at most {turns_left} more")
+            self.bench.say(
+                sentence(
+                    "{name}: the checklist in turns, at most {count} more",
+                    name=self.reference.name,
+                    count=turns_left,
+                )
+            )
             turn_began = time.monotonic()
             took = self.again(chosen, brief=True)
             beside = time.monotonic() - turn_began - sum(took.values())

@@ -13,6 +13,7 @@ from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail
 from perfgate.job_settings import JobReference
+from perfgate.locale import sentence
 
 # A rate does not hold where so many times as many requests miss the SLA as may.
 _BAD = 3
@@ -37,7 +38,13 @@ def at_highest_rate(
     may_miss = 1 - sla.share
     try:
         with keep_off(cpus):
-            bench.say(f"{reference.name}: searching the highest rate at which {name} holds the SLA")
+            bench.say(
+                sentence(
+                    "{workload}: searching for the highest rate at which {side} meets the SLA",
+                    workload=reference.name,
+                    side=name,
+                )
+            )
             side.start()
             side.warm_up()
             begin = side.closed_rate() / 2

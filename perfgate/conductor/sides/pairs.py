@@ -28,6 +28,7 @@ from perfgate.document.budget import judges_subroutines
 from perfgate.document.message import Message
 from perfgate.document.run import TIME_SPENT, ErrorDetail, FailedPair
 from perfgate.document.samples import Replicate
+from perfgate.locale import sentence
 from perfgate.protocol import BlockRequest
 from perfgate.system.interrupts import safe_point
 
@@ -145,7 +146,7 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
                         budget_left=max(0.0, budget_ends - began),
                     )
                 )
-                runner.run_pair(plan, f"pair {pair_count + 1}, at most {len(plans)}")
+                runner.run_pair(plan, sentence("pair {number}, at most {most}", number=pair_count + 1, most=len(plans)))
                 pair_seconds.append(observer.monotonic() - began)
                 pair_count += 1
                 if runner.too_many_failures:
@@ -192,8 +193,15 @@ class _PairRunner:
 
     def run_pair(self, plan: PairPlan, position: str) -> None:
         safe_point()
-        second_side = "head" if plan.arm == "ab" else "base (noise floor)"
-        self.bench.say(f"{self.reference.name}: {position}, base against {second_side}")
+        second_side = "head" if plan.arm == "ab" else sentence("base (noise floor)")
+        self.bench.say(
+            sentence(
+                "{workload}: {position}, base against {side}",
+                workload=self.reference.name,
+                position=position,
+                side=second_side,
+            )
+        )
         try:
             first, second = self._replicates(plan)
         except WorkerError as error:

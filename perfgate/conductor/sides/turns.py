@@ -13,6 +13,7 @@ from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import Side, SidePlan
 from perfgate.document.job import JobRecord, Turn
 from perfgate.document.run import TIME_SPENT, ErrorDetail, FailedPair
+from perfgate.locale import sentence
 from perfgate.system.interrupts import safe_point
 
 SideName = Literal["base", "head"]
@@ -174,7 +175,7 @@ class TurnTaker:
         """Start both sides and warm them up; return when that was done."""
         begun = self.clock()
         order = self._in_lots_order()
-        self.say(f"{self.measured.record.name}: starting both sides")
+        self.say(sentence("{name}: starting both sides", name=self.measured.record.name))
         if self.plan.most:
             self.begin(NAMES)
         for names in ([name] for name in order) if self.plan.one_by_one else [order]:
@@ -200,7 +201,14 @@ class TurnTaker:
         order = self._order(quad)
         own_process = not self.plan.most
         turns: dict[SideName, list[Turn]] = {"base": [], "head": []}
-        self.say(f"{self.measured.record.name}: quad {quad + 1} of at most {self.looks[-1]}")
+        self.say(
+            sentence(
+                "{name}: quad {number} of at most {most}",
+                name=self.measured.record.name,
+                number=quad + 1,
+                most=self.looks[-1],
+            )
+        )
         quad_began = self.clock()
         for place, name in enumerate(order, first_place):
             safe_point()

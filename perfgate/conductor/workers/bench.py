@@ -34,6 +34,7 @@ from perfgate.document.message import Message, distinct, reason_of
 from perfgate.document.run import ErrorDetail
 from perfgate.document.testbed import IDENTITY, Testbed
 from perfgate.errors import MeasuringError
+from perfgate.locale import sentence
 from perfgate.protocol import (
     AnalyseRequest,
     Analysis,
@@ -296,7 +297,7 @@ class Bench:
         device = self.config.device
         if device_kind(device) == "cpu":
             return error
-        self.say(f"looking at what stands in the way of {device}")
+        self.say(sentence("finding out why {device} does not open", device=device))
         checks = probe_device(python or RUNNING, device, self._environment(), cwd=self._scratch)
         text = explain_closed(str(error), device, checks)
         return error if text == str(error) else MeasuringError(text)

@@ -25,6 +25,7 @@ from perfgate.conductor.workers.environment import ALLOWED, ALLOWED_PREFIXES
 from perfgate.conductor.workers.worker import Say
 from perfgate.document.message import Message
 from perfgate.errors import ConfigError, MeasuringError
+from perfgate.locale import sentence
 from perfgate.system.folders import remove_folder
 from perfgate.system.interrupts import held_back, safe_point
 from perfgate.system.logs import bound_log
@@ -242,7 +243,7 @@ def _locked(path: Path, say: Say) -> Iterator[None]:
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    say("waiting: another job makes the same environment")
+                    say(sentence("waiting for another job that builds the same environment"))
                     safe_point()
                     time.sleep(TICK_SECONDS)
                 else:

@@ -31,6 +31,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import Side
 from perfgate.document.testbed import Environment
 from perfgate.jobs.shared.options import GivenInterpreters
+from perfgate.locale import sentence
 
 _SIDES: tuple[Side, Side] = ("base", "head")
 REUSED = Message("notes.reused-environment")
@@ -104,7 +105,7 @@ def choose_environments(
             choices.append(choice)
     else:
         return Environments(notes=(_ran_with_what_is_installed(differing),) if differing else ())
-    say("looking at the packages of base and head")
+    say(sentence("comparing the packages of base and head"))
     sides = [
         SideEnvironment(choice.python, _describe(choice, need, settings, environ), choice.notes)
         for choice, need in zip(choices, needs)

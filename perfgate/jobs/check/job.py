@@ -36,6 +36,7 @@ from perfgate.jobs.shared.store import stored_history
 from perfgate.jobs.trust.commits import BaseConfig, config_at
 from perfgate.jobs.trust.grounds import required_of
 from perfgate.judging.gate.decide import decide
+from perfgate.locale import sentence
 from perfgate.measuring.devices.registry import refuse_unknown_kind
 
 RESULTS = ("decision.json", "comment.md", "report.html", "history.json", "base/run.json", "head/run.json")
@@ -70,7 +71,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
         # The session starts when the machine is ours: waiting for it is not measuring.
         command = "upgrade" if options.comparing == "stack" else "local" if options.work_tree else "check"
         session = start_session(command, config.measure.seed, ci_context(os.environ))
-        progress.status("checking out base and head")
+        progress.status(sentence("checking out base and head"))
         # Base is measured by the head's workload files, from a checkout that the head does not work in.
         commits = {"base": sides.base.commit, "head": sides.head, **_harness_commit(sides, options)}
         # Written in perfgate.toml, so meant from there, as every other path in it.
@@ -131,7 +132,7 @@ def _judge(
     judging = replace(job.base_config.config or job.config, root=root)
     required = required_of(judging, base, os.environ, only=options.workloads)
     has_traces = any(artifact.kind == "trace" for run in (base, head) for artifact in run.artifacts)
-    progress.status("drawing the flame graph" if flames or has_traces else "deciding")
+    progress.status(sentence("drawing the flame graph") if flames or has_traces else sentence("deciding"))
     decision_to_draw = decide(base, head, policy=job.policy, history=history)
     head = with_pair_flames(base, head, flames, decision_to_draw, out, options.language)
     for side, run in (("base", base), ("head", head)):

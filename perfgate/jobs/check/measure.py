@@ -42,6 +42,7 @@ from perfgate.judging.gate.repeated import metrics_in_turns
 from perfgate.judging.gate.rule import looks_left
 from perfgate.judging.gate.rules import DECIDING_STEPS, bounded_metrics, broken_metrics, deciding_steps
 from perfgate.judging.gate.turns import foreseen, smallest_tolerance
+from perfgate.locale import sentence
 
 # A budget or SLA that seems broken is measured so often before the head is blamed for it.
 TURNS_OF_A_BROKEN_BOUND = 3
@@ -205,7 +206,9 @@ def _adding_to(job: Job, testbed: Testbed, options: CheckOptions, progress: Prog
     if job.earlier and (why := other_testbed(job.earlier, testbed)):
         if not options.append_from:
             raise UsageError(f"{why}; measure anew without --append")
-        progress.note(f"nothing is added to the earlier attempt, everything is measured anew: {why}")
+        progress.note(
+            sentence("the earlier attempt cannot be extended, so everything is measured again: {why}", why=why)
+        )
         return job._replace(earlier=None)
     return job
 
@@ -263,7 +266,13 @@ def _note_regressions(reference: WorkloadReference, job: Job, measured: Measured
     names = Look(*documents_of(job, measured), job.policy, workload=reference.name).regressed()
     if names:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        progress.note(f"{reference.name}: {', '.join(names[:_NAMED])}{more} regressed; pairs measure what that costs")
+        progress.note(
+            sentence(
+                "{name}: {metrics} regressed; pairs now measure the cost",
+                name=reference.name,
+                metrics=f"{', '.join(names[:_NAMED])}{more}",
+            )
+        )
 
 
 def _note_uncounted(measured: Measured, progress: Progress) -> None:

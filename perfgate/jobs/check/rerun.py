@@ -26,6 +26,7 @@ from perfgate.errors import EXIT_MEASURING, DocumentError, UsageError
 from perfgate.jobs.check.sides import Sides
 from perfgate.jobs.shared.options import exit_code
 from perfgate.jobs.shared.session import log_artifacts
+from perfgate.locale import sentence
 from perfgate.version import __version__
 
 MOST_ROUNDS = 20
@@ -86,7 +87,7 @@ def find_attempt(
         if not misfit:
             return earlier
         why = f"it {misfit}"
-    say(f"nothing is added to the earlier attempt, everything is measured anew: {why}")
+    say(sentence("the earlier attempt cannot be extended, so everything is measured again: {why}", why=why))
     return None
 
 

@@ -19,6 +19,7 @@ from perfgate.document.run import TOO_SLOW, ErrorDetail, FailedPair
 from perfgate.jobs.check.measured import Job, Measured
 from perfgate.jobs.shared.options import CheckOptions
 from perfgate.jobs.shared.preflight import refuse_failed
+from perfgate.locale import sentence
 from perfgate.protocol import Loaded
 
 # What is asked for beyond the estimate, so that a busier moment does not end the pairs too soon.
@@ -45,7 +46,7 @@ def try_head(bench: Bench, base: Checkout, head: Checkout, job: Job, options: Ch
     seconds: dict[str, float | None] = {}
     unseen = set(job.sides.touched)
     for reference in job.config.selected(options.workloads):
-        bench.say(f"trying workload {reference.name}")
+        bench.say(sentence("trying workload {name}", name=reference.name))
         trial = bench.try_workload(head, reference, seek=sorted(unseen))
         unseen &= set(trial.unseen)
         seconds[reference.name] = trial.seconds

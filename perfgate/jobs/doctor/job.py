@@ -35,6 +35,7 @@ from perfgate.errors import (
 from perfgate.jobs.doctor.planted import CHANGES, PROJECT, PlantedChange, run_planted
 from perfgate.jobs.shared.doors import Progress
 from perfgate.judging.gate.time import resolutions
+from perfgate.locale import sentence, speaking, translate
 from perfgate.measuring.devices.registry import device_kinds
 from perfgate.version import __version__
 
@@ -42,15 +43,15 @@ LOOKING_SECONDS = 1.0
 REQUIRED_DEVICE = "cpu"
 _COMPLAINTS: dict[PlantedOutcome, str] = {
     "agrees": "",
-    "differs": ", which is not what it must be: {reason}",
-    "too_busy": ": this machine is too busy to tell: {reason}",
+    "differs": ", not the expected verdict: {reason}",
+    "too_busy": ": this machine is too busy to decide: {reason}",
 }
 _VERSIONED = ("version", "driver", "firmware", "cann", "torch_npu")
 
 
 def examine_machine(progress: Progress, device: str = REQUIRED_DEVICE) -> list[FitnessCheck]:
     """Look at the machine for some seconds and return every check; ``device`` is the configured one. Nothing is changed."""
-    progress.status("looking at the machine")
+    progress.status(sentence("examining the machine"))
     cpus = sorted(os.sched_getaffinity(0))
     machine = Machine()
     before = look(machine, cpus)
@@ -76,7 +77,7 @@ def read_device(folder: Path | None) -> str:
 
 def examine_device(device: str, progress: Progress, *, required: bool) -> list[FitnessCheck]:
     """Probe a device without torch, then open it; of a device that is not there at all, one line says so."""
-    progress.status(f"looking at device {device}")
+    progress.status(sentence("examining device {device}", device=device))
     with tempfile.TemporaryDirectory(prefix="perfgate-doctor-") as folder:
         environment = worker_environment(
             os.environ, device=device, scratch=Path(folder), threads=1, hash_seed=0, pass_env=[]
@@ -193,11 +194,20 @@ def plant_changes(
     results = []
     with tempfile.TemporaryDirectory(prefix="perfgate-doctor-") as scratch:
         for number, change in enumerate(changes):
-            by = f" by {change.metric}" if change.metric else ""
-            say(f"[{number + 1} of {len(changes)}] {change.title}: must be {change.verdict}{by}")
-            result = run_planted(change, settings, scratch=Path(scratch), out=out / change.name, say=say)
-            complaint = _COMPLAINTS[result.outcome].format(reason=result.reason)
-            say(f"{result.verdict or 'no decision'} in {result.seconds:.0f} s{complaint}")
+            say(
+                sentence(
+                    "[{number} of {count}] {title}: must be {verdict}",
+                    number=number + 1,
+                    count=len(changes),
+                    title=translate(change.title),
+                    verdict=f"{change.verdict} ({change.metric})" if change.metric else change.verdict,
+                )
+            )
+            with speaking("en"):  # doctor.json is language-neutral
+                result = run_planted(change, settings, scratch=Path(scratch), out=out / change.name, say=say)
+            complaint = translate(_COMPLAINTS[result.outcome]).format(reason=result.reason)
+            verdict = result.verdict or sentence("no decision")
+            say(sentence("{verdict} in {seconds:.0f} s", verdict=verdict, seconds=result.seconds) + complaint)
             results.append(result)
     return results
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from perfgate.document.message import Message, quote, reason_of
 from perfgate.document.run import Advisory, RunDocument
 from perfgate.judging.advice.advisor import Sheets, advisories
+from perfgate.locale import sentence
 
 TOOL = "msprof-analyze"
 # It takes 500 s of CPU a GB (benchmarks of version 26.2): what is larger would end at the time limit.
@@ -70,12 +71,16 @@ def advise_run(run: RunDocument, folder: Path, say: Say) -> Advised:
 def _advise(folder: Path, workload: str, say: Say) -> Advised:
     command = shutil.which(TOOL, path=str(Path(sys.executable).parent)) or shutil.which(TOOL)
     if command is None:
-        say(f"{TOOL} is not installed, so its advisor is not asked (pip install msprof-analyze openpyxl)")
+        say(
+            sentence(
+                "{tool} is not installed, so its advisor was not run (pip install msprof-analyze openpyxl)", tool=TOOL
+            )
+        )
         return Advised([], [])
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     if size > MOST_BYTES:
         return Advised([], [Message("notes.advisor-too-large", {"tool": TOOL, "size": size // 1000000})])
-    say(f"asking {TOOL} advisor")
+    say(sentence("running {tool} advisor", tool=TOOL))
     with tempfile.TemporaryDirectory(prefix="perfgate-advisor-") as scratch:
         # It looks at files of other owners only when told to, and a recording mostly comes from elsewhere.
         arguments = ["advisor", "all", "-d", str(folder.resolve()), "-o", scratch, "-l", "en", "--force"]

@@ -28,6 +28,7 @@ from perfgate.jobs.run.recording import (
     unknown,
 )
 from perfgate.jobs.shared.session import ci_context, now, prepare_out, remove_results, start_session
+from perfgate.locale import sentence
 from perfgate.measuring.checklist.recorded import recorded_checklist
 from perfgate.measuring.checklist.step import RecordingContext
 from perfgate.trace.contradictions import contradictions
@@ -74,7 +75,7 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
     _refuse_out_inside(options)
     session = start_session(FROM_PROFILE, 0, ci_context(os.environ))
     project = _project(directory)
-    say(f"reading {options.profile.name}")
+    say(sentence("reading {name}", name=options.profile.name))
     recording = trace.read(options.profile)
     summaries = summarize(recording.timelines)
     _refuse_silent(recording, summaries)

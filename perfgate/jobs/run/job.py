@@ -40,7 +40,7 @@ from perfgate.jobs.shared.session import (
     start_session,
 )
 from perfgate.judging.gate.rules import steps_in_order
-from perfgate.locale import Language
+from perfgate.locale import Language, sentence
 from perfgate.measuring.devices.registry import refuse_unknown_kind
 
 DECISION_FILES = ("decision.json", "comment.md", "report.html")
@@ -90,7 +90,7 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
         durations = _durations(out / "run.json")
         remove_results(out, ("run.json",))
         remove_traces(out, [reference.name for reference in references])
-        progress.status("starting")
+        progress.status(sentence("starting"))
         watch = watch_reads(repository.root, repository.files(source.commit)) if repository and source.commit else None
         checkout = Checkout(root=config.root.resolve(), harness=config.root.resolve())
         with open_bench(config, logs=out / "logs", say=progress.status, foresee=progress.expect) as bench:

@@ -12,6 +12,7 @@ from perfgate.conductor.sides.turns import MeasuredJob
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.document.run import FailedPair
 from perfgate.job_settings import JobReference
+from perfgate.locale import sentence
 
 # Two starts, because one shows its luck; a command starts anew for every turn.
 STARTS = 2
@@ -32,7 +33,7 @@ def measure_alone(bench: Bench, reference: JobReference, checkout: Checkout) -> 
         side = make_side(bench, reference, checkout, "head", cpus)
         with keep_off(cpus):
             for start in range(RUNS if has_own_process else STARTS):
-                bench.say(f"{reference.name}: start {start + 1}")
+                bench.say(sentence("{name}: start {number}", name=reference.name, number=start + 1))
                 side.start()
                 side.warm_up()
                 for turn in range(1 if has_own_process else TURNS):

@@ -18,7 +18,7 @@ from perfgate.errors import DocumentError, UsageError
 from perfgate.jobs.shared.session import FLAME_PAGE, artifact_of
 from perfgate.judging.gate.flame import with_pairs
 from perfgate.judging.report.render.flame import render_flame
-from perfgate.locale import Language
+from perfgate.locale import Language, sentence
 from perfgate.measuring.counting.collect import trace_name
 from perfgate.trace.flame import flame_tree
 from perfgate.trace.recording import Timeline
@@ -40,7 +40,7 @@ def with_flame_graph(run: RunDocument, folder: Path, *, say: Callable[[str], Non
     """
     if not any(artifact.kind == "trace" for artifact in run.artifacts):
         return run
-    say("drawing the flame graph")
+    say(sentence("drawing the flame graph"))
     try:
         trees = _trees_of_run(run, folder)
     except DocumentError as error:

@@ -8,6 +8,7 @@ from perfgate.conductor.workers.bench import Bench, Checkout, Trial
 from perfgate.config import WorkloadReference
 from perfgate.document.message import as_message, english
 from perfgate.errors import SetUpError
+from perfgate.locale import sentence
 
 
 def preflight(
@@ -20,7 +21,7 @@ def preflight(
     """
     loaded: set[str] = set()
     for reference in references:
-        bench.say(f"trying workload {reference.name}")
+        bench.say(sentence("trying workload {name}", name=reference.name))
         trial = bench.try_workload(checkout, reference, packages=packages)
         refuse_failed(reference, trial)
         loaded |= set(trial.packages or ())

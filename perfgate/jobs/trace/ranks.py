@@ -16,6 +16,7 @@ from perfgate import trace
 from perfgate.document.files import write_atomically
 from perfgate.document.trace import RankRow, RanksDocument, SkewRow, SlowLinkRow, SlowRankRow
 from perfgate.errors import DocumentError, PerfgateError, UsageError
+from perfgate.locale import sentence
 from perfgate.trace.ascend.folder import read_rank
 from perfgate.trace.ascend.layout import analysed_folders
 from perfgate.trace.compressed import named
@@ -88,7 +89,7 @@ def _reduced(path: Path, workers: int | None, say: Callable[[str], None]) -> lis
         with ProcessPoolExecutor(max(1, min(workers or os.cpu_count() or 1, len(new)))) as pool:
             for recording, reduced in zip(new, pool.map(_reduce, new)):
                 found[recording] = reduced
-                say(f"{len(found)} of {len(recordings)} recordings")
+                say(sentence("{count} of {total} recordings", count=len(found), total=len(recordings)))
     return [found[recording] for recording in recordings]
 
 

@@ -28,6 +28,7 @@ from perfgate.jobs.shared.session import now
 from perfgate.judging.report.text.messages import word_all
 from perfgate.judging.store.store import Store
 from perfgate.judging.trend.standing import is_about
+from perfgate.locale import sentence
 
 MOST_CONFIRMATION_BYTES = 1024 * 1024
 MOST_CONFIRMATIONS = 1000
@@ -53,7 +54,7 @@ def confirm_suspected(
     """
     pairs = _pairs(document)
     if not pairs:
-        progress.note("nothing is suspected that is not confirmed or refuted already")
+        progress.note(sentence("every suspected change is confirmed or refuted already"))
         return []
     try:
         Repository(config.root)
@@ -64,9 +65,23 @@ def confirm_suspected(
     for number, ((good, bad), suspects) in enumerate(pairs, start=1):
         seconds_left = max_seconds - (clock() - began)
         if seconds_left <= 0:
-            progress.note(f"{len(pairs) - number + 1} of {len(pairs)} pairs of commits are left for another time")
+            progress.note(
+                sentence(
+                    "out of time: {left} of {total} pairs of commits were not measured",
+                    left=len(pairs) - number + 1,
+                    total=len(pairs),
+                )
+            )
             break
-        progress.note(f"measuring {good[:10]} against {bad[:10]} ({number} of {len(pairs)})")
+        progress.note(
+            sentence(
+                "measuring {good} against {bad} ({number} of {total})",
+                good=good[:10],
+                bad=bad[:10],
+                number=number,
+                total=len(pairs),
+            )
+        )
         try:
             confirmations += _measure(config, good, bad, suspects, progress, check=check, seconds=seconds_left)
         except (MeasuringError, RepositoryError, DocumentError) as error:

@@ -33,6 +33,7 @@ from perfgate.judging.trend.causes import align, causes
 from perfgate.judging.trend.find import VERSIONS_NEEDED, is_long_enough, one_a_version, with_changes
 from perfgate.judging.trend.health import run_health, spans_of_testbeds, weeks
 from perfgate.judging.trend.standing import RECENT_DAYS, gone, is_recent, judged
+from perfgate.locale import sentence
 from perfgate.version import __version__
 
 # What the gate judges, and the throughput that goes with it; the numbers that a command names are its own.
@@ -99,7 +100,7 @@ def read_histories(
     if not selected and (selection.metrics or selection.workloads):
         metrics = ", ".join(sorted({series.metric for series in there if _is_known(series.metric)})[:20])
         raise UsageError(f"no stored series is of these metrics and workloads; stored metrics are {metrics}")
-    progress.status(f"reading {len(selected)} series of {len(runs)} runs")
+    progress.status(sentence("reading {series} series of {runs} runs", series=len(selected), runs=len(runs)))
     numbers = _JobNumbers(store)
     histories = [
         msgspec.structs.replace(

@@ -87,7 +87,7 @@ def test_render_planted__machine_too_busy__neither_agrees_nor_differs() -> None:
     )
     text = _text(console)
     assert "BUSY" in text
-    assert "extra-copy: too busy to tell: noise" in text
+    assert "extra-copy: too busy to decide: noise" in text
     assert "DIFFERS" not in text
 
 
@@ -99,7 +99,7 @@ def test_render_resolutions__one_metric__sentence_with_share_and_seconds() -> No
     )  # fmt: skip
     render_resolutions([seen], console)
     said = " ".join(_text(console).split())
-    assert "this machine can see 1.0 % of latency.low in 1 m 1 s" in said
+    assert "this machine detects a slowdown of 1.0 % in latency.low within 1 m 1 s" in said
     assert "12 pairs of spread 0.9 %" in said
 
 
@@ -116,4 +116,4 @@ def test_render_resolutions__too_few_pairs_for_any_slowdown__no_number() -> None
         timed=2.0,
     )
     render_resolutions([few], console)
-    assert "8 pairs are too few to show any slowdown of latency.low" in " ".join(_text(console).split())
+    assert "8 pairs are too few to detect any slowdown of latency.low" in " ".join(_text(console).split())

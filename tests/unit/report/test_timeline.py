@@ -199,7 +199,7 @@ def test_page__search__counted_and_the_next_match_shown(browser: Page, tmp_path:
 def test_page__click_on_a_gap__says_its_cause(browser: Page, tmp_path: Path) -> None:
     opened(browser, tmp_path)
     drag(browser, 0.6, 0.6, 22 + 18 + 8)
-    assert text(browser, "said").endswith("the host launched what came next only after the gap had begun")
+    assert text(browser, "said").endswith("the host launched the next work only after the gap began")
 
 
 def test_page__saved_for_perfetto__the_same_spans(browser: Page, tmp_path: Path) -> None:

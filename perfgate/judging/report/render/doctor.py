@@ -11,17 +11,19 @@ from perfgate.document.doctor import FitnessCheck, PlantedOutcome, PlantedResult
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.numbers import duration, percent
+from perfgate.judging.report.text.words import phrase
+from perfgate.locale import sentence, translate
 
 _STATUS = {
-    "ok": ("ok", "green"),
-    "attention": ("attention", "yellow"),
-    "unfit": ("UNFIT", "bold red"),
-    "unavailable": ("not available", "dim"),
+    "ok": (phrase("ok"), "green"),
+    "attention": (phrase("attention"), "yellow"),
+    "unfit": (phrase("UNFIT"), "bold red"),
+    "unavailable": (phrase("not available"), "dim"),
 }
 _OUTCOME: dict[PlantedOutcome, tuple[str, str]] = {
-    "agrees": ("agrees", "green"),
-    "differs": ("DIFFERS", "bold red"),
-    "too_busy": ("BUSY", "yellow"),
+    "agrees": (phrase("agrees"), "green"),
+    "differs": (phrase("DIFFERS"), "bold red"),
+    "too_busy": (phrase("BUSY"), "yellow"),
 }
 _LONG = 400
 _WIDE = 110  # columns from which there is room for what was planted, in words
@@ -32,7 +34,7 @@ def render_list(rows: list[tuple[str, str, str, str | None]], console: Console) 
     """Print the planted changes: name, what is planted, verdict, metric that must regress."""
     table = _table("name", "planted", "must be", "by")
     for name, title, verdict, metric in rows:
-        table.add_row(name, title, verdict, metric or "")
+        table.add_row(name, translate(title), verdict, metric or "")
     console.print(table)
 
 
@@ -44,7 +46,7 @@ def render_fitness(fitness: list[FitnessCheck], console: Console) -> None:
         detail = Text(clean(word(check.seen), limit=_LONG))
         if check.remedy:
             detail.append(f"\n→ {clean(word(check.remedy), limit=_LONG)}", "cyan")
-        table.add_row(clean(check.name), Text(label, style), detail)
+        table.add_row(clean(check.name), Text(translate(label), style), detail)
     console.print(table)
 
 
@@ -56,14 +58,14 @@ def render_planted(results: list[PlantedResult], console: Console) -> None:
             _name(result, console.width),
             Text(f"{result.expected}\n{result.metric or ''}".rstrip()),
             _seen(result),
-            Text(*_OUTCOME[result.outcome]),
+            Text(translate(_OUTCOME[result.outcome][0]), _OUTCOME[result.outcome][1]),
             Text(f"{result.seconds:.0f} s"),
         )
     console.print(table)
     for result in results:
         if result.reason:
             style = _OUTCOME[result.outcome][1]
-            why = "too busy to tell: " if result.outcome == "too_busy" else ""
+            why = sentence("too busy to decide: ") if result.outcome == "too_busy" else ""
             console.print(Text(f"{clean(result.name)}: {why}{clean(result.reason, limit=_LONG)}", style))
 
 
@@ -71,26 +73,39 @@ def render_resolutions(resolutions: list[Resolution], console: Console) -> None:
     """Print how small a slowdown the gate of unchanged code would have seen."""
     for resolution in resolutions:
         text = (
-            f"{resolution.pairs} pairs are too few to show any slowdown of {resolution.metric}"
+            sentence(
+                "{pairs} pairs are too few to detect any slowdown of {metric}",
+                pairs=resolution.pairs,
+                metric=resolution.metric,
+            )
             if resolution.smallest is None
-            else f"this machine can see {percent(resolution.smallest)} of {resolution.metric} in {duration(resolution.seconds)}"
+            else sentence(
+                "this machine detects a slowdown of {share} in {metric} within {time}",
+                share=percent(resolution.smallest),
+                metric=resolution.metric,
+                time=duration(resolution.seconds),
+            )
         )
-        timed = duration(resolution.timed)
-        detail = f" ({resolution.pairs} pairs of spread {percent(resolution.spread)}, {timed} of timed calls)"
+        detail = sentence(
+            " ({pairs} pairs of spread {spread}, {time} of timed calls)",
+            pairs=resolution.pairs,
+            spread=percent(resolution.spread),
+            time=duration(resolution.timed),
+        )
         console.print(Text(clean(text)).append(clean(detail), "dim"))
 
 
 def _name(result: PlantedResult, width: int) -> Text:
     name = Text(clean(result.name))
-    return name.append(f"\n{clean(result.title)}", "dim") if width >= _WIDE else name
+    return name.append(f"\n{translate(clean(result.title))}", "dim") if width >= _WIDE else name
 
 
 def _seen(result: PlantedResult) -> Text:
-    lines = [result.verdict or f"exit code {result.exit_code}"]
+    lines = [result.verdict or sentence("exit code {code}", code=result.exit_code)]
     fired = sorted(result.fired, key=lambda metric: metric != result.metric)
     lines += fired[:1]
-    lines += [f"and {len(fired) - 1} more"] if len(fired) > 1 else []
-    lines += [f"at {result.line}"] if result.line else []
+    lines += [sentence("and {count} more", count=len(fired) - 1)] if len(fired) > 1 else []
+    lines += [sentence("at {line}", line=result.line)] if result.line else []
     return Text("\n".join(clean(text) for text in lines))
 
 
@@ -98,5 +113,5 @@ def _table(*titles: str) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for title in titles:
         # Metrics are what people search for: whole words, and the titles of rows wrap instead.
-        table.add_column(title, no_wrap=title in _WHOLE)
+        table.add_column(translate(title), no_wrap=title in _WHOLE)
     return table

@@ -27,18 +27,26 @@ from perfgate.judging.report.text.escape import MAX_LENGTH, clean
 from perfgate.judging.report.text.gap_causes import CAUSE_WORDS
 from perfgate.judging.report.text.numbers import amount, counted, percent, whole
 from perfgate.judging.report.text.ranks import rank_answers, rank_name
-from perfgate.judging.report.text.words import say
+from perfgate.judging.report.text.words import phrase
+from perfgate.locale import sentence, translate
 
 _WIDE = 110  # columns of a terminal
 _SHORT, _LONG = 28, 44  # letters of a name in such a table, of a narrow and a wide one
 _OF_SOME_JOBS = ("stage", "bubble", "experts")  # of pipelines, and of experts spread over ranks
-_SIDES = {"device": "share of busy", "host": "share of self time"}
+# What stands in cells as the documents have it: kinds of rows, causes of gaps, changes, units and parts of a total.
+WORDS = (
+    *(phrase("compute"), phrase("copy"), phrase("comm"), phrase("host"), phrase("kernel")),
+    *(phrase("communication"), phrase("synchronization"), phrase("queue"), phrase("unknown"), phrase("gap")),
+    *(phrase("added"), phrase("removed"), phrase("more"), phrase("fewer"), phrase("slower"), phrase("faster")),
+    *(phrase("call"), phrase("profiler step"), phrase("whole recording")),
+)
+_SIDES = {"device": phrase("share of busy"), "host": phrase("share of self time")}
 
 
 def render_ranks(document: RanksDocument, console: Console, *, shown: int) -> None:
     """Print the answer first, then the ranks, the slowest first."""
-    for sentence in rank_answers(document, shown=shown):
-        console.print(Text(sentence.words, "bold" if sentence.bad else ""))
+    for answer in rank_answers(document, shown=shown):
+        console.print(Text(answer.words, "bold" if answer.bad else ""))
     columns = ["rank", "own>", "computing>", "free>", "exposed>", "waits>", "late>"]
     optional = [name for name in _OF_SOME_JOBS if any(getattr(row, name) for row in document.ranks)]
     table = _table(*columns, *(f"{name}>" for name in optional))
@@ -69,7 +77,7 @@ def _reason(message: Message | None, *, limit: int = MAX_LENGTH) -> str:
 
 def _print_notes(notes: Sequence[Message], console: Console) -> None:
     for note in notes:
-        console.print(Text(f"{say('note:')} {_reason(note, limit=400)}", "yellow"))
+        console.print(Text(f"{sentence('note:')} {_reason(note, limit=400)}", "yellow"))
 
 
 def render_requests(document: RequestDocument, console: Console) -> None:
@@ -89,7 +97,7 @@ def render_requests(document: RequestDocument, console: Console) -> None:
         if timeline.rows:
             rows = _table("", "kind", "count>", "own time>", "share>")
             for one in timeline.rows:
-                cells = [clean(one.name), one.kind, whole(one.count), _time(one.total), _share(one.share)]
+                cells = [clean(one.name), translate(one.kind), whole(one.count), _time(one.total), _share(one.share)]
                 rows.add_row(*map(Text, cells))
             console.print(rows)
 
@@ -102,13 +110,17 @@ def render_top(document: TopDocument, console: Console) -> None:
             _print_title(name, _reason(timeline.reason), console)
             continue
         base = _time(timeline.base)
-        subtitle = f"busy {base}" if timeline.side == "device" else f"operators of the host, self time {base}"
+        subtitle = (
+            sentence("busy {time}", time=base)
+            if timeline.side == "device"
+            else sentence("operators of the host, self time {time}", time=base)
+        )
         _print_title(name, subtitle, console)
         shapes = ["shapes"] if document.by == "shape" else []
         table = _table("", "kind", "count>", "total>", f"{_SIDES[timeline.side]}>", *shapes)
         for row in timeline.rows:
             share = "" if row.share is None else percent(row.share)
-            cells = [clean(row.name), row.kind, f"{row.count:,}", _time(row.total), share]
+            cells = [clean(row.name), translate(row.kind), f"{row.count:,}", _time(row.total), share]
             cells += [clean(row.shapes or "")] if shapes else []
             table.add_row(*map(Text, cells))
         console.print(table)
@@ -124,17 +136,23 @@ def render_gaps(document: GapDocument, console: Console) -> None:
             continue
         busy = percent(timeline.busy / timeline.window)
         gaps = counted(timeline.gaps_in_all, "gap")
-        _print_title(name, f"busy {busy} of {_time(timeline.window)}, {gaps}", console)
+        _print_title(
+            name,
+            sentence("busy {share} of {time}, {gaps}", share=busy, time=_time(timeline.window), gaps=gaps),
+            console,
+        )
         if not timeline.gaps_in_all:
             continue
         causes = _table("cause", "gaps>", "total>", "of the time>", "")
         for total in timeline.causes:
             numbers = [f"{total.count:,}", _time(total.total), percent(total.share)]
-            causes.add_row(*map(Text, [total.cause, *numbers]), Text(CAUSE_WORDS[total.cause], "dim"))
+            causes.add_row(
+                *map(Text, [translate(total.cause), *numbers]), Text(translate(CAUSE_WORDS[total.cause]), "dim")
+            )
         console.print(causes)
         longest = _table("at>", "gap>", "cause")
         for gap in timeline.gaps:
-            longest.add_row(*map(Text, [_time(gap.start), _time(gap.duration), gap.cause]))
+            longest.add_row(*map(Text, [_time(gap.start), _time(gap.duration), translate(gap.cause)]))
         console.print(longest)
         _print_rest(timeline.gaps_in_all - len(timeline.gaps), "shorter gap", console)
 
@@ -144,8 +162,11 @@ def render_steps(document: StepDocument, console: Console) -> None:
     _print_notes(document.notes, console)
     slowest = document.slowest_rank
     if slowest is not None:
-        words = f"rank {slowest.rank} is the slowest: {_time(slowest.own)} a step on its own"
-        console.print(Text(words, "bold") + Text(f", {_time(slowest.behind)} more than the fastest", "dim"))
+        words = sentence(
+            "rank {rank} is the slowest: {time} a step on its own", rank=slowest.rank, time=_time(slowest.own)
+        )
+        behind = sentence(", {time} more than the fastest", time=_time(slowest.behind))
+        console.print(Text(words, "bold") + Text(behind, "dim"))
     for timeline, name in zip(document.timelines, _names(document.timelines)):
         if not timeline.steps:
             _print_title(name, _reason(timeline.reason), console)
@@ -179,12 +200,12 @@ def _names(timelines: Sequence[TopTimeline | GapTimeline | StepTimeline | Reques
 
 
 def _print_title(name: str, subtitle: str, console: Console) -> None:
-    console.print(Text(f"{name}: " if name else "", "bold") + Text(subtitle))
+    console.print(Text(sentence("{name}: ", name=name) if name else "", "bold") + Text(subtitle))
 
 
 def _print_rest(count: int, noun: str, console: Console) -> None:
     if count > 0:
-        console.print(Text(f"… {counted(count, noun)}; --limit shows more", "dim"))
+        console.print(Text(sentence("… {count}; --limit shows more", count=counted(count, noun)), "dim"))
 
 
 def _time(seconds: float | None) -> str:
@@ -196,7 +217,9 @@ def _table(*titles: str) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for title in titles:
         number = title.endswith(">")
-        table.add_column(title.rstrip(">"), justify="right" if number else "left", no_wrap=number, overflow="fold")
+        table.add_column(
+            translate(title.rstrip(">")), justify="right" if number else "left", no_wrap=number, overflow="fold"
+        )
     return table
 
 
@@ -204,17 +227,21 @@ def render_diff(document: DiffDocument, console: Console) -> None:
     """Print for every timeline where the time went, and the operators that changed."""
     _print_notes(document.notes, console)
     for timeline in document.timelines:
-        units = " and ".join(counted(count, timeline.unit) for count in timeline.units)
+        units = sentence(" and ").join(counted(count, timeline.unit) for count in timeline.units)
         name = clean(timeline.label) if len(document.timelines) > 1 else ""
-        _print_title(name, f"head against base, in one {timeline.unit} ({units} recorded)", console)
+        subtitle = sentence(
+            "head against base, in one {unit} ({units} recorded)", unit=translate(timeline.unit), units=units
+        )
+        _print_title(name, subtitle, console)
         console.print(_totals_table(timeline))
         if timeline.rows:
             console.print(_changes_table(timeline, console.width))
         _print_rest(timeline.rows_in_all - len(timeline.rows), "more changed row", console)
-        same = f"{counted(timeline.same, 'row')} as before, times to within {percent(document.tolerance)}"
+        rows, tolerance = counted(timeline.same, "row"), percent(document.tolerance)
+        same = sentence("{rows} as before, times to within {tolerance}", rows=rows, tolerance=tolerance)
         console.print(Text(same, "dim"))
     for label in document.unmatched:
-        console.print(Text(f"only in one of the recordings: {clean(label)}", "dim"))
+        console.print(Text(sentence("only in one of the recordings: {label}", label=clean(label)), "dim"))
 
 
 def _totals_table(timeline: DiffTimeline) -> Table:
@@ -223,7 +250,7 @@ def _totals_table(timeline: DiffTimeline) -> Table:
         base, head = getattr(timeline.base, field), getattr(timeline.head, field)
         if base is not None or head is not None:
             change = "" if base is None or head is None else _signed(head - base)
-            table.add_row(*map(Text, [field, _time(base), _time(head), change]))
+            table.add_row(*map(Text, [translate(field), _time(base), _time(head), change]))
     return table
 
 
@@ -231,14 +258,21 @@ def _changes_table(timeline: DiffTimeline, width: int) -> Table:
     wide = width >= _WIDE
     table = _table("change", "", *(["kind", "base>", "head>"] if wide else []), "difference>", "runs>", "line")
     if wide:
-        table.add_column("shapes", no_wrap=True, overflow="ellipsis")
+        table.add_column(translate("shapes"), no_wrap=True, overflow="ellipsis")
     for row in timeline.rows:
         times = [_time(cost.time if cost else None) for cost in (row.base, row.head)]
         runs = " → ".join(whole(cost.count) if cost else "0" for cost in (row.base, row.head))
         cost = row.head or row.base
         line, shapes = (clean(cost.line or ""), clean(cost.shapes or "", limit=_SHORT)) if cost else ("", "")
         name = clean(row.name, limit=_LONG if wide else _SHORT)
-        cells = [row.change, name, *([row.kind, *times] if wide else []), _signed(row.delta), runs, line]
+        cells = [
+            translate(row.change),
+            name,
+            *([translate(row.kind), *times] if wide else []),
+            _signed(row.delta),
+            runs,
+            line,
+        ]
         table.add_row(*map(Text, [*cells, shapes] if wide else cells))
     return table
 

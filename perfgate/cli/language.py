@@ -1,0 +1,163 @@
+"""The language of the command line: which one a user reads, and click's help in it."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from perfgate.locale import LANGUAGES, Language, current_language, environment_language, translate
+
+# Click's own words in a help page (click/core.py and decorators.py, 8.1 to 8.3), and the headings of ours.
+CLICK_WORDS = (
+    "Usage: ",
+    "Options",
+    "Commands",
+    "Show this message and exit.",
+    "Show the version and exit.",
+    "[default: {value}]",
+    "[required]",
+)
+_VERBATIM = "\b\n"  # click's mark of a paragraph that is not wrapped
+
+
+def command_line_language(arguments: Sequence[str], environ: Mapping[str, str]) -> Language:
+    """The language of help and progress: ``--lang``, PERFGATE_LANG, perfgate.toml, then the locale.
+
+    It is needed before the command line is parsed, since ``--help`` ends parsing, and fails on nothing: the command that
+    needs the setting reports a bad one.
+    """
+    written = _value(arguments, "--lang") or environ.get("PERFGATE_LANG") or _configured(_folder(arguments))
+    for language in LANGUAGES:
+        if written == language:
+            return language
+    return environment_language(environ)
+
+
+def _folder(arguments: Sequence[str]) -> Path:
+    return Path(_value(arguments, "-C") or _value(arguments, "--directory") or "")
+
+
+def _value(arguments: Sequence[str], option: str) -> str | None:
+    for argument, following in zip(arguments, [*arguments[1:], None]):
+        if argument == option:
+            return following
+        if argument.startswith(f"{option}="):
+            return argument.partition("=")[2]
+    return None
+
+
+def _configured(folder: Path) -> object:
+    path = folder / "perfgate.toml"
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        return None
+    from perfgate.toml import tomllib  # many commands run without a perfgate.toml
+
+    try:
+        report = tomllib.loads(text).get("report")
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return None
+    return report.get("language") if isinstance(report, dict) else None
+
+
+def localized(command: click.Command) -> click.Command:
+    """A copy of a command whose help is in the current language; in English the command itself."""
+    if current_language() == "en":
+        return command
+    shown = copy.copy(command)
+    shown.context_class = _Context
+    shown.help, shown.epilog = _translated(command.help), _translated(command.epilog)
+    shown.params = [_localized_parameter(parameter) for parameter in command.params]
+    return shown
+
+
+def _localized_parameter(parameter: click.Parameter) -> click.Parameter:
+    if not isinstance(parameter, click.Option):
+        return parameter
+    shown = copy.copy(parameter)
+    shown.help = _translated(parameter.help)
+    return shown
+
+
+def _translated(text: str | None) -> str | None:
+    return "\n\n".join(translate(paragraph) for paragraph in paragraphs(text)) if text else text
+
+
+def paragraphs(text: str) -> list[str]:
+    """The paragraphs of a help text, each in one line, as they stand in the catalogue."""
+    return [
+        part if part.startswith(_VERBATIM) else " ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n")
+    ]
+
+
+class _Formatter(click.HelpFormatter):
+    """Wraps by the columns of a terminal, of which a Chinese character takes two, and words what click words itself."""
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        super().write_usage(prog, args, translate("Usage: ") if prefix is None else prefix)
+
+    def write_heading(self, heading: str) -> None:
+        heading = translate("{name}: ").format(name=translate(heading)).rstrip()
+        self.write(f"{' ' * self.current_indent}{heading}\n")
+
+    def write_text(self, text: str) -> None:
+        parts = (
+            part.removeprefix(_VERBATIM).splitlines()
+            if part.startswith(_VERBATIM)
+            else wrapped(part, self.width - self.current_indent)
+            for part in text.split("\n\n")
+        )
+        indent = " " * self.current_indent
+        self.write("\n\n".join("\n".join(f"{indent}{line}" for line in lines) for lines in parts) + "\n")
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        rows = list(rows)
+        first = min(max((len(name) for name, _ in rows), default=0), col_max) + col_spacing
+        indent = " " * self.current_indent
+        for name, text in rows:
+            lines = wrapped(_click_words(text), max(self.width - first - self.current_indent, 10)) or [""]
+            beside = len(name) <= first - col_spacing
+            if not beside:
+                self.write(f"{indent}{name}\n")
+            for number, line in enumerate(lines):
+                before = name if beside and number == 0 else ""
+                self.write(f"{indent}{before.ljust(first)}{line}".rstrip() + "\n")
+
+
+class _Context(click.Context):
+    formatter_class = _Formatter
+
+
+def _click_words(text: str) -> str:
+    text = re.sub(r"\[default: (.*)\]$", lambda read: translate("[default: {value}]").format(value=read[1]), text)
+    return translate(text.replace("[required]", translate("[required]")))
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most ``width`` columns; Chinese breaks between characters, except before a closing mark."""
+    lines, line, used = [], "", 0
+    for piece in _pieces(text):
+        columns = _columns(piece.rstrip())
+        if line and used + columns > width:
+            lines.append(line.rstrip())
+            line, used = "", 0
+        line += piece if line else piece.lstrip()
+        used += _columns(piece)
+    return [*lines, line.rstrip()] if line.strip() else lines
+
+
+def _pieces(text: str) -> Iterator[str]:
+    return (
+        read[0] for read in re.finditer(r"[^\s\u2e80-\uffef]+\s*|[\u2e80-\uffef][，。；：、）」”？！]*\s*|\s+", text)
+    )
+
+
+def _columns(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
