@@ -143,6 +143,13 @@ def total(state):
 
 benchmark.main()
 """
+PYPERF = """
+import pyperf
+
+runner = pyperf.Runner(processes=2, values=3, warmups=1)
+for number in (10, 100_000):
+    runner.bench_func(f"sum/{number}", sum, range(number))
+"""
 PYTEST = """
 import pytest
 
@@ -324,6 +331,14 @@ def test_log__of_a_training__is_read_with_units(
             "sum/100000",
         ),
         (
+            "pyperf==2.11.0",
+            {"suite.py": PYPERF},
+            "python suite.py -o out.json --quiet",
+            "pyperf",
+            "sum/10",
+            "sum/100000",
+        ),
+        (
             "pytest-benchmark==5.3.1",
             {"test_suite.py": PYTEST},
             "python -m pytest -q -p no:cacheprovider test_suite.py --benchmark-json=out.json",
@@ -332,7 +347,7 @@ def test_log__of_a_training__is_read_with_units(
             "test_suite.py::test_sum[100000]",
         ),
     ],
-    ids=["google_benchmark", "pytest_benchmark"],
+    ids=["google_benchmark", "pyperf", "pytest_benchmark"],
 )
 def test_suite__its_file__is_read_in_seconds(
     package: str, files: dict[str, str], command: str, name: str, small: str, large: str, tmp_path: Path

@@ -1,7 +1,7 @@
 """Every format is read with its units, told from every other, and refused where it is damaged, stale or of failed work.
 
-The files of pytest-benchmark, Google Benchmark and hyperfine were written by these programs. The others are written here by
-hand, with the keys of what the programs wrote (docs/jobs.md says which versions; tests/jobs/test_tools.py runs them).
+The files of pytest-benchmark, pyperf, Google Benchmark and hyperfine were written by these programs. The others are written
+here by hand, with the keys of what the programs wrote (docs/jobs.md says which versions; tests/jobs/test_tools.py runs them).
 """
 
 from __future__ import annotations
@@ -159,6 +159,7 @@ FILES = {
     "pytest_benchmark": written("pytest_benchmark"),
     "google_benchmark": written("google_benchmark"),
     "hyperfine": written("hyperfine"),
+    "pyperf": written("pyperf"),
     "asv": json.dumps(ASV),
     "torchtitan": TORCHTITAN,
     "megatron": MEGATRON,
@@ -216,6 +217,9 @@ def test_number__of_programs_that_wrote_the_file__is_the_middle_of_its_samples()
     assert loop.name == "sum_range"
     assert 1e-6 < loop.value < 1e-3
     assert len(loop.samples) == 3
+    total, ordered = read_results(DATA / "pyperf.json").numbers
+    assert (total.name, ordered.name, len(total.samples)) == ("sum", "sort", 4)
+    assert 1e-7 < ordered.value < total.value < 1e-6
     names = [number.name for number in read_results(DATA / "pytest_benchmark.json").numbers]
     assert names == ["test_a.py::test_sum", "test_a.py::test_sorted"]
 
@@ -253,6 +257,9 @@ def test_work__is_what_must_be_equal(tmp_path: Path) -> None:
         (FILES["asv"].replace("[1e-06, 2e-06]", "[1e-06, null]"), r"suite.time_sum\(100\) failed"),
         (FILES["asv"].replace('"version": 2', '"version": 1'), "version 1 of asv"),
         (FILES["pytest_benchmark"].replace('"version": "5', '"version": "9'), "version 9"),
+        (FILES["pyperf"].replace('"version": "1', '"version": "2'), "version 2.0 of pyperf"),
+        (FILES["pyperf"].replace('"unit": "second"', '"unit": "parsec"'), "sum has the unit 'parsec'"),
+        (FILES["pyperf"].replace('"values"', '"other"'), "sum has no values; let pyperf measure"),
         ("\n".join(TORCHTITAN.splitlines()[:5]), "it has 3 steps behind the warm-up"),
         (MEGATRON.replace("nan iterations:   0", "nan iterations:   1"), "1 nan iterations"),
         (LINES.replace("lower", "x").replace("higher", "x"), 'better is \'x\'; write "lower" or "higher"'),

@@ -1,0 +1,34 @@
+"""What ``pyperf`` benchmarks write with ``-o``: values of every run, in seconds or bytes, of one benchmark or several."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from perfgate.conductor.results.result import Content, Results
+
+READS = "pyperf -o, version 1"
+_UNITS = {"second": "s", "byte": "B", "integer": "1"}
+
+
+def recognises(content: Content) -> bool:
+    benchmarks = content.document.get("benchmarks") if content.has("benchmarks", "version") else None
+    return isinstance(benchmarks, list) and bool(benchmarks) and all("runs" in one for one in benchmarks)
+
+
+def read(content: Content) -> Results:
+    version = str(content.document["version"])
+    if not version.startswith("1."):
+        raise content.refused(f"version {version} of pyperf's files is not known")
+    numbers = []
+    for benchmark in content.document["benchmarks"]:
+        # What all benchmarks and runs have in common stands once, at the top.
+        metadata = {**content.document.get("metadata", {}), **benchmark.get("metadata", {})}
+        name, unit = str(metadata.get("name", "benchmark")), metadata.get("unit", "second")
+        if unit not in _UNITS:
+            raise content.refused(f"{name} has the unit {unit!r}, which is not known")
+        # A run that only calibrates has no values.
+        values = [value for run in benchmark["runs"] for value in run.get("values", ())]
+        if not values:
+            raise content.refused(f"{name} has no values; let pyperf measure, not only calibrate")
+        numbers.append(content.number(name, median(values), _UNITS[unit], "lower", values))
+    return Results(numbers, {"benchmarks": len(numbers)})
