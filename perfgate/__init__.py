@@ -1,8 +1,8 @@
 """perfgate: a performance gate for PyTorch models on NPUs, GPUs and CPUs.
 
-What a user writes against is ``perfgate.Workload`` (with ``perfgate.SLA`` and ``perfgate.Traffic``), ``perfgate.operator``, and
-in the loop of a script ``perfgate.turn()``; they are loaded on first use, so that the judging half and ``perfgate --help`` stay
-light.
+What a user writes against is ``perfgate.Workload`` (with ``perfgate.SLA`` and ``perfgate.Traffic``), ``perfgate.operator``, the
+benchmarks of other tools (``perfgate.pytest_benchmark``, ``asv_benchmark``, ``pyperf_benchmark``), and in the loop of a script
+``perfgate.turn()``; they are loaded on first use, so that the judging half and ``perfgate --help`` stay light.
 """
 
 from __future__ import annotations
@@ -11,10 +11,21 @@ from typing import TYPE_CHECKING
 
 from perfgate.version import __version__
 
-__all__ = ["SLA", "Traffic", "Workload", "__version__", "operator", "turn"]
+__all__ = [
+    "SLA",
+    "Traffic",
+    "Workload",
+    "__version__",
+    "asv_benchmark",
+    "operator",
+    "pyperf_benchmark",
+    "pytest_benchmark",
+    "turn",
+]
 
 if TYPE_CHECKING:
     from perfgate.measuring.rank import turn
+    from perfgate.measuring.workload.benchmarks import asv_benchmark, pyperf_benchmark, pytest_benchmark
     from perfgate.measuring.workload.operators import operator
     from perfgate.measuring.workload.workload import SLA, Traffic, Workload
 
@@ -25,6 +36,10 @@ def __getattr__(name: str) -> object:
         from perfgate.measuring.workload import workload
 
         return getattr(workload, name)
+    if name in ("asv_benchmark", "pyperf_benchmark", "pytest_benchmark"):
+        from perfgate.measuring.workload import benchmarks
+
+        return getattr(benchmarks, name)
     if name == "operator":
         from perfgate.measuring.workload.operators import operator
 

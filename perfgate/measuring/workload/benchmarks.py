@@ -1,0 +1,261 @@
+"""Benchmarks that a project has already, as workloads: of pytest-benchmark, asv and pyperf.
+
+The benchmark is loaded once in a process that stays, and one call of the workload is one call of what it times. So its turns
+take as long as calls do, and all that is counted of a call is counted of it. It lies in the checkout of each side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import runpy
+import sys
+import threading
+import timeit
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from perfgate.errors import WorkloadError
+from perfgate.measuring.workload.workload import Workload
+
+_MOST_TEXT = 2000
+Timed = Callable[[], Any]
+
+
+def _workload(load: Callable[..., Timed], *named: object) -> Workload:
+    """The workload whose model is the function that a benchmark times; whether gradients are recorded is left to it."""
+
+    # What is named is a default, so that it is part of what the workload file is known by.
+    def build(_device: object, *, _named: tuple[object, ...] = (load.__name__, *named)) -> Timed:
+        return load(*named)
+
+    def inputs(_batch: int, _seed: int) -> tuple[()]:
+        return ()
+
+    def call(timed: Timed, _inputs: tuple[()]) -> Any:
+        return timed()
+
+    return Workload(build, inputs, call, batch_sizes=(1,), grad=True)
+
+
+# --- pytest-benchmark
+
+
+def pytest_benchmark(test: str) -> Workload:
+    """The workload that calls what a test passes to the fixture ``benchmark``: ``bench/test_sum.py::test_sum[10]``.
+
+    The test runs once, its assertions and all, and its fixtures stay as they are. ``pedantic`` with ``setup`` is refused: the
+    setup would be timed. pytest must be installed, pytest-benchmark need not be.
+    """
+    return _workload(_timed_by_test, test)
+
+
+# Without what would record, redirect or rewrite something in every call.
+_PYTEST_OPTIONS = [
+    *("-q", "-s", "--assert=plain", "-o", "addopts="),
+    *(
+        option
+        for name in ("benchmark", "cacheprovider", "faulthandler", "logging", "warnings")
+        for option in ("-p", f"no:{name}")
+    ),
+]
+
+
+def _timed_by_test(test: str) -> Timed:
+    """Run a test up to its teardown, in a thread that stays there with its fixtures, and return what it timed."""
+    import pytest
+
+    capture = _Capture()
+    run = partial(pytest.main, [*_PYTEST_OPTIONS, test], plugins=[capture.plugin()])
+
+    def work() -> None:
+        try:
+            code = run()
+            capture.failures.append(f"pytest ended with {code!s} before benchmark was called")
+        except BaseException as error:  # noqa: BLE001 - what pytest raises must not leave the other thread waiting
+            capture.failures.append(f"{type(error).__name__}: {error}")
+        finally:
+            capture.is_over.set()
+
+    threading.Thread(target=work, daemon=True).start()
+    capture.is_over.wait()
+    if capture.failures or capture.timed is None:
+        raise WorkloadError(f"the test {test} gave no benchmark: {capture.failures[0][-_MOST_TEXT:]}")
+    return capture.timed
+
+
+class _Capture:
+    """What a test passed to ``benchmark``, and why it failed."""
+
+    def __init__(self) -> None:
+        self.timed: Timed | None = None
+        self.failures: list[str] = []
+        self.is_over = threading.Event()
+
+    def plugin(self) -> object:
+        import pytest
+
+        capture = self
+
+        class Plugin:
+            def pytest_configure(self, config: pytest.Config) -> None:
+                config.addinivalue_line("markers", "benchmark: of pytest-benchmark")
+
+            @pytest.fixture
+            def benchmark(self) -> Benchmark:
+                return Benchmark(capture)
+
+            def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+                capture.note(report)
+
+            def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+                capture.note(report)
+
+            @pytest.hookimpl(tryfirst=True)
+            def pytest_runtest_teardown(self) -> None:
+                # Here the fixtures of the test still are what it timed. Nobody ends them before the process does.
+                if capture.timed is not None and not capture.failures:
+                    capture.is_over.set()
+                    threading.Event().wait()
+
+        return Plugin()
+
+    def note(self, report: Any) -> None:
+        if report.failed or report.skipped:
+            self.failures.append(str(report.longrepr))
+
+
+class Benchmark:
+    """The fixture ``benchmark`` of pytest-benchmark: it calls the function once and keeps it."""
+
+    def __init__(self, capture: _Capture) -> None:
+        self._capture = capture
+        self.group: str | None = None
+        self.name = ""
+        self.extra_info: dict[str, Any] = {}
+        self.enabled = True
+
+    def __call__(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        if self._capture.timed is not None:
+            raise WorkloadError("a test calls benchmark once; split it")
+        self._capture.timed = partial(function, *arguments, **named)
+        return self._capture.timed()
+
+    def pedantic(
+        self,
+        target: Callable[..., Any],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+        setup: Callable[[], Any] | None = None,
+        **_rounds: Any,
+    ) -> Any:
+        if setup is not None:
+            raise WorkloadError(
+                "benchmark.pedantic with setup makes anew what is timed, and the setup would be timed too"
+            )
+        return self(target, *args, **(kwargs or {}))
+
+
+# --- asv
+
+
+def asv_benchmark(file: str, name: str, *parameters: Any) -> Workload:
+    """The workload that calls a ``time_`` function of asv's: ``asv_benchmark("benchmarks/suite.py", "Suite.time_sum", 10)``.
+
+    ``setup_cache`` and ``setup`` run once, before the first call. One whose setup must run before every call (``number = 1``)
+    is refused. asv need not be installed.
+    """
+    return _workload(_timed_by_asv, file, name, *parameters)
+
+
+def _timed_by_asv(file: str, name: str, *parameters: Any) -> Timed:
+    owner: Any = _import(Path(file))
+    *classes, function = name.split(".")
+    for part in classes:
+        owner = _attribute(owner, part, file)
+    owner = owner() if inspect.isclass(owner) else owner
+    timed = _attribute(owner, function, file)
+    if not function.startswith("time_"):
+        raise WorkloadError(f"{name} in {file}: a workload is timed, so it must be a time_ function")
+    settings = [timed, owner]
+    if next((one.number for one in settings if hasattr(one, "number")), 0) == 1:
+        raise WorkloadError(
+            f"{name} in {file} has number = 1: its setup must run before every call, which would be timed"
+        )
+    cache = next((one.setup_cache for one in settings if hasattr(one, "setup_cache")), None)
+    arguments = parameters if cache is None else (cache(), *parameters)
+    for setup in [one.setup for one in reversed(settings) if hasattr(one, "setup")]:
+        setup(*arguments)
+    return partial(timed, *arguments)
+
+
+def _import(file: Path) -> Any:
+    """The module of a file, as part of the packages around it, from whose modules it may import."""
+    if not file.is_file():
+        raise WorkloadError(f"the benchmarks {file} do not exist; write the path from the folder of perfgate.toml")
+    folder, parts = file.resolve().parent, [file.stem]
+    while (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    sys.path.insert(0, str(folder))
+    return importlib.import_module(".".join(parts))
+
+
+def _attribute(owner: Any, name: str, file: str) -> Any:
+    if not hasattr(owner, name):
+        names = ", ".join(sorted(known for known in dir(owner) if not known.startswith("_")))
+        raise WorkloadError(f"{file} has no {name!r}; there are {names}")
+    return getattr(owner, name)
+
+
+# --- pyperf
+
+
+def pyperf_benchmark(script: str, name: str) -> Workload:
+    """The workload that calls what a script of pyperf's names: ``pyperf_benchmark("bench/sort.py", "sort")``.
+
+    The script runs once, as its own program does, with a ``Runner`` that measures nothing. pyperf must be installed.
+    """
+    return _workload(_timed_by_pyperf, script, name)
+
+
+def _timed_by_pyperf(script: str, name: str) -> Timed:
+    pyperf = importlib.import_module("pyperf")
+    found: dict[str, Timed] = {}
+    with mock.patch.object(pyperf, "Runner", partial(NamingRunner, found)), mock.patch.object(sys, "argv", [script]):
+        sys.path.insert(0, str(Path(script).resolve().parent))
+        runpy.run_path(script, run_name="__main__")
+    if name not in found:
+        raise WorkloadError(f"{script} has no benchmark {name!r}; there are {', '.join(found) or 'none'}")
+    return found[name]
+
+
+class NamingRunner:
+    """A ``pyperf.Runner`` that keeps each benchmark by its name."""
+
+    def __init__(self, found: dict[str, Timed], **_options: Any) -> None:
+        self._found = found
+        self.argparser = argparse.ArgumentParser()
+        self.metadata: dict[str, Any] = {}
+        self.args: argparse.Namespace | None = None
+
+    def parse_args(self, args: list[str] | None = None) -> argparse.Namespace:
+        self.args = self.argparser.parse_args(args or [])
+        return self.args
+
+    def bench_func(self, name: str, func: Callable[..., Any], *args: Any, **_options: Any) -> None:
+        self._found[name] = partial(func, *args)
+
+    def bench_time_func(self, name: str, time_func: Callable[..., Any], *args: Any, **_options: Any) -> None:
+        self._found[name] = partial(time_func, 1, *args)
+
+    def timeit(self, name: str, stmt: Any = None, setup: Any = "pass", globals: Any = None, **_options: Any) -> None:  # noqa: A002 - as pyperf
+        statement, prepare = (
+            "\n".join(text) if isinstance(text, (list, tuple)) else text for text in (stmt or name, setup)
+        )
+        timer = timeit.Timer(statement, prepare, globals=globals)
+        self._found[name] = partial(timer.timeit, 1)
