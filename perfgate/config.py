@@ -22,9 +22,10 @@ from perfgate.errors import ConfigError
 from perfgate.job_settings import NAME, JobReference, JobSettings, NumberSettings, SlaSettings, mistakes
 from perfgate.load_settings import LoadSettings
 from perfgate.locale import LANGUAGES, Language, environment_language
+from perfgate.project import CONFIG_NAME as CONFIG_NAME  # noqa: PLC0414 - it is looked for here
+from perfgate.project import choices, projects_below
 from perfgate.toml import tomllib
 
-CONFIG_NAME = "perfgate.toml"
 # The files that say which packages a project needs, where it has them. Of pyproject.toml only the dependencies count.
 REQUIREMENTS = (
     "requirements*.txt",
@@ -388,6 +389,11 @@ def load_config(
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
+        if below := projects_below(root):
+            raise ConfigError(
+                f"{path} does not exist, but there is one in {', '.join(f'{name}/' for name in below)}; "
+                f"name it with {choices(below)}"
+            ) from None
         raise ConfigError(
             f"{path} does not exist; `perfgate init` writes one with a workload that runs, or write it by hand: "
             'workload = "perf/workload.py:encoder", where encoder is a perfgate.Workload in that file (docs/workload.md)'

@@ -73,9 +73,20 @@ token_option = click.option(
 )
 
 
-def directory_option(help: str = "The project's folder.") -> Callable[[F], F]:  # noqa: A002 - click's own word
+def _project(_: click.Context, __: click.Parameter, folder: Path) -> Path:
+    from perfgate.project import find_project
+
+    return find_project(folder)
+
+
+def directory_option(
+    help: str = "The project's folder, or one inside it.",  # noqa: A002 - click's own word
+    *,
+    is_new: bool = False,
+) -> Callable[[F], F]:
+    """``-C``; a project that ``is_new`` begins in this very folder, others are found from anywhere inside."""
     folder = click.Path(path_type=Path, file_okay=False, exists=True)
-    return click.option("-C", "--directory", type=folder, default=".", help=help)
+    return click.option("-C", "--directory", type=folder, default=".", callback=None if is_new else _project, help=help)
 
 
 class Options:

@@ -92,6 +92,7 @@ MEASURE: dict[str, str | None] = {
     "perfgate check --base {} --out": "perfgate check --base BASE --out perfgate-out --steps 4",
     "perfgate check --base-python PATH --head-python PATH": "perfgate check --base-python PATH --head-python PATH --steps 4",
     "perfgate local": "perfgate local --steps 4",
+    "perfgate local --always": "perfgate local --always --steps 4",
     "perfgate local --base COMMIT": "perfgate local --base BASE --steps 4",
     "perfgate local --base {}": "perfgate local --base BASE --steps 4",
     "perfgate local --workload {}": "perfgate local --workload small --steps 4",

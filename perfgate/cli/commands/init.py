@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 )
 @click.option("--ci-only", is_flag=True, help="Only the CI files: perfgate.toml is there already.")
 @click.option("--lock", "lock_only", is_flag=True, help="Only perf/requirements.txt, anew: what CI installs.")
-@directory_option()
+@directory_option("The project's folder.", is_new=True)
 def COMMAND(
     options: Options,
     labels: str | None,

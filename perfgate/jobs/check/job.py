@@ -23,6 +23,7 @@ from perfgate.git.repository import Repository
 from perfgate.jobs.check.environments import SideCode, choose_environments
 from perfgate.jobs.check.measure import measure
 from perfgate.jobs.check.measured import Job, documents_of
+from perfgate.jobs.check.project import project_of_change
 from perfgate.jobs.check.rerun import Earlier, find_attempt, find_earlier
 from perfgate.jobs.check.sealing import code_of, seal_sides
 from perfgate.jobs.check.sides import Sides, choose_sides, configuration_of, skipped_decision, with_code_changes
@@ -48,6 +49,10 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
     Raises RepositoryError or ConfigError before anything is measured when the two sides cannot be told.
     """
     deadline = time.monotonic() + options.time_budget
+    project = project_of_change(directory, options)
+    if project != directory:
+        progress.note(f"measuring {project}, the only project that this change touches")
+        directory = project
     repository = Repository(directory)
     prefix = repository.prefix(directory)
     # The project's configuration as it stands: a wrong one is reported before a worktree is made.

@@ -608,6 +608,7 @@ class RemedyView:
     reasons: list[Message]
     failed_sides: set[str]
     neither_runs: bool
+    same_tree: bool
     other_harness: bool
     narrower: bool
     costless: bool

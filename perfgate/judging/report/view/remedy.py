@@ -46,6 +46,7 @@ def remedy(summary: Summary) -> RemedyView:
             if not (isinstance(reason, Message) and reason.code in _WORDED)
         ][:_MOST_REASONS],
         failed_sides=set() if summary.is_about_harness else {failure.side for failure in summary.failures},
+        same_tree=any(reason.code == "gate.no-change" for reason in decision.reasons if isinstance(reason, Message)),
         neither_runs=summary.neither_side_runs,
         other_harness=summary.is_about_harness and summary.verdict == "INCONCLUSIVE",
         costless=summary.verdict == "WARN" and summary.has_reason("costless"),

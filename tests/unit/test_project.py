@@ -1,0 +1,88 @@
+"""A project is found from any folder inside it, and at the root of several the change says which one is meant."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from perfgate.config import load_config
+from perfgate.errors import ConfigError
+from perfgate.jobs.check.project import project_of_change
+from perfgate.jobs.shared.options import CheckOptions
+from perfgate.project import find_project, projects_below
+
+WORK_TREE = CheckOptions(out=Path("out"), work_tree=True, base="main")
+
+
+def _git(root: Path, *arguments: str) -> None:
+    author = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", *author, *arguments], cwd=root, check=True, capture_output=True)
+
+
+def _write(root: Path, *files: str) -> None:
+    for file in files:
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        (root / file).write_text((root / file).read_text() + "x = 1\n" if (root / file).exists() else "")
+
+
+@pytest.fixture
+def monorepo(tmp_path: Path) -> Path:
+    """Two projects, one of which lies inside a folder, in a repository with one commit on main."""
+    root = tmp_path / "monorepo"
+    _write(root, "a/perfgate.toml", "a/model.py", "libs/b/perfgate.toml", "libs/b/model.py", "shared.py")
+    _git(root, "init", "-q", "-b", "main")
+    _git(root, "add", "-A")
+    _git(root, "commit", "-q", "-m", "one")
+    return root
+
+
+def test_find_project__from_a_folder_inside__the_nearest_within_the_repository(tmp_path: Path) -> None:
+    root = tmp_path / "clone"
+    _write(root, "perfgate.toml", "perf/deep/x.py", "sub/perfgate.toml", "sub/src/x.py")
+    (root / ".git").mkdir()
+    assert find_project(root / "perf" / "deep").resolve() == root
+    assert find_project(root / "sub" / "src").resolve() == root / "sub"
+    assert find_project(root) == root
+    (root / "perf" / ".git").mkdir()  # another repository
+    assert find_project(root / "perf" / "deep") == root / "perf" / "deep"
+
+
+def test_find_project__from_the_current_folder__the_way_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _write(tmp_path, "perfgate.toml", "perf/deep/x.py")
+    (tmp_path / ".git").mkdir()
+    monkeypatch.chdir(tmp_path / "perf" / "deep")
+    assert find_project(Path()) == Path("../..")
+
+
+def test_find_project__outside_a_repository__looks_no_further_up(tmp_path: Path) -> None:
+    _write(tmp_path, "perfgate.toml", "perf/x.py")
+    assert find_project(tmp_path / "perf") == tmp_path / "perf"
+
+
+def test_load_config__root_of_several_projects__lists_them(monorepo: Path) -> None:
+    assert projects_below(monorepo) == ["a", "libs/b"]
+    with pytest.raises(ConfigError, match=r"but there is one in a/, libs/b/; name it with -C a or -C libs/b$"):
+        load_config(monorepo)
+
+
+def test_project_of_change__touches_one_project__that_one(monorepo: Path) -> None:
+    _write(monorepo, "a/model.py")
+    assert project_of_change(monorepo, WORK_TREE) == monorepo / "a"
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ((), "the change touches none of them: name one with -C a or -C libs/b"),
+        (("shared.py",), "the change touches none of them: name one with -C a or -C libs/b"),
+        (("a/model.py", "shared.py"), "the change touches a/ and files beside them: name one with -C a"),
+        (("a/model.py", "libs/b/model.py"), "the change touches a/, libs/b/: name one with -C a or -C libs/b"),
+    ],
+)
+def test_project_of_change__not_one_project__asks(monorepo: Path, files: tuple[str, ...], why: str) -> None:
+    _write(monorepo, *files)
+    with pytest.raises(ConfigError) as caught:
+        project_of_change(monorepo, WORK_TREE)
+    assert str(caught.value).endswith(f"but a/, libs/b/ have one each; {why}")
