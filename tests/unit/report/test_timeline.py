@@ -216,3 +216,22 @@ def test_page__saved_for_perfetto__the_same_spans(browser: Page, tmp_path: Path)
     assert sorted((table.names[name], start, duration) for name, start, duration in rows) == sorted(
         row[1:4] for row in spans(drawn_timeline(EVENTS, "rank 0"))
     )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_page__spans_of_all_lengths_without_a_gap__no_pixel_of_their_row_is_left_out(
+    browser: Page, tmp_path: Path, seed: int
+) -> None:
+    # A long span that begins in the pixel of a short one is the case that a row of equal spans does not have.
+    durations = (10 ** np.random.default_rng(seed).uniform(0, 7, 400)).astype(int) + 1
+    ends = np.cumsum(durations)
+    rows = [(int(end - wide), int(wide), STREAM, "gemm", "compute", 1) for end, wide in zip(ends, durations)]
+    opened(browser, tmp_path, drawn_timeline(events(*rows), "device 0"))
+    painted = browser.ask("""(() => {
+      const canvas = document.querySelector("canvas"), { width, height } = canvas;
+      const alpha = canvas.getContext("2d").getImageData(0, 40, width, height - 40).data;
+      const rows = Array.from({ length: height - 40 }, (_, y) =>
+        Array.from({ length: width }, (_, x) => alpha[4 * (y * width + x) + 3] > 0).filter(Boolean).length);
+      return Math.max(...rows) / width;
+    })()""")
+    assert painted == 1.0

@@ -139,7 +139,9 @@ function draw() {
       } else {
         // One pixel for all that begins in it, as dark as it is busy.
         const pixel = Math.max(Math.floor(x), 0), next = from + (pixel + 1) / scale;
-        const after = Math.max(firstWhere(place, row.to, (one) => start[one] >= next), place + 1);
+        let after = Math.max(firstWhere(place, row.to, (one) => start[one] >= next), place + 1);
+        // Spans of a row do not overlap, so only the last that begins in a pixel can be wider than that: it is drawn as a span.
+        if (after - 1 > place && duration[order[after - 1]] * scale >= 1) after--;
         let best = span;
         if (matches) for (let one = place; one < after; one++) if (matches[name[order[one]]]) { best = order[one]; break; }
         pen.fillStyle = colour(best, Math.min(1, 0.25 + (until[after] - until[place]) * scale));
