@@ -252,6 +252,15 @@ class GraphSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ] = []
 
 
+class TraceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How kernels of a trace are understood."""
+
+    communication: Annotated[
+        list[Text],
+        _doc("Regular expressions: kernels whose names match one communicate, beside those of the libraries that are known."),
+    ] = []
+
+
 class ReportSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How comments and reports read; documents are language-neutral."""
 
@@ -303,6 +312,7 @@ class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     store: StoreSettings = StoreSettings()
     expect: ExpectSettings = ExpectSettings()
     graph: GraphSettings = GraphSettings()
+    trace: TraceSettings = TraceSettings()
     report: ReportSettings = ReportSettings()
     paths: PathSettings = PathSettings()
 
@@ -337,6 +347,7 @@ class Config:
     budgets: tuple[Budget, ...] = ()
     expect: ExpectSettings = field(default_factory=ExpectSettings)
     graph: GraphSettings = field(default_factory=GraphSettings)
+    trace: TraceSettings = field(default_factory=TraceSettings)
     report: ReportSettings = field(default_factory=ReportSettings)
     paths: PathSettings = field(default_factory=PathSettings)
 
@@ -457,6 +468,7 @@ def parse_config(text: str, path: Path, *, device: str | None = None, needs_work
         budgets=tuple(_budget(key, written, path) for key, written in parsed.budget.items()),
         expect=parsed.expect,
         graph=parsed.graph,
+        trace=parsed.trace,
         report=parsed.report,
         paths=parsed.paths,
     )
@@ -549,6 +561,13 @@ def _check_lists(parsed: ConfigFile, path: Path) -> None:
         raise ConfigError(
             f"{path}: [measure] requirements must be patterns of files inside the project's folder, found {requirements}"
         )
+    for pattern in parsed.trace.communication:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ConfigError(
+                f"{path}: [trace] communication {pattern!r} is no regular expression: {error}"
+            ) from error
     _check_tolerances(parsed.gate.tolerance, path)
 
 

@@ -153,7 +153,8 @@ class LoadRequest(Request, frozen=True):
     """Load and build a workload. ``file`` is the workload file, ``root`` the checkout whose code it imports.
 
     ``dead_functions`` are defined before it, to lay it out in memory as other code would. ``seek`` are functions of the
-    project, as ``file:line`` of where they begin: a trial tells which of them ran.
+    project, as ``file:line`` of where they begin: a trial tells which of them ran. Kernels whose names match one of
+    ``communication`` communicate.
     """
 
     name: str
@@ -166,6 +167,7 @@ class LoadRequest(Request, frozen=True):
     threads: int
     dead_functions: int = 0
     seek: list[str] = []
+    communication: list[str] = []
 
 
 class Loaded(Reply, frozen=True):

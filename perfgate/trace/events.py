@@ -32,8 +32,6 @@ KINDS: tuple[EventKind, ...] = get_args(EventKind)
 DEVICE_KINDS: tuple[EventKind, ...] = ("compute", "copy", "comm")
 KERNEL_KINDS: tuple[EventKind, ...] = ("compute", "comm")
 KIND_CODES: dict[EventKind, int] = {kind: code for code, kind in enumerate(KINDS)}
-# Kernels of collectives by how their names begin: NCCL and RCCL (sample cuda-hta/nccl_data), HCCL (hcom_allReduce_).
-COLLECTIVE_PREFIXES = ("nccl", "rccl", "hccl", "hcom_")
 NO_CORRELATION = -1
 NO_TEXT = -1  # of an event without a request or without shapes
 COLUMN_TYPES: dict[str, type[np.integer[Any]]] = {

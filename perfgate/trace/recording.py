@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from perfgate.document.message import Message
-from perfgate.trace.events import COLLECTIVE_PREFIXES, EventTable
+from perfgate.trace.communication import communicates
+from perfgate.trace.events import EventTable
 from perfgate.trace.readings import CORE_CLOCK, Readings
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -62,7 +63,7 @@ class Kernel(NamedTuple):
 
 def is_collective(name: str, core: str | None) -> bool:
     """Whether a kernel is the share of a collective; at level 0 the profiler names no core, and only the name tells."""
-    return (core or "").upper() in ("HCCL", "COMMUNICATION") or name.lower().startswith(COLLECTIVE_PREFIXES)
+    return (core or "").upper() in ("HCCL", "COMMUNICATION") or communicates(name)
 
 
 class ProfilerStep(NamedTuple):

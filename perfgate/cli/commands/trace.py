@@ -53,12 +53,23 @@ def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float |
 
 
 @click.group("trace", cls=CommandGroup)
-def COMMAND() -> None:
+@click.option(
+    "--comm",
+    multiple=True,
+    metavar="PATTERN",
+    help="Kernels whose names match this regular expression communicate; default: `[trace] communication` of perfgate.toml.",
+)
+def COMMAND(comm: tuple[str, ...]) -> None:
     """Show where the time goes in a profiler recording. PATH is any output of torch_npu.profiler, msprof or
     torch.profiler, a Chrome trace, a folder of several, or a run folder of perfgate."""
     if "numpy" not in sys.modules:
         # Else numpy starts a thread of OpenBLAS on every CPU, a quarter of its import; nothing here multiplies matrices.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if comm or Path(CONFIG_NAME).is_file():
+        from perfgate.config import load_config
+        from perfgate.trace.communication import add_communication
+
+        add_communication(comm or load_config(Path(), needs_workload=False).trace.communication)
 
 
 @COMMAND.command("top")

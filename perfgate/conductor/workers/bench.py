@@ -340,6 +340,7 @@ class Bench:
             threads=min(self.threads, len(cpus)),
             dead_functions=dead_functions,
             seek=list(seek),
+            communication=self.config.trace.communication,
         )
         forked = self._forked(
             checkout.server, log_name, cpus=cpus, layout_seed=layout_seed, root=checkout.root, home=home

@@ -31,6 +31,7 @@ from perfgate.jobs.shared.session import ci_context, now, prepare_out, remove_re
 from perfgate.locale import sentence
 from perfgate.measuring.checklist.recorded import recorded_checklist
 from perfgate.measuring.checklist.step import RecordingContext
+from perfgate.trace.communication import add_communication
 from perfgate.trace.contradictions import contradictions
 from perfgate.trace.recording import Recording
 from perfgate.trace.summary import DeviceSummary, summarize
@@ -128,6 +129,7 @@ def _refuse_out_inside(options: ProfileOptions) -> None:
 def _project(directory: Path) -> _Project:
     if (directory / CONFIG_NAME).exists():
         config = load_config(directory, needs_workload=False)
+        add_communication(config.trace.communication)
         return _Project(config.project, config.limits, config.expect.kernels, config.graph.spans)
     return _Project(directory.resolve().name or "recording", {})
 

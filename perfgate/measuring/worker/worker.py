@@ -41,6 +41,7 @@ from perfgate.measuring.workload.layout import Layout, define_dead_functions
 from perfgate.measuring.workload.load import describe_functions, describe_shapes, load_workload
 from perfgate.system.garbage import collector_off
 from perfgate.system.processes import adopt_orphans, die_with_parent
+from perfgate.trace.communication import add_communication
 
 
 class Worker:
@@ -151,6 +152,7 @@ class Worker:
         started = time.perf_counter()
         self._began = Holdings.of_this_process()
         self.root, self.load = Path(request.root), request
+        add_communication(request.communication)
         device = self._open(request.device)
         self.project = Project(self.root, request.python_path, device.kind)
         _prepare_libraries(threads=request.threads, seed=request.seed)

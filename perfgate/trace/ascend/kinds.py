@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from perfgate.trace.communication import communicates
 from perfgate.trace.events import EventKind
 
 HARDWARE = "Ascend Hardware"
@@ -33,6 +34,8 @@ _NATIVE = frozenset(
 # (random numbers), Other (2024).
 _COMPUTE_TASK = re.compile(r"AI_?C|AI_?V|MIX|DSA|VECTOR|^OTHER$")
 _COPY_TASK = re.compile(r"PCIE_DMA|SDMA_SQE|MEMCPY")
+# Tasks of a collective, whose whole span lies on the track of collectives.
+_PARTS_OF_COLLECTIVES = ("hcom_", "hccl", "aiv_")
 _COLLECTIVE = re.compile(r"hcom_|allreduce|allgather|reducescatter|alltoall|broadcast|sendrecv", re.IGNORECASE)
 _COLLECTIVE_TYPE = re.compile(r"(hcom_\w+?_)_\d+_\d+(?:_\d+)?(?:@.*)?$")
 _INSERTED = re.compile(r"trans_([A-Za-z]\w*?)_\d+(?:_([A-Za-z]\w*))?$")
@@ -54,12 +57,14 @@ def python_kind(category: str, name: str, *, has_inputs: bool) -> EventKind:
 def task_kind(task_type: str, name: str) -> EventKind:
     """The kind of a task on the device.
 
-    SDMA without a suffix is a step of a collective, whose whole span lies on the track of collectives; events, notifies,
-    place holders and writes of a value are no work.
+    SDMA without a suffix is a step of a collective, whose whole span lies on the track of collectives; a kernel that sends by
+    itself (MoeDistributeDispatch) has no other span. Events, notifies, place holders and writes of a value are no work.
     """
     word = task_type.upper()
     if name.startswith("MEMCPY") or _COPY_TASK.search(word):
         return "copy"
+    if communicates(name) and not name.lower().startswith(_PARTS_OF_COLLECTIVES):
+        return "comm"
     # Level0 tells no task type in some tables; its kernels are what is left.
     return "compute" if not word or word == "N/A" or _COMPUTE_TASK.search(word) else "other"
 

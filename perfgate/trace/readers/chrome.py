@@ -23,9 +23,9 @@ from perfgate.trace.chrome_events import (
     absent_device,
     timelines_by_device,
 )
+from perfgate.trace.communication import communicates
 from perfgate.trace.compressed import is_json
 from perfgate.trace.events import (
-    COLLECTIVE_PREFIXES,
     DEVICE_KINDS,
     KIND_CODES,
     NO_CORRELATION,
@@ -166,6 +166,6 @@ def _kind(track: _Track, name: str, category: str) -> EventKind:
         return kind
     if kind is None and track.device == HOST:
         return "other"
-    if track.collectives or name.lower().startswith(COLLECTIVE_PREFIXES):
+    if track.collectives or communicates(name):
         return "comm"
     return "copy" if _COPY.search(name) else "compute"

@@ -23,9 +23,9 @@ from perfgate.trace.chrome_events import (
     looks_like,
     timelines_by_device,
 )
+from perfgate.trace.communication import communicates
 from perfgate.trace.compressed import is_json, named
 from perfgate.trace.events import (
-    COLLECTIVE_PREFIXES,
     DEVICE_KINDS,
     KIND_CODES,
     KINDS,
@@ -182,7 +182,7 @@ def _kind_by_name(word: str) -> int:
         return KIND_CODES["memory"]
     if STEP_NAME.fullmatch(word):
         return KIND_CODES["annotation"]
-    return KIND_CODES["comm"] if word[:5].lower().startswith(COLLECTIVE_PREFIXES) else _OTHER
+    return KIND_CODES["comm"] if communicates(word) else _OTHER
 
 
 def _kinds(texts: ScannedTexts, by_category: Codes, name: CodeColumn) -> Codes:
