@@ -257,7 +257,9 @@ class TraceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     communication: Annotated[
         list[Text],
-        _doc("Regular expressions: kernels whose names match one communicate, beside those of the libraries that are known."),
+        _doc(
+            "Regular expressions: kernels whose names match one communicate, beside those of the libraries that are known."
+        ),
     ] = []
 
 
@@ -565,9 +567,7 @@ def _check_lists(parsed: ConfigFile, path: Path) -> None:
         try:
             re.compile(pattern)
         except re.error as error:
-            raise ConfigError(
-                f"{path}: [trace] communication {pattern!r} is no regular expression: {error}"
-            ) from error
+            raise ConfigError(f"{path}: [trace] communication {pattern!r} is no regular expression: {error}") from error
     _check_tolerances(parsed.gate.tolerance, path)
 
 

@@ -288,14 +288,66 @@ class SlowRankRow(msgspec.Struct, frozen=True, kw_only=True):
     part: str
 
 
+class DelayRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank that the others wait for in their collectives; times are seconds.
+
+    ``total`` is what it costs the job, ``share`` the part of the job's time, ``per_step`` the same of each of ``of`` steps, of
+    which it delays ``steps`` (None and 0 if no steps are marked). ``once`` is whether it hiccups in few of them; ``worst`` is
+    its longest single delay, in ``step``. Up to ``waiting`` ranks wait, most in ``collective``. ``why`` is what takes longer
+    than in the middle rank: computing, or free time, in which its device has nothing to do.
+    """
+
+    rank: int | None
+    device: int | None
+    total: float
+    share: float
+    per_step: float | None
+    steps: int
+    of: int
+    once: bool
+    worst: float
+    step: int | None
+    collective: str
+    waiting: int
+    why: Literal["computing", "free"]
+
+
+class SlowStageRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A stage of the pipeline that computes longer than the middle one, and the seconds that it computes in a step."""
+
+    stage: int
+    behind: float
+    computing: float
+
+
 class SlowLinkRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A link between two ranks and the middle bandwidth of its kind, in bytes a second."""
+    """A link between two ranks, the bytes that it carried in operations of one sort, and bytes a second; ``middle`` is the
+    middle bandwidth of links like it. Source and target are positions in ``group`` if the global ranks are not known.
+    """
 
     source: int
     target: int
     link: str
+    operation: str
+    group: str | None
+    size: float
     bandwidth: float
     middle: float
+
+
+class LeftOutRecording(msgspec.Struct, frozen=True, kw_only=True):
+    """A recording that could not be read, and why."""
+
+    path: str
+    reason: str
+
+
+class EarlyEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank whose recording ends in step ``last``, before those of the others."""
+
+    rank: int | None
+    device: int | None
+    last: int
 
 
 class SkewRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -311,10 +363,14 @@ class SkewRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RanksDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """`perfgate trace ranks --json`. ``links`` is how many links between ranks the recordings tell of.
+    """`perfgate trace ranks --json`. ``delays`` are the ranks that the others wait for, ``slow_ranks`` those that take longer
+    on their own, whether or not anyone waits; ``slow_stages`` hold up the pipeline. ``links`` is how many links between ranks
+    the recordings tell of. ``left_out`` could not be read, ``missing`` are ranks of the job that were not recorded, and
+    ``ended_early`` those whose recordings are shorter.
 
     ``collectives`` is how many collectives several of the ranks took part in, ``skew`` the seconds from the first to the last
-    of them in the middle one (median), and ``skews`` those with the largest.
+    of them in the middle one (median), and ``skews`` those with the largest. ``unjoined`` is how many were left out because the
+    recordings do not tell their groups apart.
     """
 
     path: str
@@ -325,3 +381,9 @@ class RanksDocument(msgspec.Struct, frozen=True, kw_only=True):
     skew: float | None
     skews: list[SkewRow]
     ranks: list[RankRow]
+    delays: list[DelayRow] = []
+    slow_stages: list[SlowStageRow] = []
+    unjoined: int = 0
+    left_out: list[LeftOutRecording] = []
+    missing: list[int] = []
+    ended_early: list[EarlyEnd] = []

@@ -7,9 +7,10 @@ ranks can be put together. Times are nanoseconds of the rank's own clock.
 from __future__ import annotations
 
 import hashlib
+import re
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -17,7 +18,9 @@ import numpy as np
 
 from perfgate.trace.analysis import IntColumn, Intervals, union
 from perfgate.trace.ascend.kinds import type_by_name
+from perfgate.trace.communication import communicates
 from perfgate.trace.kernel_table import KernelTable
+from perfgate.trace.packed import NO_NUMBER
 from perfgate.trace.recording import Timeline
 
 # More stretches of computing than a page can show are of no use: the shortest gaps between them are closed.
@@ -25,6 +28,12 @@ MOST_STRETCHES = 10_000
 # The kernel that computes a token's experts; its time is the load of the experts that a rank holds.
 _EXPERTS = "groupedmatmul"
 _COLUMN = np.dtype("<i8")
+# Operations between two ranks, by torch's names.
+_PAIRWISE = frozenset(("send", "recv", "isend", "irecv"))
+# Rows of communication_matrix.json that the row of the total adds up (allreduce-top1, allreduce-middle, allreduce-bottom2).
+_PART_OF_TOTAL, _TOTAL = re.compile(r"-(?:top\d*|middle|bottom\d*)$"), "-total"
+# Cores of kernels that are shares of collectives in Ascend's tables.
+COLLECTIVE_CORES = ("HCCL", "COMMUNICATION")
 
 
 class StepParts(msgspec.Struct, frozen=True, array_like=True):
@@ -55,40 +64,64 @@ class Waiting(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LinkTotal(msgspec.Struct, frozen=True, array_like=True):
-    """What a rank sent another over one kind of link: bytes and nanoseconds."""
+    """What a rank sent another over one kind of link in operations of one sort: bytes and nanoseconds.
+
+    Source and target are positions in ``group``; the source is the rank of the table.
+    """
 
     source: int
     target: int
     link: str
+    operation: str
+    group: str
     size: float
     transit: int
 
-    @property
-    def bandwidth(self) -> float:
-        """Bytes a second."""
-        return self.size / self.transit * 1e9
+
+class ShareColumns(NamedTuple):
+    """A rank's shares in collectives, one entry each, in nanoseconds.
+
+    ``key`` is the same on every rank of a collective; ``name`` and ``group`` are positions in the names and groups. ``own`` is
+    the time since the rank left its last communication, NO_NUMBER for the first one, ``computed`` the part of that in which it
+    computed. ``step`` is the number of the step, ``sent`` the bytes that the rank put in; NO_NUMBER if unknown.
+    """
+
+    key: IntColumn
+    name: IntColumn
+    group: IntColumn
+    start: IntColumn
+    elapsed: IntColumn
+    own: IntColumn
+    computed: IntColumn
+    step: IntColumn
+    sent: IntColumn
+
+
+class Group(msgspec.Struct, frozen=True, array_like=True):
+    """A group of ranks as a recording names it; ``ranks`` are empty and ``size`` None if it does not say more."""
+
+    name: str
+    ranks: tuple[int, ...] = ()
+    size: int | None = None
 
 
 class Shares(msgspec.Struct, frozen=True, array_like=True):
-    """A rank's shares in collectives, in columns of int64: a key that is the same on every rank, a position in ``names``,
-    and times."""
+    """``ShareColumns`` as they are kept."""
 
     names: list[str]
-    key: bytes = b""
-    name: bytes = b""
-    start: bytes = b""
-    elapsed: bytes = b""
+    groups: list[Group]
+    columns: list[bytes]
 
-    def columns(self) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn]:
-        """Key, name, start and elapsed time."""
-        return _column(self.key), _column(self.name), _column(self.start), _column(self.elapsed)
+    def unpacked(self) -> ShareColumns:
+        return ShareColumns(*map(_column, self.columns))
 
 
 class RankTable(msgspec.Struct, frozen=True, kw_only=True):
     """What is kept of one device of one rank; ``path`` is the recording it is of.
 
-    ``stage`` is its place in the pipeline, ``experts`` the nanoseconds of the kernels that compute experts; None where the
-    recording names none. ``busy`` are the begins and ends of the stretches in which it computed, two columns of int64.
+    ``groups`` are the ranks of the groups that the recording lists, ``world`` how many ranks the job has. ``stage`` is its
+    place in the pipeline, ``experts`` the nanoseconds of the kernels that compute experts; None if the recording names none.
+    ``busy`` are the begins and ends of the stretches in which it computed, two columns of int64.
     """
 
     path: str
@@ -99,6 +132,8 @@ class RankTable(msgspec.Struct, frozen=True, kw_only=True):
     links: list[LinkTotal]
     shares: Shares
     busy: tuple[bytes, bytes]
+    groups: list[tuple[int, ...]] = []
+    world: int | None = None
     stage: int | None = None
     experts: int | None = None
 
@@ -133,13 +168,17 @@ class RankTable(msgspec.Struct, frozen=True, kw_only=True):
         return statistics.median(values) if values else None
 
 
-def reduce_timeline(timeline: Timeline, path: str) -> RankTable:
-    """The small table of a timeline."""
-    totals: dict[tuple[int, int, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for link in timeline.rank_links or ():
-        total = totals[link.source, link.target, link.link]
-        total[0] += link.size_bytes
-        total[1] += link.transit_ns
+def reduce_timeline(timeline: Timeline, path: str, *, world: int | None = None) -> RankTable:
+    """The small table of a timeline; ``world`` is how many ranks the job has."""
+    totals: dict[tuple[int, int, str, str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
+    links = timeline.rank_links or ()
+    added_up = {(link.operation, link.group) for link in links if link.operation.endswith(_TOTAL)}
+    for link in links:
+        if (_PART_OF_TOTAL.sub(_TOTAL, link.operation), link.group) not in added_up or link.operation.endswith(_TOTAL):
+            operation = type_by_name(link.operation)
+            total = totals[link.source, link.target, link.link, operation, link.group or ""]
+            total[0] += link.size_bytes
+            total[1] += link.transit_ns
     busy = _stretches(timeline)
     return RankTable(
         path=path,
@@ -148,8 +187,10 @@ def reduce_timeline(timeline: Timeline, path: str) -> RankTable:
         steps=list(_steps(timeline)),
         waiting=_waiting(timeline),
         links=[LinkTotal(*key, size=size, transit=int(transit)) for key, (size, transit) in totals.items()],
-        shares=_shares(_collectives(timeline)),
+        shares=_shares(timeline, busy),
         busy=(_bytes(busy.start), _bytes(busy.end)),
+        groups=sorted(set(timeline.groups.values())),
+        world=world,
         stage=_stage(timeline),
         experts=_experts(timeline),
     )
@@ -179,41 +220,116 @@ def _sum(parts: Iterable[int | None]) -> int | None:
 
 
 class _Share(NamedTuple):
-    """One collective: what names it on every rank, what to call it, and when it was."""
+    """One communication of a rank; ``identity`` names it on every rank, None for one between two ranks, whose ends need not
+    end together.
+    """
 
-    identity: str
+    identity: str | None
     label: str
+    group: Group
     start: int
     elapsed: int
+    step: int | None = None
+    sent: int | None = None
 
 
-def _collectives(timeline: Timeline) -> Iterator[_Share]:
-    """Every collective; sending from one rank to another is none, for its two ends need not end together."""
+def _communication(timeline: Timeline) -> Iterator[_Share]:
+    """All communication, whatever described it best: Ascend's table, torch's arguments of kernels, or the kernels alone."""
     if timeline.collectives is not None:
         for one in timeline.collectives:
-            if one.kind == "collective" and one.start_ns is not None and one.elapsed_ns:
-                identity = f"{one.group} {one.step} {one.name}"
-                yield _Share(identity, type_by_name(one.name), one.start_ns, one.elapsed_ns)
-        return
+            if one.start_ns is not None and one.elapsed_ns:
+                ranks = timeline.groups.get(one.group or "", ())
+                identity = f"{one.group} {one.step} {one.name}" if one.kind == "collective" else None
+                group = Group(one.group or "", ranks, len(ranks) or None)
+                yield _Share(identity, type_by_name(one.name), group, one.start_ns, one.elapsed_ns, one.step)
+        yield from _of_kernels(timeline)
+    elif timeline.exchanges:
+        for exchange in timeline.exchanges:
+            ranks = exchange.ranks or timeline.groups.get(exchange.group, ())
+            pairwise = exchange.operation.lower() in _PAIRWISE
+            identity = None if pairwise else f"{exchange.group} {ranks} {exchange.operation}"
+            group = Group(exchange.group, ranks, exchange.size or len(ranks) or None)
+            label = type_by_name(exchange.name)
+            yield _Share(identity, label, group, exchange.start_ns, exchange.elapsed_ns, sent=exchange.sent)
+        yield from _of_events(timeline, {(one.start_ns, one.name) for one in timeline.exchanges})
+    else:
+        yield from _of_events(timeline, set())
+
+
+def _of_kernels(timeline: Timeline) -> Iterator[_Share]:
+    """Kernels that communicate by themselves, which the table of collectives does not list: MoeDistributeDispatch."""
+    for kernel in timeline.kernels or ():
+        if (
+            kernel.start_ns is not None
+            and (kernel.core or "").upper() not in COLLECTIVE_CORES
+            and communicates(kernel.name)
+        ):
+            name = kernel.type or type_by_name(kernel.name)
+            yield _Share(name, name, Group(""), kernel.start_ns, kernel.duration_ns, kernel.step)
+
+
+def _of_events(timeline: Timeline, described: Collection[tuple[int, str]]) -> Iterator[_Share]:
+    """Kernels that name no group: ranks that ran one as often as each other ran it together."""
     events = timeline.events.of_kind("comm")
-    events = events.select(np.argsort(events.start, kind="stable"))
     counts = Counter(events.name.tolist())
     for name, start, elapsed in zip(events.name.tolist(), events.start.tolist(), events.duration.tolist()):
-        # Such a recording names no group: ranks that ran a kernel as often as each other ran it together.
-        yield _Share(f"{events.names[name]} of {counts[name]}", type_by_name(events.names[name]), start, elapsed)
+        word = events.names[name]
+        if (start, word) not in described:
+            yield _Share(f"{word} of {counts[name]}", type_by_name(word), Group(""), start, elapsed)
 
 
-def _shares(collectives: Iterable[_Share]) -> Shares:
+def _shares(timeline: Timeline, busy: Intervals) -> Shares:
+    communication = sorted(_communication(timeline), key=lambda one: one.start)
     names: dict[str, int] = {}
+    groups: dict[Group, int] = {}
     seen: Counter[str] = Counter()
+    ended: int | None = None
     rows = []
-    for identity, label, start, elapsed in collectives:
-        again = f"{identity} {seen[identity]}"
-        seen[identity] += 1
+    for one in communication:
+        own = NO_NUMBER if ended is None else max(0, one.start - ended)
+        ended = max(one.start + one.elapsed, ended or one.start)
+        if one.identity is None:
+            continue
+        again = f"{one.identity} {seen[one.identity]}"
+        seen[one.identity] += 1
         key = int.from_bytes(hashlib.blake2b(again.encode(), digest_size=8).digest(), "little", signed=True)
-        rows.append((key, names.setdefault(label, len(names)), start, elapsed))
-    table = np.array(rows, dtype=np.int64).reshape(-1, 4)
-    return Shares(list(names), *(_bytes(table[:, column]) for column in range(4)))
+        name, group = names.setdefault(one.label, len(names)), groups.setdefault(one.group, len(groups))
+        step = NO_NUMBER if one.step is None else one.step
+        rows.append(
+            (key, name, group, one.start, one.elapsed, own, 0, step, NO_NUMBER if one.sent is None else one.sent)
+        )
+    columns = ShareColumns(*np.array(rows, dtype=np.int64).reshape(-1, len(ShareColumns._fields)).T)
+    since = np.maximum(columns.own, 0)
+    columns = columns._replace(
+        computed=covered(busy, columns.start) - covered(busy, columns.start - since),
+        step=np.where(columns.step == NO_NUMBER, _step_at(timeline, columns.start), columns.step),
+    )
+    return Shares(list(names), list(groups), [_bytes(column) for column in columns])
+
+
+def covered(busy: Intervals, until: IntColumn) -> IntColumn:
+    """Nanoseconds of disjoint, sorted stretches before each time."""
+    if not busy.start.size:
+        return np.zeros(until.size, dtype=np.int64)
+    before = np.concatenate(([0], np.cumsum(busy.end - busy.start)))
+    place = np.searchsorted(busy.start, until, side="right")
+    last = np.maximum(place - 1, 0)
+    return before[place] - np.where(place > 0, np.maximum(busy.end[last] - until, 0), 0)
+
+
+def _step_at(timeline: Timeline, times: IntColumn) -> IntColumn:
+    """The number of the step that each time lies in, NO_NUMBER outside of all."""
+    steps = sorted(
+        (step.start_ns, step.end_ns, step.number)
+        for step in timeline.steps or ()
+        if step.number is not None and step.start_ns is not None and step.end_ns is not None
+    )
+    if not steps:
+        return np.full(times.size, NO_NUMBER, dtype=np.int64)
+    start, end, number = np.array(steps, dtype=np.int64).T
+    place = np.searchsorted(start, times, side="right") - 1
+    inside = (place >= 0) & (times < end[np.maximum(place, 0)])
+    return np.where(inside, number[np.maximum(place, 0)], NO_NUMBER)
 
 
 def _stretches(timeline: Timeline) -> Intervals:

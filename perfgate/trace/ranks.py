@@ -1,23 +1,22 @@
-"""Many ranks beside each other: which one the others wait for, which link between two is slow, and who comes late."""
+"""Many ranks beside each other: which one takes longer on its own, and when each comes to its collectives."""
 
 from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from perfgate.trace.analysis import IntColumn
 from perfgate.trace.events import KIND_CODES, NO_CORRELATION, NO_TEXT, EventKind, EventTable
-from perfgate.trace.rank_table import LinkTotal, RankTable
+from perfgate.trace.rank_table import RankTable, ShareColumns
 
-# Perfgate's own marks: a rank that takes a twentieth longer on its own than the middle one, a link at half of its kind's
-# middle bandwidth. Fewer of a kind have no middle to speak of.
-SLOW_RANK, SLOW_LINK = 1.05, 0.5
-FEWEST_RANKS, FEWEST_LINKS = 2, 3
-LOCAL = "LOCAL"  # a rank's copies to itself
+# Perfgate's own mark: a rank that takes a twentieth longer on its own than the middle one of its stage. Fewer have no middle.
+SLOW_RANK = 1.05
+FEWEST_RANKS = 2
+_ANY = 1 << 62  # ranks of a group that does not say how many it has
 
 
 class SlowRank(NamedTuple):
@@ -28,13 +27,6 @@ class SlowRank(NamedTuple):
     part: str
 
 
-class SlowLink(NamedTuple):
-    """A link and the middle bandwidth of its kind, bytes a second."""
-
-    link: LinkTotal
-    middle: float
-
-
 class Arrivals(NamedTuple):
     """When each rank came to each collective.
 
@@ -42,34 +34,65 @@ class Arrivals(NamedTuple):
     much does not depend on the ranks' clocks. Columns with an entry a share of a rank in a collective: positions of ``rank``
     and ``collective``, and ``late``, nanoseconds after the first rank. Columns with an entry a collective, in the order of
     time: its name in ``names``, ``skew``, nanoseconds from the first rank to the last, and which rank was ``last``.
-    ``clock`` is by how much each rank's clock is ahead of the first one's; None where no collective joins the two.
+    ``clock`` is by how much each rank's clock is ahead of the first one's; None where no collective joins the two. ``share`` is
+    where each row stands among the shares of its rank. ``unjoined`` is how many collectives were left out because more ranks
+    seem to be in them than their group has: the recordings do not tell their groups apart.
     """
 
     rank: IntColumn
     collective: IntColumn
+    share: IntColumn
     late: IntColumn
     names: list[str]
     skew: IntColumn
     last: IntColumn
     clock: list[int | None]
+    unjoined: int = 0
 
 
 def ranks_by_lag(tables: Iterable[RankTable]) -> list[SlowRank]:
-    """Every rank beside the middle one, who is furthest behind first; none where too few can be compared.
+    """Every rank beside the middle one of its stage, who is furthest behind first; none where too few can be compared.
 
     All ranks of a job take equally long, because the early ones wait in collectives: compared is what each takes without that.
     """
-    timed = [(table, own) for table in tables if (own := table.own) is not None]
+    stages: dict[int | None, list[tuple[RankTable, float]]] = defaultdict(list)
+    for table in tables:
+        if (own := table.own) is not None:
+            stages[table.stage].append((table, own))
+    ranks = [rank for timed in stages.values() for rank in _behind_the_middle(timed)]
+    return sorted(ranks, key=lambda rank: -rank.behind)
+
+
+def _behind_the_middle(timed: Sequence[tuple[RankTable, float]]) -> Iterator[SlowRank]:
     # Of two the faster one is the measure.
     middle = statistics.median_low([own for _, own in timed]) if len(timed) >= FEWEST_RANKS else 0.0
-    if not middle:
-        return []
-    parts = {name: _middle(getattr(table, name) for table, _ in timed) for name in ("computing", "free")}
-    ranks = [
-        SlowRank(table, own / middle, max(parts, key=lambda name: (getattr(table, name) or 0.0) - parts[name]))
-        for table, own in timed
+    if middle:
+        parts = {name: _middle(getattr(table, name) for table, _ in timed) for name in ("computing", "free")}
+        for table, own in timed:
+            part = max(parts, key=lambda name: (getattr(table, name) or 0.0) - parts[name])
+            yield SlowRank(table, own / middle, part)
+
+
+class SlowStage(NamedTuple):
+    """A stage of the pipeline that computes longer than the middle one (a ratio), and how long: nanoseconds of a step."""
+
+    stage: int
+    behind: float
+    computing: float
+
+
+def slow_stages(tables: Iterable[RankTable], *, behind: float = SLOW_RANK) -> list[SlowStage]:
+    """The stages that hold the pipeline up, the slowest first; none where they are alike, or fewer than two were recorded."""
+    times: dict[int, list[float]] = defaultdict(list)
+    for table in tables:
+        if table.stage is not None and table.computing:
+            times[table.stage].append(table.computing)
+    computing = {stage: statistics.median(found) for stage, found in times.items()}
+    middle = statistics.median_low(computing.values()) if len(computing) >= FEWEST_RANKS else 0.0
+    slow = [
+        SlowStage(stage, time / middle, time) for stage, time in computing.items() if middle and time > behind * middle
     ]
-    return sorted(ranks, key=lambda rank: -rank.behind)
+    return sorted(slow, key=lambda one: -one.behind)
 
 
 def slow_ranks(tables: Iterable[RankTable], *, behind: float = SLOW_RANK) -> list[SlowRank]:
@@ -77,36 +100,31 @@ def slow_ranks(tables: Iterable[RankTable], *, behind: float = SLOW_RANK) -> lis
     return [rank for rank in ranks_by_lag(tables) if rank.behind > behind]
 
 
-def slow_links(tables: Iterable[RankTable], *, share: float = SLOW_LINK) -> list[SlowLink]:
-    """The links that carry far less than others of their kind, the slowest first."""
-    kinds: dict[str, list[LinkTotal]] = defaultdict(list)
-    for table in tables:
-        for link in table.links:
-            if link.link != LOCAL and link.source != link.target and link.size > 0 and link.transit > 0:
-                kinds[link.link].append(link)
-    slow = []
-    for links in kinds.values():
-        if len(links) >= FEWEST_LINKS:
-            middle = statistics.median(link.bandwidth for link in links)
-            slow += [SlowLink(link, middle) for link in links if link.bandwidth < share * middle]
-    return sorted(slow, key=lambda one: one.link.bandwidth / one.middle)
-
-
 def arrivals(tables: Sequence[RankTable]) -> Arrivals:
     """Put the ranks' shares in every collective beside each other; one that a single rank took part in is left out."""
-    columns = [table.shares.columns() for table in tables]
-    rank = np.repeat(np.arange(len(tables)), [column[0].size for column in columns])
-    key, name, start, elapsed = (np.concatenate([np.zeros(0, np.int64), *parts]) for parts in zip(*columns))
+    columns = [table.shares.unpacked() for table in tables]
+    sizes = [column.key.size for column in columns]
+    rank = np.repeat(np.arange(len(tables)), sizes)
+    share = np.concatenate([np.zeros(0, np.int64), *map(np.arange, sizes)]).astype(np.int64)
+    key, name, start, elapsed = (
+        np.concatenate([np.zeros(0, np.int64), *(getattr(column, field) for column in columns)])
+        for field in ("key", "name", "start", "elapsed")
+    )
+    most = np.concatenate([np.zeros(0, np.int64), *(_sizes(table, column) for table, column in zip(tables, columns))])
     _, collective, counts = np.unique(key, return_inverse=True, return_counts=True)
+    crowded = counts[collective] > most
     # By collective, then by rank; a rank's own order is that of its clock.
-    taking = np.flatnonzero(counts[collective] > 1)
+    taking = np.flatnonzero((counts[collective] > 1) & ~crowded)
     taking = taking[np.lexsort((rank[taking], collective[taking]))]
-    rank, name, start, elapsed, collective = (column[taking] for column in (rank, name, start, elapsed, collective))
+    unjoined = np.unique(collective[crowded]).size
+    rank, share, name, start, elapsed, collective = (
+        column[taking] for column in (rank, share, name, start, elapsed, collective)
+    )
     begins = np.flatnonzero(np.diff(collective, prepend=-1))
     of = np.cumsum(np.diff(collective, prepend=-1) != 0) - 1
     if not begins.size:
         nothing = np.zeros(0, dtype=np.int64)
-        return Arrivals(nothing, nothing, nothing, [], nothing, nothing, [None] * len(tables))
+        return Arrivals(nothing, nothing, nothing, nothing, [], nothing, nothing, [None] * len(tables), unjoined)
     late = np.maximum.reduceat(elapsed, begins)[of] - elapsed
     # The last rank of a collective is the last of its rows by lateness.
     ends = np.append(begins[1:], of.size) - 1
@@ -118,12 +136,20 @@ def arrivals(tables: Sequence[RankTable]) -> Arrivals:
     return Arrivals(
         rank=rank,
         collective=place[of],
+        share=share,
         late=late,
         names=[names[one] for one in order.tolist()],
         skew=np.maximum.reduceat(late, begins)[order],
         last=last[order],
         clock=clock,
+        unjoined=unjoined,
     )
+
+
+def _sizes(table: RankTable, columns: ShareColumns) -> IntColumn:
+    """How many ranks can be in the collective of each share."""
+    sizes = [len(group.ranks) or group.size or _ANY for group in table.shares.groups]
+    return np.array(sizes, dtype=np.int64)[columns.group] if sizes else np.zeros(0, dtype=np.int64)
 
 
 def _clocks(rank: IntColumn, collective: IntColumn, end: IntColumn, ranks: int, collectives: int) -> list[int | None]:
@@ -175,9 +201,9 @@ def ranks_timeline(tables: Sequence[RankTable], clock: Sequence[int | None]) -> 
             busy.end - busy.start,
             np.zeros(busy.start.size, dtype=np.int64),
         )
-        _, codes, start, elapsed = table.shares.columns()
+        shares = table.shares.unpacked()
         own = np.array([names.setdefault(name, len(names)) for name in table.shares.names], dtype=np.int64)
-        add(label, "comm", start - (ahead or 0), elapsed, own[codes] if own.size else codes)
+        add(label, "comm", shares.start - (ahead or 0), shares.elapsed, own[shares.name] if own.size else shares.name)
     joined = {name: np.concatenate([np.zeros(0, np.int64), *parts]) for name, parts in columns.items()}
     nothing = np.zeros(joined["start"].size, dtype=np.int64)
     return EventTable(

@@ -148,8 +148,29 @@ class Collective(NamedTuple):
     links: tuple[LinkUse, ...] = ()
 
 
+class Exchange(NamedTuple):
+    """A kernel of a collective as torch's profiler describes it: which ``operation`` (``allreduce``), in which group.
+
+    ``ranks`` are the group's global ranks, empty if the recording does not list them; ``size`` is how many there are, and
+    ``sent`` the bytes that the rank put in, None if unknown.
+    """
+
+    name: str
+    operation: str
+    group: str
+    ranks: tuple[int, ...]
+    size: int | None
+    start_ns: int
+    elapsed_ns: int
+    sent: int | None
+
+
 class RankLink(NamedTuple):
-    """What one rank sent another in collectives of one sort (``allreduce-top1``): bytes, nanoseconds, bytes a second."""
+    """What a rank sent another in collectives of one sort (``allreduce-total``): bytes, nanoseconds, bytes a second.
+
+    ``source`` and ``target`` are positions in the group, which older versions of CANN number as all ranks are. The source is
+    the rank that was recorded.
+    """
 
     operation: str
     kind: Literal["collective", "p2p"]
@@ -230,6 +251,7 @@ class Timeline:
     steps: Sequence[ProfilerStep] | None = None
     step_table: tuple[TabledStep, ...] | None = None
     collectives: tuple[Collective, ...] | None = None
+    exchanges: tuple[Exchange, ...] | None = None
     memory: Mapping[str, float] = field(default_factory=dict)  # peak bytes by component, e.g. PTA.allocated
     rank_links: tuple[RankLink, ...] | None = None
     types: tuple[TypeTotal, ...] | None = None

@@ -65,7 +65,7 @@ def COMMAND(comm: tuple[str, ...]) -> None:
     if "numpy" not in sys.modules:
         # Else numpy starts a thread of OpenBLAS on every CPU, a quarter of its import; nothing here multiplies matrices.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    if comm or Path(CONFIG_NAME).is_file():
+    if comm or Path("perfgate.toml").is_file():
         from perfgate.config import load_config
         from perfgate.trace.communication import add_communication
 
@@ -212,6 +212,7 @@ def requests(
     "--rank", "chosen", type=click.IntRange(min=0), metavar="N", multiple=True, help="Draw the timeline of this rank."
 )
 @language_option
+@click.option("--strict", is_flag=True, help="End at a recording that cannot be read, instead of listing it.")
 def ranks(
     path: Path,
     workers: int | None,
@@ -220,18 +221,20 @@ def ranks(
     out: Path | None,
     chosen: tuple[int, ...],
     language: str | None,
+    strict: bool,
 ) -> None:
-    """Find slow ranks and slow links among all recordings below PATH.
+    """Find the rank that delays the others, by how much and why, and slow links, among all recordings below PATH.
 
-    A rank is slow if it takes 5 % longer than the median rank, excluding communication it waits for. A link is slow
-    if it carries less than half the median of its kind. Collectives are aligned at their ends, so arrival order does
-    not depend on clocks. A table with the extracted data is kept beside each recording, so the next run is fast.
+    Collectives are joined by group and aligned at their ends, so no clocks are compared. A rank is blamed for the time it
+    takes longer than the median rank between two collectives, if that costs 1 % of the job. A link is slow if it carries
+    less than half the median of similar links in similar operations of 1 MB or more. A recording that cannot be read is
+    listed. A table with the extracted data is kept beside each recording, so the next run is fast.
     """
     from perfgate.cli.progress import TerminalProgress
     from perfgate.jobs.trace.ranks import trace_ranks
 
     with TerminalProgress() as progress:
-        found = trace_ranks(path, workers=workers, say=progress.status)
+        found = trace_ranks(path, workers=workers, say=progress.status, strict=strict)
     if out is not None:
         from perfgate.config import report_language
         from perfgate.document.files import write_text_atomically
@@ -254,7 +257,13 @@ def ranks(
 @click.option(
     "--workers", type=click.IntRange(min=1), metavar="N", help="Read so many recordings at once; default: one a CPU."
 )
-def reduce(path: Path, workers: int | None) -> None:
+@click.option(
+    "--out",
+    type=PATH,
+    metavar="DIR",
+    help="Keep the tables in this folder, if nobody may write beside the recordings.",
+)
+def reduce(path: Path, workers: int | None, out: Path | None) -> None:
     """Write a small table beside every recording below PATH, for ``perfgate trace ranks`` here or elsewhere.
 
     Recordings of many machines need not be collected: reduce them in place and copy the tables into one folder.
@@ -263,9 +272,11 @@ def reduce(path: Path, workers: int | None) -> None:
     from perfgate.jobs.trace.ranks import trace_reduce
 
     with TerminalProgress() as progress:
-        written = trace_reduce(path, workers=workers, say=progress.status)
-    for file in written:
+        reduced = trace_reduce(path, workers=workers, say=progress.status, out=out)
+    for file in reduced.tables:
         click.echo(str(file))
+    for one in reduced.left_out:
+        click.echo(f"left out: {one.reason}", err=True)
 
 
 @COMMAND.command("diff")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -14,22 +15,37 @@ import numpy as np
 
 from perfgate import trace
 from perfgate.document.files import write_atomically
-from perfgate.document.trace import RankRow, RanksDocument, SkewRow, SlowLinkRow, SlowRankRow
+from perfgate.document.trace import (
+    DelayRow,
+    EarlyEnd,
+    LeftOutRecording,
+    RankRow,
+    RanksDocument,
+    SkewRow,
+    SlowLinkRow,
+    SlowRankRow,
+    SlowStageRow,
+)
 from perfgate.errors import DocumentError, PerfgateError, UsageError
 from perfgate.locale import sentence
 from perfgate.trace.ascend.folder import read_rank
 from perfgate.trace.ascend.layout import analysed_folders
+from perfgate.trace.communication import add_communication, added_communication
 from perfgate.trace.compressed import named
+from perfgate.trace.delays import Delay, delays
+from perfgate.trace.links import links_between, slow_links
 from perfgate.trace.rank_table import RankTable, reduce_timeline
-from perfgate.trace.ranks import Arrivals, arrivals, slow_links, slow_ranks
+from perfgate.trace.ranks import Arrivals, arrivals, slow_ranks, slow_stages
 from perfgate.version import __version__
 
 # Beside what it is made of; where nobody may write, it is made anew each time.
 KEPT = ".perfgate-rank.msgpack"
 # The number rises with every change of what a table holds.
-_KEPT_BY = f"{__version__}, layout 2"
+_KEPT_BY = f"{__version__}, layout 3"
 _KINETO = named("*.pt.trace.json")
 _NS = 1e9
+_MOST_DIGITS = 7
+_MISSING = 64  # so many ranks that were not recorded are named
 _SKEWS = 100  # so many collectives are listed
 
 
@@ -49,23 +65,60 @@ class Ranks(NamedTuple):
     document: RanksDocument
 
 
-def trace_ranks(path: Path, *, workers: int | None, say: Callable[[str], None]) -> Ranks:
-    """All ranks below a folder, and which is slow. Raises UsageError where there is none, DocumentError for a damaged one."""
-    tables = [table for reduced in _reduced(path, workers, say) for table in reduced.tables]
-    tables.sort(key=lambda table: (table.rank is None, table.rank or 0, table.device or 0))
-    arrived = arrivals(tables)
-    return Ranks(tables, arrived, ranks_document(path, tables, arrived))
+def trace_ranks(path: Path, *, workers: int | None, say: Callable[[str], None], strict: bool = False) -> Ranks:
+    """All ranks below a folder, and which is slow; a recording that cannot be read is listed.
 
-
-def trace_reduce(path: Path, *, workers: int | None, say: Callable[[str], None]) -> list[Path]:
-    """Write the small table of every recording below a folder beside it, and say where they are.
-
-    Raises UsageError where there is no recording, or where nobody may write beside one, and DocumentError for a damaged one.
+    Raises UsageError where there is none, DocumentError where none can be read, or one cannot and ``strict`` is asked for.
     """
     reduced = _reduced(path, workers, say)
-    if unkept := next((one for one in reduced if not one.kept), None):
-        raise UsageError(f"{unkept.kept_at} cannot be written; copy the recordings to where you may write")
-    return [one.kept_at for one in reduced]
+    left_out = [one for one in reduced if isinstance(one, LeftOutRecording)]
+    if left_out and (strict or len(left_out) == len(reduced)):
+        raise DocumentError(left_out[0].reason)
+    tables = [table for one in reduced if not isinstance(one, LeftOutRecording) for table in one.tables]
+    tables.sort(key=lambda table: (table.rank is None, table.rank or 0, table.device or 0))
+    arrived = arrivals(tables)
+    return Ranks(tables, arrived, ranks_document(path, tables, arrived, left_out))
+
+
+class ReducedFolder(NamedTuple):
+    """Where the tables of recordings are kept, and the recordings that could not be read."""
+
+    tables: list[Path]
+    left_out: list[LeftOutRecording]
+
+
+def trace_reduce(
+    path: Path, *, workers: int | None, say: Callable[[str], None], out: Path | None = None
+) -> ReducedFolder:
+    """Write the small table of every recording below a folder beside it, or into ``out``.
+
+    Raises UsageError where there is no recording, or where nobody may write beside one, and DocumentError where none can be
+    read.
+    """
+    reduced = _reduced(path, workers, say)
+    left_out = [one for one in reduced if isinstance(one, LeftOutRecording)]
+    read = [one for one in reduced if not isinstance(one, LeftOutRecording)]
+    if not read:
+        raise DocumentError(left_out[0].reason)
+    if out is not None:
+        return ReducedFolder([_keep_in(out, path, one) for one in read], left_out)
+    if unkept := next((one for one in read if not one.kept), None):
+        raise UsageError(f"{unkept.kept_at} cannot be written; name a folder with --out")
+    return ReducedFolder([one.kept_at for one in read], left_out)
+
+
+def _keep_in(out: Path, path: Path, reduced: _Reduced) -> Path:
+    """Write the tables of a recording below another folder, under the recording's own path."""
+    recorded = reduced.kept_at.relative_to(path)
+    name = (
+        recorded.parent.as_posix().replace("/", "__")
+        if recorded.name == KEPT
+        else recorded.as_posix().replace("/", "__")
+    )
+    file = out / (name if name.endswith(KEPT) else f"{name}{KEPT}")
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, msgspec.msgpack.encode(_Kept(version=_KEPT_BY, files=[], tables=reduced.tables)))
+    return file
 
 
 class _Reduced(NamedTuple):
@@ -76,17 +129,20 @@ class _Reduced(NamedTuple):
     kept: bool
 
 
-def _reduced(path: Path, workers: int | None, say: Callable[[str], None]) -> list[_Reduced]:
+def _reduced(path: Path, workers: int | None, say: Callable[[str], None]) -> list[_Reduced | LeftOutRecording]:
     recordings = _recordings(path)
     if not recordings:
         raise UsageError(
             f"{path}: holds no recordings of ranks; name the folder in which the *_ascend_pt folders or the *.pt.trace.json "
             "files lie"
         )
-    found = {recording: kept for recording in recordings if (kept := _kept(recording)) is not None}
+    found: dict[Path, _Reduced | LeftOutRecording] = {
+        recording: kept for recording in recordings if (kept := _kept(recording)) is not None
+    }
     new = [recording for recording in recordings if recording not in found]
     if new:
-        with ProcessPoolExecutor(max(1, min(workers or os.cpu_count() or 1, len(new)))) as pool:
+        processes = max(1, min(workers or os.cpu_count() or 1, len(new)))
+        with ProcessPoolExecutor(processes, initializer=add_communication, initargs=(added_communication(),)) as pool:
             for recording, reduced in zip(new, pool.map(_reduce, new)):
                 found[recording] = reduced
                 say(sentence("{count} of {total} recordings", count=len(found), total=len(recordings)))
@@ -106,14 +162,16 @@ def _kept_at(recording: Path) -> Path:
     return recording / KEPT if recording.is_dir() else recording.with_name(f"{recording.name}{KEPT}")
 
 
-def _kept(recording: Path) -> _Reduced | None:
+def _kept(recording: Path) -> _Reduced | LeftOutRecording | None:
     """What was kept of a recording, where nothing has changed since."""
     if recording.name.endswith(KEPT):
-        kept = _read_kept(recording)
+        try:
+            kept = _read_kept(recording)
+        except (OSError, DocumentError) as error:
+            return LeftOutRecording(path=str(recording), reason=str(error))
         if kept.version != _KEPT_BY:
-            raise DocumentError(
-                f"{recording}: was made by perfgate {kept.version}, and this is {_KEPT_BY}; reduce the recording with this one"
-            )
+            reason = f"{recording}: made by perfgate {kept.version}, this is {_KEPT_BY}; reduce the recording again"
+            return LeftOutRecording(path=str(recording), reason=reason)
         return _Reduced(kept.tables, recording, kept=True)
     kept_at = _kept_at(recording)
     with suppress(OSError, DocumentError):
@@ -123,13 +181,20 @@ def _kept(recording: Path) -> _Reduced | None:
     return None
 
 
-def _reduce(recording: Path) -> _Reduced:
+def _reduce(recording: Path) -> _Reduced | LeftOutRecording:
+    try:
+        return _reduced_anew(recording)
+    except (OSError, PerfgateError) as error:
+        return LeftOutRecording(path=str(recording), reason=str(error))
+
+
+def _reduced_anew(recording: Path) -> _Reduced:
     kept_at, files = _kept_at(recording), _state(recording)
     # A folder that is analysed has tables, which are read in a fraction of the time of its timeline.
-    timelines = (
-        read_rank(recording, tables_suffice=True).timelines if recording.is_dir() else trace.read(recording).timelines
-    )
-    tables = [reduce_timeline(timeline, str(recording)) for timeline in timelines]
+    read = read_rank(recording, tables_suffice=True) if recording.is_dir() else trace.read(recording)
+    size = read.settings.get("world_size", "")
+    world = int(size) if size.isdecimal() and len(size) < _MOST_DIGITS else None
+    tables = [reduce_timeline(timeline, str(recording), world=world) for timeline in read.timelines]
     try:
         write_atomically(kept_at, msgspec.msgpack.encode(_Kept(version=_KEPT_BY, files=files, tables=tables)))
     except PerfgateError:
@@ -154,9 +219,12 @@ def _state(recording: Path) -> list[tuple[str, int, int]]:
     return sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
 
 
-def ranks_document(path: Path, tables: list[RankTable], arrived: Arrivals) -> RanksDocument:
-    """What there is to say of the ranks below a folder."""
+def ranks_document(
+    path: Path, tables: list[RankTable], arrived: Arrivals, left_out: Sequence[LeftOutRecording] = ()
+) -> RanksDocument:
+    """The answers about the ranks below a folder."""
     worst = np.argsort(-arrived.skew, kind="stable")[:_SKEWS]
+    links = links_between(tables)
     return RanksDocument(
         path=str(path),
         slow_ranks=[
@@ -168,12 +236,15 @@ def ranks_document(path: Path, tables: list[RankTable], arrived: Arrivals) -> Ra
                 source=slow.link.source,
                 target=slow.link.target,
                 link=slow.link.link,
+                operation=slow.link.operation,
+                group=slow.link.group,
+                size=slow.link.size,
                 bandwidth=slow.link.bandwidth,
                 middle=slow.middle,
             )
-            for slow in slow_links(tables)
+            for slow in slow_links(links)
         ],
-        links=sum(len(table.links) for table in tables),
+        links=len(links),
         collectives=len(arrived.names),
         skew=float(np.median(arrived.skew)) / _NS if arrived.names else None,
         skews=[
@@ -186,7 +257,56 @@ def ranks_document(path: Path, tables: list[RankTable], arrived: Arrivals) -> Ra
             for number in worst.tolist()
         ],
         ranks=[_row(table, *_arrival(arrived, place)) for place, table in enumerate(tables)],
+        delays=[_delay_row(delay) for delay in delays(tables, arrived)],
+        slow_stages=[
+            SlowStageRow(stage=slow.stage, behind=slow.behind - 1.0, computing=slow.computing / _NS)
+            for slow in slow_stages(tables)
+        ],
+        unjoined=arrived.unjoined,
+        left_out=list(left_out),
+        missing=_missing(tables),
+        ended_early=list(_ended_early(tables)),
     )
+
+
+def _delay_row(delay: Delay) -> DelayRow:
+    return DelayRow(
+        rank=delay.table.rank,
+        device=delay.table.device,
+        total=delay.total / _NS,
+        share=delay.share,
+        per_step=_seconds(delay.per_step),
+        steps=delay.steps,
+        of=delay.of,
+        once=delay.is_once,
+        worst=delay.worst / _NS,
+        step=delay.step,
+        collective=delay.collective,
+        waiting=delay.waiting,
+        why=delay.why,
+    )
+
+
+def _missing(tables: Sequence[RankTable]) -> list[int]:
+    """The first ranks of the job that were not recorded, if at least half of them were: others were not meant to be."""
+    recorded = {table.rank for table in tables if table.rank is not None}
+    world = max((table.world or 0 for table in tables), default=0)
+    if 2 * len(recorded) < world:
+        return []
+    return [rank for rank in range(world) if rank not in recorded][:_MISSING]
+
+
+def _ended_early(tables: Sequence[RankTable]) -> Iterator[EarlyEnd]:
+    """The ranks whose last step is before that of most."""
+    ends = [(table, max(numbers)) for table in tables if (numbers := _numbers(table))]
+    usual, count = Counter(last for _, last in ends).most_common(1)[0] if ends else (0, 0)
+    for table, last in ends:
+        if last < usual and count > 1:
+            yield EarlyEnd(rank=table.rank, device=table.device, last=last)
+
+
+def _numbers(table: RankTable) -> list[int]:
+    return [step.number for step in table.steps if step.number is not None]
 
 
 def _arrival(arrived: Arrivals, place: int) -> tuple[float | None, float | None]:

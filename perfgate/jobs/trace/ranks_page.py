@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from math import isnan
 from typing import Literal
@@ -13,8 +14,10 @@ from perfgate.document.timeline import DrawnTimeline
 from perfgate.errors import UsageError
 from perfgate.jobs.trace.ranks import Ranks
 from perfgate.judging.report.text.ranks import rank_name
+from perfgate.trace.delays import delays
+from perfgate.trace.links import links_between
 from perfgate.trace.rank_table import RankTable
-from perfgate.trace.ranks import LOCAL, Arrivals, ranks_timeline, slow_ranks
+from perfgate.trace.ranks import Arrivals, ranks_timeline, slow_ranks
 from perfgate.trace.timeline import drawn_timeline
 
 _DRAWN = 16  # timelines beside each other, where nobody chooses
@@ -29,7 +32,7 @@ def drawn_ranks(found: Ranks, chosen: Sequence[int]) -> DrawnRanks:
     Raises UsageError where a chosen rank was not recorded.
     """
     tables, arrived = found.tables, found.arrivals
-    drawn = _chosen(tables, chosen)
+    drawn = _chosen(tables, arrived, chosen)
     clock = [arrived.clock[place] for place in drawn]
     timeline = _timeline([tables[place] for place in drawn], clock)
     labels = [rank_name(table.rank, table.device) for table in tables]
@@ -47,13 +50,13 @@ def _timeline(tables: Sequence[RankTable], clock: Sequence[int | None]) -> Drawn
     return drawn_timeline(events, "", of_ranks=True) if len(events) else None
 
 
-def _chosen(tables: Sequence[RankTable], chosen: Sequence[int]) -> list[int]:
+def _chosen(tables: Sequence[RankTable], arrived: Arrivals, chosen: Sequence[int]) -> list[int]:
     recorded = {table.rank for table in tables}
     if missing := [rank for rank in chosen if rank not in recorded]:
         raise UsageError(f"rank {missing[0]} was not recorded; `perfgate trace ranks` lists those that were")
     if chosen:
         return [place for place, table in enumerate(tables) if table.rank in chosen]
-    slow = {id(one.table) for one in slow_ranks(tables)}
+    slow = {id(one.table) for one in delays(tables, arrived) or slow_ranks(tables)}
     return sorted(sorted(range(len(tables)), key=lambda place: id(tables[place]) not in slow)[:_DRAWN])
 
 
@@ -88,12 +91,13 @@ def _late(arrived: Arrivals, ranks: int) -> Iterator[HeatMap]:
 
 def _links(tables: Sequence[RankTable]) -> Iterator[HeatMap]:
     """A map for every kind of link between ranks; several devices of a rank are one end."""
-    links = {
-        (link.link, link.source, link.target): link.bandwidth
-        for table in tables
-        for link in table.links
-        if link.link != LOCAL and link.source != link.target and link.transit > 0
-    }
+    carried: dict[tuple[str, int, int], list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for link in links_between(tables):
+        if link.group is None:
+            total = carried[link.link, link.source, link.target]
+            total[0] += link.size
+            total[1] += link.transit
+    links = {key: size / transit * 1e9 for key, (size, transit) in carried.items()}
     targets = sorted({target for _, _, target in links})
     if len(targets) > _LINKED:
         return

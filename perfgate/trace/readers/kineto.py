@@ -35,7 +35,7 @@ from perfgate.trace.events import (
     EventKind,
     EventTable,
 )
-from perfgate.trace.recording import Recording
+from perfgate.trace.recording import Exchange, Recording
 from perfgate.trace.scan import scan
 from perfgate.trace.scanned import Names, ScannedEvents, ScannedTexts, requests_named
 from perfgate.trace.steps import STEP_NAME
@@ -60,6 +60,9 @@ _Scalar = int | float | str | None
 
 
 _CORRELATION, _DEVICE, _SHAPES, _REQUEST, _TYPE = "correlation", "device", "Input Dims", "request_id", "type"
+# What torch says of a kernel of a collective (torch/csrc/distributed/c10d/ParamCommsUtils.hpp).
+_GROUP, _GROUP_RANKS, _GROUP_SIZE = "Process Group Name", "Process Group Ranks", "Group size"
+_OPERATION, _DTYPE, _ELEMENTS = "Collective name", "dtype", "In msg nelems"
 _EXTERNALS = ("External id", "external id")  # today's, and that of 2021
 _LAUNCHING = np.isin(KINDS, ("runtime", *DEVICE_KINDS))  # by the code of a kind
 
@@ -101,6 +104,10 @@ def _read_file(path: Path) -> Recording:
     spans = _spans(path)
     header = KinetoHeader(spans.around, path)
     timelines = timelines_by_device(path, spans.events, spans.devices, rank=header.rank)
+    timelines = tuple(
+        replace(timeline, groups=header.groups, exchanges=spans.exchanges.get(timeline.device))
+        for timeline in timelines
+    )
     absent = dict(absent_device(timelines))
     if all(timeline.steps is None for timeline in timelines):
         absent["steps"] = Message("notes.no-steps-marked")
@@ -112,18 +119,22 @@ def _read_file(path: Path) -> Recording:
 
 class _Spans(NamedTuple):
     """The spans of a file, kernels with the shapes of the operator that launched them; the device of each: its number, HOST,
-    or UNNAMED; the file without its events; and notes on what of it is not read.
+    or UNNAMED; the collectives that it describes, by device; the file without its events; and notes on what of it is not
+    read.
     """
 
     events: EventTable
     devices: IntColumn
+    exchanges: dict[int | None, tuple[Exchange, ...]]
     around: bytes
     notes: tuple[Message, ...]
 
 
 def _spans(path: Path) -> _Spans:
     texts, spans, others, read_arrows, around = scan(
-        path, numbers=(_CORRELATION, *_EXTERNALS), texts=(_DEVICE, _SHAPES, _REQUEST, _TYPE)
+        path,
+        numbers=(_CORRELATION, *_EXTERNALS, _GROUP_SIZE, _ELEMENTS),
+        texts=(_DEVICE, _SHAPES, _REQUEST, _TYPE, _GROUP, _GROUP_RANKS, _OPERATION, _DTYPE),
     )
     spans = spans.with_others(_allocations(others))
     by_category = texts.judged(
@@ -152,7 +163,53 @@ def _spans(path: Path) -> _Spans:
         tracks=tuple(tracks),
     )
     _give_shapes(events, spans)
-    return _Spans(events, devices, around, notes)
+    return _Spans(events, devices, _exchanges(events, spans, devices), around, notes)
+
+
+def _exchanges(events: EventTable, spans: ScannedEvents, devices: IntColumn) -> dict[int | None, tuple[Exchange, ...]]:
+    """What kernels of collectives say of their group, by device; nothing of a device whose kernels say none."""
+    described = np.zeros(len(events), dtype=bool)
+    described[spans.arguments[_GROUP].rows] = True
+    rows = np.flatnonzero(described & events.is_kind("comm"))
+    groups, ranks, operations, dtypes = (
+        spans.argument(key)[rows].tolist() for key in (_GROUP, _GROUP_RANKS, _OPERATION, _DTYPE)
+    )
+    sizes, elements = (spans.argument(key)[rows].tolist() for key in (_GROUP_SIZE, _ELEMENTS))
+    word = spans.of.word
+    found: dict[int | None, list[Exchange]] = {}
+    for place, row in enumerate(rows.tolist()):
+        number = int(devices[row])
+        width = _BYTES.get(word(dtypes[place]).lower())
+        found.setdefault(None if number == UNNAMED else number, []).append(
+            Exchange(
+                name=events.names[events.name[row]],
+                operation=word(operations[place]),
+                group=word(groups[place]),
+                ranks=_rank_list(word(ranks[place])),
+                size=None if sizes[place] < 0 else sizes[place],
+                start_ns=int(events.start[row]),
+                elapsed_ns=int(events.duration[row]),
+                sent=None if width is None or elements[place] < 0 else width * elements[place],
+            )
+        )
+    return {device: tuple(exchanges) for device, exchanges in found.items()}
+
+
+# Bytes of an element by c10::ScalarType's names (c10/core/ScalarType.h).
+_BYTES = {
+    **dict.fromkeys(("byte", "char", "bool", "int8", "uint8", "float8_e4m3fn", "float8_e5m2"), 1),
+    **dict.fromkeys(("half", "bfloat16", "short"), 2),
+    **dict.fromkeys(("float", "int"), 4),
+    **dict.fromkeys(("double", "long", "complexfloat"), 8),
+}
+
+
+def _rank_list(text: str) -> tuple[int, ...]:
+    """``[0, 1]``; of a long list torch writes only the beginning, which names no group."""
+    try:
+        return tuple(msgspec.json.decode(text, type=list[int]))
+    except (msgspec.MsgspecError, UnicodeEncodeError):
+        return ()
 
 
 def _allocations(others: ScannedEvents) -> ScannedEvents:
@@ -319,11 +376,25 @@ _VERSION = "_version"
 _MAX_RANK = 1 << 31
 
 
+class _ProcessGroup(msgspec.Struct):
+    pg_name: str = ""
+    pg_desc: str = ""
+    ranks: list[int] = []
+
+
 class _Distributed(msgspec.Struct):
     rank: int | None = None
     world_size: int | None = None
     backend: str | None = None
     nccl_version: str | None = None
+
+
+class _Groups(msgspec.Struct):
+    pg_config: list[_ProcessGroup] = []
+
+
+# mesh_pp of a DeviceMesh, PIPELINE_MODEL_PARALLEL_GROUP of Megatron.
+_PIPELINE = re.compile(r"(?:^|_)pp(?:_|$)|pipeline", re.IGNORECASE)
 
 
 class _Properties(msgspec.Struct):
@@ -350,6 +421,15 @@ class KinetoHeader:
             return self._distributed.rank
         match = _RANK_IN_NAME.search(self._path.name)
         return int(match[1]) if match else None
+
+    @property
+    def groups(self) -> dict[str, tuple[int, ...]]:
+        """The ranks of each process group by its name, and of the pipeline's by ``pp``."""
+        listed = self._member("distributedInfo", _Groups)
+        groups = listed.pg_config if listed else []
+        named = {group.pg_name: tuple(group.ranks) for group in groups if group.ranks}
+        own = [group for group in groups if self.rank in group.ranks and _PIPELINE.search(group.pg_desc)]
+        return {**named, **({"pp": tuple(own[0].ranks)} if own else {})}
 
     @property
     def software(self) -> dict[str, str]:

@@ -39,7 +39,8 @@ from perfgate.measuring.checklist.steps.s16_communication import (
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.workload import Workload
 from perfgate.trace.events import EventTableBuilder
-from perfgate.trace.ranks import SLOW_LINK, SLOW_RANK
+from perfgate.trace.links import SLOW_LINK
+from perfgate.trace.ranks import SLOW_RANK
 from perfgate.trace.recording import Collective, LinkUse, Packets, ProfilerStep, RankLink, Recording, Timeline
 from perfgate.trace.summary import summarize
 from tests.fakes.device import FakeDevice

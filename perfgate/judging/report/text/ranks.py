@@ -4,24 +4,53 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from perfgate.document.trace import RanksDocument
+from perfgate.document.trace import DelayRow, RanksDocument
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.numbers import amount, counted, percent, whole
 from perfgate.judging.report.text.words import phrase
 from perfgate.locale import translate
 
-_LATE = 0.5  # who comes last to so many of the collectives is named
+_LISTED_BAD = 3  # recordings that could not be read are named so many at most
 _SLOW_RANK = phrase("{rank} is slow: {share} longer on its own than the middle one, most of it {part}")
-_LAST = phrase("{rank} comes last to {share} of its collectives, on average {time} after the first")
+_DELAYS_STEP = phrase(
+    "{rank} delays the others by {time} a step, {share} of the job: {why}; {waiting} wait for it, most in {collective}"
+)
+_DELAYS = phrase(
+    "{rank} delays the others by {time} in all, {share} of the job: {why}; {waiting} wait, most in {collective}"
+)
+_ONCE = phrase(
+    "{rank} hiccups: it comes {time} late to {collective} in step {step}, {share} of the job; {waiting} wait: {why}"
+)
+_ONCE_SOMEWHERE = phrase(
+    "{rank} hiccups: it comes {time} late to {collective} once, {share} of the job; {waiting} wait: {why}"
+)
+_NO_DELAY = phrase("no rank delays the others by a hundredth of the job: {ranks}, {collectives}")
 _ALIKE = phrase("no rank is slow: {ranks} within 5 % of the middle one")
 _TOO_FEW = phrase("fewer than two ranks have steps, so none can be compared")
-_SLOW_LINK = phrase("{link} from rank {source} to {target} is slow: {speed}, the middle one of its kind {middle}")
+_SLOW_STAGE = phrase(
+    "stage {stage} of the pipeline is slow: it computes {time} a step, {share} longer than the middle stage"
+)
+_SLOW_LINK = phrase(
+    "{link} from rank {source} to {target} is slow: {size} of {operation} at {speed}; links like it carry {middle}"
+)
+_SLOW_LOCAL_LINK = phrase(
+    "{link} from position {source} to {target} of group {group} is slow: {size} of {operation} at {speed}; links like it "
+    "carry {middle}"
+)
 _LINKS_ALIKE = phrase("no link is slow: {links}")
 _NO_LINKS = phrase("no links are recorded")
 _APART = phrase(
     "ranks come {time} apart to the middle one of {count} collectives; {worst} to {collective}, number {number}, {rank} last"
 )
+_UNJOINED = phrase("{collectives} left out: the recordings do not tell which group each belongs to")
+_LEFT_OUT = phrase("{left_out} of {all} left out: {reasons}")
+_MISSING = phrase("not recorded: rank {ranks}")
+_ENDED_EARLY = phrase("{rank} ends in step {last}, before the others")
 _PARTS = {"computing": phrase("computing"), "free": phrase("free time")}
+_WHY = {
+    "computing": phrase("its device computes longer"),
+    "free": phrase("its device has nothing to do meanwhile, so look at its host"),
+}
 
 
 class Answer(NamedTuple):
@@ -32,34 +61,84 @@ class Answer(NamedTuple):
 
 
 def rank_answers(document: RanksDocument, *, shown: int) -> list[Answer]:
-    """Which ranks and links are slow, each with its reason, and how far apart the ranks come to their collectives."""
-    answers = []
-    rows = {(row.rank, row.device): row for row in document.ranks}
-    for slow in document.slow_ranks[:shown]:
-        name, share = rank_name(slow.rank, slow.device), percent(slow.behind)
-        answers.append(_answer(_SLOW_RANK, bad=True, rank=name, share=share, part=translate(_PARTS[slow.part])))
-        row = rows[slow.rank, slow.device]
-        if row.last is not None and row.late is not None and row.last >= _LATE:
-            answers.append(_answer(_LAST, rank=name, share=percent(row.last), time=amount(row.late, "s")))
+    """Which rank the others wait for and why, which stage or link is slow, and what is missing of the recordings."""
+    return [
+        *_of_ranks(document, shown),
+        *[
+            _answer(
+                _SLOW_STAGE,
+                bad=True,
+                stage=slow.stage,
+                time=amount(slow.computing, "s"),
+                share=percent(slow.behind),
+            )
+            for slow in document.slow_stages[:shown]
+        ],
+        *_of_links(document, shown),
+        *_of_collectives(document),
+        *_of_recordings(document),
+    ]
+
+
+def _of_ranks(document: RanksDocument, shown: int) -> list[Answer]:
+    if document.delays:
+        return [_delay(row) for row in document.delays[:shown]]
+    timed = sum(row.own is not None for row in document.ranks)
+    if document.collectives and not document.slow_ranks:
+        collectives = counted(document.collectives, "collective")
+        return [_answer(_NO_DELAY, ranks=counted(len(document.ranks), "rank"), collectives=collectives)]
     if not document.slow_ranks:
-        timed = sum(row.own is not None for row in document.ranks)
-        answers.append(_answer(_ALIKE, ranks=counted(timed, "rank")) if timed > 1 else _answer(_TOO_FEW))
-    answers += [
+        return [_answer(_ALIKE, ranks=counted(timed, "rank")) if timed > 1 else _answer(_TOO_FEW)]
+    return [
         _answer(
-            _SLOW_LINK,
+            _SLOW_RANK,
+            bad=True,
+            rank=rank_name(slow.rank, slow.device),
+            share=percent(slow.behind),
+            part=translate(_PARTS[slow.part]),
+        )
+        for slow in document.slow_ranks[:shown]
+    ]
+
+
+def _delay(row: DelayRow) -> Answer:
+    common = {
+        "rank": rank_name(row.rank, row.device),
+        "share": percent(row.share),
+        "collective": clean(row.collective),
+        "waiting": counted(row.waiting - 1, "rank"),
+        "why": translate(_WHY[row.why]),
+    }
+    if row.once:
+        sentence = _ONCE_SOMEWHERE if row.step is None else _ONCE
+        return _answer(sentence, bad=True, time=amount(row.worst, "s"), step=row.step, **common)
+    if row.per_step is None:
+        return _answer(_DELAYS, bad=True, time=amount(row.total, "s"), **common)
+    return _answer(_DELAYS_STEP, bad=True, time=amount(row.per_step, "s"), **common)
+
+
+def _of_links(document: RanksDocument, shown: int) -> list[Answer]:
+    if not document.slow_links:
+        return [_answer(_LINKS_ALIKE, links=counted(document.links, "link")) if document.links else _answer(_NO_LINKS)]
+    return [
+        _answer(
+            _SLOW_LINK if link.group is None else _SLOW_LOCAL_LINK,
             bad=True,
             link=clean(link.link),
             source=link.source,
             target=link.target,
+            group=clean(link.group or ""),
+            size=amount(link.size, "B"),
+            operation=clean(link.operation),
             speed=amount(link.bandwidth, "B/s"),
             middle=amount(link.middle, "B/s"),
         )
         for link in document.slow_links[:shown]
     ]
-    if not document.slow_links:
-        answers.append(
-            _answer(_LINKS_ALIKE, links=counted(document.links, "link")) if document.links else _answer(_NO_LINKS)
-        )
+
+
+def _of_collectives(document: RanksDocument) -> list[Answer]:
+    answers = []
     if document.skew is not None:
         worst = document.skews[0]
         answers.append(
@@ -73,6 +152,27 @@ def rank_answers(document: RanksDocument, *, shown: int) -> list[Answer]:
                 rank=rank_name(worst.last, None),
             )
         )
+    if document.unjoined:
+        answers.append(_answer(_UNJOINED, collectives=counted(document.unjoined, "collective")))
+    return answers
+
+
+def _of_recordings(document: RanksDocument) -> list[Answer]:
+    """What the recordings lack, which may be why a rank is not named."""
+    answers = []
+    if document.left_out:
+        reasons = [clean(one.reason) for one in document.left_out[:_LISTED_BAD]]
+        recordings = len({row.path for row in document.ranks}) + len(document.left_out)
+        everything = counted(recordings, "recording")
+        answers.append(
+            _answer(_LEFT_OUT, bad=True, left_out=len(document.left_out), all=everything, reasons="; ".join(reasons))
+        )
+    if document.missing:
+        answers.append(_answer(_MISSING, bad=True, ranks=", ".join(map(str, document.missing))))
+    answers += [
+        _answer(_ENDED_EARLY, bad=True, rank=rank_name(one.rank, one.device), last=one.last)
+        for one in document.ended_early
+    ]
     return answers
 
 

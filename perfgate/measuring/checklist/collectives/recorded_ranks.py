@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from perfgate.document.run import Value
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, limit
 from perfgate.measuring.checklist.step import Limits, StepOutcome
+from perfgate.trace.links import links_between, slow_links
 from perfgate.trace.rank_table import reduce_timeline
-from perfgate.trace.ranks import ranks_by_lag, slow_links
+from perfgate.trace.ranks import ranks_by_lag
 from perfgate.trace.summary import DeviceSummary
 
 
@@ -26,11 +27,12 @@ def judge_ranks(summaries: Sequence[DeviceSummary], limits: Limits) -> StepOutco
         )
         evidence: MaybeEvidence = {"rank": shape, "behind": behind, "part": rank.part}
         outcome.findings += above("communication.behind", behind, limits, evidence)
-    for slow in slow_links(tables, share=limit("communication.slow_link.warning", limits)):
+    for slow in slow_links(links_between(tables), share=limit("communication.slow_link.warning", limits)):
         evidence = {
             "link": slow.link.link,
             "source": slow.link.source,
             "target": slow.link.target,
+            **({} if slow.link.group is None else {"group": slow.link.group}),
             "share": slow.link.bandwidth / slow.middle,
             "bandwidth [B/s]": slow.link.bandwidth,
             "middle bandwidth [B/s]": slow.middle,

@@ -1,0 +1,113 @@
+"""A training of many ranks, simulated: what every rank's profiler would record, with a fault planted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from perfgate.trace.events import NO_CORRELATION, EventTableBuilder
+from perfgate.trace.recording import Exchange, ProfilerStep, Timeline
+
+MS = 1_000_000
+STREAM = ("device 0", "stream 7")
+# The nanoseconds that a rank computes before a collective: of rank, step and layer.
+Computing = Callable[[int, int, int], float]
+
+
+@dataclass
+class Training:
+    """Ranks in groups of ``tensor`` that meet after every layer, and across those groups at the end of each step.
+
+    A layer computes 10 ms with one percent of noise. ``extra`` adds time that a rank computes, ``idle`` time in which its
+    device has nothing to do. ``named`` is whether kernels tell their groups.
+    """
+
+    ranks: int = 64
+    tensor: int = 8
+    steps: int = 6
+    layers: int = 4
+    extra: Computing = lambda rank, step, layer: 0.0
+    idle: Computing = lambda rank, step, layer: 0.0
+    noise: float = 0.01
+    named: bool = True
+    seed: int = 0
+    _builders: list[EventTableBuilder] = field(default_factory=list)
+
+    def timelines(self) -> list[Timeline]:
+        random = np.random.default_rng(self.seed)
+        ahead = random.integers(-(10**9), 10**9, self.ranks)
+        self._builders = [EventTableBuilder() for _ in range(self.ranks)]
+        exchanges: list[list[Exchange]] = [[] for _ in range(self.ranks)]
+        steps: list[list[ProfilerStep]] = [[] for _ in range(self.ranks)]
+        now = np.full(self.ranks, 10**12, dtype=np.int64)
+        for step in range(self.steps):
+            began = now.copy()
+            waited = np.zeros(self.ranks, dtype=np.int64)
+            for layer in range(self.layers + 1):
+                is_last = layer == self.layers
+                for rank in range(self.ranks) if not is_last else ():
+                    took = round(10 * MS * (1 + self.noise * random.standard_normal()) + self.extra(rank, step, layer))
+                    now[rank] += round(self.idle(rank, step, layer))
+                    self._builders[rank].add(
+                        int(now[rank] + ahead[rank]),
+                        took,
+                        track=STREAM,
+                        name="gemm",
+                        kind="compute",
+                        correlation=NO_CORRELATION,
+                    )
+                    now[rank] += took
+                for number, group in enumerate(self._across() if is_last else self._within()):
+                    end = int(now[group].max()) + MS
+                    for rank in group.tolist():
+                        one = self._exchange(
+                            "dp" if is_last else "tp", number, group, int(now[rank]), end, int(ahead[rank])
+                        )
+                        exchanges[rank].append(one)
+                        self._builders[rank].add(
+                            one.start_ns,
+                            one.elapsed_ns,
+                            track=("device 0", "stream 20"),
+                            name=one.name,
+                            kind="comm",
+                            correlation=NO_CORRELATION,
+                        )
+                        waited[rank] += end - now[rank]
+                        now[rank] = end
+            for rank in range(self.ranks):
+                start, length = int(began[rank] + ahead[rank]), int(now[rank] - began[rank])
+                computing = length - int(waited[rank])
+                steps[rank].append(
+                    ProfilerStep(step, start, start + length, computing, int(waited[rank]), int(waited[rank]), 0, 0, 0)
+                )
+        return [
+            Timeline(
+                rank,
+                0,
+                self._builders[rank].table(),
+                steps=steps[rank],
+                exchanges=tuple(exchanges[rank]) if self.named else None,
+            )
+            for rank in range(self.ranks)
+        ]
+
+    def _within(self) -> list[np.ndarray]:
+        return list(np.arange(self.ranks).reshape(-1, self.tensor))
+
+    def _across(self) -> list[np.ndarray]:
+        return list(np.arange(self.ranks).reshape(-1, self.tensor).T)
+
+    @staticmethod
+    def _exchange(kind: str, number: int, group: np.ndarray, start: int, end: int, ahead: int) -> Exchange:
+        return Exchange(
+            name="ncclDevKernel_AllReduce_Sum_bf16_RING_LL",
+            operation="allreduce",
+            group=f"{kind}{number}",
+            ranks=tuple(group.tolist()),
+            size=group.size,
+            start_ns=start + ahead,
+            elapsed_ns=end - start,
+            sent=4_000_000,
+        )
