@@ -20,9 +20,11 @@ from perfgate.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_PASS, EXIT_USAGE, P
 from perfgate.git.settings import untie
 from perfgate.locale import speaking
 from perfgate.plugins import load_member, member_names
-from perfgate.system.interrupts import install
 from perfgate.version import __version__
 
+NOT_LINUX = (
+    "perfgate runs on Linux only (/proc, process groups, Unix sockets); use a Linux machine, a container or WSL 2"
+)
 BUG_ADVICE = "this is a bug in perfgate; please report it"
 # The order is the one in which a newcomer meets them. A command that stands in none comes last, under "More".
 SECTIONS: Mapping[str, tuple[str, ...]] = {
@@ -79,6 +81,11 @@ def main() -> NoReturn:
     # Imports make many objects and no garbage: looking for it as often as Python does takes a tenth of a short command.
     gc.set_threshold(20_000)
     make_streams_last()
+    if sys.platform != "linux":
+        _say(f"perfgate: {NOT_LINUX} (this is {sys.platform})")
+        sys.exit(EXIT_USAGE)
+    from perfgate.system.interrupts import install  # names signals that only Unix has
+
     untie(os.environ)
     try:
         install()

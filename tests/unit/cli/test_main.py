@@ -88,6 +88,20 @@ def test_main__mistyped__exit_2_and_what_was_meant(arguments: list[str], meant: 
     assert meant in done.stderr
 
 
+@pytest.mark.parametrize("platform", ["darwin", "win32"])
+def test_main__not_linux__exit_2_and_what_to_use(platform: str) -> None:
+    """Modules and signals that Python has on Unix alone are not there on Windows."""
+    script = f"import click, signal, sys\nsys.platform = {platform!r}\n"
+    if platform == "win32":
+        script += "del signal.SIGHUP, signal.SIGALRM, signal.SIGKILL\n"
+        script += "sys.modules.update(dict.fromkeys(['fcntl', 'grp', 'pwd', 'resource', 'termios', 'pty']))\n"
+    script += "from perfgate.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", script, "--version"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("perfgate: perfgate runs on Linux only")
+    assert f"a Linux machine, a container or WSL 2 (this is {platform})" in done.stderr
+
+
 def test_completion__bash__its_script_completes_commands_and_options(tmp_path: Path) -> None:
     """As a user's shell does: eval the script, then ask its function."""
     program = tmp_path / "perfgate"
