@@ -25,13 +25,20 @@ _rank: _Rank | None = None
 
 
 def turn(loss: SupportsFloat | None = None, samples: int | None = None) -> None:
-    """Say that a step of the loop is done. Call it once a step, in every rank, at the same place of the loop.
+    """Mark the end of one step of a loop. Call it once per step, in every rank, at the same place.
 
-    Outside of perfgate it does nothing. In a check it returns at once within a turn; at the end of one it waits for the device,
-    reports, and returns when the next turn is granted. When the check is over it ends the process.
+    Outside of perfgate it does nothing. In a check it returns at once within a turn; at the end of a turn it waits for the
+    device, reports, and returns when the next turn is granted. When the check is over it ends the process.
 
-    ``loss`` is a number or a tensor of one element: base and head must compute equal ones. It is read at the end of a turn, so
-    that no step waits for the device. ``samples`` is how many samples the step took on this rank, which must be equal too.
+    Args:
+        loss: A number or a tensor of one element. Base and head must compute equal ones. It is read at the end of a turn, so no
+            step waits for the device.
+        samples: The number of samples that this rank processed in the step. It must be equal in base and head.
+
+    Example:
+        for inputs, labels in loader:
+            loss = train_step(inputs, labels)
+            turn(loss, samples=len(labels))
     """
     global _rank  # noqa: PLW0603 - a process is one rank
     if _rank is not None:

@@ -6,10 +6,13 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from perfgate.catalogue.lookup import CARDS, GATING_LIMITS
+from perfgate.catalogue.lookup import CARDS, GATING_LIMITS, GLOSSARY, METRICS
 from perfgate.catalogue.records import Metric, StepCard
 from perfgate.document.schema import load_schema
+from perfgate.locale import translate
+from tests.docs.api import api
 from tests.docs.blocks import DOCS
+from tests.docs.markdown import table
 
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 KINDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}
@@ -59,7 +62,21 @@ def checklist() -> Iterator[str]:
                 (f"`{limit.name}`", f"{limit.default:g}", "yes" if limit.name in GATING_LIMITS else "")
                 for limit in card.limits
             ]
-            yield _table(("limit", "number", "can fail the gate"), rows)
+            yield table(("limit", "number", "can fail the gate"), rows)
+
+
+def glossary() -> Iterator[str]:
+    """The words of the reports, the metrics that are compared, and the words in Chinese."""
+    terms = sorted(GLOSSARY.values(), key=lambda term: term.name.lower())
+    yield table(("word", "meaning", "also"), [(term.name, term.explanation, ", ".join(term.also)) for term in terms])
+    yield "## Metrics that are compared\n"
+    compared = [metric for metric in METRICS.values() if metric.tolerance is not None]
+    yield table(
+        ("metric", "what it is", "meaning", "tolerance"),
+        [(f"`{metric.name}`", metric.title, metric.explanation, _tolerance(metric)) for metric in compared],
+    )
+    yield "## 中文\n"
+    yield table(("词", "含义"), [(term.name, translate(term.explanation, "zh")) for term in terms])
 
 
 def _metrics(card: StepCard) -> Iterator[str]:
@@ -68,7 +85,7 @@ def _metrics(card: StepCard) -> Iterator[str]:
             (f"`{metric.name}`", metric.title, metric.unit, metric.better, metric.kind, _tolerance(metric))
             for metric in card.metrics
         ]
-        yield _table(("metric", "what it is", "unit", "better", "kind", "tolerance"), rows)
+        yield table(("metric", "what it is", "unit", "better", "kind", "tolerance"), rows)
 
 
 def _tolerance(metric: Metric) -> str:
@@ -80,12 +97,7 @@ def _settings(settings: dict[str, Any], defaults: dict[str, Any]) -> str:
         (f"`{key}`", _kind(setting), _value(defaults.get(key, setting.get("default"))), setting["description"])
         for key, setting in settings.items()
     ]
-    return _table(("setting", "kind", "default", "meaning"), rows)
-
-
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "\n".join([*(f"| {' | '.join(cells)} |" for cells in lines), ""])
+    return table(("setting", "kind", "default", "meaning"), rows)
 
 
 def _kind(schema: dict[str, Any]) -> str:
@@ -118,6 +130,8 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "configuration.md": configuration,
     "checklist.md": checklist,
     "jobs.md": jobs,
+    "glossary.md": glossary,
+    "api.md": api,
 }
 
 if __name__ == "__main__":

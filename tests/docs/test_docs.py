@@ -42,6 +42,7 @@ SETTINGS = {
 }
 # Why a block may stand there without being run. A reason that is not here fails.
 NOT_RUN = {
+    "builds an image, which needs podman or docker and a registry",
     "needs the documents of an earlier check and jq",
     "proves the machine in about three minutes; tests/end_to_end/test_doctor.py runs it",
 }
@@ -227,6 +228,20 @@ def test_forges__the_table__names_the_tokens_that_are_looked_for() -> None:
 @pytest.mark.parametrize("page", tables.PAGES)
 def test_tables__of_a_page__are_what_schema_and_catalogue_say(page: str) -> None:
     assert (DOCS / page).read_text(encoding="utf-8") == tables.page(page), "run `make pages`"
+
+
+def test_architecture__its_table__names_every_folder_of_the_package() -> None:
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    folders = {path.name for path in (ROOT / "perfgate").iterdir() if path.is_dir() and not path.name.startswith("__")}
+    assert set(re.findall(r"`perfgate/(\w+)`", page)) == folders
+
+
+def test_architecture__its_picture__names_parts_that_are_there() -> None:
+    picture = (DOCS / "images" / "architecture.svg").read_text(encoding="utf-8")
+    parts = set(re.findall(r'<text class="name"[^>]*>(\w+)</text>', picture))
+    folders = {path.name for path in (ROOT / "perfgate").rglob("*") if path.is_dir()}
+    assert parts - folders == set()
+    assert len(parts) == 8
 
 
 def test_contributing__paths_in_its_tables__are_there() -> None:

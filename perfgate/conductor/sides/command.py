@@ -11,7 +11,6 @@ from perfgate.conductor.results.places import find_number
 from perfgate.conductor.results.result import Results, read_results, written_file
 from perfgate.conductor.sides.program import Program, ProgramEnd
 from perfgate.conductor.sides.side import SidePlace, SidePlan, TurnResult, times_of
-from perfgate.conductor.sides.stacks import SideStacks
 from perfgate.document.job import JobNumber
 from perfgate.document.message import Message
 from perfgate.errors import ResultsError
@@ -65,10 +64,6 @@ class CommandSide:
         finally:
             self.stop()
         return self._turn(end, results)
-
-    def profile(self, number: int) -> SideStacks | None:  # noqa: ARG002 - every run does the same work
-        """A run is not profiled: it may take as long as all others together."""
-        return None
 
     def _turn(self, end: ProgramEnd, results: Results) -> TurnResult:
         values = {CPU: end.cpu, DURATION: end.seconds, MEMORY: end.memory}

@@ -46,10 +46,16 @@ def _workload(load: Callable[..., Timed], *named: object) -> Workload:
 
 
 def pytest_benchmark(test: str) -> Workload:
-    """The workload that calls what a test passes to the fixture ``benchmark``: ``bench/test_sum.py::test_sum[10]``.
+    """A workload that calls what a test passes to the fixture ``benchmark`` of pytest-benchmark.
 
-    The test runs once, its assertions and all, and its fixtures stay as they are. ``pedantic`` with ``setup`` is refused: the
-    setup would be timed. pytest must be installed, pytest-benchmark need not be.
+    The test runs once, with its assertions, and its fixtures stay as they are. ``pedantic`` with ``setup`` is refused: the
+    setup would be timed. pytest must be installed; pytest-benchmark need not be.
+
+    Args:
+        test: The test as pytest names it: file, function and parameters.
+
+    Example:
+        total = pytest_benchmark("bench/test_sum.py::test_sum[10]")
     """
     return _workload(_timed_by_test, test)
 
@@ -164,10 +170,18 @@ class Benchmark:
 
 
 def asv_benchmark(file: str, name: str, *parameters: Any) -> Workload:
-    """The workload that calls a ``time_`` function of asv's: ``asv_benchmark("benchmarks/suite.py", "Suite.time_sum", 10)``.
+    """A workload that calls a ``time_`` function of asv.
 
-    ``setup_cache`` and ``setup`` run once, before the first call. One whose setup must run before every call (``number = 1``)
-    is refused. asv need not be installed.
+    ``setup_cache`` and ``setup`` run once, before the first call. A benchmark whose setup must run before every call
+    (``number = 1``) is refused. asv need not be installed.
+
+    Args:
+        file: The file of the benchmark.
+        name: The function in it, with its class if it has one.
+        parameters: One value for each parameter of the benchmark.
+
+    Example:
+        total = asv_benchmark("benchmarks/suite.py", "Suite.time_sum", 10)
     """
     return _workload(_timed_by_asv, file, name, *parameters)
 
@@ -216,9 +230,16 @@ def _attribute(owner: Any, name: str, file: str) -> Any:
 
 
 def pyperf_benchmark(script: str, name: str) -> Workload:
-    """The workload that calls what a script of pyperf's names: ``pyperf_benchmark("bench/sort.py", "sort")``.
+    """A workload that calls one benchmark of a pyperf script.
 
-    The script runs once, as its own program does, with a ``Runner`` that measures nothing. pyperf must be installed.
+    The script runs once, as a program of its own would, with a ``Runner`` that measures nothing. pyperf must be installed.
+
+    Args:
+        script: The file of the script.
+        name: The name that the script gives the benchmark.
+
+    Example:
+        total = pyperf_benchmark("bench/sort.py", "sort")
     """
     return _workload(_timed_by_pyperf, script, name)
 

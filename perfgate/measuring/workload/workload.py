@@ -9,9 +9,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class SLA:
-    """What the workload promises. ``p99`` is the most seconds 99 of 100 calls may take.
+    """What the workload promises; the gate holds a change to it.
 
-    With ``rate`` it holds for calls that come in at so many a second, whether or not earlier ones are done.
+    Attributes:
+        p99: Seconds that at most 1 of 100 calls may exceed.
+        rate: Calls per second for which ``p99`` holds, sent whether or not earlier ones are done. Without it calls are made one
+            after the other.
+
+    Example:
+        promised = SLA(p99=0.05, rate=50)
     """
 
     p99: float | None = None
@@ -20,12 +26,19 @@ class SLA:
 
 @dataclass(frozen=True)
 class Traffic:
-    """How requests come in; a request is one item.
+    """How requests arrive, for steps 1 and 10. One request is one item. Give ``rate`` or ``arrivals``.
 
-    Either ``rate``, requests a second with gamma-distributed gaps of shape ``burstiness`` (1: a Poisson process, below 1: more
-    bursts, above: more even), or ``arrivals``, recorded times of requests in seconds, in rising order. ``max_wait`` is how
-    many seconds a batcher may hold a request back to fill its batch; where it is not given, as many as a call of the configured
-    batch takes.
+    Attributes:
+        rate: Requests per second, with gamma-distributed gaps of shape ``burstiness``.
+        arrivals: Recorded times of requests in seconds, in rising order.
+        burstiness: 1 is a Poisson process, a smaller value has more bursts, a larger one is more even.
+        max_wait: Seconds that a batcher may hold a request back to fill its batch. Default: the duration of a call of the
+            configured batch.
+
+    Example:
+        steady = Traffic(rate=200)
+        bursts = Traffic(rate=200, burstiness=0.5, max_wait=0.01)
+        recorded = Traffic(arrivals=[0.0, 0.012, 0.013, 0.3])
     """
 
     rate: float | None = None
@@ -38,23 +51,46 @@ class Traffic:
 class Workload:
     """A model, its inputs, and how one call is made.
 
-    build(device) returns the model on that device. inputs(batch, seed, **shape) returns one batch on the host: a tensor, a
-    tuple of positional arguments or a dict of keyword arguments. Optional:
+    Attributes:
+        build: ``build(device)`` returns the model on that device.
+        inputs: ``inputs(batch, seed, **shape)`` returns one batch on the host: a tensor, a tuple of positional arguments, or a
+            dict of keyword arguments.
+        call: ``call(model, inputs)`` makes one call and returns its output. Default: ``model(*inputs)``.
+        train_step: ``train_step(model, inputs)`` makes one training iteration, with gradients on. If given, it is the call.
+        preprocess: ``preprocess(raw)`` turns what ``inputs`` returned into what the model takes, on the host. A mapping of
+            names to functions is run in its order, and each of these stages has a time of its own.
+        preprocess_on_device: ``preprocess_on_device(raw)`` does the same work on a raw batch that is on the device.
+        check: ``check(output, inputs)`` raises an exception or returns False if the output is wrong.
+        reference: Does the same work natively and is called on the inputs as the model is. Step 4 compares the two.
+        shapes: Names of shapes and their keyword arguments for ``inputs``. Include the extremes: each shape is measured and
+            judged.
+        batch: Items in one call.
+        batch_sizes: The batch sizes that step 5 may try. Empty: powers of two up to 64.
+        sla: What the workload promises.
+        traffic: How its requests arrive.
+        ranks: The number of processes of one machine that the model is spread over in use. Step 16 measures the collectives
+            of so many; 0 means as many as there are accelerators.
+        grad: False: calls run under ``torch.inference_mode()``. True: the code decides, so that a lost ``no_grad`` shows.
 
-    - ``call(model, inputs)``: one call, where it is not ``model(*inputs)``; its result is what ``check`` sees.
-    - ``train_step(model, inputs)``: a training iteration; given, it is what one call does, with gradients on.
-    - ``preprocess(raw)``: turns what ``inputs`` returned into what the model takes, on the host; or a mapping of names to
-      functions, run in that order, whose times are then told apart.
-    - ``preprocess_on_device(raw)``: the same work, given the raw batch on the device.
-    - ``check(output, inputs)``: raises, or returns False, when the output is wrong.
-    - ``reference``: the same work done natively, called on the inputs as the model is; step 4 compares the two.
-    - ``shapes``: name -> keyword arguments for ``inputs``, the extremes included, e.g. ``{"long": {"length": 512}}``.
-    - ``batch``: items in one call; ``batch_sizes``: those the batch sweep may use (empty: powers of two up to 64).
-    - ``sla``: what the workload promises; ``traffic``: how its requests come in.
-    - ``ranks``: how many processes of this machine it is spread over where it is used, by which collectives are measured (0: as
-      many as there are accelerators).
-    - ``grad``: True leaves it to the code whether gradients are recorded, so that a lost ``no_grad`` shows; else calls run
-      under ``torch.inference_mode()``.
+    Example:
+        import torch
+
+
+        def build(device):
+            return torch.nn.Linear(128, 64).eval().to(device)
+
+
+        def inputs(batch, seed, length):
+            return torch.randn(batch, length, 128, generator=torch.Generator().manual_seed(seed))
+
+
+        def check(output, inputs):
+            assert output.isfinite().all()
+
+
+        encoder = Workload(
+            build=build, inputs=inputs, check=check, batch=8, shapes={"typical": {"length": 64}, "one": {"length": 1}}
+        )
     """
 
     build: Callable[[Any], Any]
