@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from gettext import GNUTranslations
 from pathlib import Path
+from string import Formatter
 from typing import Literal
 
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
 
 # Every function that words a number would have to pass the language on, so the outermost one sets it for all that it calls.
+_CHINESE = re.compile("[\u4e00-\u9fff]")
+_LATIN = re.compile("[A-Za-z0-9%`<>]")  # and the edges of code in Markdown and HTML
 _CURRENT: ContextVar[Language] = ContextVar("language", default="en")
 
 
@@ -63,7 +67,33 @@ def sentence(english: str, **values: object) -> str:
 
     ``make locale`` finds the sentences that are written out in the call.
     """
-    return translate(english).format_map(values) if values else translate(english)
+    return filled(translate(english), values) if values else translate(english)
+
+
+def filled(words: str, values: Mapping[str, object]) -> str:
+    """A sentence with values in its ``{places}``; in Chinese, words of Latin letters stand apart from the characters."""
+    if not _CHINESE.search(words):
+        return words.format_map(values)
+    text = ""
+    for literal, name, spec, _ in Formatter().parse(words):
+        text += gap_between(text, literal) + literal
+        if name is not None:
+            value = format(values[name], spec or "")
+            text += gap_between(text, value) + value
+    return text
+
+
+def gap_between(before: str, after: str) -> str:
+    """The space between Chinese characters and Latin letters, digits or code, where two texts are put together."""
+    edges = before[-1:] + after[:1]
+    if len(edges) < 2:
+        return ""
+    return (
+        " "
+        if (_CHINESE.match(edges[0]) and _LATIN.match(edges[1]))
+        or (_LATIN.match(edges[0]) and _CHINESE.match(edges[1]))
+        else ""
+    )
 
 
 @cache

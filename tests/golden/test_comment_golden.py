@@ -82,7 +82,7 @@ def decisions() -> dict[str, DecisionDocument]:
         "correctness", unit="1", better="neutral", method="check", outcome="regressed", base=1.0, head=0.0, delta=None,
         interval=None, tolerance=None, reason=quote("cosine similarity 0.31 is below 0.99"),
     )  # fmt: skip
-    hostile_parts = [make_counter("counters.copies", 1, 9, workload=HOSTILE, shape=HOSTILE, reason=HOSTILE)]
+    hostile_parts = [make_counter("counters.copies", 1, 9, workload=HOSTILE, shape=HOSTILE, reason=quote(HOSTILE))]
     return {
         "pass": make_decision(),
         "pass-slower-operator": make_decision(operator_tests=operator_tests()),

@@ -82,7 +82,7 @@ def test_annotate__nothing_got_worse__nothing(verdict: str) -> None:
 
 def test_annotate__chinese__speaks_it() -> None:
     found = annotate(make_decision("FAIL", comparisons=regressed_time(), operator_changes=operator_changes()), "zh")
-    assert "慢 6.8 %" in found[0].title
+    assert "变慢 6.8 %" in found[0].title
 
 
 def test_verdict_annotation__head_failed__error_with_the_headline() -> None:

@@ -154,7 +154,7 @@ def test_explain__word_of_the_glossary__in_both_languages(term: Term) -> None:
         ("std", "latency.std: standard deviation of latency"),
         ("fast-path latency", "latency.low: fast-path latency"),
         ("fast-path CPU time", "latency.low: fast-path latency"),
-        ("快速路径时延", "latency.low: fast-path latency"),
+        ("无干扰时延", "latency.low: fast-path latency"),
         ("Operator fusion", "step 6, fusion: Operator fusion"),
     ],
 )

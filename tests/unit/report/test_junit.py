@@ -112,7 +112,7 @@ def test_junit__chinese__words_are_and_names_are_not() -> None:
     cases = read(junit(make_decision("FAIL", comparisons=regressed_time()), "zh"))
     kind, text = case(cases, "encoder/long", "latency.low")
     assert kind == "failure"
-    assert "慢 6.8 %" in text
+    assert "变慢 6.8 %" in text
 
 
 def test_junit_without_verdict__its_reason__is_an_error() -> None:

@@ -32,7 +32,7 @@ HOSTILE = "</details> @octocat `x` | [a](https://evil.example)"
         (
             Message("notes.not-in-recording", {"what": [Message("notes.device-name"), Message("notes.software-versions")]}),
             "not in the recording, so not checked to be equal: the device's name; versions of the software",
-            "录制数据中没有，因此未核对是否一致：设备名称；软件版本",
+            "采集数据中没有，因此未核对是否一致：设备名称；软件版本",
         ),
         (
             Message("gate.nothing-changed", {"count": 1, "rules": ["docs/**", "*.md"]}),

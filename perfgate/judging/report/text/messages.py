@@ -12,7 +12,7 @@ from perfgate.document.run import Finding, Severity
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.words import Words, say, translated
-from perfgate.locale import current_language, translate
+from perfgate.locale import current_language, gap_between, translate
 
 # Timelines of recordings are called so (trace/summary.py, shape_names).
 _RANK = re.compile(r"rank \d+")
@@ -116,7 +116,13 @@ def _fill(sentence: str, values: Mapping[str, MessageValue]) -> str:
 
 
 def _joined(pieces: list[str]) -> str:
-    return "".join(pieces) if current_language() == "en" else Pieces(tuple(pieces))
+    if current_language() == "en":
+        return "".join(pieces)
+    spaced: list[str] = []
+    for piece in pieces:
+        gap = gap_between(spaced[-1], piece) if spaced else ""
+        spaced += [Words(gap), piece] if gap else [piece]
+    return Pieces(tuple(spaced))
 
 
 def _pieces(text: str) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ here; forgetting a filter therefore makes text ugly, never dangerous. An undefin
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Literal
@@ -19,8 +20,9 @@ from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import MAX_PROSE, clean, code_span, fenced, prose
 from perfgate.judging.report.text.messages import Pieces, word
 from perfgate.judging.report.text.words import Linked, Words, say
-from perfgate.locale import Language, current_language, translate
+from perfgate.locale import Language, current_language, gap_between, translate
 
+_PLACE = re.compile(r"%\((\w+)\)s")
 Medium = Literal["markdown", "plain", "html"]
 # An address is linked only when it is plain http(s) without anything that ends a Markdown link or an attribute.
 _URL_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?#[]@!$&*+,;=%")
@@ -83,7 +85,14 @@ def _environment(medium: Medium, language: Language) -> Environment:
 def _sentence(medium: Medium, language: Language, english: str, /, **values: object) -> str:
     """What stands in ``{% trans %}``, in the reader's language: values are escaped as everywhere in a template."""
     escaped = {name: _FINALIZE[medium](value) for name, value in values.items()}
-    sentence = translate(english, language) % escaped
+    sentence = translate(english, language)
+    if language == "en":
+        sentence %= escaped
+    else:
+        literals_and_names, sentence = _PLACE.split(sentence), ""
+        for number, piece in enumerate(literals_and_names):
+            text = str(escaped[piece]) if number % 2 else piece % ()
+            sentence += gap_between(sentence, text) + text
     return Markup(sentence) if medium == "html" else _Ready(sentence)
 
 

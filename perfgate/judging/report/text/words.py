@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfgate.locale import translate
+from perfgate.locale import filled, translate
 
 
 class Words(str):
@@ -28,7 +28,7 @@ def say(english: str, **values: Words | int) -> Words:
     ``make locale`` finds the sentences that are written out in the call. One that has a name is marked with ``phrase`` where
     it stands.
     """
-    return Words(translate(english).format_map(values))
+    return Words(filled(translate(english), values))
 
 
 def phrase(english: str) -> str:
