@@ -11,17 +11,22 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from perfgate.locale import sentence
+
 if TYPE_CHECKING:
-    from perfgate.conductor.workers.foresight import Foresight
+    from perfgate.conductor.workers.foresight import Foresight, SoFar
 
 SECONDS_BETWEEN_LINES = 3.0
+_BAR = 12
+# The spinner, the blank after it, and the last column, in which some terminals break the line.
+_SPINNER_COLUMNS = 3
 
 
 class TerminalProgress(AbstractContextManager["TerminalProgress"]):
     """Shows what is going on, on standard error.
 
-    In a terminal a spinner with one line, which begins with the time left where that is known; else (CI logs, NO_COLOR) a plain
-    line every few seconds, or with ``brief`` none.
+    In a terminal a spinner with one line: a bar, the part, the estimate so far and the time left as far as they are known, then
+    what is being waited for. Else (CI logs, NO_COLOR) a plain line every few seconds, or with ``brief`` none.
     """
 
     def __init__(self, *, brief: bool = False, environ: Mapping[str, str] = os.environ) -> None:
@@ -30,6 +35,7 @@ class TerminalProgress(AbstractContextManager["TerminalProgress"]):
         self._last_time = float("-inf")
         self._foresight: Foresight | None = None
         self._foreseen_at = 0.0
+        self._status = ""
         if self._live:
             from rich.console import Console
 
@@ -50,12 +56,9 @@ class TerminalProgress(AbstractContextManager["TerminalProgress"]):
     def status(self, text: str) -> None:
         """Show what is being waited for."""
         if self._live:
-            left = time_left(self._foresight, time.monotonic() - self._foreseen_at) if self._foresight else ""
-            from rich.text import Text
-
-            self._spinner.update(Text(f"{left} · {text}" if left else text, no_wrap=True, overflow="ellipsis"))
-            return
-        if not self._brief and time.monotonic() - self._last_time > SECONDS_BETWEEN_LINES:
+            self._status = text
+            self._draw()
+        elif not self._brief and time.monotonic() - self._last_time > SECONDS_BETWEEN_LINES:
             print(text, file=sys.stderr, flush=True)  # noqa: T201
             self._last_time = time.monotonic()
 
@@ -67,29 +70,60 @@ class TerminalProgress(AbstractContextManager["TerminalProgress"]):
             print(text, file=sys.stderr, flush=True)  # noqa: T201
 
     def expect(self, foresight: Foresight) -> None:
-        """Show how long it takes, in the next statuses."""
+        """Show how far it is and how long it takes, in front of the statuses."""
         self._foresight, self._foreseen_at = foresight, time.monotonic()
+        if self._live:
+            self._draw()
+
+    def _draw(self) -> None:
+        from rich.text import Text
+
+        known = outlook(self._foresight, time.monotonic() - self._foreseen_at) if self._foresight else ""
+        text = Text(" · ".join(filter(None, (known, self._status))), no_wrap=True)
+        text.truncate(self._console.width - _SPINNER_COLUMNS, overflow="ellipsis")
+        self._spinner.update(text)
 
 
-def time_left(foresight: Foresight, elapsed: float) -> str:
-    """What was foreseen ``elapsed`` seconds ago; no time where it took longer than that."""
-    words = []
-    if foresight.parts is not None and foresight.parts > 1:
-        words.append(f"part {foresight.part} of {foresight.parts}")
-    if foresight.count is not None and foresight.count > 1:
-        words.append(f"{foresight.number} of {foresight.count} steps")
-    if foresight.at_least is not None and foresight.at_most is not None and foresight.at_most > elapsed:
-        words.append(f"{_interval(foresight.at_least - elapsed, foresight.at_most - elapsed)} left")
-    return ", ".join(words)
+def outlook(foresight: Foresight, elapsed: float) -> str:
+    """What was foreseen ``elapsed`` seconds ago, in a line that changes little: bar, part, estimate, time left."""
+    left = None if foresight.left is None else max(0.0, foresight.left - elapsed)
+    words = [_part(foresight), _estimate(foresight.so_far), "" if not left else _about(left)]
+    if left is not None and foresight.elapsed is not None:
+        spent = foresight.elapsed + elapsed
+        words[0] = f"{_bar(spent / (spent + left) if spent else 0.0)} {words[0]}"
+    return " · ".join(word for word in words if word)
 
 
-def _interval(least: float, most: float) -> str:
-    """Seconds, rounded away from each other; minutes where there are many."""
-    unit, name = (60, "min") if most >= 180 else (1, "s")
-    step = 1 if unit == 60 or most < 15 else 5
-    low = max(0, math.floor(least / unit / step) * step)
-    high = math.ceil(most / unit / step) * step
-    return f"{low}–{high} {name}" if low else f"at most {high} {name}"
+def _part(foresight: Foresight) -> str:
+    number, count = foresight.number, foresight.count
+    steps = f"{number}/{count}" if number is not None and count is not None and count > 1 else ""
+    if foresight.part is None:
+        return sentence("{steps} steps", steps=steps) if steps else ""
+    if foresight.part == "pairs":
+        return sentence("pair {number}", number=number) if number is not None else sentence("pairs")
+    name = {"checklist": sentence("checklist"), "turns": sentence("checklist in turns")}[foresight.part]
+    return f"{name} {steps}" if steps else name
+
+
+def _estimate(so_far: SoFar | None) -> str:
+    if so_far is None:
+        return ""
+    effect = f"{100 * so_far.effect:+.1f}".replace("-", "−")
+    return f"{effect} % ± {100 * so_far.half_width:.1f} %"
+
+
+def _bar(share: float) -> str:
+    full = round(min(1.0, max(0.0, share)) * _BAR)
+    return "█" * full + "░" * (_BAR - full)
+
+
+def _about(seconds: float) -> str:
+    """One time, as coarse as it is known."""
+    if seconds >= 150:
+        return sentence("about {minutes} min left", minutes=round(seconds / 60))
+    return sentence(
+        "about {seconds} s left", seconds=max(1, math.ceil(seconds / 5) * 5 if seconds > 10 else round(seconds))
+    )
 
 
 def _escape(text: str) -> str:

@@ -136,16 +136,7 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
                 bench.renew(let_go=runner.load_anew)
                 before_pair()
                 began = observer.monotonic()
-                bench.foresee(
-                    foresee_pairs(
-                        pair_seconds,
-                        pair_count,
-                        next_look=look_end,
-                        sure=look_ends[min(sure_looks, len(look_ends)) - 1],
-                        most=len(plans),
-                        budget_left=max(0.0, budget_ends - began),
-                    )
-                )
+                bench.foresee(foresee_pairs(pair_seconds, pair_count, next_look=look_end))
                 runner.run_pair(plan, sentence("pair {number}, at most {most}", number=pair_count + 1, most=len(plans)))
                 pair_seconds.append(observer.monotonic() - began)
                 pair_count += 1

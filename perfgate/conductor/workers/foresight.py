@@ -4,29 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
-# What the same step takes on the other side, or another time, on a machine that others use too.
-SHORTEST, LONGEST = 0.7, 1.5
 # Seconds of finished steps that say how fast this time is beside that one.
 _ENOUGH = 1.0
 
-
+Part = Literal["checklist", "pairs", "turns"]
 Foresee = Callable[["Foresight"], None]
+
+
+class SoFar(NamedTuple):
+    """What the pairs show so far, as shares of the base: a slowdown is above 0. ``half_width`` is that of its interval."""
+
+    effect: float
+    half_width: float
 
 
 @dataclass(frozen=True)
 class Foresight:
-    """What is known of the part of a job that runs; None is not known.
+    """What is known of a job that runs; None is not known.
 
-    It is part ``part`` of ``parts``, at step ``number`` of ``count``, with ``at_least`` to ``at_most`` seconds left.
+    It is in ``part`` of its plan, at ``number`` of ``count``, with ``left`` seconds to go after ``elapsed``. Pairs may end at
+    ``goal``, their next look, which is what their ``left`` is about.
     """
 
-    part: int | None = None
-    parts: int | None = None
+    part: Part | None = None
+    workload: str | None = None
     number: int | None = None
     count: int | None = None
-    at_least: float | None = None
-    at_most: float | None = None
+    goal: int | None = None
+    left: float | None = None
+    elapsed: float | None = None
+    so_far: SoFar | None = None
 
 
 def foresee_steps(earlier: Mapping[int, float], done: Mapping[int, float], remaining: Sequence[int]) -> Foresight:
@@ -36,19 +45,13 @@ def foresee_steps(earlier: Mapping[int, float], done: Mapping[int, float], remai
         return Foresight(number=number, count=count)
     before = sum(earlier.get(step, 0.0) for step in done)
     pace = sum(done.values()) / before if before >= _ENOUGH else 1.0
-    expected = pace * sum(earlier[step] for step in remaining)
-    return Foresight(number=number, count=count, at_least=SHORTEST * expected, at_most=LONGEST * expected)
+    return Foresight(number=number, count=count, left=pace * sum(earlier[step] for step in remaining))
 
 
-def foresee_pairs(
-    pair_seconds: Sequence[float], done: int, *, next_look: int, sure: int, most: int, budget_left: float
-) -> Foresight:
-    """What is left of pairs: at least those up to the next look; after the ``sure`` ones the budget ends them."""
-    if not pair_seconds:
-        return Foresight()
-    fastest, slowest = min(pair_seconds), max(pair_seconds)
-    at_most = min((most - done) * slowest, max((sure - done) * slowest, budget_left + slowest))
-    return Foresight(at_least=min((next_look - done) * fastest, at_most), at_most=at_most)
+def foresee_pairs(pair_seconds: Sequence[float], done: int, *, next_look: int) -> Foresight:
+    """What is left of pairs up to the next look, by what those so far took."""
+    left = sum(pair_seconds) / len(pair_seconds) * (next_look - done) if pair_seconds else None
+    return Foresight(number=done + 1, goal=next_look, left=left)
 
 
 def foresee_nothing(foresight: Foresight) -> None:

@@ -7,7 +7,6 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -20,13 +19,14 @@ from perfgate.conductor.sides.kinds import record_of
 from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
 from perfgate.conductor.sides.turns import NAMES, MeasuredJob, SideName, TurnsBefore
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
-from perfgate.conductor.workers.foresight import Foresight
+from perfgate.conductor.workers.foresight import Foresight, SoFar
 from perfgate.config import Config, WorkloadReference
 from perfgate.document.decision import Policy
 from perfgate.document.message import Message
 from perfgate.document.run import Harness, Side, StepResult
 from perfgate.document.testbed import Testbed
 from perfgate.errors import UsageError
+from perfgate.jobs.check.forecast import PARTS, Forecast
 from perfgate.jobs.check.measured import Job, Measured, documents_of
 from perfgate.jobs.check.rerun import other_testbed, refuse_other_job
 from perfgate.jobs.check.sealing import seal_notes
@@ -41,6 +41,7 @@ from perfgate.judging.gate.numbers import is_of_turns
 from perfgate.judging.gate.repeated import metrics_in_turns
 from perfgate.judging.gate.rule import looks_left
 from perfgate.judging.gate.rules import DECIDING_STEPS, bounded_metrics, broken_metrics, deciding_steps
+from perfgate.judging.gate.so_far import interval_so_far
 from perfgate.judging.gate.turns import foreseen, smallest_tolerance
 from perfgate.locale import sentence
 
@@ -49,21 +50,6 @@ TURNS_OF_A_BROKEN_BOUND = 3
 _NAMED = 3
 # Both sides are counted whatever is asked for: exact counters are compared first.
 _COUNTING_STEP = 4
-
-
-class _Parts:
-    """The parts of a check: the first turn of each workload's checklist, its pairs, and the further turns."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress, self.count, self._number = progress, 0, 0
-
-    def begin(self) -> None:
-        self._number += 1
-        self.expect(Foresight())
-
-    def expect(self, foresight: Foresight) -> None:
-        if self._number:
-            self._progress.expect(replace(foresight, part=self._number, parts=self.count))
 
 
 def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, progress: Progress) -> Measured:
@@ -76,16 +62,17 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
         folder.mkdir(exist_ok=True)
     logs = job.out / "head" / "logs"
     references = job.config.selected(options.workloads)
-    parts = _Parts(progress)
+    gate = job.config.gate
+    forecast = Forecast(progress, pairs_budget=gate.budget, turns_budget=_checklist_budget(job.config, options))
     pythons = (base.python, head.python)
-    with open_bench(job.config, logs=logs, say=progress.status, foresee=parts.expect, pythons=pythons) as bench:
+    with open_bench(job.config, logs=logs, say=progress.status, foresee=forecast.expect, pythons=pythons) as bench:
         job.seals.add([bench.seal_shared_code()], "base", "head")
         testbeds = _testbeds(bench, base, head)
         job = _adding_to(job, testbeds[1], options, progress)
         if not job.earlier:
             for folder in folders.values():
                 remove_traces(folder, [reference.name for reference in references])
-        parts.count = len(references) if job.earlier else 3 * len(references)
+        forecast.plan([reference.name for reference in references], ("pairs",) if job.earlier else PARTS)
         job.seals.begin("base", "head")
         tried = HeadTrial() if job.earlier else try_head(bench, base, head, job, options)
         harnesses = ([], []) if job.earlier else _harnesses(bench, base, head, job, options)
@@ -94,29 +81,29 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
         refused: list[str] = []
         for number, reference in enumerate(references, start=1):
             if job.earlier:
-                parts.begin()
                 measured.pairs.append(PairedMeasurement())
-                _measure_pairs(bench, reference, base, head, job, measured)
+                _measure_pairs(bench, reference, base, head, job, measured, forecast)
                 continue
             if is_left_out(bench, reference, (base, head), tried.seconds.get(reference.name), measured):
-                parts.count -= 3
+                forecast.leave_out(reference.name)
                 continue
             asked = _steps(job.policy, options)
             sides = [ChecklistSide(name, checkout, folders[name]) for name, checkout in zip(NAMES, (base, head))]
             turns = ChecklistTurns(bench, reference, sides, begins=job.seals.begin, deadline=job.deadline)
-            parts.begin()
+            forecast.begin("checklist", reference.name)
             turns.first(asked.deciding, asked.informing)
             for side, findings in zip(sides, (measured.base, measured.head)):
                 findings.append(side.found)
             measured.pairs.append(PairedMeasurement())
             if _refuses_both(measured):
                 refused.append(reference.name)
+                forecast.leave_out(reference.name)
                 continue
             _settle_gating_numbers(turns, job, measured)
             _note_regressions(reference, job, measured, progress)
-            parts.begin()
-            _measure_traced_pairs(bench, reference, base, head, job, measured, to_come=len(references) - number)
-            parts.begin()
+            to_come = len(references) - number
+            _measure_traced_pairs(bench, reference, base, head, job, measured, forecast, to_come=to_come)
+            forecast.begin("turns", reference.name)
             measured.head[-1].warnings += turns.compare(
                 _needs_turns, long_steps=asked.long, budget=_checklist_budget(bench.config, options)
             )
@@ -152,12 +139,13 @@ def _measure_traced_pairs(
     head: Checkout,
     job: Job,
     measured: Measured,
+    forecast: Forecast,
     *,
     to_come: int,
 ) -> None:
     """Measure the pairs of a workload, some of them traced, in the folder of the results, where there is space."""
     with tempfile.TemporaryDirectory(dir=job.out, prefix=".traces-") as traces:
-        _measure_pairs(bench, reference, base, head, job, measured, traces=Path(traces), to_come=to_come)
+        _measure_pairs(bench, reference, base, head, job, measured, forecast, traces=Path(traces), to_come=to_come)
         sides = measured.base[-1], measured.head[-1]
         measured.flames.extend(keep_traces(measured.pairs[-1].traces, sides, (job.out / "base", job.out / "head")))
 
@@ -345,6 +333,7 @@ def _measure_pairs(
     head: Checkout,
     job: Job,
     measured: Measured,
+    forecast: Forecast,
     *,
     traces: Path | None = None,
     to_come: int = 0,
@@ -353,23 +342,19 @@ def _measure_pairs(
 
     ``to_come`` workloads are measured after it.
     """
-    records = (
-        [*job.earlier.base.workloads, *job.earlier.head.workloads]
-        if job.earlier
-        else [measured.base[-1].workload, measured.head[-1].workload]
-    )
-    if any(record.name == reference.name and record.error for record in records):
+    if not _can_be_compared(reference, job, measured):
         return
-    # What cannot be compared is not worth a minute of pairs.
-    if job.session.command != "upgrade" and measured.testbeds[0].fingerprint != measured.testbeds[1].fingerprint:
-        return
-
     pairs = measured.pairs[-1]
 
     def enough() -> bool:
         watcher.put_into(pairs.base, pairs.head)
         look = Look(*documents_of(job, measured), job.policy, workload=reference.name, to_come=to_come)
+        forecast.need(_with_twins(look.pairs_needed(), job))
         return not look.more_pairs_would_help()
+
+    def before_pair() -> None:
+        forecast.show(_so_far(pairs, reference.name))
+        job.seals.check_if_due()
 
     def needs_names() -> bool:
         return Look(*documents_of(job, measured), job.policy, workload=reference.name).names_would_help()
@@ -381,6 +366,7 @@ def _measure_pairs(
     looks = looks_left(job.policy.looks, job.earlier.pairs_of(reference.name)) if job.earlier else job.policy.looks
     budget_ends = time.monotonic() + bench.config.gate.budget
     job.seals.begin("base", "head")
+    forecast.begin("pairs", reference.name)
     with bench.watching(measured.testbeds[1]) as watcher:
         for draw in itertools.count():
             measure_pairs(
@@ -397,7 +383,7 @@ def _measure_pairs(
                 budget_ends=budget_ends,
                 draw=draw,
                 traces=traces,
-                before_pair=job.seals.check_if_due,
+                before_pair=before_pair,
             )
             # Luck of the layout, unless it comes again in every other: only then does it say something of the machine.
             look = Look(*documents_of(job, measured), job.policy, workload=reference.name)
@@ -412,3 +398,26 @@ def _measure_pairs(
         measured.head[-1].warnings.append(
             Message("notes.aa-repeated", {"workload": reference.name, "pairs": pairs.given_up})
         )
+
+
+def _can_be_compared(reference: WorkloadReference, job: Job, measured: Measured) -> bool:
+    """Whether the workload loaded on both sides, on one testbed: anything else is not worth a minute of pairs."""
+    records = (
+        [*job.earlier.base.workloads, *job.earlier.head.workloads]
+        if job.earlier
+        else [measured.base[-1].workload, measured.head[-1].workload]
+    )
+    if any(record.name == reference.name and record.error for record in records):
+        return False
+    return job.session.command == "upgrade" or measured.testbeds[0].fingerprint == measured.testbeds[1].fingerprint
+
+
+def _with_twins(pairs: int | None, job: Job) -> int | None:
+    """The planned pairs up to the look that has so many of base and head, with those of base against base among them."""
+    looks = [look for look in job.policy.looks if pairs is not None and look >= pairs]
+    return looks[0] + job.config.gate.aa_pairs if looks else None
+
+
+def _so_far(pairs: PairedMeasurement, workload: str) -> SoFar | None:
+    interval = interval_so_far(pairs.base, pairs.head, workload)
+    return interval and SoFar((interval.low + interval.high) / 2, (interval.high - interval.low) / 2)

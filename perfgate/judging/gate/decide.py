@@ -313,6 +313,12 @@ class Look:
             return any(c.metric in MUST_DECIDE and not c.excludes_no_change for c in undecided)
         return any(c.metric in MUST_DECIDE or (c.outcome == "inconclusive" and _looks_worse(c)) for c in undecided)
 
+    def pairs_needed(self) -> int | None:
+        """About how many pairs would decide what is open; None where that is not known."""
+        open_ones = [c for c in self._comparisons if c.gating and c.method == "paired" and self._is_undecided(c)]
+        known = [c.pairs_needed for c in open_ones if c.pairs_needed is not None]
+        return max(known) if known and len(known) == len(open_ones) else None
+
     def repetitions_would_help(self) -> bool:
         """Whether a number of the checklist that a tolerance names is measured in turns and not yet decided."""
         return any(c.method == "repeated" and c.outcome == "inconclusive" and c.pairs for c in self._comparisons)

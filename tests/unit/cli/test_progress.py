@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 import sys
 
 import pytest
 
-from perfgate.cli.progress import time_left
-from perfgate.conductor.workers.foresight import Foresight
+from perfgate.cli.progress import outlook
+from perfgate.conductor.workers.foresight import Foresight, SoFar
 
 SHOWS = """
 from perfgate.cli.progress import TerminalProgress
-from perfgate.conductor.workers.foresight import Foresight
+from perfgate.conductor.workers.foresight import Foresight, SoFar
 with TerminalProgress() as progress:
-    progress.expect(Foresight(part=3, parts=3, at_least=20.0, at_most=3000.0))
-    progress.status("pair 5, at most 71")
+    progress.status("loading workload classify")
+    progress.expect(Foresight(part="pairs", number=12, left=60.0, elapsed=60.0, so_far=SoFar(-0.002, 0.018)))
     progress.note("a line that stays")
+    progress.status("loading workload classify: building classify with inputs of shape typical, and more words " * 2)
 """
 
 
@@ -26,21 +28,31 @@ with TerminalProgress() as progress:
     ("foresight", "elapsed", "words"),
     [
         (Foresight(), 0, ""),
-        (Foresight(part=1, parts=1, number=1, count=1), 0, ""),
-        (Foresight(part=1, parts=3, number=2, count=12), 0, "part 1 of 3, 2 of 12 steps"),
-        (Foresight(at_least=13.2, at_most=58.1), 0, "10–60 s left"),
-        (Foresight(at_least=13.2, at_most=58.1), 10, "at most 50 s left"),
-        (Foresight(at_least=13.2, at_most=58.1), 50, "at most 9 s left"),
-        (Foresight(at_least=13.2, at_most=58.1), 59, ""),
-        (Foresight(at_least=2.1, at_most=4.4), 0, "2–5 s left"),
-        (Foresight(at_least=100.0, at_most=500.0), 0, "1–9 min left"),
-        (Foresight(number=3, count=19, at_least=30.0, at_most=200.0), 0, "3 of 19 steps, at most 4 min left"),
+        (Foresight(number=1, count=1), 0, ""),
+        (Foresight(part="checklist", number=2, count=17), 0, "checklist 2/17"),
+        (Foresight(number=3, count=19, left=31.0), 0, "3/19 steps · about 35 s left"),
+        (
+            Foresight(part="checklist", number=9, count=17, left=300.0, elapsed=100.0),
+            0,
+            "███░░░░░░░░░ checklist 9/17 · about 5 min left",
+        ),
+        (
+            Foresight(part="pairs", number=12, left=60.0, elapsed=60.0, so_far=SoFar(-0.002, 0.018)),
+            0,
+            "██████░░░░░░ pair 12 · −0.2 % ± 1.8 % · about 60 s left",
+        ),
+        (
+            Foresight(part="pairs", number=12, left=60.0, elapsed=60.0, so_far=SoFar(0.125, 0.004)),
+            57.6,
+            "████████████ pair 12 · +12.5 % ± 0.4 % · about 2 s left",
+        ),
+        (Foresight(part="turns", left=20.0, elapsed=100.0), 30, "████████████ checklist in turns"),
     ],
 )
-def test_time_left__what_is_known__rounded_away_from_each_other(
+def test_outlook__what_is_known__bar_part_estimate_and_one_time(
     foresight: Foresight, elapsed: float, words: str
 ) -> None:
-    assert time_left(foresight, elapsed) == words
+    assert outlook(foresight, elapsed) == words
 
 
 def on_terminal(**environment: str) -> str:
@@ -60,17 +72,19 @@ def on_terminal(**environment: str) -> str:
     return seen.decode()
 
 
-def test_progress__terminal__the_line_begins_with_the_time_left() -> None:
-    seen = on_terminal()
-    assert "part 3 of 3, at most 50 min left · pair 5, at most 71" in seen
+def test_progress__terminal__one_line_that_keeps_pair_and_estimate() -> None:
+    seen = on_terminal(COLUMNS="80")
+    assert "██████░░░░░░ pair 12 · −0.2 % ± 1.8 % · about 60 s left · loading worklo" in seen
     assert "a line that stays" in seen
+    drawn = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line) for line in re.split(r"[\r\n]+", seen)]
+    assert max(map(len, drawn)) < 80
 
 
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_progress__terminal_without_colours__plain_lines(environment: dict[str, str]) -> None:
-    assert on_terminal(**environment).splitlines() == ["pair 5, at most 71", "a line that stays"]
+    assert on_terminal(**environment).splitlines() == ["loading workload classify", "a line that stays"]
 
 
 def test_progress__no_terminal__plain_lines() -> None:
     done = subprocess.run([sys.executable, "-c", SHOWS], capture_output=True, text=True, check=True)
-    assert done.stderr == "pair 5, at most 71\na line that stays\n"
+    assert done.stderr == "loading workload classify\na line that stays\n"

@@ -1,0 +1,25 @@
+"""What watchers see of the pairs before the gate has judged them."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfgate.judging.gate.so_far import interval_so_far
+from tests.unit.gate.builders import WORKLOAD, pairs_of
+
+
+def test_interval_so_far__five_pairs__none() -> None:
+    assert interval_so_far(*pairs_of([1.02] * 5), WORKLOAD) is None
+
+
+def test_interval_so_far__head_two_percent_slower__holds_it_and_ignores_base_against_base() -> None:
+    found = interval_so_far(
+        *pairs_of([1.019, 1.021, 1.02, 1.018, 1.022, 1.02, 1.021, 1.019], aa_ratios=[1.5] * 7), WORKLOAD
+    )
+    assert found is not None
+    assert found.low < 0.02 < found.high
+    assert found.high - found.low == pytest.approx(0.003, abs=0.003)
+
+
+def test_interval_so_far__another_workload__none() -> None:
+    assert interval_so_far(*pairs_of([1.02] * 8), "decoder") is None
