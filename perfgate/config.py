@@ -20,7 +20,7 @@ from perfgate.document.budget import Budget, parse_budget, parse_place
 from perfgate.document.decision import DEFAULT_LOOKS, MOST_LOOKS, Policy
 from perfgate.errors import ConfigError
 from perfgate.job_settings import NAME, JobReference, JobSettings, NumberSettings, SlaSettings, mistakes
-from perfgate.load_settings import LoadSettings
+from perfgate.load_settings import Lengths, LoadSettings
 from perfgate.locale import LANGUAGES, Language, environment_language
 from perfgate.project import CONFIG_NAME as CONFIG_NAME  # noqa: PLC0414 - it is looked for here
 from perfgate.project import choices, projects_below
@@ -505,8 +505,16 @@ def _refuse_unknown(table: dict[str, Any], record: type[msgspec.Struct], path: P
 def _check_job(table: dict[str, Any], path: Path, *, place: str) -> None:
     """Refuse the table of a job, or one inside it, that has an unknown key or a value of another kind, by its place."""
     _refuse_unknown(table, JobSettings, path, where=f"[{place}] ")
-    for key, record in (("load", LoadSettings), ("sla", SlaSettings)):
-        if isinstance(inner := table.get(key), dict):
+    load = table.get("load")
+    lengths = load if isinstance(load, dict) else {}
+    tables: list[tuple[str, Any, type[msgspec.Struct]]] = [
+        ("load", load, LoadSettings),
+        ("load.input", lengths.get("input"), Lengths),
+        ("load.output", lengths.get("output"), Lengths),
+        ("sla", table.get("sla"), SlaSettings),
+    ]
+    for key, inner, record in tables:
+        if isinstance(inner, dict):
             _refuse_unknown(inner, record, path, where=f"[{place}] {key}: ")
     numbers = table.get("numbers")
     for name, inner in numbers.items() if isinstance(numbers, dict) else ():

@@ -22,13 +22,48 @@ def _doc(text: str) -> msgspec.Meta:
     return msgspec.Meta(description=text)
 
 
+class Lengths(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Lengths that are drawn for each request: evenly from `least` to `most`, or lognormally around `median`."""
+
+    least: Annotated[Words, _doc("The shortest.")] = 1
+    most: Annotated[Words, _doc("The longest.")]
+    median: Annotated[Words | None, _doc("The median of a lognormal distribution; needs `sigma`.")] = None
+    sigma: Annotated[
+        Annotated[float, msgspec.Meta(gt=0, le=5)] | None,
+        _doc(
+            "The standard deviation of the logarithms: two thirds of the lengths are within a factor of e to the power of it."
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        if not self.least <= (self.median or self.least) <= self.most:
+            raise ConfigError(
+                f"lengths need least <= median <= most, found least = {self.least}, most = {self.most}"
+                + (f", median = {self.median}" if self.median else "")
+            )
+        if (self.median is None) != (self.sigma is None):
+            raise ConfigError(
+                "median and sigma belong together; write e.g. { median = 256, sigma = 0.8, most = 4096 }, or "
+                "{ least = 32, most = 512 } for lengths that are all as likely"
+            )
+
+
+Length = Words | Annotated[list[Words], msgspec.Meta(min_length=1, max_length=10_000)] | Lengths
+
+
 class LoadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The requests of one turn. Exactly one of ``rate``, ``concurrency`` and ``log`` says when they are sent.
+    """The requests of one turn. ``rate`` or ``concurrency`` says when they are sent, or the times of a ``log``.
 
     Constructing one raises ConfigError, with what to write, where the settings contradict each other.
     """
 
-    requests: Annotated[Requests, _doc("Requests of one turn. Of a log: the first so many lines.")] = 8
+    requests: Annotated[
+        Requests,
+        _doc(
+            "Requests of one turn. Of a log or a dataset each turn has the next so many; after the last come the first again, "
+            "with a number before each prompt."
+        ),
+    ] = 8
     rate: Annotated[
         Rate | Literal["highest"] | None,
         _doc(
@@ -47,13 +82,34 @@ class LoadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Annotated[int, msgspec.Meta(ge=1, le=100_000)] | None,
         _doc("Requests under way at any time; the next is sent when one is done (a closed loop)."),
     ] = None
-    input: Annotated[Words, _doc("Words of a prompt, which are about as many tokens.")] = 64
-    output: Annotated[Words, _doc("Tokens that a request asks for.")] = 16
+    input: Annotated[
+        Length,
+        _doc(
+            "Words of a prompt, which are about as many tokens: a number, a list of which each request gets one, or a table of "
+            "lengths."
+        ),
+    ] = 64
+    output: Annotated[
+        Length | None,
+        _doc(
+            "Tokens that a request asks for, written as `input` is. Unset: 16; of a dataset as many as the recorded answer has "
+            "words."
+        ),
+    ] = None
     log: Annotated[
         str,
         _doc(
             'A recorded log to replay, relative to perfgate.toml: one JSON object a line, `{"at": SECONDS, "prompt": '
-            'TEXT, "output": TOKENS}`, or `"input": WORDS` in place of `prompt`.'
+            'TEXT, "output": TOKENS}`, or `"input": WORDS` in place of `prompt`. With `rate` or `concurrency` its times do not '
+            "count."
+        ),
+    ] = ""
+    dataset: Annotated[
+        str,
+        _doc(
+            "A file of conversations as ShareGPT has them, relative to perfgate.toml: a JSON list, or a line each, of "
+            '`{"conversations": [{"from": "human", "value": TEXT}, {"from": "gpt", "value": TEXT}]}` or of OpenAI\'s '
+            "`messages`. The first question of each is a prompt."
         ),
     ] = ""
     prefix: Annotated[
@@ -62,20 +118,25 @@ class LoadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = 0
 
     def __post_init__(self) -> None:
-        chosen = [name for name in ("rate", "concurrency", "log") if getattr(self, name)]
-        if len(chosen) != 1:
+        chosen = [name for name in ("rate", "concurrency") if getattr(self, name)]
+        if len(chosen) != 1 and not (self.log and not chosen):
             raise ConfigError(
-                f"a load has {' and '.join(chosen) or 'none of rate, concurrency and log'}; write exactly one: rate = 4 sends "
-                "4 requests a second (open loop), concurrency = 4 keeps 4 under way (closed loop), "
-                'log = "requests.jsonl" replays a recording'
+                f"a load has {' and '.join(chosen) or 'none of rate, concurrency and log'}; write one: rate = 4 sends 4 "
+                "requests a second (open loop), concurrency = 4 keeps 4 under way (closed loop), "
+                'log = "requests.jsonl" replays a recording at its own times'
             )
+        if self.log and self.dataset:
+            raise ConfigError("a load has a log and a dataset; write one of them")
         if self.burstiness != 1.0 and self.rate is None:
             raise ConfigError(
-                f"burstiness = {self.burstiness} shapes the gaps of a rate, and this load has {chosen[0]}; write rate = 4 "
-                "as well, or remove burstiness"
+                f"burstiness = {self.burstiness} shapes the gaps of a rate, and this load has {(chosen or ['log'])[0]}; write "
+                "rate = 4 as well, or remove burstiness"
             )
-        if self.prefix > self.input:
+        if not (self.log or self.dataset) and self.prefix > (shortest := _shortest(self.input)):
             raise ConfigError(
-                f"prefix = {self.prefix} is longer than input = {self.input}, the whole prompt; write prefix = {self.input} "
-                "or less"
+                f"prefix = {self.prefix} is longer than {shortest}, the shortest prompt; write prefix = {shortest} or less"
             )
+
+
+def _shortest(length: Length) -> int:
+    return length if isinstance(length, int) else min(length) if isinstance(length, list) else length.least

@@ -46,6 +46,7 @@ def jobs() -> Iterator[str]:
         ("JobSettings", "[workloads.NAME]"),
         ("NumberSettings", "numbers"),
         ("LoadSettings", "load"),
+        ("Lengths", "input and output of a load, as a table"),
         ("SlaSettings", "sla"),
     ):
         yield f"### {key}\n"

@@ -185,6 +185,48 @@ def test_server__equal_code__both_are_loaded_and_nothing_is_left(perfgate: Perfg
     assert left_in_the_end(perfgate.processes) == []
 
 
+REPLAYED = """
+project = "jobs"
+[workloads.chat]
+serve = "exec python cached_server.py $PORT $(cat seconds.txt)"
+model = "fake"
+budget = 120
+load = { concurrency = 2, requests = 4, log = "log.jsonl" }
+"""
+
+
+@pytest.mark.slow
+def test_server__prefill_of_a_replayed_log_twice_as_slow__fails_by_the_time_to_first_token(
+    perfgate: Perfgate, clone: Clone
+) -> None:
+    # Its prefix cache has every prompt that it was asked before; it rejects ignore_eos and closes connections.
+    project(clone, REPLAYED, seconds__txt="0.0005\n")
+    shutil.copy(DATA / "cached_server.py", clone.root)
+    lines = [{"at": 0, "prompt": " ".join(f"{line}-{word}" for word in range(120)), "output": 4} for line in range(12)]
+    (clone.root / "log.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
+    clone.git("add", "--all")
+    clone.git("commit", "-qm", "a log")
+    clone.git("branch", "-f", "main")
+    change(clone, "seconds.txt", "0.001\n")
+    done = check(perfgate, clone)
+    found = decision(clone)
+    assert (done.returncode, found["verdict"]) == (1, "FAIL"), done.stdout + done.stderr
+    comment = (clone.root / "perfgate-out" / "comment.md").read_text()
+    assert "perfgate: FAIL – time to first token of `chat`" in comment
+    (first_token,) = [one for one in found["comparisons"] if one["metric"] == "serving.ttft"]
+    assert first_token["delta"] > 0.5
+    assert {"serving.tpot"} & {one["metric"] for one in found["comparisons"] if one["outcome"] == "regressed"} == set()
+    base, head = (run["turns"] for run in documents(clone))
+    assert {turn["counters"]["cached_tokens"] for turn in (*base, *head)} == {0}
+    assert {tuple(turn["without"]) for turn in (*base, *head)} == {("ignore_eos", "keep-alive")}
+    for turns in (base, head):
+        assert len({turn["requests"] for turn in turns}) == len(turns)
+    assert sorted(turn["requests"] for turn in base) == sorted(turn["requests"] for turn in head)
+    assert "the server rejects `ignore_eos`" in comment
+    assert "the server closes connections" in comment
+    assert left_in_the_end(perfgate.processes) == []
+
+
 CLIENT = """
 import json, urllib.request
 def ask(url, request):

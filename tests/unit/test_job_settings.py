@@ -73,6 +73,8 @@ def test_job__other_budget__measures_the_same() -> None:
             SERVER + "load = { request = 8 }\n",
             r"\[workloads.chat\] load: unknown key 'request'; did you mean 'requests'",
         ),
+        (SERVER + "load = { rate = 1, input = { mos = 9 } }\n", r"load.input: unknown key 'mos'; did you mean 'most'"),
+        (SERVER + "load = { rate = 1, output = [1, 0] }\n", r"load.output\[1\] must be `int` >= 1, found 0"),
         (SERVER + "load = { concurrency = 0 }\n", r"\[workloads.chat\] load.concurrency must be `int` >= 1, found 0"),
         (
             SERVER + "sla = { first = 1 }\n",

@@ -133,6 +133,15 @@ class _Choice(msgspec.Struct, frozen=True):
 class _Usage(msgspec.Struct, frozen=True):
     prompt_tokens: Annotated[int, msgspec.Meta(ge=0)]
     completion_tokens: Annotated[int, msgspec.Meta(ge=0)]
+    prompt_tokens_details: Any = None
+
+    @property
+    def cached_tokens(self) -> int | None:
+        """The prompt tokens that a prefix cache had; servers differ in whether, and how, they tell."""
+        cached = (
+            self.prompt_tokens_details.get("cached_tokens") if isinstance(self.prompt_tokens_details, dict) else None
+        )
+        return cached if isinstance(cached, int) and 0 <= cached <= self.prompt_tokens else None
 
 
 class _Chunk(msgspec.Struct, frozen=True):
@@ -187,6 +196,7 @@ class _Answer:
         recording = self._recording
         if chunk.usage is not None:
             recording.input_tokens, recording.output_tokens = chunk.usage.prompt_tokens, chunk.usage.completion_tokens
+            recording.cached_tokens = chunk.usage.cached_tokens
         if not chunk.choices:
             if chunk.usage is None:
                 raise EventStreamError(f"a chunk of the answer has neither choices nor usage: {shortened(event)}")

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count, islice
 from pathlib import Path
-from typing import Annotated, BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
+from perfgate.conductor.load.lengths import draw_lengths
+from perfgate.conductor.load.recorded import RecordedRequest, read_dataset, read_log
 from perfgate.errors import ConfigError
-from perfgate.load_settings import MOST_WORDS, LoadSettings
+from perfgate.load_settings import LoadSettings
 from perfgate.stats.arrivals import draw
 
 # Short and frequent: one token each in the vocabularies of common models.
@@ -24,8 +23,8 @@ _FREQUENT = (
     "other into has more her two like him see time could no make than first been its who now people my made over did down"
 )
 _WORDS = _FREQUENT.split()
-# A line of a log with a prompt of a million tokens is about 4 MB.
-_LONGEST_LINE = 16 * 2**20
+# The tokens that a request asks for where nothing says how many.
+_OUTPUT = 16
 
 
 @dataclass(frozen=True)
@@ -55,38 +54,37 @@ class LoadPlan(NamedTuple):
         return hashlib.sha256(msgspec.json.encode((self.concurrency, asked))).hexdigest()
 
 
-class _Line(msgspec.Struct, frozen=True):
-    at: Annotated[float, msgspec.Meta(ge=0, le=1e12)]
-    output: Annotated[int, msgspec.Meta(ge=1, le=MOST_WORDS)]
-    prompt: str | None = None
-    input: Annotated[int, msgspec.Meta(ge=1, le=MOST_WORDS)] | None = None
-
-
 def plan_load(settings: LoadSettings, *, seed: int, root: Path = Path()) -> LoadPlan:
-    """The requests that these settings ask for; a relative ``log`` starts at ``root``.
+    """The requests that these settings ask for in turn ``seed``; a relative ``log`` or ``dataset`` starts at ``root``.
 
-    Raises ConfigError where the log is missing, malformed or too short.
+    Turns have other requests than each other: what a server has answered before, it may have in its cache. Raises ConfigError
+    where a file of requests is missing, malformed or too short.
     """
-    if settings.log:
-        return LoadPlan(_replayed(settings, root / settings.log, seed), None)
-    if settings.rate is None:
-        times = [0.0] * settings.requests
-    else:
-        assert settings.rate != "highest", "the rate is found before a load is planned"
-        drawn = draw(settings.rate, burstiness=settings.burstiness, count=settings.requests, seed=seed)
-        # The last digits of a gamma draw depend on the machine's libm.
-        times = [round(time, 6) for time in drawn.tolist()]
+    if settings.log or settings.dataset:
+        return LoadPlan(_replayed(settings, root, seed), settings.concurrency)
     shared = _words(settings.prefix, f"{seed}/prefix")
+    inputs = draw_lengths(settings.input, count=settings.requests, seed=f"{seed}/input")
+    outputs = draw_lengths(settings.output or _OUTPUT, count=settings.requests, seed=f"{seed}/output")
     requests = tuple(
         Request(
             at=time,
-            prompt=" ".join(shared + _words(settings.input - settings.prefix, f"{seed}/{number}")),
-            output_tokens=settings.output,
+            prompt=" ".join(shared + _words(inputs[number] - settings.prefix, f"{seed}/{number}")),
+            output_tokens=outputs[number],
             id=_id(seed, number),
         )
-        for number, time in enumerate(times)
+        for number, time in enumerate(_times(settings, seed))
     )
     return LoadPlan(requests, settings.concurrency)
+
+
+def _times(settings: LoadSettings, seed: int) -> list[float]:
+    """The seconds at which requests are sent: by the rate, or 0 in a closed loop."""
+    if settings.rate is None:
+        return [0.0] * settings.requests
+    assert settings.rate != "highest", "the rate is found before a load is planned"
+    drawn = draw(settings.rate, burstiness=settings.burstiness, count=settings.requests, seed=seed)
+    # The last digits of a gamma draw depend on the machine's libm.
+    return [round(time, 6) for time in drawn.tolist()]
 
 
 def _id(seed: int, number: int) -> str:
@@ -100,56 +98,42 @@ def _words(length: int, seed: str) -> list[str]:
     return [_WORDS[int(generator.random() * len(_WORDS))] for _ in range(length)]
 
 
-def _replayed(settings: LoadSettings, path: Path, seed: int) -> tuple[Request, ...]:
-    try:
-        with path.open("rb") as file:
-            lines = list(islice(_lines(file, path), settings.requests))
-    except OSError as error:
-        raise ConfigError(f"the log {path} cannot be read: {error}") from error
-    if len(lines) < settings.requests:
+def _replayed(settings: LoadSettings, root: Path, seed: int) -> tuple[Request, ...]:
+    """The requests of the turn's own window of a log or a dataset.
+
+    Where the windows are used up they come again, and the number of the round before each prompt makes it another to a prefix
+    cache. It is the same for the whole round, so that what prompts of a log have in common they have still.
+    """
+    path = root / (settings.log or settings.dataset)
+    recorded = read_log(path) if settings.log else read_dataset(path)
+    windows = len(recorded) // settings.requests
+    if not windows:
         raise ConfigError(
-            f"{path} has {len(lines)} requests and requests = {settings.requests}; "
-            + (f"write requests = {len(lines)} or less" if lines else "record some")
+            f"{path} has {len(recorded)} requests and requests = {settings.requests}; "
+            + (f"write requests = {len(recorded)} or less" if recorded else "record some")
         )
+    around, window = divmod(seed, windows)
+    chosen = recorded[window * settings.requests : (window + 1) * settings.requests]
+    has_own_times = settings.rate is None and settings.concurrency is None
+    times = [round(one.at - chosen[0].at, 6) for one in chosen] if has_own_times else _times(settings, seed)
+    outputs = [one.output for one in chosen]
+    if settings.dataset and settings.output is not None:
+        outputs = draw_lengths(settings.output, count=settings.requests, seed=f"{seed}/output")
     shared = _words(settings.prefix, f"{seed}/prefix")
+    before = [f"[{around}]", *shared] if around else shared
     return tuple(
         Request(
-            at=round(line.at - lines[0].at, 6),
-            prompt=_prompt(line, shared, f"{seed}/{number}"),
-            output_tokens=line.output,
+            at=times[number],
+            prompt=_prompt(one, before, shared, f"{seed}/{number}"),
+            output_tokens=outputs[number],
             id=_id(seed, number),
         )
-        for number, line in enumerate(lines)
+        for number, one in enumerate(chosen)
     )
 
 
-def _prompt(line: _Line, shared: list[str], seed: str) -> str:
-    if line.prompt is not None:
-        return " ".join([*shared, line.prompt])
-    words = line.input or 0
-    return " ".join((shared + _words(words, seed))[:words])
-
-
-def _lines(file: BinaryIO, path: Path) -> Iterator[_Line]:
-    decoder = msgspec.json.Decoder(_Line)
-    before = -math.inf
-    for number in count(1):
-        text = file.readline(_LONGEST_LINE)
-        if not text:
-            return
-        if not text.strip():
-            continue
-        try:
-            line = decoder.decode(text)
-        except msgspec.DecodeError as error:
-            raise ConfigError(
-                f'{path}:{number}: {error}; a line reads {{"at": 0.25, "prompt": "text", "output": 16}}'
-            ) from error
-        if (line.prompt is None) == (line.input is None):
-            raise ConfigError(
-                f'{path}:{number}: a request has either "prompt", its text, or "input", its number of words'
-            )
-        if line.at < before:
-            raise ConfigError(f"{path}:{number}: at = {line.at} is before the line above, {before}; sort the log by at")
-        before = line.at
-        yield line
+def _prompt(recorded: RecordedRequest, before: list[str], shared: list[str], seed: str) -> str:
+    """The prompt behind what stands before it; one of which only the length is recorded has as many words as that."""
+    if recorded.prompt is not None:
+        return " ".join([*before, recorded.prompt])
+    return " ".join((shared + _words(recorded.words, seed))[: recorded.words])

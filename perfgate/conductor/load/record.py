@@ -25,6 +25,7 @@ class Exchange(NamedTuple):
     failed. ``tokens`` are the arrivals of all chunks with text: a chunk may hold several tokens, and a token may come without
     text. ``input_tokens`` and ``output_tokens`` are the server's own count, None where it gave none. ``status`` is 0 where no
     HTTP answer came. ``error`` is empty where all went well, else it says what went wrong, with the beginning of the body.
+    ``cached_tokens`` of the input tokens were in the server's cache, None where it does not say so.
     ``rejected`` is the field of ours that the server named in refusing the request; ``resent`` is whether the request met a
     closed connection and was sent once more.
     """
@@ -42,6 +43,7 @@ class Exchange(NamedTuple):
     error: str
     rejected: str = ""
     resent: bool = False
+    cached_tokens: int | None = None
 
     def after(self, begin: float) -> Exchange:
         """The same exchange with times of the clock turned into seconds after ``begin``; ``at`` is one already."""
@@ -78,6 +80,7 @@ class Recording:
     texts: list[str] = field(default_factory=list)
     input_tokens: int | None = None
     output_tokens: int | None = None
+    cached_tokens: int | None = None
     rejected: str = ""
     connections: int = 0
     is_on_kept_connection: bool = False
@@ -110,6 +113,7 @@ class Recording:
             text="".join(self.texts),
             status=self.status,
             error=error,
+            cached_tokens=self.cached_tokens,
             rejected=self.rejected,
             resent=self.connections > 1,
         )

@@ -18,6 +18,7 @@ from perfgate.document.job import CpuTime, JobNumber
 PLAN = SidePlan(turns=2)
 # A visit has as many turns as take about as long as its start, within these bounds.
 FEWEST_TURNS, MOST_TURNS = 8, 64
+_MOST_TRIES = 5
 
 
 @dataclass
@@ -61,11 +62,21 @@ class AlternatingSide:
             self._side.warm_up()
             warm = time.monotonic()
             # So many numbers that those of two visits differ.
-            first = self._side.turn(number * MOST_TURNS)
+            first = self._clear_turn(number * MOST_TURNS)
             turns = self._visit.settle(warm - began, time.monotonic() - warm)
-            return _together([first, *(self._side.turn(number * MOST_TURNS + index) for index in range(1, turns))])
+            return _together([first, *(self._clear_turn(number * MOST_TURNS + index) for index in range(1, turns))])
         finally:
             self._side.stop()
+
+    def _clear_turn(self, number: int) -> TurnResult:
+        """A turn that tells when tokens came. A visit to the other side is too long to take both again, so one turn is."""
+        result = self._side.turn(number)
+        for _ in range(1, _MOST_TRIES):
+            if not result.is_blurred:
+                break
+            again = self._side.turn(number)
+            result = again._replace(texts=again.texts or result.texts, output=again.output or result.output)
+        return result
 
 
 def _together(results: list[TurnResult]) -> TurnResult:

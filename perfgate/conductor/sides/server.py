@@ -41,8 +41,6 @@ PLAN = SidePlan(turns=4, fewest=4, most=16)
 # Bursts of the warm-up: two that follow each other agree so far, or there have been so many.
 SETTLED = 0.1
 MOST_WARM_UPS = 12
-# A generator that had no CPU finds whole answers waiting for it: nothing says when their tokens came. It then asks again.
-MOST_TRIES = 5
 _POLL_SECONDS = 0.1
 _PROBE_SECONDS = 5.0
 # Connections break before the end of their server is known: its processes are waited for, and what they started.
@@ -194,20 +192,18 @@ class ServerSide:
         self._wake_up(program)
         texts = self._texts(program)
         plan = self._plan(number, self._load_settings)
-        for _ in range(MOST_TRIES):
-            counted_before = self._counters()
-            meter = program.cpu_meter()
-            load = self._checked(program, self._send(program, plan))
-            cpu = meter.read()
-            if not _arrived_at_once(load):
-                break
-        counters = {name: count - counted_before.get(name, 0) for name, count in self._counters().items()}
+        counted_before = self._counters()
+        meter = program.cpu_meter()
+        load = self._checked(program, self._send(program, plan))
+        cpu = meter.read()
+        counted = {name: count - counted_before.get(name, 0) for name, count in self._counters().items()}
         result = self._result(program, plan, load, cpu.used)
+        counters = {**result.counters, **counted}
         self._sleep(program)
         program.end_turn()
         write_timeline(self._place.log.with_suffix(".requests.json"), load.exchanges)
         found = result._replace(out_of_turn=out_of_turn, texts=texts, counters=counters, cpu=cpu)
-        return found._replace(without=tuple(sorted(self._place.without)))
+        return found._replace(without=tuple(sorted(self._place.without)), is_blurred=_arrived_at_once(load))
 
     def _counters(self) -> dict[str, int]:
         """What the server has counted of itself so far; nothing where it is not asked."""
@@ -238,7 +234,7 @@ class ServerSide:
     @property
     def _closed(self) -> LoadSettings:
         """The requests of a turn as fast as the server answers them, for loads whose duration is to say something."""
-        return self._load_settings if self._load_settings.rate is None else closed_loop(self._load_settings)
+        return closed_loop(self._load_settings) if self._load_settings.concurrency is None else self._load_settings
 
     def closed_rate(self) -> float:
         """Requests a second of a closed loop, for a search to begin with."""
@@ -346,7 +342,7 @@ def closed_loop(load: LoadSettings) -> LoadSettings:
 
 
 def _arrived_at_once(load: Load) -> bool:
-    """Whether every answer of several tokens was read in one go."""
+    """Whether every answer of several tokens was read in one go, as a generator does that had no CPU meanwhile."""
     longer = [
         exchange for exchange in load.exchanges if (exchange.output_tokens or 0) > 1 and exchange.first is not None
     ]

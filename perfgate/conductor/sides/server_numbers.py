@@ -60,6 +60,7 @@ def turn_of_load(load: Load, cpu_seconds: float, settings: JobSettings) -> TurnR
         },
         samples=tuple(times_of(name, column) for name, column in samples.items() if column.size),
         late=_late_share(load),
+        counters=_cached_tokens(load),
         resent=sum(exchange.resent for exchange in load.exchanges),
     )
 
@@ -90,6 +91,12 @@ def _late_share(load: Load) -> float:
     """The median lateness of the requests as a share of the median time that they took; 0 in a closed loop."""
     durations = [exchange.last - exchange.at for exchange in load.exchanges]
     return float(np.median(load.lateness)) / max(1e-9, float(np.median(durations)))
+
+
+def _cached_tokens(load: Load) -> dict[str, int]:
+    """How many prompt tokens the server says it had in its cache; nothing where it does not say so of every request."""
+    cached = [exchange.cached_tokens for exchange in load.exchanges if exchange.cached_tokens is not None]
+    return {"cached_tokens": sum(cached)} if cached and len(cached) == len(load.exchanges) else {}
 
 
 def _quantile(values: Floats, share: float) -> float | None:

@@ -19,7 +19,10 @@ _MOST_SAMPLES = 1024
 
 
 class TurnResult(NamedTuple):
-    """What a side did in one turn; the fields are those of ``document.job.Turn``."""
+    """What a side did in one turn; the fields are those of ``document.job.Turn``.
+
+    Of a blurred turn nothing tells when the tokens came.
+    """
 
     values: dict[str, float]
     work: Mapping[str, int] = MappingProxyType({})
@@ -34,6 +37,7 @@ class TurnResult(NamedTuple):
     requests: str = ""
     without: tuple[str, ...] = ()
     resent: int = 0
+    is_blurred: bool = False
 
     def as_turn(self, workload: str, *, start: int, quad: int, place: int, begun: float, seconds: float) -> Turn:
         """What documents hold of it; the times are in seconds."""

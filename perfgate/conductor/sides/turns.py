@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import Side, SidePlan
 from perfgate.document.job import JobRecord, Turn
@@ -25,6 +27,11 @@ FIRST_QUADS = 4
 FEWEST_STARTS = 2
 # By this share of it the budget may be overrun, where that decides: who waited so long wants to know.
 OVERRUN = 1 / 3
+
+
+# How often a quad is taken at most, and how far apart the numbers of its turns are from one time to the next.
+MOST_TAKES = 5
+_TAKE = 100_000
 
 
 class Reach(NamedTuple):
@@ -197,10 +204,28 @@ class TurnTaker:
         return quads >= self.plan.fewest and self.clock() - started > self._start_seconds
 
     def _quad_turns(self, quad: int, *, first_place: int = 0) -> dict[SideName, list[Turn]]:
-        """Let both sides take the turns of a quad."""
+        """The turns of a quad, taken anew where one of them tells nothing, or where the sides were asked differently.
+
+        The second is so where a side finds out in its own turn what its server does not take. Both sides get other work then:
+        what a server has answered before, it may have in its cache.
+        """
+        turns, is_blurred = self._take_quad(quad, first_place, 0)
+        for take in range(1, MOST_TAKES):
+            asked_alike = len({tuple(turn.without) for taken in turns.values() for turn in taken}) == 1
+            if asked_alike and not is_blurred:
+                break
+            before = turns
+            turns, is_blurred = self._take_quad(quad, first_place, take)
+            for name, (first, *rest) in turns.items():
+                turns[name] = [_with_what_a_start_gives_once(first, before[name][0]), *rest]
+        return turns
+
+    def _take_quad(self, quad: int, first_place: int, take: int) -> tuple[dict[SideName, list[Turn]], bool]:
+        """Let both sides take the turns of a quad; also return whether one of them tells nothing."""
         order = self._order(quad)
         own_process = not self.plan.most
         turns: dict[SideName, list[Turn]] = {"base": [], "head": []}
+        is_blurred = False
         self.say(
             sentence(
                 "{name}: quad {number} of at most {most}",
@@ -216,7 +241,8 @@ class TurnTaker:
                 self.begin([name])
             began = self.clock()
             # Both sides get the same work; every quad another.
-            result = self._side(name).turn(quad * len(order) // 2 + len(turns[name]))
+            result = self._side(name).turn(take * _TAKE + quad * len(order) // 2 + len(turns[name]))
+            is_blurred |= result.is_blurred
             turn = result.as_turn(
                 self.measured.record.name,
                 start=quad if own_process else self._start,
@@ -228,10 +254,7 @@ class TurnTaker:
             turns[name].append(turn)
         self._quad_seconds += self.clock() - quad_began
         self._taken += 1
-        if len({tuple(turn.without) for taken in turns.values() for turn in taken}) > 1:
-            # A side found out only now what its server does not take; the other has already had other requests.
-            return self._quad_turns(quad, first_place=first_place)
-        return turns
+        return turns, is_blurred
 
     def _keep(self, turns: dict[SideName, list[Turn]]) -> None:
         """Count a quad, once all its turns are there."""
@@ -278,3 +301,8 @@ class TurnTaker:
     def _fail(self, detail: ErrorDetail, side: SideName | None = None) -> None:
         name = self.measured.record.name
         self.measured.failed.append(FailedPair(pair=self._quad, arm="ab", workload=name, error=detail, side=side))
+
+
+def _with_what_a_start_gives_once(turn: Turn, before: Turn) -> Turn:
+    """A turn with what only the first turn of a start has, where that was ``before``."""
+    return msgspec.structs.replace(turn, texts=turn.texts or before.texts, output=turn.output or before.output)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -37,11 +38,14 @@ class Worker:
     turn_seconds: float = 1.0
     fails_at: float = math.inf
     running: bool = False
+    has_texts: bool = False
+    without: set[str] = field(default_factory=set)
+    blurred: tuple[int, ...] = ()
     numbers: tuple[JobNumber, ...] = field(default=(JobNumber(metric="serving.tpot", unit="s", better="lower"),))
 
     def start(self) -> None:
         self.calls.append((self.name, "start", 0))
-        self.running = True
+        self.running, self.has_texts = True, False
 
     def warm_up(self) -> None:
         self.clock.now += self.start_seconds
@@ -52,7 +56,10 @@ class Worker:
             raise SideError(ErrorDetail(kind="exit", message=Message("job.exited", {"line": "serve", "code": 3})))
         self.clock.now += self.turn_seconds
         self.calls.append((self.name, "turn", number))
-        return TurnResult({"serving.tpot": self.turn_seconds}, work={"requests": 8}, late=0.01)
+        result = TurnResult({"serving.tpot": self.turn_seconds}, work={"requests": 8}, late=0.01)
+        texts = () if self.has_texts else ("a",)
+        self.has_texts = True
+        return result._replace(texts=texts, without=tuple(self.without), is_blurred=number in self.blurred)
 
     def stop(self) -> None:
         self.running = False
@@ -66,7 +73,7 @@ def taken(
     decides_at: int = 10**9,
     before: TurnsBefore = TurnsBefore(),  # noqa: B008 - a tuple
     needed: int | None = None,
-    **fields: float,
+    **fields: Any,
 ) -> tuple[MeasuredJob, list[tuple[str, str, int]], list[int]]:
     clock, measured = Clock(), MeasuredJob(RECORD, before=before)
     calls: list[tuple[str, str, int]] = []
@@ -89,6 +96,57 @@ def taken(
     taker.take()
     assert not any(side.running for side in sides.values())
     return measured, calls, told
+
+
+def test_blurred_turn__the_quad_is_taken_again_with_other_work_of_both_sides() -> None:
+    measured, calls, _ = taken(SidePlan(turns=4, fewest=2, most=8), looks=(8,), blurred=(1,))
+    numbers = {
+        name: [number for side, what, number in calls if (side, what) == (name, "turn")] for name in ("base", "head")
+    }
+    assert numbers["base"] == numbers["head"] == [0, 1, 100_000, 100_001, *range(2, 16)]
+    for turns in (measured.base, measured.head):
+        assert [turn.quad for turn in turns] == [quad for quad in range(8) for _ in range(2)]
+        # What the first turn of a start gives once is that of the turns which do not count.
+        assert [turn.start for turn in turns if turn.texts] == [0, 1]
+
+
+def test_blurred_turn__always__is_taken_five_times_and_counts() -> None:
+    always = tuple(100_000 * take for take in range(9))
+    measured, calls, _ = taken(SidePlan(turns=4, fewest=2, most=8), looks=(8,), blurred=always)
+    assert len(measured.base) == 16
+    assert sum(what == "turn" for _, what, _ in calls) == 4 * (8 + 4)
+
+
+def test_what_a_server_does_not_take__found_out_in_a_turn__both_sides_are_asked_without_in_every_quad() -> None:
+    clock, measured = Clock(), MeasuredJob(RECORD)
+    without: set[str] = set()
+    base, head = (Worker(name, clock, [], without=without) for name in ("base", "head"))
+
+    class Finds:
+        """A head that finds out in its third turn."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(head, name)
+
+        def turn(self, number: int) -> TurnResult:
+            if number == 2:
+                without.add("ignore_eos")
+            return head.turn(number)
+
+    TurnTaker(
+        [{"base": base, "head": Finds()}],  # type: ignore[dict-item]
+        SidePlan(turns=2),
+        measured,
+        (4,),
+        is_decided=lambda: False,
+        say=lambda _: None,
+        announce=lambda: None,
+        ends=1e6,
+        seed=1,
+        clock=clock,
+    ).take()
+    asked = [[turn.without for turn in turns] for turns in (measured.base, measured.head)]
+    assert asked[0] == asked[1] == [[], [], ["ignore_eos"], ["ignore_eos"]]
 
 
 def test_added_turns__quads_and_starts_go_on_where_the_earlier_ended() -> None:

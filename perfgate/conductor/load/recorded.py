@@ -1,0 +1,116 @@
+"""Requests that were recorded elsewhere: a log with their times, or a dataset of conversations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from perfgate.errors import ConfigError
+from perfgate.load_settings import MOST_WORDS
+
+_Count = Annotated[int, msgspec.Meta(ge=1, le=MOST_WORDS)]
+# What asks and what answers, as ShareGPT and OpenAI's messages call them.
+_ASKING, _ANSWERING = {"human", "user"}, {"gpt", "assistant", "chatgpt", "bing", "bard"}
+
+
+class RecordedRequest(NamedTuple):
+    """One request: its ``prompt``, or only its length in ``words``; ``at`` in seconds, 0 where no time is recorded."""
+
+    at: float
+    prompt: str | None
+    words: int
+    output: int
+
+
+class _Line(msgspec.Struct, frozen=True):
+    at: Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+    output: _Count
+    prompt: str | None = None
+    input: _Count | None = None
+
+
+def read_log(path: Path) -> Sequence[RecordedRequest]:
+    """The requests of a log in its order. Raises ConfigError where a line is malformed, with its number."""
+    return _read(path, "log")
+
+
+def read_dataset(path: Path) -> Sequence[RecordedRequest]:
+    """The first question of every conversation, with the words of its answer as output.
+
+    Conversations without both are left out, as vLLM's benchmark leaves them out.
+    """
+    return _read(path, "dataset")
+
+
+def _read(path: Path, kind: str) -> Sequence[RecordedRequest]:
+    try:
+        status = path.stat()
+        return _read_version(path, kind, (status.st_mtime_ns, status.st_size))
+    except OSError as error:
+        raise ConfigError(f"the {kind} {path} cannot be read: {error}") from error
+
+
+@lru_cache(maxsize=2)
+def _read_version(path: Path, kind: str, _version: tuple[int, int]) -> Sequence[RecordedRequest]:
+    """Every turn asks for the file; it is read anew where ``_version`` says that it has changed."""
+    content = path.read_bytes()
+    return tuple(_log(content, path) if kind == "log" else _dataset(content, path))
+
+
+def _log(content: bytes, path: Path) -> Iterator[RecordedRequest]:
+    decoder = msgspec.json.Decoder(_Line)
+    before = -math.inf
+    for number, text in enumerate(content.split(b"\n"), start=1):
+        if not text.strip():
+            continue
+        try:
+            line = decoder.decode(text)
+        except msgspec.DecodeError as error:
+            raise ConfigError(
+                f'{path}:{number}: {error}; a line reads {{"at": 0.25, "prompt": "text", "output": 16}}'
+            ) from error
+        if (line.prompt is None) == (line.input is None):
+            raise ConfigError(
+                f'{path}:{number}: a request has either "prompt", its text, or "input", its number of words'
+            )
+        if line.at < before:
+            raise ConfigError(f"{path}:{number}: at = {line.at} is before the line above, {before}; sort the log by at")
+        before = line.at
+        yield RecordedRequest(line.at, line.prompt, line.input or 0, line.output)
+
+
+def _dataset(content: bytes, path: Path) -> Iterator[RecordedRequest]:
+    try:
+        if content.lstrip()[:1] == b"[":
+            conversations = msgspec.json.decode(content, type=list[Any])
+        else:
+            conversations = [msgspec.json.decode(line) for line in content.split(b"\n") if line.strip()]
+    except msgspec.DecodeError as error:
+        raise ConfigError(
+            f"{path}: {error}; a dataset is a JSON list, or lines, of "
+            '{"conversations": [{"from": "human", "value": "text"}, {"from": "gpt", "value": "text"}]}, or of '
+            '{"messages": [{"role": "user", "content": "text"}, …]}'
+        ) from error
+    for conversation in conversations:
+        said = list(_said(conversation))
+        question, answer = next(
+            ((a[1], b[1]) for a, b in pairwise(said) if a[0] in _ASKING and b[0] in _ANSWERING), ("", "")
+        )
+        if question.strip() and answer.strip():
+            yield RecordedRequest(0.0, question, 0, len(answer.split()))
+
+
+def _said(conversation: Any) -> Iterator[tuple[str, str]]:
+    """Who said what in a conversation; what is none is left out."""
+    entries = conversation if isinstance(conversation, dict) else {}
+    for entry in entries.get("conversations") or entries.get("messages") or ():
+        if isinstance(entry, dict):
+            who, text = entry.get("from") or entry.get("role"), entry.get("value") or entry.get("content")
+            if isinstance(who, str) and isinstance(text, str):
+                yield who, text
