@@ -36,8 +36,9 @@ def on_config(config: Any) -> Any:
     _, *parts = re.split(r"^## (.+)\n", index, flags=re.MULTILINE)
     config.nav = [
         {"Pages": "index.md"},
+        {"中文说明": "README.zh.md"},
         *(
-            {heading: [{row["title"]: _in_site(f"docs/{row['page']}")} for row in _ROW.finditer(rows)]}
+            {heading: [{_capital(row["title"]): _in_site(f"docs/{row['page']}")} for row in _ROW.finditer(rows)]}
             for heading, rows in zip(parts[::2], parts[1::2])
         ),
     ]
@@ -56,6 +57,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str: 
 
     def link(match: re.Match[str]) -> str:
         target = match["target"]
+        if target is None and not match[0].startswith("```"):
+            return match[0].replace(r"\|", "|")  # which forges need in a table, and mkdocs would show
         if target is None or re.match(r"\w+:|#", target):
             return match[0]
         path, _, heading = target.partition("#")
@@ -72,6 +75,10 @@ def _in_site(path: str) -> str | None:
     """The name in the site of a path in the repository; None for a file that is no part of it."""
     path = posixpath.normpath(path)
     return OUTSIDE.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else None)
+
+
+def _capital(title: str) -> str:
+    return title if title.endswith(".toml") else title[:1].upper() + title[1:].removesuffix(".md")
 
 
 def _version() -> str:

@@ -38,6 +38,7 @@ def test_site__built_strictly__every_page_searchable_and_nothing_fetched_from_el
     assert any("TransData" in entry["text"] for entry in index["docs"] if entry["location"].startswith("checklist"))
     # A file that is no page lies in the repository, at the release.
     assert 'href="https://forge.example/team/perfgate/blob/v' in html["commands.html"]
+    assert "completion fish | source" in html["commands.html"]
     assert "<!-- test:" not in "".join(html.values())
 
 

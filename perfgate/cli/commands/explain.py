@@ -17,8 +17,15 @@ _MOST_COLUMNS = 100
 _LABEL = re.compile(r"\S+(?: \S+)? {2,}(?=\S)")
 
 
+def _names(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
+    """What a shell may complete a word to."""
+    from perfgate.judging.report.text.index import entries
+
+    return [named.name for named in entries() if named.name.startswith(begun)]
+
+
 @click.command("explain")
-@click.argument("words", metavar="STEP|METRIC|RULE|LIMIT|WORD", nargs=-1)
+@click.argument("words", metavar="STEP|METRIC|RULE|LIMIT|WORD", nargs=-1, shell_complete=_names)
 @click.option("--list", "listing", is_flag=True, help="List every name and what it stands for.")
 @click.option(
     "--device",

@@ -102,14 +102,14 @@ def test_main__not_linux__exit_2_and_what_to_use(platform: str) -> None:
     assert f"a Linux machine, a container or WSL 2 (this is {platform})" in done.stderr
 
 
-def test_completion__bash__its_script_completes_commands_and_options(tmp_path: Path) -> None:
+def test_completion__bash__its_script_completes_commands_options_and_names(tmp_path: Path) -> None:
     """As a user's shell does: eval the script, then ask its function."""
     program = tmp_path / "perfgate"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m perfgate.cli.main "$@"\n')
     program.chmod(0o755)
     script = """
         eval "$(perfgate completion bash)"
-        for words in "perfgate tre" "perfgate gate --js"; do
+        for words in "perfgate tre" "perfgate gate --js" "perfgate explain transfer.share.w"; do
           COMP_WORDS=($words) COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMPREPLY=()
           _perfgate_completion perfgate
           echo "${COMPREPLY[@]}"
@@ -124,8 +124,9 @@ def test_completion__bash__its_script_completes_commands_and_options(tmp_path: P
         timeout=600,
         check=False,
     )
-    assert done.stdout.splitlines()[:2] == ["trend", "--json"], done.stderr
-    assert "_perfgate_completion perfgate" in done.stdout.splitlines()[2]
+    *completed, how = done.stdout.splitlines()
+    assert completed == ["trend", "--json", "transfer.share.warning"], done.stderr
+    assert "_perfgate_completion perfgate" in how
 
 
 @pytest.mark.parametrize(
