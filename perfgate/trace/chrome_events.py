@@ -57,10 +57,23 @@ KIND_OF_CATEGORY: dict[str, EventKind] = {
     "runtime": "runtime",
     "python_function": "python",
     "cpu_instant_event": "memory",
+    # Of other accelerators, by libkineto's list of activity types (libkineto/include/ActivityType.h).
+    "mtia_ccp_events": "compute",
+    "hpu_op": "compute",
+    "collective_comm": "comm",
+    # Known, and nothing that runs: what the profiler itself took, and the span of the whole recording.
+    "overhead": "other",
+    "trace": "other",
+    "external_correlation": "other",
+    "cuda_profiler_range": "other",
+    "mtia_insight": "other",
 }
+# Calls into the library of any accelerator: mtia_runtime, xpu_runtime, glow_runtime, privateuse1_driver.
+RUNTIME_CATEGORIES = ("_runtime", "_driver")
 # These stand on the device's tracks, a synchronisation included (sample cuda-hta/a100_event_sync).
 DEVICE_CATEGORIES = frozenset(
     {"kernel", "npu", "gpu_memcpy", "memcpy", "gpu_memset", "memset", "gpu_user_annotation", "cuda_sync"}
+    | {"mtia_ccp_events", "hpu_op", "collective_comm"}
 )
 # torch's record_function("request#17"), as serving code marks what it does for one request.
 _REQUEST = "request#"

@@ -18,6 +18,7 @@ from perfgate.trace.chrome_events import (
     DEVICE_CATEGORIES,
     HOST,
     KIND_OF_CATEGORY,
+    RUNTIME_CATEGORIES,
     UNNAMED,
     absent_device,
     looks_like,
@@ -60,6 +61,7 @@ _Scalar = int | float | str | None
 
 
 _CORRELATION, _DEVICE, _SHAPES, _REQUEST, _TYPE = "correlation", "device", "Input Dims", "request_id", "type"
+_STREAM = "stream"
 # What torch says of a kernel of a collective (torch/csrc/distributed/c10d/ParamCommsUtils.hpp).
 _GROUP, _GROUP_RANKS, _GROUP_SIZE = "Process Group Name", "Process Group Ranks", "Group size"
 _OPERATION, _DTYPE, _ELEMENTS = "Collective name", "dtype", "In msg nelems"
@@ -134,16 +136,19 @@ def _spans(path: Path) -> _Spans:
     texts, spans, others, read_arrows, around = scan(
         path,
         numbers=(_CORRELATION, *_EXTERNALS, _GROUP_SIZE, _ELEMENTS),
-        texts=(_DEVICE, _SHAPES, _REQUEST, _TYPE, _GROUP, _GROUP_RANKS, _OPERATION, _DTYPE),
+        texts=(_DEVICE, _STREAM, _SHAPES, _REQUEST, _TYPE, _GROUP, _GROUP_RANKS, _OPERATION, _DTYPE),
     )
     spans = spans.with_others(_allocations(others))
     by_category = texts.judged(
         spans.category, lambda code: _kind_of_category(texts.words[code]), otherwise=_OTHER, dtype=np.uint8
     )
+    unknown = texts.flagged(spans.category, lambda word: not _is_known(word))
+    on_device = _told_to_run_on_a_device(spans, unknown)
+    by_category[on_device] = KIND_CODES["compute"]
     correlation = _correlations(spans, read_arrows, np.flatnonzero(_LAUNCHING[by_category]))
-    notes = others.ignored("BEbenC")
+    notes = (*others.ignored("BEbenC"), *_not_understood(path, spans, unknown & ~on_device))
     del others, read_arrows  # a trace may have millions, and memory for them once
-    devices = _devices(spans)
+    devices = _devices(spans, on_device)
     start, duration = spans.times()
     kind = _kinds(texts, by_category, spans.name)
     names = Names(texts)
@@ -231,7 +236,31 @@ _ADDED_BY_NAME: tuple[tuple[EventKind, EventKind | None], ...] = (
 
 
 def _kind_of_category(word: str) -> int:
-    return KIND_CODES[KIND_OF_CATEGORY.get(word.lower(), "other")]
+    category = word.lower()
+    if category.endswith(RUNTIME_CATEGORIES):
+        return KIND_CODES["runtime"]
+    return KIND_CODES[KIND_OF_CATEGORY.get(category, "other")]
+
+
+def _is_known(word: str) -> bool:
+    return not word or word.lower() in KIND_OF_CATEGORY or word.lower().endswith(RUNTIME_CATEGORIES)
+
+
+def _told_to_run_on_a_device(spans: ScannedEvents, unknown: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Which spans of unknown categories name a device and a stream, as only what runs on one does."""
+    named = np.zeros((2, len(spans)), dtype=bool)
+    for place, key in enumerate((_DEVICE, _STREAM)):
+        named[place, spans.arguments[key].rows] = True
+    return named.all(axis=0) & unknown
+
+
+def _not_understood(path: Path, spans: ScannedEvents, chosen: npt.NDArray[np.bool_]) -> tuple[Message, ...]:
+    """A note on spans whose category nobody here knows; nothing where there are none."""
+    codes, counts = np.unique(spans.category[chosen], return_counts=True)
+    if not codes.size:
+        return ()
+    what = ", ".join(f"{spans.of.word(code)} ({count})" for code, count in zip(codes.tolist(), counts.tolist()))
+    return (Message("notes.unknown-categories", {"path": str(path), "count": int(counts.sum()), "what": what}),)
 
 
 def _kind_by_name(word: str) -> int:
@@ -312,7 +341,7 @@ def _join_by_flows(
     correlation[span[in_order]] = number[in_order]
 
 
-def _devices(spans: ScannedEvents) -> IntColumn:
+def _devices(spans: ScannedEvents, on_device: npt.NDArray[np.bool_]) -> IntColumn:
     """What the arguments say, else the process, which for a device is its number; HOST for what does not run on one."""
     unsaid, texts = -3, spans.of.texts
 
@@ -329,7 +358,7 @@ def _devices(spans: ScannedEvents) -> IntColumn:
     argument = spans.arguments[_DEVICE]
     said = spans.of.judged(argument.values, by_argument, otherwise=unsaid)
     devices[argument.rows[said != unsaid]] = said[said != unsaid]
-    devices[~spans.of.flagged(spans.category, lambda word: word.lower() in DEVICE_CATEGORIES)] = HOST
+    devices[~spans.of.flagged(spans.category, lambda word: word.lower() in DEVICE_CATEGORIES) & ~on_device] = HOST
     return devices
 
 

@@ -240,3 +240,63 @@ def test_readers__process_without_torch__read_and_analyse() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr
+
+
+def spanned(category: str, name: str, start: float, **arguments: Any) -> dict[str, Any]:
+    return {**kernel(name, 0, start), "cat": category, "args": arguments}
+
+
+def test_read__device_work_of_a_category_nobody_knows__is_device_work_and_joined_with_its_launch(
+    tmp_path: Path,
+) -> None:
+    events = [
+        spanned("xpu_runtime", "urEnqueueKernelLaunch", 1, correlation=7),
+        spanned("brand_new_activity", "gemm", 5, device=0, stream=3, correlation=7),
+        spanned("mtia_ccp_events", "fc_kernel", 9, device=0),
+    ]
+    (timeline,) = read(tmp_path, {"schemaVersion": 1, "traceEvents": events}).timelines
+    kinds = [KINDS[code] for code in timeline.events.kind.tolist()]
+    assert (timeline.device, kinds) == (0, ["runtime", "compute", "compute"])
+    assert timeline.events.correlation.tolist()[:2] == [7, 7]
+
+
+def test_read__events_of_unknown_categories__are_counted_and_named(tmp_path: Path) -> None:
+    events = [
+        op("aten::mm", 1),
+        spanned("thermal_zone", "hot", 2),
+        spanned("thermal_zone", "hot", 4),
+        spanned("overhead", "x", 5),
+    ]
+    recording = read(tmp_path, {"schemaVersion": 1, "traceEvents": events})
+    assert [text_of(note) for note in recording.notes] == [
+        f"{tmp_path / 'trace.json'}: 2 events of unknown categories are drawn and counted nowhere: thermal_zone (2)"
+    ]
+
+
+def test_read__kernels_that_describe_their_collective__group_ranks_and_bytes(tmp_path: Path) -> None:
+    described = {
+        "Collective name": "allreduce",
+        "In msg nelems": 1000,
+        "Group size": 2,
+        "dtype": "BFloat16",
+        "Process Group Name": "3",
+        "Process Group Ranks": "[5, 9]",
+    }
+    long = {**described, "Process Group Name": "4", "Process Group Ranks": "[0, 1, 2, ...]"}
+    header = {
+        "rank": 5,
+        "world_size": 16,
+        "pg_config": [
+            {"pg_name": "4", "pg_desc": "mesh_dp", "ranks": [0, 5]},
+            {"pg_name": "6", "pg_desc": "mesh_pp", "ranks": [5, 13]},
+            {"pg_name": "7", "pg_desc": "mesh_pp", "ranks": [4, 12]},
+        ],
+    }
+    events = [kernel("ncclDevKernel_AllReduce", 0, 5, **described), kernel("ncclDevKernel_AllReduce", 0, 9, **long)]
+    (timeline,) = read(tmp_path, {"schemaVersion": 1, "distributedInfo": header, "traceEvents": events}).timelines
+    assert timeline.exchanges is not None
+    assert [(one.group, one.ranks, one.size, one.sent) for one in timeline.exchanges] == [
+        ("3", (5, 9), 2, 2000),
+        ("4", (), 2, 2000),
+    ]
+    assert timeline.groups == {"4": (0, 5), "6": (5, 13), "7": (4, 12), "pp": (5, 13)}
