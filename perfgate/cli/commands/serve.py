@@ -18,13 +18,14 @@ TOKEN = "PERFGATE_SERVE_TOKEN"  # noqa: S105 - the variable that holds it
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8787, show_default=True, help="0: any that is free.")
+@click.option("--no-token", "is_open", is_flag=True, help="Let every user of this machine read, without a token.")
 @language_option
-def COMMAND(folder: Path, host: str, port: int, language: str | None) -> None:
+def COMMAND(folder: Path, host: str, port: int, is_open: bool, language: str | None) -> None:
     """Serve the recordings below a folder, as pages and as JSON.
 
     Flame graphs and timelines are pages. GET /api/profile?request_id=ID returns the work done for one request (trace
-    events with format=chrome, all requests without an id); /openapi.json describes the rest. On an address reachable
-    from other machines, every request needs a token: PERFGATE_SERVE_TOKEN, or a generated one that is printed.
+    events with format=chrome, all requests without an id); /openapi.json describes the rest. Every request needs a
+    token, because other users share the machine: PERFGATE_SERVE_TOKEN, or a generated one that is printed.
     """
     from perfgate.config import report_language
     from perfgate.jobs.trace.serve import ServeRequest, serve
@@ -35,5 +36,6 @@ def COMMAND(folder: Path, host: str, port: int, language: str | None) -> None:
         port=port,
         token=os.environ.get(TOKEN) or None,
         language=report_language(language, Path()),
+        is_open=is_open,
     )
     serve(request, click.echo)

@@ -12,6 +12,7 @@ import hmac
 import ipaddress
 import secrets
 import signal
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 _COOKIE = "perfgate-token"
+_SHORTEST_TOKEN = 16
+_EVERY_INTERFACE = ("0.0.0.0", "::")  # noqa: S104 - to compare with
 _LOCAL_NAMES = {"localhost", "127.0.0.1", "::1"}
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -60,6 +63,7 @@ class ServeRequest:
     port: int
     token: str | None
     language: Language
+    is_open: bool = False
 
 
 def serve(request: ServeRequest, say: Callable[[str], None]) -> None:
@@ -73,7 +77,13 @@ async def _serve(request: ServeRequest, say: Callable[[str], None]) -> None:
     aiohttp: ModuleType = require_aiohttp("serving recordings")
     from aiohttp import web
 
-    token = request.token or (None if is_loopback(request.host) else secrets.token_urlsafe(24))
+    if request.token is not None and len(request.token) < _SHORTEST_TOKEN:
+        raise UsageError(
+            f"the token has {len(request.token)} characters; anyone could guess it, take {_SHORTEST_TOKEN} or more"
+        )
+    if request.is_open and not is_loopback(request.host):
+        raise UsageError(f"--no-token lets everyone read who reaches {request.host}; it is for 127.0.0.1 alone")
+    token = None if request.is_open else request.token or secrets.token_urlsafe(24)
     with ThreadPoolExecutor(1) as readers:
         server = _Server(aiohttp, Library(request.folder), readers, token, request.language)
         runner = web.AppRunner(server.app(), access_log=None)
@@ -87,7 +97,8 @@ async def _serve(request: ServeRequest, say: Callable[[str], None]) -> None:
                     f"cannot listen on {request.host} port {request.port}: {error.strerror}; choose another by --port"
                 ) from error
             port = runner.addresses[0][1]
-            host = f"[{request.host}]" if ":" in request.host else request.host
+            host = socket.gethostname() if request.host in _EVERY_INTERFACE else request.host
+            host = f"[{host}]" if ":" in host else host
             stop = asyncio.Event()
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -128,13 +139,19 @@ class _Server:
         return application
 
     async def _admitted(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        try:
+            host = request.url.host or ""
+        except ValueError:
+            return self._json(ServedError(error="the Host header is no name of a machine"), 400)
         if self._token is None:
-            if (request.url.host or "") not in _LOCAL_NAMES:
+            if host not in _LOCAL_NAMES:
                 return self._json(ServedError(error="this server answers to a name of its own machine alone"), 403)
         elif (given := request.query.get("token")) is not None and self._is_token(given):
             # The address with the token stays in no history: the browser keeps it in a cookie and asks again.
             rest = [(name, value) for name, value in request.query.items() if name != "token"]
-            response = self._web.Response(status=303, headers={"Location": str(request.rel_url.with_query(rest))})
+            # Two slashes at the beginning would lead to another machine.
+            location = "/" + str(request.rel_url.with_query(rest)).lstrip("/")
+            response = self._web.Response(status=303, headers={"Location": location})
             response.set_cookie(_COOKIE, self._token, httponly=True, samesite="Strict")
             return response  # type: ignore[no-any-return]
         elif not self._is_token(_bearer(request.headers) or request.cookies.get(_COOKIE, "")):
@@ -148,10 +165,14 @@ class _Server:
         except PerfgateError as error:
             return self._json(ServedError(error=self._library.without_folder(str(error))), 422)
         except self._web.HTTPException as error:
-            return self._json(ServedError(error=error.reason), error.status)
+            response = self._json(ServedError(error=error.reason), error.status)
+            response.headers.update({name: error.headers[name] for name in ("Allow",) if name in error.headers})
+            return response
 
     def _is_token(self, given: str) -> bool:
-        return self._token is not None and hmac.compare_digest(given.encode(), self._token.encode())
+        # Bytes of a header that are no text arrive as surrogates.
+        sent = given.encode(errors="surrogateescape")
+        return self._token is not None and hmac.compare_digest(sent, self._token.encode())
 
     def _with_headers(self, response: web.StreamResponse) -> web.StreamResponse:
         response.headers.update(_HEADERS)

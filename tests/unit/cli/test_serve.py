@@ -69,7 +69,7 @@ def serving(folder: Path, *options: str, **variables: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def address(folder: Path) -> Iterator[str]:
-    with serving(folder) as address:
+    with serving(folder, "--no-token") as address:
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", address)
         yield address
 
@@ -140,7 +140,7 @@ def test_profile__chrome_events_read_again__the_same_requests_with_the_same_time
     original, again = tmp_path / "served" / "original.json", tmp_path / "again.json"
     original.parent.mkdir()
     original.write_text(json.dumps({"schemaVersion": 1, "traceEvents": rows}))
-    with serving(original.parent) as address:
+    with serving(original.parent, "--no-token") as address:
         again.write_text(json.dumps(got(address, "api/profile", format="chrome")))
 
     def recorded(path: Path, *options: str) -> Any:
@@ -208,7 +208,7 @@ def test_serve__asked_by_a_foreign_name__refused(address: str) -> None:
 def test_serve__every_interface__only_with_the_token(folder: Path) -> None:
     with serving(folder, "--host", "0.0.0.0", PERFGATE_SERVE_TOKEN=TOKEN) as said:
         assert said.endswith(f"/?token={TOKEN}")
-        address = re.sub(r"0\.0\.0\.0", "127.0.0.1", said.split("?")[0])
+        address = re.sub(r"//.*:", "//127.0.0.1:", said.split("?")[0])
         assert "a token is needed" in got(address, "api/recordings", 401)["error"]
         wrong = requests.get(address, headers={"Authorization": "Bearer wrong"}, timeout=60)
         assert wrong.status_code == 401
@@ -220,9 +220,37 @@ def test_serve__every_interface__only_with_the_token(folder: Path) -> None:
         assert session.get(address + "api/recordings", timeout=60).status_code == 200
 
 
-def test_serve__every_interface_without_a_token__makes_one(folder: Path) -> None:
-    with serving(folder, "--host", "0.0.0.0", PERFGATE_SERVE_TOKEN="") as said:
-        assert len(said.partition("?token=")[2]) >= 30
+@pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
+def test_serve__without_a_token__makes_one(folder: Path, host: str) -> None:
+    with serving(folder, "--host", host, PERFGATE_SERVE_TOKEN="") as said:
+        address, _, token = said.partition("?token=")
+        assert len(token) >= 30
+        for headers in ({"Cookie": b"perfgate-token=\xff"}, {"Authorization": b"Bearer \xff"}):
+            local = re.sub(r"//.*:", "//127.0.0.1:", address)
+            assert requests.get(local, headers=headers, timeout=60).status_code == 401
+        moved = requests.get(f"{local}/evil.example/?token={token}", allow_redirects=False, timeout=60)
+        assert moved.headers["Location"] == "/evil.example/"
+
+
+@pytest.mark.parametrize(
+    ("options", "token", "said"),
+    [(["--host", "0.0.0.0", "--no-token"], "", "for 127.0.0.1 alone"), ([], "short", "anyone could guess it")],
+)
+def test_serve__weaker_than_a_token__refused(folder: Path, options: list[str], token: str, said: str) -> None:
+    command = [sys.executable, "-m", "perfgate", "serve", "--traces", str(folder), "--port", "0", *options]
+    variables = {**os.environ, "PERFGATE_SERVE_TOKEN": token}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
+    assert (done.returncode, said in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("host", [b"\xff", b"127.0.0.1:99999999", b"127.0.0.1:abc"])
+def test_serve__host_that_is_none__a_bad_request_with_the_headers_of_every_answer(address: str, host: bytes) -> None:
+    response = requests.get(address, headers={"Host": host}, timeout=60)
+    assert (response.status_code, "X-Content-Type-Options" in response.headers) == (400, True)
+
+
+def test_serve__method_that_is_not_allowed__says_which_are(address: str) -> None:
+    assert "GET" in requests.post(address, timeout=60).headers["Allow"]
 
 
 def test_serve__no_folder__says_what_to_name(tmp_path: Path) -> None:
