@@ -17,6 +17,7 @@ RANKS_COLLECTIVES, RANKS_ELEMENTS = "ranks.collectives", "ranks.elements"
 RANKS_OPERATORS, RANKS_SYNCS = "ranks.operators", "ranks.syncs"
 RANKS_EXPOSED, RANKS_SKEW = "ranks.exposed", "ranks.skew"
 # What jobs must have alike on both sides, and how far the halves of the devices differ.
+COMMAND_LINES = "command.lines"
 JOB_WORK, JOB_OUTPUT, JOB_HALVES = "job.work", "job.output", "job.halves"
 # What a server under load gives.
 TTFT, TPOT, E2E, SERVING_CPU = "serving.ttft", "serving.tpot", "serving.e2e", "serving.cpu"

@@ -13,6 +13,8 @@ from perfgate.catalogue.names import RANKS_CPU, RANKS_MEMORY
 from perfgate.document.samples import SampleSet, unpack
 
 JobKind = Literal["command", "ranks", "server"]
+# How the turns of a command call the lines of Python that a run executes.
+PYTHON_LINES = "python_lines"
 # The quantiles of all requests, steps or samples of a job that are reported.
 QUANTILES = (0.5, 0.9, 0.99)
 # These have one sample a turn.
@@ -97,10 +99,11 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     ``texts`` are hashes of what a server answers to requests that are the same in every start, sent before its first turn.
     ``out_of_turn`` is how many CPUs the side used on average between its last turn and this one, None where nothing tells.
     ``counts`` are what ranks did in steps that were profiled before the first turn of a start, which is no part of its times.
-    ``counters`` is what a server counted of itself in the turn, under perfgate's names. ``late`` is how late requests were
-    sent, as a share of how long they took, None where none were sent. ``requests`` is the SHA-256 of what was asked, empty
-    where nothing was. Requests went ``without`` what a server does not take, by its name: a field of perfgate's own, or
-    ``keep-alive``. ``resent`` of them met a connection that the server had closed, and were sent once more.
+    ``counters`` is what a server counted of itself in the turn, under perfgate's names; with the last turns of a command, how
+    many lines of Python a run of it executes, counted after them: 0 if none, or if they could not be counted. ``late`` is how
+    late requests were sent, as a share of how long they took, None where none were sent. ``requests`` is the SHA-256 of what
+    was asked, empty where nothing was. Requests went ``without`` what a server does not take, by its name: a field of
+    perfgate's own, or ``keep-alive``. ``resent`` of them met a connection that the server had closed, and were sent once more.
     ``cpu`` is the CPU time of the measured work; None of a command, whose CPU time is one of its values.
     ``begun`` and ``seconds`` are when the turn began, by the job's clock, and how long it took.
     """

@@ -27,7 +27,7 @@ from perfgate.conductor.sides.server import ServerSide
 from perfgate.conductor.sides.side import Side, SidePlace, TurnResult
 from perfgate.conductor.sides.turns import MeasuredJob, SideName, TurnTaker
 from perfgate.config import parse_config
-from perfgate.document.job import CollectiveCount, CpuTime, JobKind, RankCounts
+from perfgate.document.job import PYTHON_LINES, CollectiveCount, CpuTime, JobKind, RankCounts
 from perfgate.document.run import RunDocument
 from perfgate.job_settings import JobReference
 from perfgate.load_settings import LoadSettings
@@ -67,9 +67,11 @@ class Does:
         collectives: int = 2,
         loss: float = 2.0,
         usual: float = 1.0,
+        lines: int = 1000,
     ) -> None:
         self.slowdown, self.text, self.tokens = slowdown, text, tokens
         self.collectives, self.loss = collectives, loss
+        self.lines = lines
         # The share of answers in which rounding has its usual outcome.
         self.usual = usual
 
@@ -98,7 +100,10 @@ class VirtualCommand(CommandSide):
 
     def __init__(self, reference: JobReference, place: SidePlace, does: Does, seed: int) -> None:
         super().__init__(reference, place)
-        self._clock = _Clock(does, seed)
+        self._clock, self._does = _Clock(does, seed), does
+
+    def count(self) -> dict[str, int]:
+        return {PYTHON_LINES: self._does.lines}
 
     def turn(self, number: int) -> TurnResult:
         took = self._clock.factor()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import chain
@@ -51,6 +52,9 @@ class AlternatingSide:
 
     def warm_up(self) -> None:
         """Every turn warms them up."""
+
+    def count(self) -> Mapping[str, int]:
+        return self._side.count()
 
     def stop(self) -> None:
         self._side.stop()

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import math
+import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from perfgate.catalogue.names import NUMBER
 from perfgate.conductor.results.places import find_number
 from perfgate.conductor.results.result import Results, read_results, written_file
-from perfgate.conductor.sides.program import Program, ProgramEnd
+from perfgate.conductor.sides.executed_lines import counted_lines, counting
+from perfgate.conductor.sides.program import Program, ProgramEnd, SideError
 from perfgate.conductor.sides.side import SidePlace, SidePlan, TurnResult, times_of
-from perfgate.document.job import JobNumber
+from perfgate.document.job import PYTHON_LINES, JobNumber
 from perfgate.document.message import Message
 from perfgate.errors import ResultsError
 from perfgate.job_settings import JobReference, is_gating
 
 PLAN = SidePlan(turns=2)
 METRICS_VARIABLE = "PERFGATE_METRICS"
+# Counting makes Python several times slower, and a side counts twice: together they take half the budget at most.
+COUNTING_SHARE = 1 / 8
 CPU, DURATION, MEMORY = "command.cpu", "command.seconds", "command.memory"
 
 
@@ -41,17 +46,37 @@ class CommandSide:
             self._program.stop()
             self._program = None
 
-    def turn(self, number: int) -> TurnResult:  # noqa: ARG002 - every run does the same work
-        metrics = self._place.log.with_suffix(".metrics")
-        metrics.unlink(missing_ok=True)
-        began = time.time()
-        program = self._program = Program(
-            self._settings.command,
+    def count(self) -> Mapping[str, int]:
+        """Run it once more and count the lines of Python that it runs; 0 where that fails or takes long, or runs none."""
+        with tempfile.TemporaryDirectory() as folder:
+            program = self._started(counting(self._settings.command, self._place.environment, Path(folder)))
+            try:
+                code = program.wait(min(self._settings.timeout, COUNTING_SHARE * self._settings.budget)).code
+            except SideError:
+                code = -1
+            finally:
+                self.stop()
+            return {PYTHON_LINES: 0 if code else counted_lines(Path(folder))}
+
+    @property
+    def _metrics(self) -> Path:
+        return self._place.log.with_suffix(".metrics")
+
+    def _started(self, line: str) -> Program:
+        self._program = Program(
+            line,
             folder=self._place.root,
-            environment={**self._place.environment, METRICS_VARIABLE: str(metrics)},
+            environment={**self._place.environment, METRICS_VARIABLE: str(self._metrics)},
             log=self._place.log,
             cpus=self._place.cpus,
         )
+        return self._program
+
+    def turn(self, number: int) -> TurnResult:  # noqa: ARG002 - every run does the same work
+        metrics = self._metrics
+        metrics.unlink(missing_ok=True)
+        began = time.time()
+        program = self._started(self._settings.command)
         try:
             end = program.wait(self._settings.timeout)
             self._place.left_behind.append(end.left)

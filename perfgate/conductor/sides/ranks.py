@@ -110,6 +110,9 @@ class RanksSide:
         # losses of base and head those of different steps.
         self._take(self._settings.warm_up)
 
+    def count(self) -> Mapping[str, int]:
+        return {}
+
     def stop(self) -> None:
         if self._rendezvous is not None:
             self._rendezvous.close()

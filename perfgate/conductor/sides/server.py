@@ -7,7 +7,7 @@ import socket
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from hashlib import sha256
 
@@ -99,6 +99,9 @@ class ServerSide:
         self._make_target = self._target_at(self._url)
         self._settle(program)
         self._sleep(program)
+
+    def count(self) -> Mapping[str, int]:
+        return {}
 
     def stop(self) -> None:
         if self._client is not None:

@@ -91,6 +91,9 @@ class Side(Protocol):
     def turn(self, number: int) -> TurnResult:
         """Do the work of turn ``number``, the same for both sides."""
 
+    def count(self) -> Mapping[str, int]:
+        """Count, after the last turn, what a turn executes where that takes a run of its own; nothing of most sides."""
+
     def stop(self) -> None:
         """End every process; a side that is not running stays so."""
 

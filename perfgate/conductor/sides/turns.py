@@ -25,6 +25,8 @@ Sides = Mapping[SideName, Side]
 FIRST_QUADS = 4
 # Two starts of equal code differ too: a FAIL needs at least so many.
 FEWEST_STARTS = 2
+# So many runs of a command are counted: the second shows whether the count repeats itself.
+COUNTED_RUNS = 2
 # By this share of it the budget may be overrun, where that decides: who waited so long wants to know.
 OVERRUN = 1 / 3
 
@@ -129,13 +131,28 @@ class TurnTaker:
         try:
             while self._quad < self.looks[-1] and not self._time_is_up():
                 if self._take_swap() if len(self.layouts) > 1 else self._take_start():
-                    return
+                    break
+            self._count_runs()
         except SideError as error:
             self._fail(error.detail, self._acting)
         finally:
             self._stop_sides()
         if not self._quad and not self.measured.failed:
             self._fail(ErrorDetail(kind="timeout", message=TIME_SPENT))
+
+    def _count_runs(self) -> None:
+        """Let both sides of a command count some runs, and keep that with as many of their last turns."""
+        if self.measured.record.kind != "command" or self._taken < COUNTED_RUNS:
+            return
+        self.say(f"{self.measured.record.name}: counting the lines of Python of a run")
+        self.begin(NAMES)
+        counts: dict[SideName, dict[str, int]] = {}
+        for back in range(1, COUNTED_RUNS + 1):
+            # What could not be counted once is not tried again: such a run may take long.
+            if all(all(of_side.values()) for of_side in counts.values()):
+                counts = {name: dict(self._side(name).count()) for name in self._in_lots_order()}
+            for name, turns in zip(NAMES, (self.measured.base, self.measured.head)):
+                turns[-back] = msgspec.structs.replace(turns[-back], counters=counts[name])
 
     def _take_start(self) -> bool:
         """Start both sides and take the quads of this start. Return whether the job is decided."""

@@ -15,6 +15,7 @@ from perfgate.document.message import Message
 from perfgate.job_settings import JobReference
 from perfgate.judging.gate.comparison import rounded
 from perfgate.judging.gate.evidence import Evidence
+from perfgate.judging.gate.executed import FEWEST_COUNTED, counted_lines
 from perfgate.judging.gate.required_jobs import (
     RequiredJob,
     is_on_device,
@@ -206,6 +207,8 @@ def _unreported(job: JobRecord, turns: Mapping[int, list[Turn]]) -> Iterator[str
         yield "late"
     if job.kind == "server" and not all(turn.requests for turn in listed):
         yield "job.requests"
+    if job.kind == "command" and len(counted_lines(listed)) < FEWEST_COUNTED:
+        yield "counters"
     with_texts = {turn.start for turn in listed if turn.texts}
     if with_texts and with_texts < {turn.start for turn in listed}:
         yield "texts"

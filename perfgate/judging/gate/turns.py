@@ -29,6 +29,7 @@ from perfgate.judging.gate.answers import ComparedAnswers, compare_answers
 from perfgate.judging.gate.comparison import Place, comparison, configured_tolerance, rounded
 from perfgate.judging.gate.covering import with_covered
 from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence
+from perfgate.judging.gate.executed import compare_lines
 from perfgate.judging.gate.judge import Tested, judge
 from perfgate.judging.gate.quads import Quad, quads_of, turns_of
 from perfgate.judging.gate.ranks import compare_counts, exposed_parts, losses_differ, rank_parts
@@ -105,6 +106,8 @@ def compare_turns(
             ]
             cells += _halves(job, measured)
         rows += compare_counters_of_servers(Place(job.name, ""), *turns_of(measured.values()))
+        if job.kind == "command":
+            rows += compare_lines(place, *evidence.turns(job.name), policy)
         rows += compare_counts(Place(job.name, ""), *turns_of(measured.values()), policy)
     gating = [cell for cell in cells if cell.tested.gating]
     p_values = [p_slower(cell.tested.worse, 0.0, alarm_looks(cell.looks)) for cell in gating]

@@ -61,6 +61,10 @@ class Worker:
         self.has_texts = True
         return result._replace(texts=texts, without=tuple(self.without), is_blurred=number in self.blurred)
 
+    def count(self) -> dict[str, int]:
+        self.calls.append((self.name, "count", 0))
+        return {"python_lines": 100}
+
     def stop(self) -> None:
         self.running = False
 
@@ -73,9 +77,10 @@ def taken(
     decides_at: int = 10**9,
     before: TurnsBefore = TurnsBefore(),  # noqa: B008 - a tuple
     needed: int | None = None,
+    record: JobRecord = RECORD,
     **fields: Any,
 ) -> tuple[MeasuredJob, list[tuple[str, str, int]], list[int]]:
-    clock, measured = Clock(), MeasuredJob(RECORD, before=before)
+    clock, measured = Clock(), MeasuredJob(record, before=before)
     calls: list[tuple[str, str, int]] = []
     told: list[int] = []
     sides = {name: Worker(name, clock, calls, **fields) for name in ("base", "head")}
@@ -296,3 +301,13 @@ def test_time_is_up__so_many_quads_would_decide__the_budget_is_overrun_by_a_thir
     # A start takes 20 s for 4 quads of 4 s each, so 9 quads end at 96 s: 10.7 s each.
     measured, _, _ = taken(SidePlan(turns=4, fewest=4, most=4), looks=(16, 32), ends=93.0, needed=needed)
     assert len({turn.quad for turn in measured.head}) == quads
+
+
+def test_command__after_its_turns__two_runs_of_each_side_are_counted() -> None:
+    record = JobRecord(name="bench", kind="command", reference="python bench.py", sha256="0" * 64)
+    measured, calls, _ = taken(SidePlan(turns=2), looks=(8,), record=record)
+    assert [what for _, what, _ in calls[-4:]] == ["count"] * 4
+    for turns in (measured.base, measured.head):
+        assert [turn.counters for turn in turns] == [*[{}] * 6, {"python_lines": 100}, {"python_lines": 100}]
+    served, _, _ = taken(SidePlan(turns=4, fewest=4, most=8), looks=(8,))
+    assert not any(turn.counters for turn in served.base)

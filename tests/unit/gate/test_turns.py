@@ -68,6 +68,7 @@ def runs(
                         begun=float(quad),
                         seconds=0.2,
                         # The first turn of a start has none before it.
+                        counters={"python_lines": 1000} if record.kind == "command" and quad == quads - 1 else {},
                         out_of_turn=None if quad % per_start == 0 and place == (index and 1) else 0.01,
                         late=0.001,
                         requests=f"{quad}:{place in (2, 3)}",
@@ -362,6 +363,67 @@ def test_look__output_differs__no_time_is_waited_for() -> None:
     assert Look(*runs(0.2, quads=8), Policy(), workload=NAME).more_turns_would_help()
     differs = runs(0.2, quads=8, output=("a", "b"))
     assert not Look(*differs, Policy(), workload=NAME).more_turns_would_help()
+
+
+LINES = "command.lines"
+
+
+def with_lines(documents: tuple[RunDocument, RunDocument], *lines: tuple[int, int]) -> tuple[RunDocument, RunDocument]:
+    """The documents of a command whose last two turns of base and of head counted so many lines of Python."""
+    base, head = (
+        msgspec.structs.replace(
+            run,
+            turns=[
+                *run.turns[:-2],
+                *(msgspec.structs.replace(t, counters={"python_lines": n}) for t, n in zip(run.turns[-2:], of_side)),
+            ],
+        )
+        for run, of_side in zip(documents, lines)
+    )
+    return base, head
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "outcome_of_lines", "verdict"),
+    [
+        ((1000, 1000), (1004, 1005), "unchanged", "INCONCLUSIVE"),
+        ((1000, 1000), (1140, 1140), "regressed", "FAIL"),
+        ((1140, 1140), (1000, 1000), "improved", "INCONCLUSIVE"),
+        ((1000, 1200), (1500, 1500), "informs", "INCONCLUSIVE"),
+        ((1000, 1000), (1500, 0), "inconclusive", "INCONCLUSIVE"),
+    ],
+    ids=["within the tolerance", "more", "fewer", "varies from run to run", "not counted in head"],
+)
+def test_command__lines_of_python__decide_where_they_repeat_though_the_times_are_open(
+    base: tuple[int, int], head: tuple[int, int], outcome_of_lines: str, verdict: str
+) -> None:
+    decision = judged(*with_lines(runs(quads=10, noise=0.3, record=job("command")), base, head))
+    assert outcome(decision, LINES) == outcome_of_lines
+    assert decision.verdict == verdict
+    comment = render_comment(decision, CommentContext(marker="<!-- perfgate -->"))
+    assert "lines of Python of a run" in comment
+    if outcome_of_lines == "informs":
+        assert "runs of the same code differ by up to 20 %, so they decide nothing" in comment
+
+
+def test_command__more_lines_and_shown_not_to_be_slower__warns() -> None:
+    documents = with_lines(runs(quads=64, noise=0.01, record=job("command")), (1000, 1000), (1140, 1140))
+    assert judged(*documents).verdict == "WARN"
+
+
+def test_command__no_python__is_judged_by_its_times_alone() -> None:
+    decision = judged(*with_lines(runs(quads=64, noise=0.01, record=job("command")), (0, 0), (0, 0)))
+    assert (decision.verdict, [c for c in decision.comparisons if c.metric == LINES]) == ("PASS", [])
+
+
+def test_command__counts_left_out__are_missing() -> None:
+    base, head = with_lines(runs(quads=64, record=job("command")), (1000, 1000), (1140, 1140))
+    head = msgspec.structs.replace(head, turns=[msgspec.structs.replace(turn, counters={}) for turn in head.turns])
+    decision = judged(base, head)
+    assert (decision.verdict, [(m.metric, m.side) for m in decision.missing]) == (
+        "INCONCLUSIVE",
+        [("counters", "head")],
+    )
 
 
 def counted(

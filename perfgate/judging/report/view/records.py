@@ -277,6 +277,7 @@ class RecordedView:
     place: str
     base: Words
     head: Words
+    reason: Message | None
 
 
 @dataclass(frozen=True)

@@ -248,6 +248,7 @@ def recorded_row(comparison: Comparison) -> RecordedView:
         place=place(comparison.workload, comparison.shape),
         base=base,
         head=head,
+        reason=comparison.reason,
     )
 
 

@@ -1,0 +1,62 @@
+"""Commands: how many lines of Python a run executes, which is nearly exact where two runs of a side agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from perfgate.catalogue.lookup import metric
+from perfgate.catalogue.names import COMMAND_LINES
+from perfgate.document.decision import Comparison, Outcome, Policy
+from perfgate.document.job import PYTHON_LINES, Turn
+from perfgate.document.message import Message
+from perfgate.judging.gate.comparison import Place, comparison, configured_tolerance, relative_change, rounded
+
+# Of so many runs of a side it shows whether the count repeats itself.
+FEWEST_COUNTED = 2
+
+
+def compare_lines(place: Place, base: Iterable[Turn], head: Iterable[Turn], policy: Policy) -> Iterator[Comparison]:
+    """Compare the runs of both sides that are closest to each other: what differs then is more than they vary by.
+
+    Nothing is compared where neither side ran Python. Where one did, and the other did not or was not counted, the verdict is
+    left open. Where the runs of a side differ by more than is tolerated, the counts inform.
+    """
+    before, after = (counted_lines(turns) for turns in (base, head))
+    if min(len(before), len(after)) < FEWEST_COUNTED or not any((*before, *after)):
+        return
+    if min(*before, *after) <= 0:
+        reason = Message("gate.lines-of-one-side")
+        yield comparison(place, COMMAND_LINES, "exact", "inconclusive", gating=True, reason=reason)
+        return
+    configured = configured_tolerance(policy, COMMAND_LINES, *place)
+    allowed = (metric(COMMAND_LINES).tolerance or 0.0) if configured is None else configured
+    spread = max(max(side) / min(side) - 1 for side in (before, after))
+    closest = _closest(before, after)
+    change = relative_change(*closest) or 0.0
+    varies = spread > allowed
+    outcome: Outcome = "informs" if varies else "unchanged"
+    if not varies and abs(change) > allowed:
+        outcome = "regressed" if change > 0 else "improved"
+    yield comparison(
+        place,
+        COMMAND_LINES,
+        "exact",
+        outcome,
+        gating=not varies,
+        base=rounded(closest[0]),
+        head=rounded(closest[1]),
+        delta=change,
+        tolerance=allowed,
+        reason=Message("gate.lines-vary", {"spread": rounded(spread)}) if varies else None,
+    )
+
+
+def counted_lines(turns: Iterable[Turn]) -> list[int]:
+    return [turn.counters[PYTHON_LINES] for turn in turns if PYTHON_LINES in turn.counters]
+
+
+def _closest(before: list[int], after: list[int]) -> tuple[int, int]:
+    """The counts of base and head that differ least; equal ones where their ranges overlap."""
+    if min(after) > max(before):
+        return max(before), min(after)
+    return (min(before), max(after)) if max(after) < min(before) else (max(before), max(before))
