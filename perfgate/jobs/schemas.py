@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from perfgate.config import ConfigFile
+from perfgate.document.bisection import BisectionDocument
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import write_text_atomically
 from perfgate.document.run import RunDocument
@@ -18,6 +19,7 @@ RECORDS: dict[str, type[msgspec.Struct]] = {
     "run": RunDocument,
     "decision": DecisionDocument,
     "trend": TrendDocument,
+    "bisection": BisectionDocument,
     "config": ConfigFile,
 }
 

@@ -125,6 +125,7 @@ NOT_RUN: dict[str, str] = {
     "perfgate trend --post": "writes an issue on a forge: tests/end_to_end/test_trend.py",
     "perfgate trend --post --confirmations DIR/confirmations.json": "as above",
     "perfgate upgrade": "compares two installed stacks: tests/end_to_end/test_environments.py",
+    "perfgate upgrade --bisect": "installs packages and gates for minutes: tests/end_to_end/test_upgrade_bisect.py",
     "perfgate upgrade --python NEW/bin/python": "as above",
     "perfgate upgrade --python PATH": "as above",
     "pip install 'perfgate[serving]'": "downloads; the extra is in pyproject.toml",
@@ -132,7 +133,10 @@ NOT_RUN: dict[str, str] = {
     "pip install msprof-analyze openpyxl": "downloads somebody else's program",
 }
 # What stands for a printed one where only its options and arguments are held against the command line.
-WHOLE = {"perfgate baseline record --from": "perfgate baseline record --from DIR"}
+WHOLE = {
+    "perfgate baseline record --from": "perfgate baseline record --from DIR",
+    "perfgate upgrade --bisect": "perfgate upgrade --bisect LIST",
+}
 
 
 def printed() -> dict[str, set[str]]:

@@ -19,6 +19,14 @@ from perfgate.cli.options import (
     language_option,
     workload_option,
 )
+from perfgate.errors import EXIT_INCONCLUSIVE, EXIT_MEASURING, EXIT_PASS, UsageError
+
+BISECTION_CODES = {
+    "none": EXIT_PASS,
+    "found": EXIT_PASS,
+    "undecided": EXIT_INCONCLUSIVE,
+    "impossible": EXIT_MEASURING,
+}
 
 
 @click.command("upgrade", cls=RecordCommand)
@@ -27,8 +35,12 @@ from perfgate.cli.options import (
     "new_python",
     type=PATH,
     metavar="PATH",
-    required=True,
     help="The interpreter of the new stack, e.g. venv-new/bin/python.",
+)
+@click.option(
+    "--bisect",
+    metavar="LIST",
+    help="Find the culprit among packages, e.g. 'torch==2.13,attrs==26.1', or among releases of one: 'attrs==23.1..26.1'.",
 )
 @click.option(
     "--base-python",
@@ -52,7 +64,8 @@ from perfgate.cli.options import (
 @directory_option()
 def COMMAND(
     options: Options,
-    new_python: Path,
+    new_python: Path | None,
+    bisect: str | None,
     base_python: Path | None,
     out: Path,
     allow_token: bool,
@@ -61,9 +74,19 @@ def COMMAND(
 ) -> None:
     """Compare two software stacks under the checked-out commit. The report says what gets slower, and never fails.
 
-    Exit codes: 0 nothing got slower, or WARN with the regressions · 3 undecided · 4 one of the stacks cannot be
-    measured.
+    --bisect makes the stacks itself: each has some of the packages in their new versions, and gates name the one that makes
+    it slower, or those that do so only together.
+
+    Exit codes: 0 nothing got slower, or WARN with the regressions, or the culprit is found · 3 undecided · 4 one of the stacks
+    cannot be measured, or the package index cannot be reached.
     """
+    if (new_python is None) == (bisect is None):
+        raise UsageError("give the new stack by --python, or packages by --bisect, and not both")
+    if bisect is not None and base_python is not None:
+        raise UsageError(
+            "--bisect makes its stacks from the Python that runs perfgate, or by [measure] setup; start perfgate with the old "
+            "stack's Python in place of --base-python"
+        )
     drop_secrets(directory, allow_token=allow_token)
     from rich.console import Console
 
@@ -71,7 +94,10 @@ def COMMAND(
     from perfgate.config import report_language
     from perfgate.jobs.check.job import check_change
     from perfgate.jobs.shared.options import CheckOptions, GivenInterpreters
+    from perfgate.jobs.upgrade.job import RESULT, BisectOptions, bisect_stack
+    from perfgate.jobs.upgrade.request import parse_bisect
     from perfgate.judging.gate.verdict import exit_code
+    from perfgate.judging.report.render.bisection import render_bisection
     from perfgate.judging.report.render.terminal import render_terminal
 
     spoken = report_language(language, directory)
@@ -82,6 +108,15 @@ def COMMAND(
         comparing="stack",
         language=spoken,
     )
+    if bisect is not None:
+        wanted = BisectOptions(parse_bisect(bisect), request)
+        with TerminalProgress() as progress:
+            found = bisect_stack(directory, wanted, check_change, progress)
+        render_bisection(found.document, Console(), spoken)
+        if found.decision:
+            render_terminal(found.decision, Console(), spoken)
+        click.echo(f"written to {out}: {RESULT}")
+        raise SystemExit(BISECTION_CODES[found.document.outcome])
     with TerminalProgress() as progress:
         decision = check_change(directory, request, progress)
     render_terminal(decision, Console(), spoken)

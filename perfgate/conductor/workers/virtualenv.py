@@ -137,11 +137,18 @@ def _make(folder: Path, plan: SetupPlan, environ: Mapping[str, str], log: Path, 
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_bytes(b"")
     try:
-        _run(plan, [sys.executable, "-m", "venv", str(folder)], "making", _setup_environment(environ, plan), log, say)
+        _run(
+            plan,
+            [sys.executable, "-m", "venv", str(folder)],
+            "making",
+            setup_environment(environ, plan.pass_env),
+            log,
+            say,
+        )
         if plan.inherit:
             _inherit(folder)
         inside = {"PATH": f"{folder / 'bin'}{os.pathsep}{environ.get('PATH', os.defpath)}", "VIRTUAL_ENV": str(folder)}
-        environment = {**_setup_environment(environ, plan), **inside}
+        environment = {**setup_environment(environ, plan.pass_env), **inside}
         return _run(plan, ["/bin/sh", "-c", plan.command], "setting up", environment, log, say)
     except BaseException:
         remove_folder(folder)
@@ -161,11 +168,12 @@ def _inherit(folder: Path) -> None:
     (own / _PARENT).write_text("".join(lines), encoding="utf-8")
 
 
-def _setup_environment(environ: Mapping[str, str], plan: SetupPlan) -> dict[str, str]:
+def setup_environment(environ: Mapping[str, str], pass_env: Sequence[str]) -> dict[str, str]:
+    """The environment of an installer: what a worker may have, its own settings, and the way to its index."""
     allowed = {
         name: value
         for name, value in environ.items()
-        if name in _SETUP_ALLOWED or name.startswith(_SETUP_PREFIXES) or name in plan.pass_env
+        if name in _SETUP_ALLOWED or name.startswith(_SETUP_PREFIXES) or name in pass_env
     }
     return {
         **allowed,

@@ -84,7 +84,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
         with repository.worktrees(commits, link=link) as trees:
             head_root = trees["head"] / prefix
             config = replace(load_config(head_root, device=options.device), project=config.project)
-            config = _with_rules_of_base(config, base_config)
+            config = _with_budgets(_with_rules_of_base(config, base_config), options.budgets)
             sides = with_code_changes(sides, repository, prefix, trees["base"] / prefix, head_root)
             # Watching sets access times, which a seal would see as a change: first watch, then seal.
             watches = {name: watch_reads(trees[name], repository.files(commit)) for name, commit in commits.items()}
@@ -164,6 +164,17 @@ def _files_read(watches: Mapping[str, ReadWatch | None]) -> tuple[list[str] | No
     """The files that base and head read; base reads its workload files from the harness checkout."""
     read = {name: watch.files_read() if watch else None for name, watch in watches.items()}
     return together(read["base"], read.get("harness")), read["head"]
+
+
+def _with_budgets(config: Config, factor: float) -> Config:
+    """The configuration with so many times the seconds for pairs, and for the turns of every job."""
+    jobs = [
+        replace(job, settings=msgspec.structs.replace(job.settings, budget=factor * job.settings.budget))
+        for job in config.jobs
+    ]
+    return replace(
+        config, gate=msgspec.structs.replace(config.gate, budget=factor * config.gate.budget), jobs=tuple(jobs)
+    )
 
 
 def _with_rules_of_base(config: Config, base: BaseConfig) -> Config:

@@ -42,7 +42,7 @@ class CheckOptions:
     the stack takes one commit for both sides (``perfgate upgrade``). ``steps`` of the checklist run on both sides, None is all;
     ``checklist_budget`` are the seconds for their turns, None is what perfgate.toml says. Comment and report are written in
     ``language``. ``head`` is another revision than the one that is checked out; ``always`` measures also what the path filter
-    would skip. After ``time_budget`` seconds nothing new is begun.
+    would skip. After ``time_budget`` seconds nothing new is begun. The budgets of perfgate.toml are multiplied by ``budgets``.
     """
 
     out: Path
@@ -50,6 +50,7 @@ class CheckOptions:
     head: str | None = None
     always: bool = False
     time_budget: float = math.inf
+    budgets: float = 1.0
     workloads: tuple[str, ...] = ()
     steps: tuple[int, ...] | None = None
     checklist_budget: float | None = None

@@ -9,7 +9,7 @@ from perfgate.document.schema import load_schema, schema_path
 from perfgate.errors import PerfgateError
 from perfgate.jobs.schemas import write_schemas
 
-NAMES = ["run", "decision", "trend", "config"]
+NAMES = ["run", "decision", "trend", "bisection", "config"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,0 +1,83 @@
+"""What `perfgate upgrade --bisect` prints."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from perfgate.document.bisection import BisectionDocument, PackageChange, TriedStack
+from perfgate.judging.report.render.bisection import render_bisection, result_line
+
+PACKAGES = [
+    PackageChange(package="torch", before="2.12.0", after="2.13.0"),
+    PackageChange(package="attrs", before="23.1", after="26.1"),
+    PackageChange(package="new", before=None, after="1.0"),
+]
+RELEASES = [
+    PackageChange(package="attrs", before=before, after=after)
+    for before, after in (("23.1", "24.1"), ("24.1", "25.1"), ("25.1", "26.1"))
+]
+
+
+def make_bisection(outcome: Any = "found", **fields: Any) -> BisectionDocument:
+    values: dict[str, Any] = {
+        "commit": "a" * 40, "perfgate_version": "0.1.0", "changes": PACKAGES, "cumulative": False, "culprits": [],
+        "suspects": [], "tried": [], "deciding": None, "duration": 372.0,
+    }  # fmt: skip
+    return BisectionDocument(outcome=outcome, **{**values, **fields})
+
+
+@pytest.mark.parametrize(
+    ("document", "line"),
+    [
+        (make_bisection(culprits=[[0]]), "torch 2.12.0 → 2.13.0 makes it slower, alone"),
+        (make_bisection(culprits=[[2], [0]]), "Slower only together: new none → 1.0 + torch 2.12.0 → 2.13.0"),
+        (
+            make_bisection(culprits=[[0, 1]]),
+            "One of these makes it slower, which cannot be tried apart: torch 2.12.0 → 2.13.0, attrs 23.1 → 26.1",
+        ),
+        (make_bisection("none"), "Nothing gets slower with 3 changes together"),
+        (
+            make_bisection("impossible", tried=[TriedStack(changes=[0, 1, 2], answer="impossible", reason="no wheel")]),
+            "The new stack cannot be measured: no wheel",
+        ),
+        (
+            make_bisection("undecided", suspects=[0, 1]),
+            "Not decided: a gate stayed inconclusive; what makes it slower is among torch 2.12.0 → 2.13.0, attrs 23.1 → 26.1",
+        ),
+        (
+            make_bisection("undecided", culprits=[[1]], suspects=[0]),
+            "Not decided: attrs 23.1 → 26.1 makes it slower together with others, and a gate about torch 2.12.0 → 2.13.0 "
+            "stayed inconclusive",
+        ),
+        (
+            make_bisection(changes=RELEASES, cumulative=True, culprits=[[1]]),
+            "Slower since attrs 25.1; 24.1 is not",
+        ),
+        (
+            make_bisection(changes=RELEASES, cumulative=True, culprits=[[1, 2]]),
+            "attrs 26.1 is slower and 24.1 is not; the releases between cannot be tried",
+        ),
+    ],
+)
+def test_result_line__each_outcome__one_sentence(document: BisectionDocument, line: str) -> None:
+    assert result_line(document) == line
+
+
+def test_render_bisection__tried_stacks__each_with_its_answer_and_nothing_a_terminal_obeys() -> None:
+    tried = [
+        TriedStack(changes=[0, 1, 2], answer="slow", folder="gates/01", repeated=True),
+        TriedStack(changes=[0], answer="impossible", reason="needs \x1b[2Jattrs 26"),
+        TriedStack(changes=[1], answer="fast", folder="gates/03"),
+    ]
+    console = Console(file=io.StringIO(), width=140)
+    render_bisection(make_bisection(culprits=[[0]], tried=tried), console)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "3 gates · in 6 m 12 s · 1 stack could not be tried" in text
+    assert "slower (measured twice)" in text
+    assert "cannot be tried: needs" in text
+    assert "\x1b" not in text
