@@ -43,7 +43,9 @@ class BisectionDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     With ``cumulative`` the changes are consecutive releases of one package. ``culprits`` are positions in ``changes``: the
     lists are slow together only, and the members of one list could not be tried apart. ``suspects`` are what is left where a
-    gate could not decide. ``deciding`` is the position in ``tried`` of the gate whose comment shows the result.
+    gate could not decide. ``followed`` are the exact counters that regress with all changes together, and so alone decide
+    about each stack; where there are none, any regression does. ``deciding`` is the position in ``tried`` of the gate whose
+    comment shows the result.
     """
 
     commit: str
@@ -53,6 +55,7 @@ class BisectionDocument(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     culprits: list[list[int]]
     suspects: list[int]
+    followed: list[str]
     tried: list[TriedStack]
     deciding: int | None
     duration: float

@@ -14,7 +14,7 @@ import msgspec
 
 from perfgate.config import Config, load_config
 from perfgate.document.bisection import BisectionDocument, PackageChange, TriedStack
-from perfgate.document.decision import DecisionDocument
+from perfgate.document.decision import Comparison, DecisionDocument
 from perfgate.document.files import write_text_atomically
 from perfgate.document.message import as_message, english
 from perfgate.errors import MeasuringError, UsageError
@@ -77,6 +77,7 @@ def bisect_stack(directory: Path, options: BisectOptions, check: Check, progress
         outcome=found.outcome,
         culprits=[list(block) for block in found.blocks],
         suspects=list(found.suspects),
+        followed=sorted(search.followed),
         tried=search.tried,
         deciding=deciding,
         duration=round(time.monotonic() - began, 1),
@@ -167,6 +168,7 @@ class _Search:
     stacks: _Stacks
     tried: list[TriedStack] = field(default_factory=list)
     decisions: dict[int, DecisionDocument] = field(default_factory=dict)
+    followed: frozenset[str] = frozenset()
 
     def ask(self, applied: frozenset[int]) -> Answer:
         """Whether the old stack with these changes is slower than the old stack."""
@@ -192,13 +194,15 @@ class _Search:
             steps=_DECIDING_STEPS if self.options.steps is None else self.options.steps,
         )
         decision = self.check(self.directory, options, self.progress)
-        repeated = answer_of(decision) == "undecided"
+        if not self.tried:
+            self.followed = exact_regressions(decision)
+        repeated = answer_of(decision, self.followed) == "undecided"
         if repeated:
             self.progress.note(f"inconclusive; once more with {MORE_BUDGET:g} times the budget")
             decision = self.check(self.directory, replace(options, budgets=MORE_BUDGET), self.progress)
         self.decisions[len(self.tried)] = decision
         failure = next((failure for failure in decision.failures if failure.side == "head"), None)
-        answer = answer_of(decision)
+        answer = answer_of(decision, self.followed)
         reason = english(as_message(failure.error.message)) if failure and answer == "impossible" else None
         return msgspec.structs.replace(stack, answer=answer, folder=folder, repeated=repeated, reason=reason)
 
@@ -211,15 +215,33 @@ class _Search:
         return gates[-1] if gates else None
 
 
-def answer_of(decision: DecisionDocument) -> Answer:
+def exact_regressions(decision: DecisionDocument) -> frozenset[str]:
+    """The exact counters that regressed in the gate of all changes together: a search that follows them meets no noise."""
+    regressed = _regressed(decision)
+    return frozenset(_name(one) for one in decision.comparisons if one.method == "exact" and _name(one) in regressed)
+
+
+def answer_of(decision: DecisionDocument, followed: frozenset[str] = frozenset()) -> Answer:
     """What a gate says of the new stack. Raises MeasuringError where the old one cannot be measured.
 
-    A regression counts even if the verdict is INCONCLUSIVE for something else, as in a check: what else is open cannot undo it.
+    With exact counters to be ``followed`` they alone answer. Else any regression does, even if the verdict is INCONCLUSIVE for
+    something else, as in a check: what else is open cannot undo it.
     """
-    if any(comparison.gating and comparison.outcome == "regressed" for comparison in decision.comparisons):
+    regressed = _regressed(decision)
+    if regressed & followed if followed else regressed:
         return "slow"
-    if decision.verdict != "INCONCLUSIVE":
+    unmoved = {_name(one) for one in decision.comparisons if one.outcome in ("unchanged", "improved")}
+    if followed <= unmoved if followed else decision.verdict != "INCONCLUSIVE":
         return "fast"
     if base := next((failure for failure in decision.failures if failure.side == "base"), None):
         raise MeasuringError(f"the old stack cannot be measured: {base.what} of workload {base.workload} fails")
     return "impossible" if any(failure.side == "head" for failure in decision.failures) else "undecided"
+
+
+def _regressed(decision: DecisionDocument) -> frozenset[str]:
+    return frozenset(_name(one) for one in decision.comparisons if one.gating and one.outcome == "regressed")
+
+
+def _name(comparison: Comparison) -> str:
+    place = f"{comparison.workload}/{comparison.shape}" if comparison.shape else comparison.workload
+    return f"{place} {comparison.metric}"

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from perfgate.config import load_config
-from perfgate.document.decision import DecisionDocument
+from perfgate.document.decision import Comparison, DecisionDocument
 from perfgate.document.message import Message
 from perfgate.errors import MeasuringError, UsageError
-from perfgate.jobs.upgrade.job import answer_of
+from perfgate.jobs.upgrade.job import answer_of, exact_regressions
 from perfgate.jobs.upgrade.request import NewPackages, ReleaseRange, parse_bisect
 from perfgate.jobs.upgrade.stacks import StackMaker, releases_between, versions_in
 from tests.fakes.documents import make_comparison, make_decision, make_failure
@@ -85,6 +85,32 @@ REGRESSED = [make_comparison("counters.framework_ops", outcome="regressed", meth
 )
 def test_answer_of__gate__its_own_verdict_and_nothing_else(decision: DecisionDocument, answer: str) -> None:
     assert answer_of(decision) == answer
+
+
+OPS = "encoder/long counters.framework_ops"
+SLOWER = make_comparison("latency.low", outcome="regressed")
+SAME_OPS = make_comparison("counters.framework_ops", outcome="unchanged", method="exact")
+OTHER_OPS = make_comparison("counters.framework_ops", outcome="not_comparable", method="exact", gating=False)
+
+
+def test_exact_regressions__gate_of_all_changes__its_counters_and_no_times() -> None:
+    assert exact_regressions(make_decision("WARN", comparisons=[*REGRESSED, SLOWER])) == {OPS}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "comparisons", "answer"),
+    [
+        ("WARN", [*REGRESSED, SLOWER], "slow"),
+        ("WARN", [SAME_OPS, SLOWER], "fast"),
+        ("INCONCLUSIVE", [SAME_OPS], "fast"),
+        ("PASS", [OTHER_OPS], "undecided"),
+        ("PASS", [], "undecided"),
+    ],
+)
+def test_answer_of__counters_to_follow__they_alone_answer(
+    verdict: str, comparisons: list[Comparison], answer: str
+) -> None:
+    assert answer_of(make_decision(verdict, comparisons=comparisons), frozenset([OPS])) == answer
 
 
 def test_answer_of__old_stack_fails__no_answer() -> None:

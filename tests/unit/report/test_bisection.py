@@ -25,7 +25,7 @@ RELEASES = [
 def make_bisection(outcome: Any = "found", **fields: Any) -> BisectionDocument:
     values: dict[str, Any] = {
         "commit": "a" * 40, "perfgate_version": "0.1.0", "changes": PACKAGES, "cumulative": False, "culprits": [],
-        "suspects": [], "tried": [], "deciding": None, "duration": 372.0,
+        "suspects": [], "followed": [], "tried": [], "deciding": None, "duration": 372.0,
     }  # fmt: skip
     return BisectionDocument(outcome=outcome, **{**values, **fields})
 

@@ -30,6 +30,8 @@ def render_bisection(document: BisectionDocument, console: Console, language: La
     with speaking(language):
         console.print(Text(result_line(document), "bold"))
         console.print(Text(_effort(document), "dim"))
+        if document.followed:
+            console.print(Text(_followed(document), "dim"))
         console.print(_tried(document))
 
 
@@ -78,6 +80,11 @@ def _effort(document: BisectionDocument) -> str:
     if skipped:
         facts.append(say("{stacks} could not be tried", stacks=counted(skipped, "stack")))
     return " · ".join(facts)
+
+
+def _followed(document: BisectionDocument) -> Words:
+    listed = Words(clean(", ".join(document.followed[:_SHOWN])))
+    return say("decided by exact counters that regress with all changes together: {counters}", counters=listed)
 
 
 def _tried(document: BisectionDocument) -> Table:
