@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from tests.end_to_end.conftest import Clone, Perfgate
 from tests.fakes.wheels import write_wheel
 
+# Up to six gates, and an environment for each; only a command that hangs takes as long.
+SECONDS = 3600
 PACKAGES = [f"part{number:02}" for number in range(16)]
 RELU = "return torch.relu(y)"
 # What a call of the model does more with a slow release of a package.
@@ -42,12 +45,15 @@ def uses(clone: Clone, packages: list[str]) -> None:
     clone.commit("uses packages", model=(RELU, f"{imports}\n        {RELU}"))
 
 
-def bisect(perfgate: Perfgate, clone: Clone, wanted: str, *, exit_code: int = 0) -> tuple[str, dict[str, Any]]:
-    done = perfgate("upgrade", "--bisect", wanted, "--steps", "4", "--out", "out", cwd=clone.root, COLUMNS="200")
-    assert done.returncode == exit_code, done.stderr
+def bisect(perfgate: Perfgate, clone: Clone, wanted: str) -> tuple[str, dict[str, Any]]:
+    perfgate.environment["COLUMNS"] = "200"
+    command = ("upgrade", "--bisect", wanted, "--steps", "4", "--out", "out")
+    process = perfgate.start(*command, cwd=clone.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    output, errors = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0, errors
     document = json.loads((clone.root / "out" / "bisection.json").read_text())
     assert not clone.git("status", "--porcelain", "--untracked-files=no")
-    return done.stdout, document
+    return output, document
 
 
 @pytest.mark.slow
