@@ -85,6 +85,10 @@ def _doc(text: str) -> msgspec.Meta:
     return msgspec.Meta(description=text)
 
 
+# Each takes memory for a model of its own.
+MOST_COPIES = 64
+
+
 class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How worker processes run."""
 
@@ -126,10 +130,11 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         ),
     ] = 0.0
     copies: Annotated[
-        Annotated[int, msgspec.Meta(ge=0, le=64)],
+        Annotated[int, msgspec.Meta(ge=0, le=MOST_COPIES)] | Annotated[list[int], msgspec.Meta(min_length=2)],
         _doc(
-            "Copies of the workload, in threads and in processes, that step 10 runs at the same time at most: 1, 2, 4 and so "
-            "on. It takes seconds for each number. 0: none."
+            "Numbers of copies of the workload that step 10 runs at the same time, in threads and in processes, e.g. "
+            "`[1, 2, 4]`; they begin with 1 and grow. A single number stands for 1, 2, 4 and so on, up to it; 0 for none. "
+            "It takes seconds for each number."
         ),
     ] = 0
     cold_start: Annotated[
@@ -147,6 +152,16 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     seed: Annotated[
         Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)], _doc("The seed of the inputs and of every draw of lots.")
     ] = 20201120
+
+    @property
+    def copy_counts(self) -> list[int]:
+        """The numbers of copies that run at the same time, ascending; empty where nobody asked."""
+        most = self.copies
+        return (
+            most
+            if isinstance(most, list)
+            else sorted({1 << power for power in range(most.bit_length())} | {most} - {0})
+        )
 
 
 class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -576,6 +591,11 @@ def _check_lists(parsed: ConfigFile, path: Path) -> None:
             re.compile(pattern)
         except re.error as error:
             raise ConfigError(f"{path}: [trace] communication {pattern!r} is no regular expression: {error}") from error
+    counts = parsed.measure.copy_counts
+    if counts and (counts[0] != 1 or counts != sorted(set(counts)) or counts[-1] > MOST_COPIES):
+        raise ConfigError(
+            f"{path}: [measure] copies must grow from 1 to at most {MOST_COPIES}, found {counts}; write e.g. [1, 2, 4]"
+        )
     _check_tolerances(parsed.gate.tolerance, path)
 
 

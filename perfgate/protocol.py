@@ -243,7 +243,7 @@ class CheckReply(Reply, frozen=True):
 class StepRequest(Request, frozen=True):
     """Run one step of the checklist; ``steady`` seconds of each shape are timed by step 1, 0 for its own time.
 
-    Up to ``copies`` of the workload run at the same time in step 10, and step 1 times a ``cold_start``; step 13 tries the
+    So many ``copies`` of the workload run at the same time in step 10, and step 1 times a ``cold_start``; step 13 tries the
     ``shape_space``. With ``brief`` the step may leave out what further turns do not compare, and takes less time for the rest.
     ``no_experiments`` says why the step tries nothing but the workload's own calls.
     """
@@ -258,7 +258,7 @@ class StepRequest(Request, frozen=True):
     graph_spans: list[str] = []
     budgets: list[Budget] = []
     steady: float = 0.0
-    copies: int = 0
+    copies: list[int] = []
     cold_start: bool = False
     shape_space: bool = False
     brief: bool = False

@@ -122,6 +122,14 @@ def test_parse_config__not_toml__says_where(text: str, message: str) -> None:
         ("[gate]\nlooks = []", "[gate] looks must be `array` of length >= 1, found []"),
         ("[gate]\nlooks = [12, 8]", "[gate] looks must be growing numbers of pairs"),
         ("[gate]\nlooks = [8, 8]", "[gate] looks must be growing numbers of pairs"),
+        (
+            "[measure]\ncopies = [2, 4]",
+            "[measure] copies must grow from 1 to at most 64, found [2, 4]; write e.g. [1, 2, 4]",
+        ),
+        ("[measure]\ncopies = [1, 4, 4]", "[measure] copies must grow from 1 to at most 64"),
+        ("[measure]\ncopies = [1, 65]", "[measure] copies must grow from 1 to at most 64"),
+        ("[measure]\ncopies = [1]", "[measure] copies must be `array` of length >= 2"),
+        ("[measure]\ncopies = 65", "[measure] copies must be `int` <= 64, found 65"),
         ("[gate]\nbudget = 0", "[gate] budget must be `float` > 0.0, found 0"),
         ("[gate]\naa_pairs = 4", "[gate] aa_pairs must be `int` >= 5, found 4"),
         ("[gate]\nquads = 1", "[gate] quads must be `int` >= 2, found 1"),
@@ -201,6 +209,15 @@ def test_selected__names__in_the_order_asked_for() -> None:
 def test_selected__unknown_name__did_you_mean() -> None:
     with pytest.raises(ConfigError, match=r"no workload 'encodr' in perfgate\.toml; did you mean 'encoder'\?"):
         parse(ONE).selected(("encodr",))
+
+
+@pytest.mark.parametrize(
+    ("copies", "counts"),
+    [("0", []), ("1", [1]), ("2", [1, 2]), ("6", [1, 2, 4, 6]), ("8", [1, 2, 4, 8]), ("[1, 3]", [1, 3])],
+)
+def test_copy_counts__number_or_list__what_runs_at_the_same_time(copies: str, counts: list[int]) -> None:
+    config = parse_config(f"{ONE}[measure]\ncopies = {copies}", Path("perfgate.toml"))
+    assert config.measure.copy_counts == counts
 
 
 def test_policy__tolerances_given__as_in_the_file() -> None:

@@ -266,7 +266,7 @@ class _StepRunner:
             graph_spans=config.graph.spans,
             budgets=list(config.budgets),
             steady=self.steady,
-            copies=config.measure.copies,
+            copies=config.measure.copy_counts,
             cold_start=config.measure.cold_start,
             shape_space=config.measure.shape_space,
             brief=self.brief,

@@ -43,8 +43,9 @@ class StepContext:
     ``began`` is when the process did, in seconds since the epoch: what is older in its folder was not written by it.
     ``steady_seconds`` are how long the calls of a shape are timed for a steady state, 0 where nobody asked.
     ``brief`` is whether a further turn is taken: what turns do not compare may be left out.
-    ``copies`` is how many may run at the same time, 0 where nobody asked; ``cold_start`` is whether new processes are timed,
-    which load the workload as ``load`` says; ``shape_space`` is whether shapes are tried that nobody configured.
+    ``copies`` are the numbers that run at the same time, from 1 up, none where nobody asked; ``cold_start`` is whether new
+    processes are timed, which load the workload as ``load`` says; ``shape_space`` is whether shapes are tried that nobody
+    configured.
     ``kept`` are the files in ``artifacts`` that stay with the run: a step adds those it made or used, however it ends.
     ``experimenting`` tells the conductor that an experiment begins, and ``no_experiments`` says why none may; both are for
     ``experiment`` alone.
@@ -64,7 +65,7 @@ class StepContext:
     budgets: tuple[Budget, ...] = ()
     began: float = 0.0
     steady_seconds: float = 0.0
-    copies: int = 0
+    copies: tuple[int, ...] = ()
     cold_start: bool = False
     shape_space: bool = False
     brief: bool = False

@@ -221,7 +221,7 @@ class Worker:
             graph_spans=tuple(request.graph_spans),
             budgets=tuple(request.budgets),
             steady_seconds=request.steady,
-            copies=request.copies,
+            copies=tuple(request.copies),
             cold_start=request.cold_start,
             shape_space=request.shape_space,
             brief=request.brief,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -25,6 +26,8 @@ from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.host import text_of
 from perfgate.measuring.timing.versus import FEWEST_QUADS, Versus, summarize_turns
 from perfgate.measuring.workload.bound import BoundWorkload
+from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
+from perfgate.stats.summary import CONFIDENCE
 
 _PROCESS = "perfgate.measuring.checklist.copies.process"
 # From telling the copies to begin until they do.
@@ -45,8 +48,14 @@ class Level(NamedTuple):
 
     @property
     def calls_per_second(self) -> float:
-        """Each copy's calls over the time they took, all copies together."""
-        return _rate([np.concatenate(walls) for walls in zip(*self.visits)])
+        """Each copy's calls over the time they took, all copies together; the estimate over the visits."""
+        return math.exp(estimate(self._log_rates))
+
+    @property
+    def rate_interval(self) -> tuple[float, float]:
+        """The interval of ``calls_per_second`` at ``CONFIDENCE``, by signed ranks over the visits."""
+        alpha = (1 - CONFIDENCE) / 2
+        return math.exp(lower_bound(self._log_rates, alpha)), math.exp(upper_bound(self._log_rates, alpha))
 
     @property
     def pooled(self) -> Seconds:
@@ -56,17 +65,16 @@ class Level(NamedTuple):
         """How many times the throughput of another level it has, over the visits to both, pass by pass."""
         return summarize_turns(np.array([[1e9 / _rate(visit) for visit in level.visits] for level in (alone, self)]).T)
 
+    @property
+    def _log_rates(self) -> Seconds:
+        return np.log([_rate(visit) for visit in self.visits])
+
 
 def _rate(seconds: Iterable[Seconds]) -> float:
     return float(sum(walls.size / walls.sum() for walls in seconds))
 
 
-def levels_up_to(most: int) -> list[int]:
-    """1, 2, 4, 8 … and ``most``."""
-    return sorted({1 << power for power in range(most.bit_length())} | {most})
-
-
-def time_threads(workload: BoundWorkload, device: Device, levels: list[int], *, seconds: float) -> list[Level]:
+def time_threads(workload: BoundWorkload, device: Device, levels: Sequence[int], *, seconds: float) -> list[Level]:
     """Copies that share the model, each in a thread; on a device with queues each thread has a stream of its own.
 
     Each level takes ``seconds`` in all.
@@ -91,7 +99,9 @@ def time_threads(workload: BoundWorkload, device: Device, levels: list[int], *, 
     return _up_and_down(run, levels)
 
 
-def time_processes(request: protocol.LoadRequest, levels: list[int], *, seconds: float, folder: Path) -> list[Level]:
+def time_processes(
+    request: protocol.LoadRequest, levels: Sequence[int], *, seconds: float, folder: Path
+) -> list[Level]:
     """Copies with a process, a model and inputs each. Raises MeasuringError where one does not get ready."""
     with ExitStack() as stack:
         started = [stack.enter_context(_process(request, folder)) for _ in range(max(levels))]
@@ -119,7 +129,7 @@ def start_cold(request: protocol.LoadRequest, *, folder: Path) -> Stands:
         return _stands(connection)
 
 
-def _up_and_down(run: Callable[[int], list[Seconds]], levels: list[int]) -> list[Level]:
+def _up_and_down(run: Callable[[int], list[Seconds]], levels: Sequence[int]) -> list[Level]:
     """Visit every level in each pass, in rising and in falling order by turns: a drift of the machine then meets all alike."""
     measured = [Level(copies, []) for copies in levels]
     for number in range(_PASSES):
