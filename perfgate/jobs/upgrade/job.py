@@ -24,6 +24,7 @@ from perfgate.jobs.shared.options import CheckOptions, GivenInterpreters
 from perfgate.jobs.shared.session import prepare_out, remove_results
 from perfgate.jobs.upgrade.request import NewPackages, ReleaseRange
 from perfgate.jobs.upgrade.stacks import StackError, StackMaker, versions_in
+from perfgate.locale import sentence
 from perfgate.stats.culprits import Answer, Culprits, find_culprits
 from perfgate.version import __version__
 
@@ -120,7 +121,8 @@ class _Stacks:
 
     def words(self, applied: frozenset[int]) -> str:
         names = [f"{package} {version}" for package, version in self._new(applied).items()]
-        return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+        more = len(names) - _NAMED
+        return ", ".join(names[:_NAMED]) + (sentence(" and {more} more", more=more) if more > 0 else "")
 
     def _new(self, applied: frozenset[int]) -> dict[str, str | None]:
         pins = self.pins(applied)
@@ -181,7 +183,7 @@ class _Search:
         else:
             stack = self._gate(python, stack, f"gates/{number:02}")
         self.tried.append(stack)
-        self.progress.note(f"{number}. {self.stacks.words(applied)}: {_WORDS[stack.answer]}")
+        self.progress.note(f"{number}. {self.stacks.words(applied)}: {sentence(_WORDS[stack.answer])}")
         return stack.answer
 
     def _gate(self, python: Path, stack: TriedStack, folder: str) -> TriedStack:
@@ -198,7 +200,9 @@ class _Search:
             self.followed = exact_regressions(decision)
         repeated = answer_of(decision, self.followed) == "undecided"
         if repeated:
-            self.progress.note(f"inconclusive; once more with {MORE_BUDGET:g} times the budget")
+            self.progress.note(
+                sentence("inconclusive; once more with {times} times the budget", times=f"{MORE_BUDGET:g}")
+            )
             decision = self.check(self.directory, replace(options, budgets=MORE_BUDGET), self.progress)
         self.decisions[len(self.tried)] = decision
         failure = next((failure for failure in decision.failures if failure.side == "head"), None)

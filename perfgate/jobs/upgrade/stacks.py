@@ -25,6 +25,7 @@ from perfgate.conductor.workers.worker import Say
 from perfgate.config import Config
 from perfgate.errors import MeasuringError, UsageError
 from perfgate.jobs.upgrade.request import ReleaseRange
+from perfgate.locale import sentence
 
 # Prints the versions of the distributions named as arguments, null for one that is not installed.
 _VERSIONS = """
@@ -80,7 +81,7 @@ class StackMaker:
         """The releases from the first to the last version, ascending, as the package index lists them for this Python."""
         with_early = any(Version(version).is_prerelease for version in (wanted.first, wanted.last))
         command = [str(python), "-m", "pip", "index", "versions", wanted.package, *(["--pre"] if with_early else [])]
-        self.say(f"asking the package index for the releases of {wanted.package}")
+        self.say(sentence("asking the package index for the releases of {package}", package=wanted.package))
         done = subprocess.run(
             command,
             env=setup_environment(self.environ, self.config.measure.pass_env),
