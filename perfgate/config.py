@@ -30,7 +30,6 @@ from perfgate.toml import tomllib
 REQUIREMENTS = (
     "requirements*.txt",
     "requirements/*.txt",
-    "perf/requirements.txt",  # that of `perfgate init`
     "constraints*.txt",
     "pyproject.toml",
     "uv.lock",

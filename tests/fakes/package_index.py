@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 
-def write_wheel(folder: Path, name: str, version: str, *needs: str, module: str = "") -> Path:
-    """Write a wheel that pip installs; its module, where one is named, holds VERSION."""
+def write_wheel(folder: Path, name: str, version: str, *needs: str, code: str | None = None) -> Path:
+    """Write a wheel that pip installs; with ``code`` it has a module of its name."""
     plain = name.replace("-", "_")
     path = folder / f"{plain}-{version}-py3-none-any.whl"
     info = f"{plain}-{version}.dist-info"
@@ -25,13 +25,13 @@ def write_wheel(folder: Path, name: str, version: str, *needs: str, module: str 
     ]
     folder.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w") as archive:
-        if module:
-            archive.writestr(f"{module}.py", f"VERSION = {version!r}\n")
+        if code is not None:
+            archive.writestr(f"{plain}.py", code)
         archive.writestr(f"{info}/METADATA", "\n".join(metadata) + "\n")
         archive.writestr(
             f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         )
-        archive.writestr(f"{info}/RECORD", "")
+        archive.writestr(f"{info}/RECORD", "".join(f"{file},,\n" for file in [*archive.namelist(), f"{info}/RECORD"]))
     return path
 
 

@@ -63,7 +63,7 @@ def COMMAND(
     """
     from perfgate.config import CONFIG_NAME
     from perfgate.jobs.init.inputs import InitOptions
-    from perfgate.jobs.init.job import start_project, write_lock
+    from perfgate.jobs.init.job import keeps_no_runs, start_project, write_lock
 
     wanted = options.record(InitOptions, labels=_names(labels), publish_labels=_names(publish_labels), job=job)
     started = write_lock(directory, wanted) if lock_only else start_project(directory, wanted)
@@ -72,6 +72,8 @@ def COMMAND(
     if (directory / CONFIG_NAME).exists() and not job:
         _try(directory, started)
     _say_lock(started)
+    if started.forge and (directory / CONFIG_NAME).exists() and keeps_no_runs(directory):
+        click.echo(f'add to {CONFIG_NAME}, so that CI keeps main\'s runs:\n\n[store]\npath = "branch://perfgate-data"')
     if not lock_only:
         _say(started, directory, _EXAMPLES[job])
 
@@ -131,7 +133,7 @@ def _say(started: Started, directory: Path, example: str) -> None:
         "                           a verdict compares commits, and this repository has none yet",
     ]
     proposing = [
-        f"  {git} add {shlex.join(started.files)}",
+        f"  {git} add {shlex.join(started.to_add)}",
         "                           committed and pushed as a change request, they bring the first comment",
     ]
     if started.forge is None:
@@ -140,7 +142,7 @@ def _say(started: Started, directory: Path, example: str) -> None:
             "                           later, for comments on change requests: the CI files, or those of --gitlab …",
         ]
     if started.missing:
-        proposing += [f"No CI files were written: {started.missing}"]
+        click.echo(f"no CI files were written: {started.missing}")
     steps = [*beginning, *measuring] if started.is_empty else [*measuring, *proposing]
     is_written = any(name.endswith(example) for name in started.files)
     ending = [f"{example} measures an example until your own stands in its place."] if is_written else []

@@ -74,13 +74,15 @@ class Started:
     """What was written, relative to the repository, and what is left to add by hand to files that are the user's.
 
     ``root`` is the repository's folder; ``is_empty`` says that it has no commit yet to compare with. ``forge`` is None where
-    no CI file is written, ``missing`` why not where the repository has an origin. ``lock`` is what CI installs from.
+    no CI file is written, ``missing`` why not where the repository has an origin. ``lock`` is what CI installs from, and
+    ``to_add`` what git has to add for a first change request.
     """
 
     forge: Forge | None
     root: Path
     is_empty: bool
     files: Sequence[str]
+    to_add: Sequence[str] = ()
     lines: str = ""
     missing: str = ""
     lock: Lock | None = None
@@ -119,15 +121,25 @@ def start_project(folder: Path, options: InitOptions) -> Started:
         _replace_lock(folder, lock)
     if values["schema"] == _SCHEMA and not options.ci_only:
         _lay_schema(folder)
+    files = [*texts, *([lock_file] if is_replaced and lock_file else [])]
     return Started(
         forge,
         repository.root,
         is_empty=checked_out(repository.root) is None,
-        files=[*texts, *([lock_file] if is_replaced and lock_file else [])],
+        files=files,
+        to_add=_to_add(repository.root, files, below),
         lines=render_starter(added, values) if added else "",
         missing=missing,
         lock=lock,
     )
+
+
+def _to_add(root: Path, files: Sequence[str], below: str) -> list[str]:
+    """The files, and what an earlier `perfgate init` or its user wrote beside them and git does not know yet."""
+    own = [str(Path(below) / name) for name in (CONFIG_NAME, "perf")]
+    listed = run_git(root, ["status", "--porcelain", "-z", "--untracked-files=all", "--", *own], {}).output
+    changed = [entry[3:] for entry in listed.split("\0") if entry and not entry.endswith(".pyc")]
+    return list(dict.fromkeys([*files, *changed]))
 
 
 def write_lock(folder: Path, options: InitOptions) -> Started:
@@ -291,6 +303,11 @@ def _values(
         "main_is_found": is_found,
         "schema": _schema_address(revision),
     }
+
+
+def keeps_no_runs(folder: Path) -> bool:
+    """Whether perfgate.toml names no place for main's runs that CI can reach."""
+    return not load_config(folder).store.path
 
 
 def try_workloads(folder: Path, say: Say) -> Collection[str]:

@@ -177,6 +177,51 @@ def test_init__a_file_cannot_be_written__what_was_written_is_taken_away(project:
     assert files(project) == {".github"}
 
 
+def test_init__local_then_ci_only__all_that_a_change_request_needs_is_named(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(project, "commit", "--allow-empty", "-qm", "first")
+    git(project, "remote", "add", "origin", "git@github.com:team/model.git")
+    monkeypatch.chdir(project)
+    assert init(project, "--local").exit_code == 0
+    assert files(project) == {"perfgate.toml", "perf", "perf/workload.py"}
+    done = init(project, "--ci-only", "--action", ACTION, "--publish-on", "self-hosted,plain")
+    (line,) = (line.split() for line in done.output.splitlines() if line.strip().startswith("git add"))
+    assert set(line[2:]) == set(GITHUB)
+    assert '[store]\npath = "branch://perfgate-data"' in done.output
+    assert "an example until your own" not in done.output
+    for name in GITHUB[2:4]:
+        (job,) = load_yaml(project / name)["jobs"].values()
+        assert job["with"]["publish-on"] == '["self-hosted", "plain"]'
+
+
+def test_init__lock__that_file_alone_and_none_of_the_user_s(project: Path) -> None:
+    start_project(project, InitOptions(forge="github", action=ACTION))
+    lock = project / "perf" / "requirements.txt"
+    written = lock.read_text()
+    lock.write_text(written.partition("torch")[0])
+    done = init(project, "--lock")
+    assert lock.read_text() == written
+    assert [line for line in done.output.splitlines() if line.startswith("wrote")] == ["wrote perf/requirements.txt"]
+    lock.write_text("mine==1\n")
+    with pytest.raises(UsageError, match="not a file that `perfgate init` has written"):
+        init(project, "--lock")
+
+
+def test_init__submodules_and_large_files__the_inputs_that_fill_them(project: Path) -> None:
+    (project / ".gitmodules").write_text('[submodule "third"]\n\tpath = third\n\turl = ../third\n')
+    (project / ".gitattributes").write_text("*.pt filter=lfs -text\n")
+    git(project, "add", ".gitattributes")
+    start_project(project, InitOptions(forge="github", action=ACTION))
+    for name in GITHUB[2:4]:
+        (job,) = load_yaml(project / name)["jobs"].values()
+        assert (job["with"]["submodules"], job["with"]["lfs"]) == ("recursive", True)
+    start_project(project, InitOptions(forge="gitlab", action=ACTION, ci_only=True))
+    (include,) = load_yaml(project / ".gitlab-ci.yml")["include"]
+    assert include["inputs"]["submodules"] == "recursive"
+    assert "lfs" not in include["inputs"]
+
+
 def test_init__ci_only__leaves_the_configuration_alone(project: Path) -> None:
     (project / "perfgate.toml").write_text('workload = "perf/mine.py:mine"\n')
     started = start_project(project, InitOptions(forge="github", action=ACTION, ci_only=True))
