@@ -85,6 +85,7 @@ def COMMAND(
     drop_secrets(directory, allow_token=allow_token)
     from rich.console import Console
 
+    from perfgate.cli.pages import say_pages
     from perfgate.cli.progress import TerminalProgress
     from perfgate.cli.streams import people_on_stderr, print_json
     from perfgate.config import report_language
@@ -108,6 +109,8 @@ def COMMAND(
         render_terminal(decision, Console(), spoken)
         measured = "" if decision.verdict == "SKIPPED" else ", report.html, base/run.json, head/run.json"
         click.echo(f"written to {out}: decision.json, comment.md{measured}")
+        if decision.verdict != "SKIPPED":
+            say_pages(out)
     if as_json:
         print_json(decision)
     raise SystemExit(exit_code(decision))

@@ -162,6 +162,7 @@ def _judge(directory: Path, options: CheckOptions, manner: _Manner) -> int:
 def _tell(decision: DecisionDocument, out: Path, manner: _Manner, language: Language) -> int:
     from rich.console import Console
 
+    from perfgate.cli.pages import say_pages
     from perfgate.jobs.check.hook import hook_code
     from perfgate.judging.gate.verdict import exit_code
     from perfgate.judging.report.render.terminal import LET_THROUGH, render_line, render_terminal
@@ -172,5 +173,5 @@ def _tell(decision: DecisionDocument, out: Path, manner: _Manner, language: Lang
         return code
     render_terminal(decision, Console(), language)
     if decision.verdict != "SKIPPED":
-        click.echo(f"report: {out / 'report.html'}")
+        say_pages(out)
     return code

@@ -90,6 +90,7 @@ def COMMAND(
     drop_secrets(directory, allow_token=allow_token)
     from rich.console import Console
 
+    from perfgate.cli.pages import say_pages
     from perfgate.cli.progress import TerminalProgress
     from perfgate.config import report_language
     from perfgate.jobs.check.job import check_change
@@ -120,5 +121,5 @@ def COMMAND(
     with TerminalProgress() as progress:
         decision = check_change(directory, request, progress)
     render_terminal(decision, Console(), spoken)
-    click.echo(f"report: {out / 'report.html'}")
+    say_pages(out)
     raise SystemExit(exit_code(decision))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import msgspec
 from rich.console import Console
 
 from perfgate.document.message import Message, quote
@@ -12,6 +13,7 @@ from perfgate.judging.report.render.terminal import render_run, render_terminal
 from perfgate.judging.report.view.checklist import step_row
 from tests.fakes.documents import (
     make_comparison,
+    make_counter,
     make_decision,
     make_failure,
     make_run,
@@ -116,3 +118,29 @@ def test_step_row__worker_waited_for_a_cpu__said_before_what_was_found() -> None
         "measured on a busy machine: the worker waited 76.0 % of the time for a CPU that others had"
     )
     assert busy.notes[1:] == idle.notes
+
+
+def test_render_terminal__failure__failing_rows_with_both_sides_first_and_better_ones_last() -> None:
+    better = make_counter("counters.allocations", 12, 8, outcome="improved")
+    decision = failing()
+    text = shown(render_terminal, msgspec.structs.replace(decision, comparisons=[better, *decision.comparisons]))
+    title, *lines = text.splitlines()
+    title += f" {lines[0]}"
+    assert "confirmed: 24 more aten::add at model.py:88" in title
+    rows = [line.split() for line in lines if line.startswith(("FAIL ", "worse ", "better "))]
+    assert [row[0] for row in rows] == sorted((row[0] for row in rows), key=["FAIL", "worse", "better"].index)
+    latency = next(row for row in rows if "latency" in row)
+    assert {"36.1", "38.6"} <= set(latency)
+    assert text.index("better") > text.index("framework ops per")
+    assert text.index("1. ") > text.index("better")
+
+
+def test_render_terminal__two_broken_limits__each_with_its_value_and_its_limit() -> None:
+    rule = {"method": "limit", "outcome": "regressed", "gating": True, "unit": "1", "base": 0.05, "interval": None}
+    broken = [
+        make_comparison("transfer.share", head=0.3, delta=5.0, limit="transfer.share.warning", **rule),
+        make_comparison("format.share", head=0.16, delta=2.2, limit="format.share.warning", **rule),
+    ]
+    text = " ".join(shown(render_terminal, make_decision("FAIL", comparisons=broken)).split())
+    assert "is 30.0 %, 500 % above the limit of 5.00 % (transfer.share.warning)" in text
+    assert "2. format conversion share of encoder/long: 16.0 %, limit 5.00 % (220 % above the limit)" in text

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from perfgate.document.decision import Comparison, DecisionDocument, Suggestion
+from perfgate.document.decision import DecisionDocument, Suggestion
 from perfgate.document.run import RunDocument
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
@@ -27,7 +27,7 @@ from perfgate.judging.report.view.findings import changed_findings
 from perfgate.judging.report.view.headline import first_line, headline
 from perfgate.judging.report.view.records import Blocks
 from perfgate.judging.report.view.remedy import remedy_lines
-from perfgate.judging.report.view.rows import grouped, recorded_row, row, stored_row, worded_causes
+from perfgate.judging.report.view.rows import grouped, recorded_row, row, stored_row, worded_causes, worst_cause
 from perfgate.judging.report.view.suggestions import introduced, suggestion_lines
 from perfgate.judging.report.view.summary import CommentContext, Summary
 from perfgate.locale import Language, speaking
@@ -86,21 +86,15 @@ def render_first_suggestions(
 
 def _print_decision(decision: DecisionDocument, console: Console) -> None:
     summary = Summary(decision, CommentContext(marker=""), _SHOWN)
-    title = Text(headline(summary, "plain"), "bold")
+    title = Text(_title(summary), "bold")
     title.stylize(_VERDICT_STYLES.get(decision.verdict, "bold"), 0, len(decision.verdict))  # the verdict comes first
     console.print(title)
     if summary.is_measured:
         console.print(Text(counts_line(summary, "plain")))
     console.print(Text(base_line(summary, "plain"), "dim"))
-    for warning in terminal_notes(decision.warnings)[:_SHOWN]:
-        console.print(Text(f"{say('note:')} {clean(word(warning))}", "yellow"))
-    for change in summary.telling_harness_changes[:_SHOWN]:
-        where = f" ({', '.join(change.lines[:_SHOWN])})" if change.lines else ""
-        told_change = clean(f"{change.workload}: {word(change.message)}{where}", limit=_LONGEST_MESSAGE)
-        console.print(Text(f"{say('workload file')}, {told_change}", "yellow"))
-    by_cause = blocks(summary)
-    _print_causes(by_cause, console)
-    _print_moved(summary, console, regressed=[] if by_cause.blocks else summary.regressed)
+    _print_moved(summary, console)
+    _print_notes(summary, console)
+    _print_causes(blocks(summary), console)
     if summary.verdict in {"FAIL", "WARN"}:
         operators = worded_causes(across_places(decision.causes)[:6])
         behind = [line("shared/cause.j2", "plain", {"cause": cause}) for cause in operators]
@@ -111,6 +105,24 @@ def _print_decision(decision: DecisionDocument, console: Console) -> None:
     _print_failures(summary, console)
     _print_lines("", remedy_lines(summary, "plain"), console)
     _print_stored(summary, console)
+
+
+def _title(summary: Summary) -> Words:
+    """The title of the comment: verdict, what moved, and what made it so."""
+    cause = worst_cause(summary)
+    title = headline(summary, "plain")
+    if cause is None:
+        return title
+    return say("{title}: {cause}", title=title, cause=line("shared/cause_in_short.j2", "plain", {"cause": cause}))
+
+
+def _print_notes(summary: Summary, console: Console) -> None:
+    for warning in terminal_notes(summary.decision.warnings)[:_SHOWN]:
+        console.print(Text(f"{say('note:')} {clean(word(warning))}", "yellow"))
+    for change in summary.telling_harness_changes[:_SHOWN]:
+        where = f" ({', '.join(change.lines[:_SHOWN])})" if change.lines else ""
+        told_change = clean(f"{change.workload}: {word(change.message)}{where}", limit=_LONGEST_MESSAGE)
+        console.print(Text(f"{say('workload file')}, {told_change}", "yellow"))
 
 
 def _print_run(run: RunDocument, console: Console) -> None:
@@ -147,11 +159,12 @@ def _print_run(run: RunDocument, console: Console) -> None:
         console.print(Text(f"{say('note:')} {clean(word(warning))}", "yellow"))
 
 
-def _print_moved(summary: Summary, console: Console, *, regressed: Sequence[Comparison]) -> None:
-    moved = [*regressed, *summary.improved]
+def _print_moved(summary: Summary, console: Console) -> None:
+    """Print both sides of what moved: what fails first, what got better last."""
+    regressed = sorted(summary.regressed, key=lambda comparison: not comparison.gating)
     # Where the verdict rests on others, the report has them.
     undecided = [] if summary.verdict in {"PASS", "FAIL"} else summary.inconclusive
-    rows = grouped(row(comparison, summary) for comparison in moved + undecided)
+    rows = grouped(row(comparison, summary) for comparison in (*regressed, *undecided, *summary.improved))
     listed = rows[: summary.detail]
     if not listed:
         return
