@@ -75,6 +75,23 @@ class GapRow(msgspec.Struct, frozen=True, kw_only=True):
     cause: GapCause
 
 
+class GapGroupRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Gaps that the same frame and operator of the host fill for at least half of their time, before the same kernel.
+
+    ``frame`` is the innermost Python function, ``operator`` the innermost framework operator or driver call, and ``ended_by``
+    what the device ran next; None if not recorded. ``share`` is of the window.
+    """
+
+    frame: str | None
+    operator: str | None
+    ended_by: str | None
+    cause: GapCause
+    count: int
+    total: float
+    longest: float
+    share: float
+
+
 class GapTimeline(msgspec.Struct, frozen=True, kw_only=True):
     """The gaps of one device of one rank, longest first; ``gaps_in_all`` counts those cut off too.
 
@@ -92,6 +109,7 @@ class GapTimeline(msgspec.Struct, frozen=True, kw_only=True):
     gaps_in_all: int
     causes: list[CauseTotal]
     gaps: list[GapRow]
+    groups: list[GapGroupRow] = []
     reason: Message | None = None
 
 
@@ -100,6 +118,26 @@ class GapDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     format: str
     timelines: list[GapTimeline]
+    notes: list[Message] = []
+
+
+class AnswerTimeline(msgspec.Struct, frozen=True, kw_only=True):
+    """The first look at one device of one rank, or at its host: when it idles, and what takes most time.
+
+    ``communication`` is the time in which collectives ran, ``exposed`` the part that no computing hides; None without a device.
+    """
+
+    gaps: GapTimeline
+    top: TopTimeline
+    communication: float | None
+    exposed: float | None
+
+
+class AnswerDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """`perfgate trace REC --json`. ``notes`` name what of the recording was not read."""
+
+    format: str
+    timelines: list[AnswerTimeline]
     notes: list[Message] = []
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.trace import GapCause
-from perfgate.trace.analysis import Codes, IntColumn, Intervals, gaps, intersection, joined, union
+from perfgate.trace.analysis import Codes, Covered, IntColumn, Intervals, gaps, intersection, joined, union
 from perfgate.trace.events import DEVICE_KINDS, EventTable
 from perfgate.trace.spans import NOT_RECORDED, launch_starts
 
@@ -114,19 +114,23 @@ def _causes(idle: Intervals, work: EventTable, runtime: EventTable) -> Codes:
     launch = launched[order][np.searchsorted(work.start[order], idle.end)]
     late = launch >= idle.start
     return np.select(
-        [launch == NOT_RECORDED, late & _waiting(runtime, idle.start), late],
+        [launch == NOT_RECORDED, late & _waiting(runtime, idle), late],
         [CAUSES.index("unknown"), CAUSES.index("synchronization"), CAUSES.index("host")],
         CAUSES.index("queue"),
     )
 
 
-def _waiting(runtime: EventTable, times: IntColumn) -> npt.NDArray[np.bool_]:
-    """Whether the host was in a call that waits for the device, at each of some times."""
+def _waiting(runtime: EventTable, idle: Intervals) -> npt.NDArray[np.bool_]:
+    """Whether the host was in a call that waits for the device when a stretch began, or for at least half of it.
+
+    A blocking copy is such a call: it may begin after the device has run dry, and hold up everything behind it.
+    """
     waits = union(runtime.select(runtime.is_named(_WAIT.search)).intervals)
     if not waits.start.size:
-        return np.zeros(times.size, dtype=np.bool_)
-    before = np.searchsorted(waits.start, times, side="right") - 1
-    waiting: npt.NDArray[np.bool_] = (before >= 0) & (times <= waits.end[before])
+        return np.zeros(idle.start.size, dtype=np.bool_)
+    before = np.searchsorted(waits.start, idle.start, side="right") - 1
+    at_begin = (before >= 0) & (idle.start <= waits.end[before])
+    waiting: npt.NDArray[np.bool_] = at_begin | (2 * Covered(waits).within(idle) >= idle.end - idle.start)
     return waiting
 
 

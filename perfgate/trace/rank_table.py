@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from perfgate.trace.analysis import IntColumn, Intervals, union
+from perfgate.trace.analysis import Covered, IntColumn, Intervals, union
 from perfgate.trace.ascend.kinds import type_by_name
 from perfgate.trace.communication import communicates
 from perfgate.trace.kernel_table import KernelTable
@@ -301,20 +301,10 @@ def _shares(timeline: Timeline, busy: Intervals) -> Shares:
     columns = ShareColumns(*np.array(rows, dtype=np.int64).reshape(-1, len(ShareColumns._fields)).T)
     since = np.maximum(columns.own, 0)
     columns = columns._replace(
-        computed=covered(busy, columns.start) - covered(busy, columns.start - since),
+        computed=Covered(busy).within(Intervals(columns.start - since, columns.start)),
         step=np.where(columns.step == NO_NUMBER, _step_at(timeline, columns.start), columns.step),
     )
     return Shares(list(names), list(groups), [_bytes(column) for column in columns])
-
-
-def covered(busy: Intervals, until: IntColumn) -> IntColumn:
-    """Nanoseconds of disjoint, sorted stretches before each time."""
-    if not busy.start.size:
-        return np.zeros(until.size, dtype=np.int64)
-    before = np.concatenate(([0], np.cumsum(busy.end - busy.start)))
-    place = np.searchsorted(busy.start, until, side="right")
-    last = np.maximum(place - 1, 0)
-    return before[place] - np.where(place > 0, np.maximum(busy.end[last] - until, 0), 0)
 
 
 def _step_at(timeline: Timeline, times: IntColumn) -> IntColumn:

@@ -79,6 +79,8 @@ RUN: dict[str, str | None] = {
     "perfgate trace requests REC [--id ID]": "perfgate trace requests REC",
     "perfgate trace steps REC": None,
     "perfgate trace timeline REC": None,
+    "perfgate trace REC": None,
+    "perfgate trace PATH": "perfgate trace REC",
     "perfgate trace top": "perfgate trace top REC",
     "perfgate trace top REC": None,
     "perfgate trace … --json": "perfgate trace top REC --json",

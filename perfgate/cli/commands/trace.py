@@ -52,7 +52,17 @@ def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float |
     return float(read[1]) * _UNITS[read[2]]
 
 
-@click.group("trace", cls=CommandGroup)
+class _TraceGroup(CommandGroup):
+    """``perfgate trace REC`` is ``perfgate trace show REC``."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        is_path = self.get_command(ctx, args[0]) is None and Path(args[0]).exists()
+        return super().resolve_command(ctx, ["show", *args] if is_path else args)
+
+
+@click.group("trace", cls=_TraceGroup)
 @click.option(
     "--comm",
     multiple=True,
@@ -70,6 +80,25 @@ def COMMAND(comm: tuple[str, ...]) -> None:
         from perfgate.trace.communication import add_communication
 
         add_communication(comm or load_config(Path(), needs_workload=False).trace.communication)
+
+
+@COMMAND.command("show")
+@_common
+def show(path: Path, rank: int | None, device: int | None, limit: int | None, as_json: bool) -> None:
+    """Show the first things to know: how busy the device is, what it waits for and where in the code, what takes most time.
+
+    The same as ``perfgate trace PATH``.
+    """
+    from perfgate.jobs.trace.answer import trace_answer
+    from perfgate.jobs.trace.job import Choice
+
+    document = trace_answer(path, Choice(rank=rank, device=device, limit=limit))
+    if as_json:
+        return print_json(document)
+    from perfgate.judging.report.render.trace_answer import render_answer
+
+    render_answer(document, _console())
+    return None
 
 
 @COMMAND.command("top")

@@ -20,6 +20,7 @@ from perfgate.document.trace import (
     DiffTimeline,
     DiffTotals,
     GapDocument,
+    GapGroupRow,
     GapRow,
     GapTimeline,
     SlowestRank,
@@ -34,7 +35,8 @@ from perfgate.document.trace import (
 )
 from perfgate.errors import UsageError
 from perfgate.trace.contradictions import contradictions
-from perfgate.trace.gaps import CAUSES, Gaps, device_gaps
+from perfgate.trace.fillers import gap_groups
+from perfgate.trace.gaps import CAUSES, DeviceGaps, Gaps, device_gaps
 from perfgate.trace.recording import ProfilerStep, Recording, Timeline
 from perfgate.trace.rows import UnitWork, top, unit_work
 
@@ -70,7 +72,7 @@ def trace_top(path: Path, choice: Choice, *, by: TopKey, host: bool, longer: flo
     return TopDocument(
         format=format_of(chosen),
         by=by,
-        timelines=[_top(pick, choice, by, host, longer) for pick in chosen],
+        timelines=[top_timeline(pick, choice, by, host, longer) for pick in chosen],
         notes=notes_of(chosen),
     )
 
@@ -78,8 +80,26 @@ def trace_top(path: Path, choice: Choice, *, by: TopKey, host: bool, longer: flo
 def trace_gaps(path: Path, choice: Choice, *, exposed: bool, shortest: float) -> GapDocument:
     """The gaps of every chosen timeline that last ``shortest`` seconds or longer."""
     chosen = choose(path, choice)
-    timelines = [_gaps(pick, choice, exposed, round(shortest * _NS)) for pick in chosen]
+    timelines = [gap_timeline(pick, choice, exposed, round(shortest * _NS)) for pick in chosen]
     return GapDocument(format=format_of(chosen), timelines=timelines, notes=notes_of(chosen))
+
+
+def group_rows(timeline: Timeline, device: DeviceGaps, limit: int | None = None) -> list[GapGroupRow]:
+    """The gaps of a device by what fills them on the host."""
+    window = device.end_ns - device.start_ns
+    return [
+        GapGroupRow(
+            frame=group.frame,
+            operator=group.operator,
+            ended_by=group.ended_by,
+            cause=group.cause,
+            count=group.gaps,
+            total=group.total_ns / _NS,
+            longest=group.longest_ns / _NS,
+            share=group.total_ns / window if window else 0.0,
+        )
+        for group in gap_groups(timeline.events, device.gaps)[:limit]
+    ]
 
 
 def trace_steps(path: Path, choice: Choice) -> StepDocument:
@@ -144,7 +164,7 @@ def format_of(chosen: Sequence[ChosenTimeline]) -> str:
     return ", ".join(sorted({pick.recording.format for pick in chosen}))
 
 
-def _top(pick: ChosenTimeline, choice: Choice, by: TopKey, host: bool, longer: float | None) -> TopTimeline:
+def top_timeline(pick: ChosenTimeline, choice: Choice, by: TopKey, host: bool, longer: float | None) -> TopTimeline:
     table = top(pick.timeline, by=by, host=host, longer_ns=None if longer is None else round(longer * _NS))
     nothing = _NOTHING if longer is None else Message("trace.none-longer", {"seconds": longer})
     rows = [
@@ -170,7 +190,7 @@ def _top(pick: ChosenTimeline, choice: Choice, by: TopKey, host: bool, longer: f
     )
 
 
-def _gaps(pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_ns: int) -> GapTimeline:
+def gap_timeline(pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_ns: int) -> GapTimeline:
     device = device_gaps(pick.timeline.events, exposed=exposed)
     if device is None:
         return GapTimeline(
@@ -201,6 +221,7 @@ def _gaps(pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_ns: int)
             GapRow(start=(gap.start_ns - origin) / _NS, duration=gap.duration_ns / _NS, cause=gap.cause)
             for gap in longest
         ],
+        groups=group_rows(pick.timeline, device, choice.limit),
     )
 
 

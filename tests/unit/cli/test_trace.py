@@ -51,6 +51,19 @@ def ranks(folder: Path, *computing_of: int) -> Path:
     return folder
 
 
+def test_trace__path_alone__first_screen_of_the_recording() -> None:
+    done = trace(DEVICE)
+    assert (done.returncode, done.stdout) == (0, trace("show", DEVICE).stdout)
+    assert "the device is busy" in done.stdout
+    (timeline,) = answer(DEVICE)["timelines"]
+    assert set(timeline) == {"gaps", "top", "communication", "exposed"}
+
+
+def test_trace__neither_command_nor_path__says_which_command_may_be_meant() -> None:
+    done = trace("tpo", DEVICE)
+    assert (done.returncode, "Did you mean 'top'" in done.stderr) == (2, True)
+
+
 def test_top__json__documented_fields() -> None:
     found = answer("top", DEVICE)
 

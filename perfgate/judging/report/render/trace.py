@@ -25,6 +25,7 @@ from perfgate.document.trace import (
 )
 from perfgate.judging.report.text.escape import MAX_LENGTH, clean
 from perfgate.judging.report.text.gap_causes import CAUSE_WORDS
+from perfgate.judging.report.text.kernels import kernel_name
 from perfgate.judging.report.text.numbers import amount, counted, percent, whole
 from perfgate.judging.report.text.ranks import rank_answers, rank_name
 from perfgate.judging.report.text.words import phrase
@@ -75,15 +76,15 @@ def _reason(message: Message | None, *, limit: int = MAX_LENGTH) -> str:
     return clean(word(message), limit=limit) if message else ""
 
 
-def _print_notes(notes: Sequence[Message], console: Console) -> None:
+def print_notes(notes: Sequence[Message], console: Console) -> None:
     for note in notes:
         console.print(Text(f"{sentence('note:')} {_reason(note, limit=400)}", "yellow"))
 
 
 def render_requests(document: RequestDocument, console: Console) -> None:
     """Print the requests of every timeline, and what ran for the one that was asked for."""
-    _print_notes(document.notes, console)
-    for timeline, name in zip(document.timelines, _names(document.timelines)):
+    print_notes(document.notes, console)
+    for timeline, name in zip(document.timelines, timeline_names(document.timelines)):
         if not timeline.requests:
             _print_title(name, _reason(timeline.reason), console)
             continue
@@ -104,8 +105,8 @@ def render_requests(document: RequestDocument, console: Console) -> None:
 
 def render_top(document: TopDocument, console: Console) -> None:
     """Print one table a timeline."""
-    _print_notes(document.notes, console)
-    for timeline, name in zip(document.timelines, _names(document.timelines)):
+    print_notes(document.notes, console)
+    for timeline, name in zip(document.timelines, timeline_names(document.timelines)):
         if not timeline.rows:
             _print_title(name, _reason(timeline.reason), console)
             continue
@@ -129,8 +130,8 @@ def render_top(document: TopDocument, console: Console) -> None:
 
 def render_gaps(document: GapDocument, console: Console) -> None:
     """Print the sums by cause and the longest gaps of every timeline."""
-    _print_notes(document.notes, console)
-    for timeline, name in zip(document.timelines, _names(document.timelines)):
+    print_notes(document.notes, console)
+    for timeline, name in zip(document.timelines, timeline_names(document.timelines)):
         if timeline.window is None or timeline.busy is None:
             _print_title(name, _reason(timeline.reason), console)
             continue
@@ -150,6 +151,13 @@ def render_gaps(document: GapDocument, console: Console) -> None:
                 *map(Text, [translate(total.cause), *numbers]), Text(translate(CAUSE_WORDS[total.cause]), "dim")
             )
         console.print(causes)
+        filled = _table("host meanwhile", "then", "cause", "gaps>", "total>", "of the time>")
+        for group in timeline.groups:
+            where = " · ".join(clean(name) for name in (group.operator, group.frame) if name) or "–"
+            ended_by = "–" if group.ended_by is None else clean(kernel_name(group.ended_by, limit=_LONG))
+            sums = [f"{group.count:,}", _time(group.total), percent(group.share)]
+            filled.add_row(*map(Text, [where, ended_by, translate(group.cause), *sums]))
+        console.print(filled)
         longest = _table("at>", "gap>", "cause")
         for gap in timeline.gaps:
             longest.add_row(*map(Text, [_time(gap.start), _time(gap.duration), translate(gap.cause)]))
@@ -159,7 +167,7 @@ def render_gaps(document: GapDocument, console: Console) -> None:
 
 def render_steps(document: StepDocument, console: Console) -> None:
     """Print which rank the others wait for, and the steps of every timeline."""
-    _print_notes(document.notes, console)
+    print_notes(document.notes, console)
     slowest = document.slowest_rank
     if slowest is not None:
         words = sentence(
@@ -167,7 +175,7 @@ def render_steps(document: StepDocument, console: Console) -> None:
         )
         behind = sentence(", {time} more than the fastest", time=_time(slowest.behind))
         console.print(Text(words, "bold") + Text(behind, "dim"))
-    for timeline, name in zip(document.timelines, _names(document.timelines)):
+    for timeline, name in zip(document.timelines, timeline_names(document.timelines)):
         if not timeline.steps:
             _print_title(name, _reason(timeline.reason), console)
             continue
@@ -188,7 +196,7 @@ def render_steps(document: StepDocument, console: Console) -> None:
         _print_rest(timeline.steps_in_all - len(timeline.steps), "more step", console)
 
 
-def _names(timelines: Sequence[TopTimeline | GapTimeline | StepTimeline | RequestTimeline]) -> list[str]:
+def timeline_names(timelines: Sequence[TopTimeline | GapTimeline | StepTimeline | RequestTimeline]) -> list[str]:
     several = len({timeline.path for timeline in timelines}) > 1
     names = []
     for timeline in timelines:
@@ -225,7 +233,7 @@ def _table(*titles: str) -> Table:
 
 def render_diff(document: DiffDocument, console: Console) -> None:
     """Print for every timeline where the time went, and the operators that changed."""
-    _print_notes(document.notes, console)
+    print_notes(document.notes, console)
     for timeline in document.timelines:
         units = sentence(" and ").join(counted(count, timeline.unit) for count in timeline.units)
         name = clean(timeline.label) if len(document.timelines) > 1 else ""

@@ -1,0 +1,62 @@
+"""Names of kernels as people tell them apart: without return type, arguments and the inside of templates."""
+
+from __future__ import annotations
+
+import re
+
+_RETURN_TYPE = re.compile(r"^(?:void|float|double|int|bool|__global__)\s+")
+# Tensile's and CUTLASS's names are settings in a row; the tile tells most: MT128x256x32, 256x128_64x3.
+_TENSILE = re.compile(r"^(Cijk)_.*?_(MT\d+x\d+x\d+)")
+_CUTLASS = re.compile(r"^(?:cutlass_\d+_)?(\w*?)(tensorop|wgmma|simt)_(\w*?gemm)\w*?_(\d+x\d+_\d+x\d+)")
+_ANONYMOUS = "(anonymous namespace)::"
+# What tells elementwise kernels of PyTorch apart inside their templates.
+_FUNCTOR = re.compile(r"\b(\w+(?:Functor|_kernel_cuda|_kernel_impl|Ops))\b")
+_LEAST_IN_TEMPLATE = 12
+
+
+def kernel_name(name: str, *, limit: int) -> str:
+    """A name of at most ``limit`` letters, shortened from the middle."""
+    if tensile := _TENSILE.match(name):
+        return f"{tensile[1]}…{tensile[2]}"
+    if cutlass := _CUTLASS.match(name):
+        return f"cutlass…{cutlass[3]}_{cutlass[4]}"
+    short = _without_arguments(_RETURN_TYPE.sub("", name).replace(_ANONYMOUS, ""))
+    if len(short) > limit:
+        short = _outermost(short)
+    if len(short) <= limit:
+        return short
+    head = (limit - 1) // 2
+    return f"{short[:head]}…{short[len(short) - (limit - 1 - head) :]}"
+
+
+def _without_arguments(name: str) -> str:
+    """``gemm<1>(int*)`` without its last parentheses, if they end it."""
+    if not name.endswith(")"):
+        return name
+    depth = 0
+    for place in range(len(name) - 1, -1, -1):
+        depth += {")": 1, "(": -1}.get(name[place], 0)
+        if depth == 0:
+            return name[:place].rstrip() or name
+    return name
+
+
+def _outermost(name: str) -> str:
+    """The inside of long templates replaced: ``elementwise_kernel<…>``; namespaces stay."""
+    parts, depth, inside = [], 0, ""
+    for letter in name:
+        depth -= letter == ">" and depth > 0
+        if depth:
+            inside += letter
+        else:
+            if inside:
+                parts.append(_inside(inside))
+                inside = ""
+            parts.append(letter)
+        depth += letter == "<"
+    return "".join(parts) + (inside and "…")
+
+
+def _inside(template: str) -> str:
+    functor = _FUNCTOR.search(template)
+    return template if len(template) <= _LEAST_IN_TEMPLATE else f"…{functor[1]}…" if functor else "…"

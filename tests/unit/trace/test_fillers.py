@@ -1,0 +1,58 @@
+"""Gaps of a device by what the host does meanwhile: the innermost frame and operator that fill them."""
+
+from __future__ import annotations
+
+from perfgate.trace.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
+from perfgate.trace.fillers import GapGroup, gap_groups
+from perfgate.trace.gaps import device_gaps
+
+MAIN, OTHER, STREAM = ("python", "1"), ("python", "2"), ("device 0", "stream 7")
+
+
+def events(*rows: tuple[int, int, tuple[str, str], str, EventKind, int]) -> EventTable:
+    builder = EventTableBuilder()
+    for start, duration, track, name, kind, correlation in rows:
+        builder.add(start, duration, track=track, name=name, kind=kind, correlation=correlation)
+    return builder.table()
+
+
+def step(at: int) -> list[tuple[int, int, tuple[str, str], str, EventKind, int]]:
+    """A kernel of 100, and 900 in which the host loads data and copies before it launches the next."""
+    return [
+        (at, 100, STREAM, "gemm", "compute", at),
+        (at - 10, 5, MAIN, "cudaLaunchKernel", "runtime", at),
+        (at, 960, MAIN, "train.py(12): step", "python", NO_CORRELATION),
+        (at + 60, 880, MAIN, "data/loader.py(7): __next__", "python", NO_CORRELATION),
+        (at + 70, 860, MAIN, "<built-in method stack>", "python", NO_CORRELATION),
+        (at + 100, 800, MAIN, "aten::stack", "host_op", NO_CORRELATION),
+        (at + 200, 100, MAIN, "aten::cat", "host_op", NO_CORRELATION),
+        (at, 990, OTHER, "watchdog.py(3): run", "python", NO_CORRELATION),
+    ]
+
+
+def test_gap_groups__host_loads_data__the_loader_and_its_operator_are_named_once_for_all_gaps() -> None:
+    table = events(*step(1000), *step(2000), *step(3000))
+    found = device_gaps(table)
+    assert found is not None
+    assert gap_groups(table, found.gaps) == [
+        GapGroup("data/loader.py(7): __next__", "aten::stack", "gemm", "host", gaps=2, total_ns=1800, longest_ns=900)
+    ]
+
+
+def test_gap_groups__host_not_recorded__said_by_none() -> None:
+    table = events((0, 10, STREAM, "a", "compute", NO_CORRELATION), (100, 10, STREAM, "b", "compute", NO_CORRELATION))
+    found = device_gaps(table)
+    assert found is not None
+    assert gap_groups(table, found.gaps) == [GapGroup(None, None, "b", "unknown", gaps=1, total_ns=90, longest_ns=90)]
+
+
+def test_device_gaps__blocking_copy_that_begins_in_the_gap_and_fills_it__is_a_synchronization() -> None:
+    table = events(
+        (0, 10, STREAM, "gemm", "compute", 1),
+        (30, 900, MAIN, "hipMemcpyWithStream", "runtime", 2),
+        (980, 20, STREAM, "Memcpy HtoD", "copy", 2),
+    )
+    found = device_gaps(table)
+    assert found is not None
+    (gap,) = found.gaps
+    assert gap.cause == "synchronization"
