@@ -44,10 +44,15 @@ class TrendPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommitLabel(msgspec.Struct, frozen=True, kw_only=True):
-    """A commit of main between the last good and the first bad run."""
+    """A commit of main between the last good and the first bad run.
+
+    ``change_request`` is the number that git's own text gives it, ``#412`` or ``!412``; empty where it gives none.
+    """
 
     commit: str
     subject: str
+    author: str = ""
+    change_request: str = ""
 
 
 class TrendChange(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,10 @@ _STATE_FILE = "trend-state.json"
 _CONFIRMATIONS_FILE = "confirmations.json"
 _MOST_STATE_BYTES = 256 * 1024
 _GIT_SECONDS = 20.0
+_COMMIT_FORMAT = "%H%x1f%an%x1f%s%x1f%b%x1e"
+# How forges name the change request of a commit of main: GitHub squashed and merged, Gitee; GitLab in the body of the merge.
+_REQUEST_IN_SUBJECT = re.compile(r"\((#\d+)\)$|^Merge pull request (#\d+) |^(!\d+) ")
+_REQUEST_IN_BODY = re.compile(r"^See merge request [\w./-]*(!\d+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -167,7 +172,7 @@ def _commits_between(root: Path, good: str, bad: str) -> tuple[list[CommitLabel]
 
     Where history was rewritten, or the clone does not reach back far enough, git would list others, or some of them.
     """
-    command = ["log", "--first-parent", "--format=%H %s", f"{good}..{bad}", "--"]
+    command = ["log", "--first-parent", f"--format={_COMMIT_FORMAT}", f"{good}..{bad}", "--"]
     try:
         if not is_behind(root, good, bad):
             return [], 0
@@ -176,6 +181,13 @@ def _commits_between(root: Path, good: str, bad: str) -> tuple[list[CommitLabel]
         return [], 0
     if listed.code:
         return [], 0
-    lines = listed.output.splitlines()
-    labels = [CommitLabel(commit=line.split(" ", 1)[0], subject=line.partition(" ")[2][:200]) for line in lines]
+    entries = [entry.lstrip("\n").split("\x1f", 3) for entry in listed.output.split("\x1e")]
+    # A subject may hold such a character itself; that commit then has no label.
+    labels = [_label(*entry) for entry in entries if len(entry) == 4 and COMMIT_ID.fullmatch(entry[0])]
     return labels[:MOST_COMMITS], len(labels)
+
+
+def _label(commit: str, author: str, subject: str, body: str) -> CommitLabel:
+    read = _REQUEST_IN_SUBJECT.search(subject) or _REQUEST_IN_BODY.search(body)
+    request = next((group for group in read.groups() if group), "") if read else ""
+    return CommitLabel(commit=commit, subject=subject[:200], author=author[:100], change_request=request)

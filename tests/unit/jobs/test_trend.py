@@ -312,8 +312,8 @@ def test_trend__workload_renamed__its_regression_is_open_no_more_and_it_is_named
     assert {series.workload for series in document.series if series.current} == {"decoder"}
     (ended,) = (one for one in document.not_looked_at if one.reason == "not_measured")
     assert (ended.series, "latency.p50 · encoder/long" in ended.names) == (12, True)
-    assert "12 series that no run of the last four weeks has:" in (tmp_path / "out" / "trend.md").read_text()
-    assert "12 series that no run of the last four weeks has" in (tmp_path / "out" / "trend.html").read_text()
+    assert "12 series have no run in the last four weeks:" in (tmp_path / "out" / "trend.md").read_text()
+    assert "12 series without a run in the last four weeks" in (tmp_path / "out" / "trend.html").read_text()
 
 
 @pytest.mark.parametrize("strange", [5e-324, 1e308, -1e308], ids=str)
@@ -457,13 +457,16 @@ def test_trend__in_a_clone__the_commits_that_may_have_done_it(project: Project) 
     repository = ScratchRepository(project.root, "trend")
     repository.start("the first")
     for number in range(1, 12):
-        repository.git("commit", "--quiet", "--allow-empty", "--message", f"commit {number}")
+        merged = {5: " (#12)", 6: "\n\nSee merge request team/model!7"}.get(number, "")
+        repository.git("commit", "--quiet", "--allow-empty", "--message", f"commit {number}{merged}")
     commits = repository.git("log", "--reverse", "--format=%H").split()
     # Every third commit is measured.
     runs = main_runs(4, shapes=("long",), operators=stepped(2, 1.3), commits=lambda index: commits[3 * index])
     project.record(runs)
     (change,) = found_in(project.trend(), "counters.framework_ops").changes
-    assert [label.subject for label in change.commits] == ["commit 6", "commit 5", "commit 4"]
+    assert [label.subject for label in change.commits] == ["commit 6", "commit 5 (#12)", "commit 4"]
+    assert [label.change_request for label in change.commits] == ["!7", "#12", ""]
+    assert {label.author for label in change.commits} == {repository.git("log", "-1", "--format=%an").strip()}
     assert (change.last_good, change.first_bad, change.commit_count) == (commits[3], commits[6], 3)
     word = Acceptance(
         commit=commits[5], metric="counters.*", reason="wanted", accepted_by="mei", accepted_at=CONFIRMED_AT
@@ -530,7 +533,7 @@ def test_trend__confirm_outside_a_clone__says_that_it_needs_one(project: Project
 def test_trend__confirm_with_nothing_suspected__measures_nothing(project: Project, tmp_path: Path) -> None:
     project.record(main_runs(20, shapes=("long",)))
     project.trend(confirm=True, out=tmp_path / "out")
-    assert project.progress.notes == ["nothing is suspected that is not confirmed or refuted already"]
+    assert project.progress.notes == ["every suspected change is confirmed or refuted already"]
     assert json.loads((tmp_path / "out" / "confirmations.json").read_bytes())["confirmations"] == []
 
 
@@ -585,7 +588,7 @@ def test_weekly__three_weeks__one_issue_a_comment_only_for_news(job: Job) -> Non
     job.project.record(runs[:STEP])
     job.week(1, metrics=TIMES)
     assert "nothing moved" in job.issue
-    assert "No metric is worse on main than it was." in job.issue
+    assert "No metric got worse on main." in job.issue
     job.project.record(runs[STEP:50])
     job.week(2, metrics=TIMES)
     assert "1 regression" in job.issue

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from rich.console import Console
 
 from perfgate.document.explanation import OperatorChange
-from perfgate.document.trend import NotLookedAt
+from perfgate.document.trend import CommitLabel, NotLookedAt
 from perfgate.judging.report.render.trend import TrendContext, issue_title, render_issue, render_news
 from perfgate.judging.report.render.trend_page import render_trend_page
 from perfgate.judging.report.render.trend_terminal import render_trend
@@ -45,10 +45,48 @@ def test_render_issue__new_regression__what_by_how_much_since_when_and_how_sure(
     block = next(
         line for line in text.splitlines() if line.startswith("**`Pool in a loop`** `0014c0ffee`, 2026-05-04: ")
     )
-    assert "`latency.p50` · `encoder/long`, 7.0 % slower (5.5 to 8.5 %)" in block
+    assert "P50 latency · `encoder/long`, 7.0 % slower (5.5 to 8.5 %)" in block
     assert ", suspected `" in block
-    assert re.search(r"`[▁▂▃▄▅▆▇█]{24}`$", block)
+    assert re.search(r"`[▁▂▃▄▅▆▇█]{24}`<br>$", block)
     assert "more metric" not in text
+
+
+def test_render_issue__commit_with_author_and_change_request__named_with_the_certain_counter_and_the_next_commands() -> (
+    None
+):
+    commit = CommitLabel(
+        commit="c0ffee" * 6 + "c0ff", subject="Cache masks (#412)", author="Li Wei", change_request="#412"
+    )
+    syncs = make_change(evidence="exact", interval=None, before=0.0, after=1.0, delta=None, commits=[commit])
+    text = render_issue(
+        make_trend(
+            make_series(make_change(commits=[commit])),
+            make_series(syncs, metric="counters.syncs", unit="1", kind="exact"),
+        ),
+        CONTEXT,
+    )
+    assert "**`Cache masks`** (#412, `Li Wei`) `0014c0ffee`" in text
+    assert "Certain, by exact count: synchronisations per call · `encoder/long` 0 → 1" in text
+    assert (
+        "Next: `perfgate trend --confirm` · `git checkout 0014c0ffee && perfgate check --base 0013c0ffee` · "
+        "`perfgate baseline accept '*' --commit 0014c0ffee --reason TEXT`"
+    ) in text
+
+
+def test_render_issue__two_regressions__the_certain_one_first() -> None:
+    counter = make_change(8, evidence="exact", interval=None, before=4.0, after=5.0, delta=0.25)
+    text = render_issue(
+        make_trend(
+            make_series(make_change(20)),
+            make_series(counter, workload="other", metric="counters.copies", unit="1", kind="exact"),
+        ),
+        CONTEXT,
+    )
+    assert text.index("`other/long`") < text.index("`encoder/long`")
+
+
+def test_render_issue__no_new_value__chance_is_not_mentioned() -> None:
+    assert "Searched 1 series with 30 values; none of them is new." in issue(new_values=0)
 
 
 def test_render_issue__one_commit_moved_three_metrics__one_regression_with_the_rest_in_a_fold() -> None:
@@ -62,13 +100,13 @@ def test_render_issue__one_commit_moved_three_metrics__one_regression_with_the_r
     assert text.splitlines()[0] == "## `demo` on main: 1 regression"
     assert text.count("Pool in a loop") == 1
     (block,) = [line for line in text.splitlines() if line.startswith("**")]
-    assert "`latency.p50`" in block
+    assert "P50 latency" in block
     fold = text.split("<summary>It moved 2 more metrics</summary>")[1].split("</details>")[0]
-    assert [line.split(" | ")[0] for line in fold.splitlines() if line.startswith("| `")] == [
-        "| `latency.p99`",
-        "| `counters.syncs`",
+    assert [line.split(" | ")[0] for line in fold.splitlines() if line.startswith("| ") and "`encoder" in line] == [
+        "| synchronisations per call",
+        "| P99 latency",
     ]
-    assert "- `Pool in a loop`: `latency.p50`" in (render_news(document, "en") or "")
+    assert "- `Pool in a loop`: P50 latency" in (render_news(document, "en") or "")
     page = render_trend_page(document)
     assert page.count('<svg class="plot history"') == 1
     assert "<h3>Pool in a loop</h3>" in page
@@ -134,13 +172,13 @@ def test_render_issue__open_accepted_resolved_refuted__each_in_its_place() -> No
 def test_render_issue__nothing_moved__says_so_in_one_line() -> None:
     text = issue()
     assert text.startswith("## `demo` on main: nothing moved\n")
-    assert "No metric is worse on main than it was." in text
+    assert "No metric got worse on main." in text
     assert "| metric |" not in text
 
 
 def test_render_issue__how_many_were_looked_at__and_what_chance_may_show() -> None:
     text = render_issue(make_trend(*(make_series(workload=f"w{n}") for n in range(60)), new_values=300), CONTEXT)
-    assert "Looked at 60 series with 1,800 values, 300 of them new; chance alone may show up to 0.6 suspected" in text
+    assert "Searched 60 series with 1,800 values, 300 of them new; noise alone may cause up to 0.6 suspected" in text
 
 
 def test_render_issue__too_few_runs__how_many_it_takes() -> None:
@@ -152,8 +190,8 @@ def test_render_issue__too_few_runs__how_many_it_takes() -> None:
 def test_render_issue__new_testbed_failed_runs_left_out__in_the_folds() -> None:
     left_out = [NotLookedAt(reason="too_short", series=2, names=["latency.p99 · encoder/long"])]
     text = issue(testbeds=[make_testbed("a" * 64), make_testbed("b" * 64)], not_looked_at=left_out)
-    assert "The testbed is a new one since 2026-05-04" in text
-    assert "2 series fewer versions than it takes to tell a change from noise: `latency.p99 · encoder/long`" in text
+    assert "The testbed changed on 2026-05-04" in text
+    assert "2 series have too few versions to tell a change from noise: `latency.p99 · encoder/long`" in text
 
 
 def test_render_issue__hundreds_of_changes__folds_go_first_then_rows_and_it_fits() -> None:
@@ -161,7 +199,7 @@ def test_render_issue__hundreds_of_changes__folds_go_first_then_rows_and_it_fits
         make_series(
             make_change(n, commits=[make_change().commits[0]] * 3, commit_count=20),
             count=n + 1,
-            workload="w" * 90 + str(n),
+            workload="w" * 40 + str(n),
         )
         for n in range(1, 81)
     ]
@@ -169,10 +207,10 @@ def test_render_issue__hundreds_of_changes__folds_go_first_then_rows_and_it_fits
     whole = render_issue(make_trend(*series, not_looked_at=names), CONTEXT)
     assert len(whole) <= 60_000
     text = render_issue(make_trend(*series, not_looked_at=names), CONTEXT, budget=len(whole) - 1)
-    assert "What was not looked at" not in text
+    assert "Not searched" not in text
     assert "How the runs went" in text
-    small = render_issue(make_trend(*series, not_looked_at=names), CONTEXT, budget=6_000)
-    assert len(small) <= 6_000
+    small = render_issue(make_trend(*series, not_looked_at=names), CONTEXT, budget=13_000)
+    assert len(small) <= 13_000
     assert "60 more rows: see `trend.html`." in small
     with pytest.raises(ValueError, match="too small"):
         render_issue(make_trend(*series), CONTEXT, budget=300)
@@ -189,7 +227,7 @@ def test_render_news__something_moved__a_few_lines() -> None:
     text = render_news(make_trend(make_series(make_change())), "en")
     assert text is not None
     assert text.splitlines()[0] == "perfgate: 1 regression"
-    assert "`latency.p50` · `encoder/long`: 7.0 % slower (5.5 to 8.5 %) since `0014c0ffee` · suspected" in text
+    assert "P50 latency · `encoder/long`: 7.0 % slower (5.5 to 8.5 %) since `0014c0ffee` · suspected" in text
 
 
 def test_render_news__nothing_new__none() -> None:
@@ -199,7 +237,7 @@ def test_render_news__nothing_new__none() -> None:
 def test_render_news__very_many__the_first_and_how_many_more() -> None:
     text = render_news(make_trend(*(make_series(make_change(n), workload=f"w{n}") for n in range(1, 31))), "en")
     assert text is not None
-    assert text.count("latency.p50") == 6
+    assert text.count("P50 latency") == 6
     assert "- 24 more changes" in text
 
 
@@ -300,7 +338,7 @@ def test_render_trend__regression__one_row_and_what_it_rests_on() -> None:
     text = written.getvalue()
     assert "demo: 1 regression" in text
     assert "7.0 % slower (5.5 to 8.5 %)" in text
-    assert "Looked at 1 series with 30 values" in text
+    assert "Searched 1 series with 30 values" in text
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,10 @@ _MOST_OTHERS = 20
 FOLDS = ("commits", "better", "runner", "not_looked_at")
 _MAX_NAMES = 30
 _REASONS = {
-    "too_short": phrase("fewer versions than it takes to tell a change from noise"),
-    "not_measured": phrase("that no run of the last four weeks has"),
-    "old_testbed": phrase("on a testbed that main is no longer measured on"),
-    "metric": phrase("that the gate does not judge and the comment does not show; name them with `--metric`"),
+    "too_short": phrase("have too few versions to tell a change from noise"),
+    "not_measured": phrase("have no run in the last four weeks"),
+    "old_testbed": phrase("are of a testbed no longer in use"),
+    "metric": phrase("are of metrics that the gate does not judge; select them with `--metric`"),
 }
 
 

@@ -13,6 +13,7 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.templates import environment, template_source
 from perfgate.judging.report.text.words import Words, say, translated
+from perfgate.judging.report.view.headline import metric_name
 from perfgate.judging.report.view.trend_rows import (
     Moved,
     cause_row,
@@ -145,7 +146,7 @@ def _series_row(group: Group) -> Mapping[str, object]:
     open_changes = [c for c in last.changes if c.standing in ("new", "open") and last.current]
     newest = Moved(last, open_changes[-1]) if open_changes else None
     return {
-        "metric": last.metric,
+        "metric": metric_name(last.metric),
         "place": place_of(last.workload, last.shape, last.labels),
         "value": value,
         "plot": trend_svg.small_plot(last),

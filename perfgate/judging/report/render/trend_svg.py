@@ -15,13 +15,14 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.view.headline import metric_name
 from perfgate.judging.report.view.trend_rows import day, short
 
-_WIDTH, _HEIGHT = 760, 230
-_LEFT, _RIGHT, _TOP, _BOTTOM = 74, 16, 16, 34
+_WIDTH, _HEIGHT = 760, 270
+_LEFT, _RIGHT, _TOP, _BOTTOM = 8, 84, 34, 50
 _SMALL_WIDTH, _SMALL_HEIGHT = 150, 26
 _MAX_POINTS = 240
-_CELL, _ROW_NAME = 18, 26
+_CELL, _ROW_NAME, _TITLE = 18, 250, 20
 # A mark for who cannot tell the colours apart.
 _MARKS = {"ok": "", "attention": "!", "error": "✕", "invalid": "✕", "unavailable": "?", "not_applicable": "–"}
 STATUS_WORDS = {
@@ -32,6 +33,9 @@ STATUS_WORDS = {
     "invalid": phrase("invalid"),
     "error": phrase("error"),
 }
+
+
+_TEXT = Markup('<text class="{}" x="{}" y="{}" text-anchor="{}">{}</text>')
 
 
 class Level(NamedTuple):
@@ -62,7 +66,10 @@ def series_plot(series: Sequence[TrendSeries], own: str | None) -> Markup:
     unit, metric = series[-1].unit, series[-1].metric
     low, high = _range(points, levels)
     frame = Frame(_scale(-0.5, len(points) - 0.5, _LEFT, _WIDTH - _RIGHT), _scale(low, high, _HEIGHT - _BOTTOM, _TOP))
-    parts = [_open(_WIDTH, _HEIGHT, "plot history", say("history of {metric}", metric=clean_words(metric)))]
+    name = clean_words(metric_name(metric))
+    parts = [_open(_WIDTH, _HEIGHT, "plot history", say("history of {metric}", metric=name))]
+    parts += [_TEXT.format("legend", _WIDTH, 14, "end", name)]
+    parts += [_TEXT.format("legend", _WIDTH - _RIGHT, _HEIGHT - 6, "end", say("versions of main, by date of the run"))]
     ticks = _ticks(low, high, unit)
     if all(point.value >= 0 for point in points):
         ticks = [tick for tick in ticks if tick >= 0]
@@ -92,7 +99,8 @@ def small_plot(series: TrendSeries) -> Markup:
         for change in series.changes
         if change.at > skipped and change.standing != "refuted"
     ]
-    head = _open(_SMALL_WIDTH, _SMALL_HEIGHT, "small", say("history of {metric}", metric=clean_words(series.metric)))
+    title = say("history of {metric}", metric=clean_words(metric_name(series.metric)))
+    head = _open(_SMALL_WIDTH, _SMALL_HEIGHT, "small", title)
     end = Markup('<circle class="last" cx="{}" cy="{}" r="2.2"/>')
     last = end.format(x(values.size - 1), y(min(max(float(values[-1]), low), high)))
     return Markup("").join(
@@ -102,7 +110,7 @@ def small_plot(series: TrendSeries) -> Markup:
 
 def steps_matrix(health: Sequence[RunHealth], titles: dict[int, str]) -> Markup:
     """Draw the status of every step of the checklist in every run, the newest at the right."""
-    width = _ROW_NAME + len(health) * _CELL + 4
+    width = _ROW_NAME + max(len(health) * _CELL, 80) + 4
     height = len(titles) * _CELL + 20
     parts = [_open(width, height, "matrix", say("steps of the checklist over time"))]
     name = Markup('<text x="{}" y="{}" text-anchor="end"><title>{}</title>{}</text>')
@@ -110,7 +118,7 @@ def steps_matrix(health: Sequence[RunHealth], titles: dict[int, str]) -> Markup:
     mark = Markup('<text class="mark" x="{}" y="{}" text-anchor="middle">{}</text>')
     for row, (number, title) in enumerate(titles.items()):
         top = row * _CELL
-        parts.append(name.format(_ROW_NAME - 5, top + 13, title, number))
+        parts.append(name.format(_ROW_NAME - 5, top + 13, title, f"{number} {_shortened(title)}"))
         for column, run in enumerate(health):
             status = run.steps.get(str(number))
             if status is None:
@@ -139,20 +147,29 @@ def weeks_bars(weeks: Sequence[Week]) -> Markup:
     """Draw how many runs there were each week."""
     newest = list(weeks)[-52:]
     most = max((week.runs for week in newest), default=0) or 1
-    width, height, step = 12 * len(newest) + 4, 70, 12
+    left, step = 34, 12
+    width, height = left + max(step * len(newest), 160) + 4, 88
     parts = [_open(width, height, "weeks", say("runs a week"))]
+    line = Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>')
+    for runs, y in ((most, 4), (0, 50)):
+        parts += [line.format(left, width, y, y), _TEXT.format("", left - 6, y + 4, "end", f"{runs:,}")]
     bar = Markup('<rect class="bar" x="{}" y="{}" width="8" height="{}"><title>{}: {}</title></rect>')
     for index, week in enumerate(newest):
         tall = round(week.runs / most * 46, 1)
         parts.append(
-            bar.format(index * step + 2, 50 - tall, max(tall, 1), week.monday, numbers.counted(week.runs, "run"))
+            bar.format(left + index * step + 2, 50 - tall, max(tall, 1), week.monday, numbers.counted(week.runs, "run"))
         )
     text = Markup('<text x="{}" y="66" text-anchor="{}">{}</text>')
     if newest:
-        parts.append(text.format(0, "start", newest[0].monday))
+        parts.append(text.format(left, "start", newest[0].monday))
         if len(newest) > 12:
             parts.append(text.format(width, "end", newest[-1].monday))
+    parts.append(_TEXT.format("legend", (left + width) / 2, 84, "middle", say("week, by its Monday")))
     return Markup("").join([*parts, Markup("</svg>")])
+
+
+def _shortened(title: str) -> str:
+    return title if len(title) <= _TITLE * 2 else f"{title[: _TITLE * 2 - 1]}…"
 
 
 def clean_words(text: str) -> Words:
@@ -222,11 +239,12 @@ def _ticks(low: float, high: float, unit: str) -> list[float]:
 
 def _value_axis(frame: Frame, ticks: Sequence[float], unit: str, metric: str) -> list[Markup]:
     line = Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>')
-    text = Markup('<text x="{}" y="{}" text-anchor="end">{}</text>')
+    # At the right, beside the newest runs, where a narrow screen begins.
+    text = Markup('<text x="{}" y="{}" text-anchor="start">{}</text>')
     marks: list[Markup] = []
     for tick, words in zip(ticks, formats.quantities(ticks, unit, metric=metric)):
         y = frame.y(tick)
-        marks += [line.format(_LEFT, _WIDTH - _RIGHT, y, y), text.format(_LEFT - 6, y + 4, words)]
+        marks += [line.format(_LEFT, _WIDTH - _RIGHT, y, y), text.format(_WIDTH - _RIGHT + 8, y + 4, words)]
     return marks
 
 
@@ -236,7 +254,7 @@ def _date_axis(frame: Frame, points: Sequence[TrendPoint]) -> list[Markup]:
     return [
         text.format(
             frame.x(at),
-            _HEIGHT - 10,
+            _HEIGHT - 28,
             "start" if at == 0 else "end" if at == len(points) - 1 else "middle",
             day(points[at].started_at),
         )

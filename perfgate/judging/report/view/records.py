@@ -367,11 +367,13 @@ class CommitView:
 
     commit: str
     subject: str
+    author: str
+    change_request: Words
 
 
 @dataclass(frozen=True)
 class TrendRow:
-    """A change of main's histories."""
+    """A change of main's histories. ``author`` and ``change_request`` are those of its commit, if it is one."""
 
     metric: str
     place: str
@@ -383,6 +385,8 @@ class TrendRow:
     commits: list[CommitView]
     commit_count: int
     subject: str
+    author: str
+    change_request: Words
     evidence: Words
     evidence_key: Words
     doubted: bool
@@ -395,7 +399,10 @@ class TrendRow:
 
 @dataclass(frozen=True)
 class TrendCauseRow:
-    """What one version of main changed: the change that says most, some of the others, and what runs more often."""
+    """What one version of main changed: the change that says most, some of the others, and what runs more often.
+
+    ``certain`` are exact counters among the others where the lead is only suspected; ``next`` are the commands to act on it.
+    """
 
     lead: TrendRow
     standing: Words
@@ -404,6 +411,8 @@ class TrendCauseRow:
     more: int
     cause: CauseView | None
     no_slowdown: Words | None
+    certain: list[TrendRow]
+    next: list[str]
 
 
 @dataclass(frozen=True)

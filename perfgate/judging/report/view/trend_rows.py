@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,7 +14,7 @@ import numpy as np
 from perfgate.document.decision import Comparison, Outcome
 from perfgate.document.explanation import Cause
 from perfgate.document.history import moment
-from perfgate.document.trend import TrendCause, TrendChange, TrendDocument, TrendSeries, place_of
+from perfgate.document.trend import CommitLabel, TrendCause, TrendChange, TrendDocument, TrendSeries, place_of
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.words import Words, phrase, say
@@ -33,6 +35,9 @@ _EVIDENCE = {
     "suspected": phrase("suspected"),
     "refuted": phrase("refuted"),
 }
+_CERTAIN = ("exact", "confirmed")
+_MOST_CERTAIN = 3
+_REQUEST = re.compile(r"[#!]\d{1,10}")
 _OUTCOMES: dict[str, Outcome] = {"worse": "regressed", "better": "improved", "changed": "inconclusive"}
 
 
@@ -54,13 +59,14 @@ class Sorted(NamedTuple):
 
 
 def sort_causes(document: TrendDocument) -> Sorted:
-    """The causes that are told; of those long past and settled nothing."""
-    fresh = [cause for cause in document.causes if cause.standing == "new"]
+    """The causes that are reported, certain ones first; none that were settled long ago."""
+    causes = sorted(document.causes, key=lambda cause: not _is_certain(cause, document))
+    fresh = [cause for cause in causes if cause.standing == "new"]
     return Sorted(
         new_worse=[cause for cause in fresh if cause.direction == "worse"],
         new_better=[cause for cause in fresh if cause.direction == "better"],
         new_other=[cause for cause in fresh if cause.direction == "changed"],
-        still_open=[cause for cause in document.causes if cause.standing == "open" and cause.direction == "worse"],
+        still_open=[cause for cause in causes if cause.standing == "open" and cause.direction == "worse"],
         ended=[
             cause for cause in document.causes if cause.news and cause.standing in ("resolved", "accepted", "refuted")
         ],
@@ -76,6 +82,10 @@ def moved_by(cause: TrendCause, document: TrendDocument) -> list[Moved]:
 def cause_row(cause: TrendCause, document: TrendDocument, *, most: int) -> TrendCauseRow:
     """A cause with its leading change and at most so many of the others."""
     first, *others = moved_by(cause, document)
+    others.sort(key=lambda moved: moved.change.evidence not in _CERTAIN)
+    certain = [
+        moved for moved in others if moved.change.evidence == "exact" and moved.change.direction == cause.direction
+    ]
     return TrendCauseRow(
         lead=change_row(first),
         standing=Words(cause.standing),
@@ -84,7 +94,32 @@ def cause_row(cause: TrendCause, document: TrendDocument, *, most: int) -> Trend
         more=max(0, len(others) - most),
         cause=_worded_operator(cause),
         no_slowdown=_no_slowdown(cause, document),
+        certain=[change_row(moved) for moved in certain[:_MOST_CERTAIN]]
+        if first.change.evidence == "suspected"
+        else [],
+        next=_next_commands(cause, first),
     )
+
+
+def _is_certain(cause: TrendCause, document: TrendDocument) -> bool:
+    return any(
+        moved.change.evidence in _CERTAIN and moved.change.direction == cause.direction
+        for moved in moved_by(cause, document)
+    )
+
+
+def _next_commands(cause: TrendCause, lead: Moved) -> list[str]:
+    """The commands that confirm a regression, show one commit against its parent, and accept it."""
+    series, change = lead
+    if cause.direction != "worse" or cause.standing not in ("new", "open") or not change.first_bad:
+        return []
+    commands = ["perfgate trend --confirm"] if change.evidence == "suspected" and change.confirmation is None else []
+    if change.last_good:
+        commands.append(f"git checkout {short(change.first_bad)} && perfgate check --base {short(change.last_good)}")
+    place = f"{series.workload}/{series.shape}" if series.shape else series.workload
+    metric = shlex.quote(f"{series.metric}@{place}" if len(cause.changes) == 1 else "*")
+    commands.append(f"perfgate baseline accept {metric} --commit {short(change.first_bad)} --reason TEXT")
+    return commands
 
 
 def _no_slowdown(cause: TrendCause, document: TrendDocument) -> Words | None:
@@ -131,17 +166,20 @@ def _worded_operator(cause: TrendCause) -> CauseView | None:
 def change_row(moved: Moved) -> TrendRow:
     series, change = moved
     before, after = formats.quantities([change.before, change.after], series.unit, metric=series.metric)
+    one = _commit_view(change.commits[0]) if change.commit_count == 1 else None
     return TrendRow(
-        metric=series.metric,
+        metric=metric_name(series.metric),
         place=place_of(series.workload, series.shape, series.labels),
         change=change_words(moved),
         span=numbers.span(before, after),
         when=day(change.first_seen),
         good=short(change.last_good),
         bad=short(change.first_bad),
-        commits=[CommitView(commit.commit[:10], commit.subject) for commit in change.commits],
+        commits=[_commit_view(commit) for commit in change.commits],
         commit_count=change.commit_count,
-        subject=change.commits[0].subject if change.commit_count == 1 else "",
+        subject=one.subject if one else "",
+        author=one.author if one else "",
+        change_request=one.change_request if one else Words(""),
         evidence=say(_EVIDENCE[change.evidence]),
         evidence_key=Words(change.evidence),
         doubted=change.evidence == "suspected" and change.confirmation is not None,
@@ -151,6 +189,13 @@ def change_row(moved: Moved) -> TrendRow:
         resolved_by=short(change.resolved_by),
         spark=sparkline([point.value for point in series.points]),
     )
+
+
+def _commit_view(commit: CommitLabel) -> CommitView:
+    """A commit with the number of its change request, which a forge links where it reads one."""
+    request = commit.change_request if _REQUEST.fullmatch(commit.change_request) else ""
+    subject = commit.subject.removesuffix(f" ({request})") if request else commit.subject
+    return CommitView(commit.commit[:10], subject, commit.author, Words(request))
 
 
 def change_words(moved: Moved) -> Words:
@@ -187,12 +232,15 @@ def searched(document: TrendDocument) -> Words:
             needed=numbers.counted(document.versions_needed, "version"),
             runs=numbers.counted(document.runs, "run"),
         )
+    series, values = numbers.counted(document.looked_at, "series", "series"), numbers.counted(document.values, "value")
+    if not document.new_values:
+        return say("Searched {series} with {values}; none of them is new.", series=series, values=values)
     # Rounded up: no less than this is to be expected.
     chance = math.ceil(document.new_values * FALSE_ALARMS_PER_VALUE * 10) / 10
     return say(
-        "Looked at {series} with {values}, {new} of them new; chance alone may show up to {chance} suspected changes in these.",
-        series=numbers.counted(document.looked_at, "series", "series"),
-        values=numbers.counted(document.values, "value"),
+        "Searched {series} with {values}, {new} of them new; noise alone may cause up to {chance} suspected changes in these.",
+        series=series,
+        values=values,
         new=document.new_values,
         chance=Words(f"{chance:.1f}"),
     )
