@@ -28,13 +28,14 @@ NOT_FAST := $(addprefix tests/unit/,advice/test_advisor.py document/test_fuzz_re
 test-fast: $(VENV)/.installed
 	$(BIN)/python -m pytest -q -n auto --dist worksteal $(NOT_FAST:%=--ignore=%) $(FAST)
 
-# Formatting, lint, types and import contracts, and the tests. Types are checked with today's dependencies only: the oldest ones have other
-# type hints.
+# Formatting, lint, types, import contracts, the site, and the tests. Types are checked and the site is built with today's dependencies
+# only: the oldest ones have other type hints.
 check: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(if $(CONSTRAINTS),,$(BIN)/mypy)
 	$(BIN)/lint-imports
+	$(if $(CONSTRAINTS),,$(MAKE) docs)
 	$(MAKE) test
 
 format: $(VENV)/.installed

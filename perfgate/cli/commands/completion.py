@@ -9,8 +9,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(SHELLS))
-@click.pass_context
-def COMMAND(ctx: click.Context, shell: str) -> None:
+def COMMAND(shell: str) -> None:
     """Print the script that makes a shell complete commands.
 
     \b
@@ -22,4 +21,5 @@ def COMMAND(ctx: click.Context, shell: str) -> None:
 
     kind = get_completion_class(shell)
     assert kind is not None
-    click.echo(kind(ctx.find_root().command, {}, "perfgate", "_PERFGATE_COMPLETE").source())
+    program = click.get_current_context().find_root().command
+    click.echo(kind(program, {}, "perfgate", "_PERFGATE_COMPLETE").source())
