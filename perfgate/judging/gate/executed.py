@@ -15,11 +15,14 @@ from perfgate.judging.gate.comparison import Place, comparison, configured_toler
 FEWEST_COUNTED = 2
 
 
-def compare_lines(place: Place, base: Iterable[Turn], head: Iterable[Turn], policy: Policy) -> Iterator[Comparison]:
+def compare_lines(
+    place: Place, base: Iterable[Turn], head: Iterable[Turn], policy: Policy, *, of_stacks: bool
+) -> Iterator[Comparison]:
     """Compare the runs of both sides that are closest to each other: what differs then is more than they vary by.
 
     Nothing is compared where neither side ran Python. Where one did, and the other did not or was not counted, the verdict is
-    left open. Where the runs of a side differ by more than is tolerated, the counts inform.
+    left open. Where the runs of a side differ by more than is tolerated, the counts inform, and so do those ``of_stacks``: two
+    Pythons or two versions of a library have other lines.
     """
     before, after = (counted_lines(turns) for turns in (base, head))
     if min(len(before), len(after)) < FEWEST_COUNTED or not any((*before, *after)):
@@ -33,21 +36,23 @@ def compare_lines(place: Place, base: Iterable[Turn], head: Iterable[Turn], poli
     spread = max(max(side) / min(side) - 1 for side in (before, after))
     closest = _closest(before, after)
     change = relative_change(*closest) or 0.0
-    varies = spread > allowed
-    outcome: Outcome = "informs" if varies else "unchanged"
-    if not varies and abs(change) > allowed:
+    informs = Message("gate.lines-vary", {"spread": rounded(spread)}) if spread > allowed else None
+    if of_stacks:
+        informs = Message("gate.lines-of-stacks")
+    outcome: Outcome = "unchanged" if informs is None else "informs"
+    if informs is None and abs(change) > allowed:
         outcome = "regressed" if change > 0 else "improved"
     yield comparison(
         place,
         COMMAND_LINES,
         "exact",
         outcome,
-        gating=not varies,
+        gating=informs is None,
         base=rounded(closest[0]),
         head=rounded(closest[1]),
         delta=change,
         tolerance=allowed,
-        reason=Message("gate.lines-vary", {"spread": rounded(spread)}) if varies else None,
+        reason=informs,
     )
 
 

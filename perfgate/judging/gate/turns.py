@@ -107,7 +107,8 @@ def compare_turns(
             cells += _halves(job, measured)
         rows += compare_counters_of_servers(Place(job.name, ""), *turns_of(measured.values()))
         if job.kind == "command":
-            rows += compare_lines(place, *evidence.turns(job.name), policy)
+            of_stacks = evidence.head.run.session.command == "upgrade"
+            rows += compare_lines(place, *evidence.turns(job.name), policy, of_stacks=of_stacks)
         rows += compare_counts(Place(job.name, ""), *turns_of(measured.values()), policy)
     gating = [cell for cell in cells if cell.tested.gating]
     p_values = [p_slower(cell.tested.worse, 0.0, alarm_looks(cell.looks)) for cell in gating]

@@ -411,6 +411,20 @@ def test_command__more_lines_and_shown_not_to_be_slower__warns() -> None:
     assert judged(*documents).verdict == "WARN"
 
 
+def test_command__lines_of_two_stacks__inform() -> None:
+    documents = with_lines(runs(quads=64, noise=0.01, record=job("command")), (1000, 1000), (1140, 1140))
+    base, head = (
+        msgspec.structs.replace(
+            run,
+            source=documents[0].source,
+            session=msgspec.structs.replace(run.session, command="upgrade"),
+        )
+        for run in documents
+    )
+    decision = judged(base, head)
+    assert (decision.verdict, outcome(decision, LINES)) == ("PASS", "informs")
+
+
 def test_command__no_python__is_judged_by_its_times_alone() -> None:
     decision = judged(*with_lines(runs(quads=64, noise=0.01, record=job("command")), (0, 0), (0, 0)))
     assert (decision.verdict, [c for c in decision.comparisons if c.metric == LINES]) == ("PASS", [])
