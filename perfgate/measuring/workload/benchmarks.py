@@ -7,12 +7,14 @@ take as long as calls do, and all that is counted of a call is counted of it. It
 from __future__ import annotations
 
 import argparse
+import asyncio
 import importlib
 import inspect
 import runpy
 import sys
 import threading
 import timeit
+import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -273,6 +275,18 @@ class NamingRunner:
 
     def bench_time_func(self, name: str, time_func: Callable[..., Any], *args: Any, **_options: Any) -> None:
         self._found[name] = partial(time_func, 1, *args)
+
+    def bench_async_func(self, name: str, func: Callable[..., Any], *args: Any, **_options: Any) -> None:
+        loop = asyncio.new_event_loop()
+
+        def call() -> Any:
+            return loop.run_until_complete(func(*args))
+
+        weakref.finalize(call, loop.close)
+        self._found[name] = call
+
+    def bench_command(self, name: str, command: list[str]) -> None:
+        """A program of its own is no function that could be called."""
 
     def timeit(self, name: str, stmt: Any = None, setup: Any = "pass", globals: Any = None, **_options: Any) -> None:  # noqa: A002 - as pyperf
         statement, prepare = (

@@ -147,6 +147,10 @@ if __name__ == "__main__":
     size = runner.parse_args().size
     runner.metadata["size"] = size
     runner.bench_func("sort", sorted, range(size, 0, -1))
+    async def later(value):
+        return value
+    runner.bench_async_func("later", later, 7)
+    runner.bench_command("other", ["true"])
     runner.timeit("sum", "sum(numbers)", setup="numbers = [1, 2, 3]")
 """
 
@@ -159,7 +163,8 @@ def test_pyperf_benchmark__of_a_script__is_called_by_its_name(tmp_path: Path, mo
     script = str(tmp_path / "bench.py")
     assert pyperf_benchmark(script, "sort").build("cpu")() == list(range(1, 101))
     assert pyperf_benchmark(script, "sum").build("cpu")() > 0
-    with pytest.raises(WorkloadError, match="has no benchmark 'gone'; there are sort, sum"):
+    assert pyperf_benchmark(script, "later").build("cpu")() == 7
+    with pytest.raises(WorkloadError, match="has no benchmark 'gone'; there are sort, later, sum"):
         pyperf_benchmark(script, "gone").build("cpu")
 
 
