@@ -144,7 +144,8 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     body: Annotated[str, _doc("The body of plain HTTP requests, with `$prompt` in it. Empty: a GET.")] = ""
     extra: Annotated[dict[str, Any], _doc("What else every request of the OpenAI API says.")] = {}
     ignore_eos: Annotated[
-        bool, _doc("Whether the server is told to write as many tokens as asked for. Some refuse to be told.")
+        bool,
+        _doc("Whether the server is told to write as many tokens as asked for. One that rejects that is not told."),
     ] = True
     load: Annotated[LoadSettings | None, _doc("The requests of one turn. Unset: 8 requests, 4 at a time.")] = None
     sla: Annotated[SlaSettings | None, _doc("What a request must hold to count as good.")] = None

@@ -47,6 +47,8 @@ def test_server__equal_code__does_not_fail(tmp_path: Path) -> None:
     assert (code, decision["verdict"]) in ((0, "PASS"), (3, "INCONCLUSIVE"))
     assert "regressed" not in gating_outcomes(decision)
     assert decision["missing"] == decision["failures"] == decision["invalid"] == []
+    rejected = {"workload": "chat", "names": ["ignore_eos"]}
+    assert {"code": "notes.fields-rejected", "values": rejected} in decision["warnings"]
 
 
 def test_server__a_layer_more__fails_with_the_time_per_token(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import re
 import socket
 import subprocess
 import sys
-import venv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -24,14 +23,13 @@ import pytest
 
 from perfgate.conductor.results.result import Results, read_results, written_file
 from perfgate.errors import ResultsError
+from tests.jobs.tools import installed
 from tests.waiting import wait_until
 
 pytest.importorskip("transformers", reason="make test-jobs installs examples/serving/requirements.txt")
 pytestmark = pytest.mark.jobs
 
 ROOT = Path(__file__).parents[2]
-TOOLS = ROOT / "build" / "tools"
-UNREACHABLE = re.compile(r"No matching distribution|Max retries|NameResolution|ConnectionError|timed out")
 REQUESTS, WORDS, TOKENS = 8, 16, 8
 WORK = {"requests": REQUESTS, "input_tokens": REQUESTS * WORDS, "output_tokens": REQUESTS * TOKENS}
 
@@ -157,28 +155,6 @@ import pytest
 def test_sum(benchmark, n):
     benchmark.pedantic(lambda: sum(range(n)), rounds=20)
 """
-
-
-def installed(package: str, *options: str) -> Path:
-    """The folder with the programs of a tool. It sees our torch and transformers, so that they are not fetched again."""
-    folder = TOOLS / re.sub(r"\W+", "-", package)
-    programs, ready = folder / "bin", folder / ".installed"
-    if not ready.exists():
-        venv.create(folder, with_pip=True, clear=True)
-        (packages,) = folder.glob("lib/python3*/site-packages")
-        ours = [path for path in sys.path if path.endswith("site-packages")]
-        (packages / "ours.pth").write_text("\n".join(ours), encoding="utf-8")
-        done = subprocess.run(
-            [programs / "python", "-m", "pip", "install", "--quiet", *options, package],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode and UNREACHABLE.search(done.stderr):
-            pytest.skip(f"{package} cannot be installed here: {done.stderr.splitlines()[-1]}")
-        assert done.returncode == 0, done.stderr
-        ready.touch()
-    return programs
 
 
 def run(arguments: list[str], folder: Path) -> str:
