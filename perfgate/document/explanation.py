@@ -90,7 +90,8 @@ class Contribution(msgspec.Struct, frozen=True, kw_only=True):
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a call takes longer, or less: the parts of the measured difference, in seconds a call.
 
-    ``measured`` is head - base of ``metric``, None where no time moved. ``contributions`` are the differences of operators,
+    ``measured`` is head - base of ``metric``, None where no time moved; without a metric it
+    is that of a unit of work in the profiles of a job. ``contributions`` are the differences of operators,
     and of the time outside them, that the pairs show beyond doubt, what explains most first; ``explained`` is their sum and
     may be more than was measured, because the profiler slows what it watches. ``base_bound`` and ``head_bound`` are what
     holds the call up on either side, None where nothing tells. ``other_inputs`` are the operators that run as often as before

@@ -11,6 +11,7 @@ import msgspec
 
 from perfgate.document.job import JobRecord, Turn
 from perfgate.document.message import Message, MessageValue
+from perfgate.document.profile import CalledFunction, JobProfile
 from perfgate.document.samples import Arm, Replicate, SampleSet
 from perfgate.document.seal import Seal
 from perfgate.document.testbed import Environment, Testbed
@@ -170,20 +171,6 @@ class CounterSite(msgspec.Struct, frozen=True, kw_only=True):
     line: str | None = None
     code: str | None = None
     tensor: str | None = None
-
-
-class CalledFunction(msgspec.Struct, frozen=True, kw_only=True):
-    """A function of the project that a call runs: lines ``first`` to ``last`` of its file.
-
-    ``callers`` are the lines of the project from which it is called (``model.py:88``), the most frequent first; what lies
-    between, such as the framework's own code, is left out.
-    """
-
-    name: str
-    file: str
-    first: int
-    last: int
-    callers: list[str] = []
 
 
 class CounterSet(msgspec.Struct, frozen=True, kw_only=True):
@@ -482,6 +469,7 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     replicates: list[Replicate] = []
     jobs: list[JobRecord] = []
     turns: list[Turn] = []
+    profiles: list[JobProfile] = []
     failed_pairs: list[FailedPair] = []
     artifacts: list[Artifact] = []
     advisories: list[Advisory] = []

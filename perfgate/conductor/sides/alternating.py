@@ -14,6 +14,7 @@ from statistics import median
 import numpy as np
 
 from perfgate.conductor.sides.side import Side, SidePlan, TurnResult
+from perfgate.conductor.sides.stacks import SideStacks
 from perfgate.document.job import CpuTime, JobNumber
 
 PLAN = SidePlan(turns=2)
@@ -58,6 +59,14 @@ class AlternatingSide:
 
     def stop(self) -> None:
         self._side.stop()
+
+    def profile(self, number: int) -> SideStacks | None:
+        try:
+            self._side.start()
+            self._side.warm_up()
+            return self._side.profile(number * MOST_TURNS)
+        finally:
+            self._side.stop()
 
     def turn(self, number: int) -> TurnResult:
         try:

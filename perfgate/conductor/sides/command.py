@@ -14,6 +14,7 @@ from perfgate.conductor.results.result import Results, read_results, written_fil
 from perfgate.conductor.sides.executed_lines import counted_lines, counting
 from perfgate.conductor.sides.program import Program, ProgramEnd, SideError
 from perfgate.conductor.sides.side import SidePlace, SidePlan, TurnResult, times_of
+from perfgate.conductor.sides.stacks import SideStacks
 from perfgate.document.job import PYTHON_LINES, JobNumber
 from perfgate.document.message import Message
 from perfgate.errors import ResultsError
@@ -89,6 +90,10 @@ class CommandSide:
         finally:
             self.stop()
         return self._turn(end, results)
+
+    def profile(self, number: int) -> SideStacks | None:  # noqa: ARG002 - every run does the same work
+        """A run is not profiled: it may take as long as all others together."""
+        return None
 
     def _turn(self, end: ProgramEnd, results: Results) -> TurnResult:
         values = {CPU: end.cpu, DURATION: end.seconds, MEMORY: end.memory}

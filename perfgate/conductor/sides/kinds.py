@@ -20,6 +20,7 @@ from perfgate.conductor.sides.ranks import RanksSide
 from perfgate.conductor.sides.server import PLAN as SERVER_PLAN
 from perfgate.conductor.sides.server import ServerSide
 from perfgate.conductor.sides.side import Side, SidePlace, SidePlan
+from perfgate.conductor.sides.stacks import profiling_environment
 from perfgate.conductor.sides.turns import NAMES, SideName
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.document.job import Fits, JobKind, JobRecord
@@ -119,13 +120,17 @@ def make_side(bench: Bench, reference: JobReference, checkout: Checkout, name: s
 
 def place_of(bench: Bench, reference: JobReference, checkout: Checkout, name: str, cpus: list[int]) -> SidePlace:
     """Where the side called ``name`` runs, bound to ``cpus``; each process has as many threads as it has of these."""
+    log = bench.log(f"{reference.name}-{name}")
+    profile = log.with_suffix(".profile")
+    threads = max(1, len(cpus) // max(1, reference.settings.ranks))
     return SidePlace(
         root=checkout.root,
         environment={
-            **bench.program_environment(checkout, threads=max(1, len(cpus) // max(1, reference.settings.ranks))),
+            **profiling_environment(bench.program_environment(checkout, threads=threads), profile),
             DEVICE_VARIABLE: bench.config.device,
         },
-        log=bench.log(f"{reference.name}-{name}"),
+        log=log,
+        profile=profile,
         cpus=cpus,
         left_behind=bench.leftovers[checkout.root],
         harness=checkout.harness,

@@ -138,6 +138,10 @@ class Program:
         """The CPU time of it and all below it, daemons and processes that have ended included."""
         return cpu_ns_below(self._keeper.pid)
 
+    def processes(self) -> list[int]:
+        """It and all below it that run."""
+        return running_below(self._keeper.pid)
+
     def cpu_meter(self) -> CpuMeter:
         """Begin to measure the CPU time of work that it does now."""
         return CpuMeter(self._keeper.pid)

@@ -30,6 +30,7 @@ from perfgate.conductor.sides.program import Program, SideError
 from perfgate.conductor.sides.rank_counts import read_counts
 from perfgate.conductor.sides.rendezvous import Peer, Rendezvous
 from perfgate.conductor.sides.side import SidePlace, SidePlan, TurnResult
+from perfgate.conductor.sides.stacks import SideStacks, sample_stacks
 from perfgate.document.job import JobNumber, RankCounts
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import ErrorKind
@@ -175,6 +176,17 @@ class RanksSide:
         cpu = meter.read()
         self._running.end_turn()
         return result._replace(out_of_turn=out_of_turn, counts=counts, cpu=cpu)
+
+    def profile(self, number: int) -> SideStacks | None:  # noqa: ARG002 - the next steps of the loop
+        folder = self._place.profile
+        if self._program is None or folder is None:
+            return None
+
+        def work() -> int:
+            self._take(self._settings.steps)
+            return self._settings.steps
+
+        return sample_stacks(folder, self._program.processes, work, "step")
 
     def _count(self) -> tuple[RankCounts, ...]:
         """Let all ranks do the steps of a turn under the profiler, once a start."""

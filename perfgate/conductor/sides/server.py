@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import socket
 import time
@@ -30,7 +31,9 @@ from perfgate.conductor.sides.client import RequestClient
 from perfgate.conductor.sides.hccl import next_group, port_settings
 from perfgate.conductor.sides.program import Program, ProgramEnd
 from perfgate.conductor.sides.server_numbers import numbers_of, turn_of_load
+from perfgate.conductor.sides.server_profiler import ServerProfiler
 from perfgate.conductor.sides.side import SidePlace, SidePlan, TurnResult
+from perfgate.conductor.sides.stacks import SideStacks, sample_stacks
 from perfgate.document.job import JobNumber
 from perfgate.document.message import Message, MessageValue
 from perfgate.job_settings import JobReference
@@ -207,6 +210,31 @@ class ServerSide:
         write_timeline(self._place.log.with_suffix(".requests.json"), load.exchanges)
         found = result._replace(out_of_turn=out_of_turn, texts=texts, counters=counters, cpu=cpu)
         return found._replace(without=tuple(sorted(self._place.without)), is_blurred=_arrived_at_once(load))
+
+    def profile(self, number: int) -> SideStacks | None:
+        program, folder = self._program, self._place.profile
+        if program is None or folder is None:
+            return None
+        self._wake_up(program)
+        streams, sent = self._settings.streams_tokens, itertools.count(number)
+
+        def work() -> int:
+            load = self._load(program, next(sent), self._load_settings)
+            tokens = sum(exchange.output_tokens or 0 for exchange in load.exchanges)
+            return tokens if streams and tokens else len(load.exchanges)
+
+        profiler = ServerProfiler(self._url)
+        try:
+            return sample_stacks(
+                folder,
+                program.processes,
+                work,
+                "token" if streams else "request",
+                begin=profiler.start,
+                end=profiler.stop,
+            )
+        finally:
+            self._sleep(program)
 
     def _counters(self) -> dict[str, int]:
         """What the server has counted of itself so far; nothing where it is not asked."""

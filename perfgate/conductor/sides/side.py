@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.conductor.sides.stacks import SideStacks
 from perfgate.document.job import CpuTime, JobNumber, RankCounts, Turn
 from perfgate.document.samples import SampleSet, pack
 
@@ -94,6 +95,9 @@ class Side(Protocol):
     def count(self) -> Mapping[str, int]:
         """Count, after the last turn, what a turn executes where that takes a run of its own; nothing of most sides."""
 
+    def profile(self, number: int) -> SideStacks | None:
+        """Sample the stacks of the side while it does the work of turns from ``number`` on; None where that is not possible."""
+
     def stop(self) -> None:
         """End every process; a side that is not running stays so."""
 
@@ -118,7 +122,8 @@ class SidePlace:
 
     ``harness`` is the checkout whose recorded requests both sides get. ``alone`` says that it has its devices for itself while
     it runs. ``left_behind`` gets the names of the processes that a run leaves running, one list a run. ``without`` is what
-    requests to either side go without; a side whose server does not take something adds it.
+    requests to either side go without; a side whose server does not take something adds it. ``profile`` is the folder of its
+    profile, empty until there is one.
     """
 
     root: Path
@@ -129,3 +134,4 @@ class SidePlace:
     left_behind: list[list[str]] = field(default_factory=list)
     harness: Path = Path()
     without: set[str] = field(default_factory=set)
+    profile: Path | None = None

@@ -6,6 +6,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -13,6 +14,7 @@ import msgspec
 
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import Side, SidePlan
+from perfgate.conductor.sides.stacks import SideStacks
 from perfgate.document.job import JobRecord, Turn
 from perfgate.document.run import TIME_SPENT, ErrorDetail, FailedPair
 from perfgate.locale import sentence
@@ -55,13 +57,14 @@ class TurnsBefore(NamedTuple):
 class MeasuredJob:
     """The turns of a job as both run documents have them, and why it failed where it did.
 
-    ``before`` are the turns that these are added to.
+    ``stacks`` are those of each side that could be profiled; ``before`` are the turns that these are added to.
     """
 
     record: JobRecord
     base: list[Turn] = field(default_factory=list)
     head: list[Turn] = field(default_factory=list)
     failed: list[FailedPair] = field(default_factory=list)
+    stacks: dict[SideName, SideStacks] = field(default_factory=dict)
     before: TurnsBefore = field(default_factory=TurnsBefore)
 
 
@@ -133,6 +136,8 @@ class TurnTaker:
                 if self._take_swap() if len(self.layouts) > 1 else self._take_start():
                     break
             self._count_runs()
+            if self.measured.base:
+                self._profile()
         except SideError as error:
             self._fail(error.detail, self._acting)
         finally:
@@ -157,6 +162,7 @@ class TurnTaker:
     def _take_start(self) -> bool:
         """Start both sides and take the quads of this start. Return whether the job is decided."""
         self._start += 1
+        self._stop_sides()
         started = self._start_sides()
         quads_before = self._quad
         while not self._time_is_up():
@@ -168,8 +174,22 @@ class TurnTaker:
                 return True
             if self._quad == self.looks[-1]:
                 break
-        self._stop_sides()
         return False
+
+    def _profile(self) -> None:
+        """Profile both sides after the last turn, for whoever asks for a cause. What fails costs its profile and nothing else.
+
+        No process of the head lives while base writes its profile.
+        """
+        for name in ("head", "base"):
+            side = self._side(name)
+            self.say(f"{self.measured.record.name}: profiling {name}")
+            if not self.plan.most:
+                self.begin([name])
+            with suppress(SideError):
+                if stacks := side.profile(self._quad * self.plan.turns):
+                    self.measured.stacks[name] = stacks
+            side.stop()
 
     def _take_swap(self) -> bool:
         """Start both sides on a half of the devices each, then on the other half. Return whether the job is decided.
@@ -180,6 +200,7 @@ class TurnTaker:
         most = min(self.plan.most, next(look for look in self.looks if look > self._quad) - self._quad)
         quads: list[dict[SideName, list[Turn]]] = []
         for half, sides in enumerate(self.layouts):
+            self._stop_sides()
             self._sides = sides
             started = self._start_sides()
             for index in range(len(quads) if half else most):
@@ -190,7 +211,6 @@ class TurnTaker:
                 quads.append(turns)
                 if self._is_worth_its_start(len(quads), started) or self._time_is_up():
                     break
-            self._stop_sides()
         for turns in quads:
             self._keep(turns)
         return self._quad in self.looks and self.is_decided()

@@ -28,6 +28,7 @@ from perfgate.document.testbed import Testbed
 from perfgate.errors import UsageError
 from perfgate.jobs.check.forecast import PARTS, Forecast
 from perfgate.jobs.check.measured import Job, Measured, documents_of
+from perfgate.jobs.check.profiles import KeptProfiles
 from perfgate.jobs.check.rerun import other_testbed, refuse_other_job
 from perfgate.jobs.check.sealing import seal_notes
 from perfgate.jobs.check.traces import keep_traces
@@ -77,7 +78,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
         tried = HeadTrial() if job.earlier else try_head(bench, base, head, job, options)
         harnesses = ([], []) if job.earlier else _harnesses(bench, base, head, job, options)
         loaded = (None, None) if job.earlier else loaded_packages(bench, (base, head), job, options)
-        measured = Measured(testbeds, harnesses, [], [], [], [], [], loaded=loaded)
+        measured = Measured(testbeds, harnesses, [], [], [], [], [], loaded=loaded, kept=KeptProfiles())
         refused: list[str] = []
         for number, reference in enumerate(references, start=1):
             if job.earlier:
@@ -183,6 +184,11 @@ def _measure_jobs(
             deadline=job.deadline,
             note=progress.note,
         ).measure()
+        if measured.kept and (stacks := measured.jobs[-1].stacks):
+            progress.status(f"reading the profiles of {reference.name}")
+            roots = {name: checkout.root for name, checkout in checkouts.items()}
+            folders = {name: job.out / name for name in NAMES}
+            measured.flames.extend(measured.kept.keep(reference.name, stacks, roots, folders))
 
 
 def _look_at(job: Job, measured: Measured, name: str) -> Look:

@@ -19,6 +19,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import Harness, RunDocument, Session
 from perfgate.document.testbed import Testbed
 from perfgate.jobs.check.environments import Environments
+from perfgate.jobs.check.profiles import KeptProfiles
 from perfgate.jobs.check.rerun import Earlier, add_to
 from perfgate.jobs.check.sides import Sides
 from perfgate.jobs.shared.flame import PairFlame
@@ -46,7 +47,8 @@ class Job(NamedTuple):
 
 class Measured(NamedTuple):
     """What has been measured so far; the lists grow workload by workload. ``notes`` are what each side's document adds,
-    ``added_to`` is the earlier job that it continues, and ``loaded`` the packages that each side's workloads loaded.
+    ``added_to`` is the earlier job that it continues, ``loaded`` the packages that each side's workloads loaded, and
+    ``kept`` the profiles of jobs.
     """
 
     testbeds: tuple[Testbed, Testbed]
@@ -58,10 +60,18 @@ class Measured(NamedTuple):
     jobs: list[MeasuredJob]
     notes: tuple[list[Message], list[Message]] = ([], [])
     added_to: Earlier | None = None
+    kept: KeptProfiles | None = None
     loaded: tuple[list[str] | None, list[str] | None] = (None, None)
 
 
 def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument]:
+    base, head = _without_profiles(job, measured)
+    return (
+        (measured.kept.put_into("base", base), measured.kept.put_into("head", head)) if measured.kept else (base, head)
+    )
+
+
+def _without_profiles(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument]:
     if job.earlier:
         seals = (job.seals.seal_of("base"), job.seals.seal_of("head"))
         return add_to(job.earlier, job.session, measured.pairs, measured.jobs, seals, head_folder=job.out / "head")

@@ -92,6 +92,7 @@ class _Causes:
         self._weights = _weights(base, head)
         changes = head.source.changes if head else []
         functions = {(c.workload, c.shape): c.functions for c in head.counters} if head else {}
+        functions |= {(profile.workload, ""): profile.functions for profile in head.profiles} if head else {}
         self._code = defaultdict(
             lambda: ChangedCode(changes), {place: ChangedCode(changes, called) for place, called in functions.items()}
         )
@@ -263,7 +264,8 @@ def _text_of_lines(head: RunDocument | None) -> dict[str, str]:
         return {}
     sites = [(site.line, site.code) for counters in head.counters for site in counters.sites]
     rows = [(row.line, row.code) for account in head.accounts for row in account.rows]
-    return {line: code for line, code in (*rows, *sites) if line and code}
+    profiled = [(line.line, line.code) for profile in head.profiles for line in profile.lines]
+    return {line: code for line, code in (*profiled, *rows, *sites) if line and code}
 
 
 def _ranked_after(cause: Cause, top: Cause) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from perfgate.document.explanation import Origin
-from perfgate.document.run import CalledFunction, CodeChange
+from perfgate.document.profile import CalledFunction
+from perfgate.document.run import CodeChange
 
 # Of more changed places than these, one that no call was seen to reach is not named: it is any of them.
 MOST_ELSEWHERE = 3

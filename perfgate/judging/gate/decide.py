@@ -50,6 +50,7 @@ from perfgate.judging.gate.findings import with_findings
 from perfgate.judging.gate.harness import harness_changes, not_compared
 from perfgate.judging.gate.operators import compare_operators, judge_subroutines, operator_times
 from perfgate.judging.gate.pairs import QUANTILE
+from perfgate.judging.gate.profiles import explain_jobs, missing_profiles
 from perfgate.judging.gate.recordings import compare_kernel_times, recorded_times, untimed_places
 from perfgate.judging.gate.repeated import compare_repeated
 from perfgate.judging.gate.required import Required, missing_evidence
@@ -129,6 +130,7 @@ def decide(
     failures += [_failure_of(failed) for failed in head.failed_pairs]
     tests = [] if incomparable else compare_operators(evidence, invalid=invalid)
     explained = [] if evidence.recorded else explanations(evidence, comparisons, tests, invalid=invalid)
+    explained += explain_jobs(evidence, comparisons)
     missing = missing_evidence(evidence, changes, required, policy, timed=not incomparable)
     missing += missing_turns(evidence, {} if incomparable else required.jobs)
     not_timed = untimed_places(evidence, comparisons) if evidence.recorded else []
@@ -155,7 +157,12 @@ def decide(
         operator_changes=operator_changes(evidence),
         explanations=explained,
         links=_links(base, "base") + _links(head, "head"),
-        warnings=[*unknown_note(base, head), *_warnings(base, head), *notes_on_requests(evidence)],
+        warnings=[
+            *unknown_note(base, head),
+            *_warnings(base, head),
+            *notes_on_requests(evidence),
+            *missing_profiles(evidence, comparisons),
+        ],
         pairs=_pairs(head),
         waited=None if waited is None else rounded(waited),
         unmoved=sorted(evidence.kept_layout),

@@ -25,7 +25,8 @@ _ON_DEVICE = frozenset(FLAME_KINDS.index(kind) for kind in ("compute", "copy", "
 
 def with_pairs(tree: FlameTree, decision: DecisionDocument, workload: str, shape: str) -> FlameTree:
     """The tree of both sides of a workload's shape with the pairs' times, and with what they say of the call."""
-    if tree.base is None or tree.head is None:
+    is_job = any(c.method == "turns" and c.workload == workload for c in decision.comparisons)
+    if is_job or tree.base is None or tree.head is None:
         return tree
     rows = [row for row in decision.operator_times if (row.workload, row.shape) == (workload, shape)]
     tree = msgspec.structs.replace(

@@ -17,7 +17,8 @@ from typing import NamedTuple
 import msgspec
 
 from perfgate.catalogue.lookup import metric
-from perfgate.document.run import CalledFunction, CounterSet
+from perfgate.document.profile import CalledFunction
+from perfgate.document.run import CounterSet
 from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.counting.counters import counter_sites
 from perfgate.measuring.counting.tally import Site, SourceLines

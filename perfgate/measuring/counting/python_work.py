@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perfgate.document.run import CalledFunction, CounterSet
+from perfgate.document.profile import CalledFunction
+from perfgate.document.run import CounterSet
 from perfgate.measuring.counting.counters import counter_sites
 from perfgate.measuring.counting.tally import Site, SourceLines, differing
 from perfgate.measuring.workload.bound import BoundWorkload

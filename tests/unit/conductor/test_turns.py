@@ -11,6 +11,7 @@ import pytest
 from perfgate.conductor.sides.alternating import FEWEST_TURNS, AlternatingSide, Visit
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import SidePlan, TurnResult
+from perfgate.conductor.sides.stacks import SideStacks
 from perfgate.conductor.sides.turns import OVERRUN, MeasuredJob, Reach, TurnsBefore, TurnTaker
 from perfgate.document.job import JobNumber, JobRecord
 from perfgate.document.message import Message
@@ -37,6 +38,7 @@ class Worker:
     start_seconds: float = 10.0
     turn_seconds: float = 1.0
     fails_at: float = math.inf
+    fails_profiling: float = False
     running: bool = False
     has_texts: bool = False
     without: set[str] = field(default_factory=set)
@@ -65,7 +67,17 @@ class Worker:
         self.calls.append((self.name, "count", 0))
         return {"python_lines": 100}
 
+    def profile(self, number: int) -> SideStacks | None:
+        if not self.running:
+            return None
+        self.calls.append((self.name, "profile", number))
+        if self.fails_profiling:
+            raise SideError(ErrorDetail(kind="exit", message=Message("job.exited", {"line": "serve", "code": 3})))
+        return SideStacks("token", 1, self.turn_seconds, [], [])
+
     def stop(self) -> None:
+        if self.running:
+            self.calls.append((self.name, "stop", 0))
         self.running = False
 
 
@@ -170,6 +182,23 @@ def test_added_turns__quads_and_starts_go_on_where_the_earlier_ended() -> None:
 def test_added_turns__no_time__nothing_is_added_and_nothing_fails() -> None:
     measured, _, _ = taken(SidePlan(turns=4, fewest=2, most=4), ends=-1.0, before=TurnsBefore(quads=9, starts=3))
     assert (measured.base, measured.failed) == ([], [])
+
+
+def test_profile__after_the_last_turn__no_process_of_the_head_lives_while_base_is_profiled() -> None:
+    measured, calls, _ = taken(SidePlan(turns=4, fewest=2, most=4), looks=(8,))
+    assert calls[-4:] == [
+        ("head", "profile", 32),
+        ("head", "stop", 0),
+        ("base", "profile", 32),
+        ("base", "stop", 0),
+    ]
+    assert measured.stacks.keys() == {"base", "head"}
+
+
+def test_profile__a_side_fails_while_it_is_profiled__its_turns_count() -> None:
+    plan = SidePlan(turns=4, fewest=2, most=8)
+    measured, _, _ = taken(plan, looks=(8,), fails_profiling=True)
+    assert (len(measured.base), measured.failed, measured.stacks) == (16, [], {})
 
 
 def test_swap__sides_change_their_halves__every_quad_has_turns_on_both() -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from perfgate.document.decision import Part
 from perfgate.document.explanation import Origin
-from perfgate.document.run import CalledFunction, CodeChange
+from perfgate.document.profile import CalledFunction
+from perfgate.document.run import CodeChange
 from perfgate.judging.gate.causes import with_causes
 from perfgate.judging.gate.changed_code import ChangedCode
 from tests.fakes.documents import make_counter, make_decision, make_run

@@ -255,7 +255,7 @@ def recorded_row(comparison: Comparison) -> RecordedView:
 def worded_account(summary: Summary) -> AccountView | None:
     """How the parts of the worst slower call add up to what was measured, and what holds it up; None unexplained."""
     explained = _explanation(summary)
-    if explained is None or explained.measured is None or not explained.contributions:
+    if explained is None or explained.measured is None or explained.metric is None or not explained.contributions:
         return None
     more = sum(part.seconds for part in explained.contributions if part.seconds > 0)
     saved = sum(-part.seconds for part in explained.contributions if part.seconds < 0)
@@ -263,7 +263,7 @@ def worded_account(summary: Summary) -> AccountView | None:
     notable = abs(rest) >= _NOTABLE * explained.measured
     return AccountView(
         place=place(explained.workload, explained.shape),
-        metric=metric_name(explained.metric or "", _clock(summary, explained)),
+        metric=metric_name(explained.metric, _clock(summary, explained)),
         measured=formats.quantity(explained.measured, "s"),
         more=formats.quantity(more, "s"),
         saved=formats.quantity(saved, "s") if saved >= _NOTABLE * explained.measured else None,

@@ -1,0 +1,162 @@
+"""Sample the Python stacks of a side's processes while it works, and read what they wrote.
+
+Every Python process of a side catches a signal (``measuring/startup``). Only processes that catch it are sent it: any other
+would die of it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from perfgate.document.profile import ProfileUnit
+from perfgate.system.profiling import PROFILE_SIGNAL, PROFILE_VARIABLE, STACKS, STARTED, SWITCH
+
+# So long is profiled, in as many turns as it takes.
+PROFILE_SECONDS = 2.0
+MOST_TURNS = 16
+_START_SECONDS, _END_SECONDS = 5.0, 20.0
+_POLL_SECONDS = 0.02
+_MOST_BYTES = 1 << 26
+# Where vLLM and SGLang write the traces of their own profilers.
+_TRACE_VARIABLES = ("VLLM_TORCH_PROFILER_DIR", "SGLANG_TORCH_PROFILER_DIR")
+
+
+class StackFrame(NamedTuple):
+    """A line that ran: the file and the qualified name of its function, the lines of that, and its own number."""
+
+    file: str
+    function: str
+    first: int
+    last: int
+    line: int
+
+
+class StackSample(NamedTuple):
+    """``times`` samples of a thread that had the same stack; times are in nanoseconds."""
+
+    thread: str
+    stack: int
+    begin: int
+    end: int
+    cpu: int
+    waited: bool
+    times: int
+
+
+class ProcessStacks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one process sampled; ``library`` is the folder of Python's own modules, ``rank`` -1 where it is none."""
+
+    pid: int
+    rank: int
+    began: int
+    ended: int
+    library: str
+    frames: list[StackFrame]
+    stacks: list[list[int]]
+    samples: list[StackSample]
+
+
+class SideStacks(NamedTuple):
+    """The stacks of all processes of a side while it did so many units of work in so many seconds, and traces of its own."""
+
+    per: ProfileUnit
+    units: int
+    seconds: float
+    processes: list[ProcessStacks]
+    traces: list[Path]
+
+
+def profiling_environment(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """The environment in which Python processes can be profiled into ``folder``."""
+    startup = Path(__file__).resolve().parents[2] / "measuring" / "startup"
+    path = os.pathsep.join([str(startup), *filter(None, [environment.get("PYTHONPATH")])])
+    own = {name: str(folder) for name in _TRACE_VARIABLES if name not in environment}
+    return {**environment, **own, PROFILE_VARIABLE: str(folder), "PYTHONPATH": path}
+
+
+def sample_stacks(
+    folder: Path,
+    processes: Callable[[], list[int]],
+    work: Callable[[], int],
+    per: ProfileUnit,
+    *,
+    begin: Callable[[Path], None] = lambda _: None,
+    end: Callable[[], None] = lambda: None,
+) -> SideStacks:
+    """Sample while ``work`` is done until there is enough; it returns how many units it did.
+
+    ``begin`` and ``end`` switch a profiler of the program's own. The folder is emptied before: whatever lies there is not of
+    this profile.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / SWITCH).touch()
+    asked = _signal(processes())
+    _wait_for(folder, asked, STARTED, _START_SECONDS)
+    begin(folder)
+    began, units, turns = time.monotonic(), 0, 0
+    try:
+        while turns < MOST_TURNS and time.monotonic() - began < PROFILE_SECONDS:
+            units += work()
+            turns += 1
+        seconds = time.monotonic() - began
+    finally:
+        (folder / SWITCH).unlink(missing_ok=True)
+        _signal(list(asked))
+        end()
+    started = {pid for pid in asked if (folder / f"{pid}{STARTED}").exists()}
+    _wait_for(folder, started, STACKS, _END_SECONDS)
+    found = [read for pid in sorted(started) if (read := _read(folder / f"{pid}{STACKS}")) is not None]
+    return SideStacks(per, units, seconds, found, traces=sorted(folder.rglob("*.json*")))
+
+
+def _signal(pids: list[int]) -> set[int]:
+    """Send the signal to those that catch it, and return them."""
+    asked = set()
+    for pid in pids:
+        with suppress(OSError):  # it has ended
+            if _catches(pid):
+                os.kill(pid, PROFILE_SIGNAL)
+                asked.add(pid)
+    return asked
+
+
+def _catches(pid: int) -> bool:
+    """Whether a process has a handler for the signal (proc(5): SigCgt has a bit for each)."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    caught = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")), "0")
+    return bool(int(caught, 16) >> (PROFILE_SIGNAL - 1) & 1)
+
+
+def _wait_for(folder: Path, pids: set[int], suffix: str, seconds: float) -> None:
+    """Wait until every process has written its file, has ended, or the time is up."""
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends and any(
+        not (folder / f"{pid}{suffix}").exists() and Path(f"/proc/{pid}").exists() for pid in pids
+    ):
+        time.sleep(_POLL_SECONDS)
+
+
+def _read(file: Path) -> ProcessStacks | None:
+    """What a process wrote; None where that is no such document. It may be anything: the process ran code of the change."""
+    try:
+        if file.is_symlink() or file.stat().st_size > _MOST_BYTES:
+            return None
+        stacks = msgspec.json.decode(file.read_bytes(), type=ProcessStacks)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    is_whole = all(0 <= frame < len(stacks.frames) for stack in stacks.stacks for frame in stack) and all(
+        0 <= s.stack < len(stacks.stacks) and s.begin <= s.end and s.cpu >= 0 and s.times > 0 for s in stacks.samples
+    )
+    return stacks if is_whole else None

@@ -1,0 +1,54 @@
+"""Where the Python code of a job spends its time: the stacks of its processes, sampled in turns that count for nothing else."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+ProfileUnit = Literal["token", "request", "step", "run"]
+
+
+class CalledFunction(msgspec.Struct, frozen=True, kw_only=True):
+    """A function of the project that a call runs: lines ``first`` to ``last`` of its file.
+
+    ``callers`` are the lines of the project from which it is called (``model.py:88``), the most frequent first; what lies
+    between, such as the framework's own code, is left out.
+    """
+
+    name: str
+    file: str
+    first: int
+    last: int
+    callers: list[str] = []
+
+
+class ProfiledLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the project, with the time of all that it calls outside of the project, in seconds a unit.
+
+    ``cpu`` is CPU time, ``waited`` how long the line itself slept or waited, and ``samples`` how many samples of either there
+    are. ``code`` is the text of the line, by which the lines of two sides are matched. ``function`` is the qualified name.
+    """
+
+    function: str
+    line: str
+    cpu: float
+    waited: float
+    samples: int
+    code: str = ""
+
+
+class JobProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """The profile of one side of a job: evidence for a cause, and never for the verdict.
+
+    ``units`` are how many tokens, requests, steps or runs were profiled, and ``seconds`` how long one took. ``cpu`` is the CPU
+    time of all Python threads in one. ``lines`` are the heaviest; ``functions`` are those that were seen, with their callers.
+    """
+
+    workload: str
+    per: ProfileUnit
+    units: int
+    seconds: float
+    cpu: float
+    lines: list[ProfiledLine] = []
+    functions: list[CalledFunction] = []

@@ -1,0 +1,151 @@
+"""What the profiles of a job explain of its slowdown: the functions of the project that take longer, and on which line.
+
+A profile is sampled, once a side: it names a cause of what the turns have shown and never shows a slowdown itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from perfgate.document.decision import SIDE_BY_SIDE, Comparison
+from perfgate.document.explanation import Contribution, Explanation
+from perfgate.document.message import Message
+from perfgate.document.profile import JobProfile, ProfiledLine
+from perfgate.document.run import RunDocument
+from perfgate.judging.gate.comparison import rounded
+from perfgate.judging.gate.contributions import EXPLAINS
+from perfgate.judging.gate.evidence import Evidence
+
+# A function is believed to take longer where that is so many standard errors of its samples: with hundreds of functions chance
+# names one in a hundred profiles.
+_SURE = 4.0
+_MOST_FUNCTIONS = 10
+# Only kinds of jobs that stay while they are measured are profiled.
+_PROFILED_KINDS = ("server", "ranks")
+
+_Function = tuple[str, str]
+
+
+class _Time(NamedTuple):
+    """The seconds of a unit, and how many samples show them."""
+
+    cpu: float = 0.0
+    waited: float = 0.0
+    samples: int = 0
+
+    @property
+    def variance(self) -> float:
+        """That of the sum, if samples are alike and of a Poisson process."""
+        return (self.cpu + self.waited) ** 2 / self.samples if self.samples else 0.0
+
+
+class _Growth(NamedTuple):
+    function: _Function
+    seconds: float
+    line: str
+
+
+def explain_jobs(evidence: Evidence, comparisons: Sequence[Comparison]) -> list[Explanation]:
+    """For every job that got slower, and that both sides profiled, the functions that take longer, most first."""
+    before, after = ({profile.workload: profile for profile in run.profiles} for run in evidence.runs)
+    return [
+        explanation
+        for workload in slower_jobs(evidence.head.run, comparisons)
+        if workload in before and workload in after
+        for explanation in _explain(before[workload], after[workload])
+    ]
+
+
+def slower_jobs(head: RunDocument, comparisons: Iterable[Comparison]) -> list[str]:
+    """The jobs of which a number got worse."""
+    worse = {c.workload for c in comparisons if c.outcome == "regressed" and c.method in SIDE_BY_SIDE}
+    return [job.name for job in head.jobs if job.name in worse and job.kind in _PROFILED_KINDS]
+
+
+def missing_profiles(evidence: Evidence, comparisons: Iterable[Comparison]) -> list[Message]:
+    """What is said of jobs that got slower without a profile of both sides to name a cause."""
+    notes = []
+    for workload in slower_jobs(evidence.head.run, comparisons):
+        lacking = [
+            side
+            for side, run in zip(("base", "head"), evidence.runs)
+            if all(profile.workload != workload for profile in run.profiles)
+        ]
+        notes += [Message("notes.no-profile", {"workload": workload, "sides": lacking})] if lacking else []
+    return notes
+
+
+def _explain(base: JobProfile, head: JobProfile) -> list[Explanation]:
+    if base.per != head.per:
+        return []
+    # What waits in the background waits longer where the work takes longer.
+    stretch = max(1.0, head.seconds / base.seconds) if base.seconds > 0 else 1.0
+    grown = _grown(_by_function(base.lines), _by_function(head.lines), stretch)
+    total = max(head.cpu - base.cpu, math.fsum(growth.seconds for growth in grown))
+    leading = [growth for growth in grown if growth.seconds >= EXPLAINS * total][:_MOST_FUNCTIONS]
+    if not leading:
+        return []
+    return [
+        Explanation(
+            workload=head.workload,
+            shape="",
+            measured=rounded(total),
+            explained=rounded(math.fsum(growth.seconds for growth in leading)),
+            contributions=[
+                Contribution(
+                    op=growth.function[1],
+                    kind="slower",
+                    seconds=rounded(growth.seconds),
+                    function=growth.function[1],
+                    line=growth.line,
+                )
+                for growth in leading
+            ],
+        )
+    ]
+
+
+def _by_function(lines: Iterable[ProfiledLine]) -> dict[_Function, list[ProfiledLine]]:
+    functions: dict[_Function, list[ProfiledLine]] = defaultdict(list)
+    for line in lines:
+        functions[line.line.rpartition(":")[0], line.function].append(line)
+    return functions
+
+
+def _grown(
+    base: Mapping[_Function, Sequence[ProfiledLine]], head: Mapping[_Function, Sequence[ProfiledLine]], stretch: float
+) -> list[_Growth]:
+    """The functions that take longer beyond what their samples spread, most first, each with its line that grew most."""
+    grown = []
+    for function, lines in head.items():
+        before, after = _sum(base.get(function, ())), _sum(lines)
+        seconds = _growth(before, after, stretch)
+        error = math.sqrt(before.variance + after.variance)
+        if seconds > _SURE * error:
+            grown.append(_Growth(function, seconds, _line(base.get(function, ()), lines, stretch)))
+    return sorted(grown, key=lambda growth: (-growth.seconds, growth.function))
+
+
+def _line(base: Sequence[ProfiledLine], head: Sequence[ProfiledLine], stretch: float) -> str:
+    """The line whose text takes longer than it did, by most."""
+    before: dict[str, _Time] = {}
+    for line in base:
+        before[line.code] = _sum([line], before.get(line.code, _Time()))
+    after: dict[str, _Time] = {}
+    for line in head:
+        after[line.code] = _sum([line], after.get(line.code, _Time()))
+    return max(head, key=lambda line: _growth(before.get(line.code, _Time()), after[line.code], stretch)).line
+
+
+def _growth(before: _Time, after: _Time, stretch: float) -> float:
+    return after.cpu - before.cpu + max(0.0, after.waited - before.waited * stretch)
+
+
+def _sum(lines: Iterable[ProfiledLine], start: _Time = _Time()) -> _Time:  # noqa: B008 - it cannot be changed
+    cpu, waited, samples = start
+    for line in lines:
+        cpu, waited, samples = cpu + line.cpu, waited + line.waited, samples + line.samples
+    return _Time(cpu, waited, samples)
