@@ -21,6 +21,7 @@ COMMAND_LINES = "command.lines"
 JOB_WORK, JOB_OUTPUT, JOB_HALVES = "job.work", "job.output", "job.halves"
 # What a server under load gives.
 TTFT, TPOT, E2E, SERVING_CPU = "serving.ttft", "serving.tpot", "serving.e2e", "serving.cpu"
+TTFT_P99, ITL, ITL_P99, STALLS = "serving.ttft_p99", "serving.itl", "serving.itl_p99", "serving.stalls"
 # Of a server that is asked by something else than the OpenAI API, where nothing is known of tokens.
 FIRST_BYTE, REQUEST_CPU = "serving.first_byte", "serving.request_cpu"
 SAME_TEXT = "serving.same_text"

@@ -82,6 +82,8 @@ class Metric(Entry, frozen=True):
     amount: Amount = "calls"
     # It moves with what other metrics show, so it stands after them.
     listed_last: bool = False
+    # It tells more than what moves with it: a tail before the mean that it shifts.
+    listed_first: bool = False
     # The entry in changes.toml for a counter that grew.
     advice: str = ""
 

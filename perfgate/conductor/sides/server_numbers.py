@@ -8,14 +8,24 @@ from collections.abc import Collection
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.catalogue.names import E2E, FIRST_BYTE, GOODPUT, REQUEST_CPU, SERVING_CPU, SERVING_THROUGHPUT, TPOT, TTFT
+from perfgate.catalogue.names import (
+    E2E,
+    FIRST_BYTE,
+    GOODPUT,
+    ITL,
+    ITL_P99,
+    REQUEST_CPU,
+    SERVING_CPU,
+    SERVING_THROUGHPUT,
+    TPOT,
+    TTFT,
+    TTFT_P99,
+)
 from perfgate.conductor.load.measures import goodput, measure_load
 from perfgate.conductor.load.record import Load
 from perfgate.conductor.sides.side import TurnResult, times_of
 from perfgate.document.job import JobNumber
 from perfgate.job_settings import JobSettings
-
-TTFT_P99, ITL, ITL_P99 = "serving.ttft_p99", "serving.itl", "serving.itl_p99"
 
 Floats = npt.NDArray[np.float64]
 

@@ -21,7 +21,7 @@ from perfgate.system.profiling import PROFILE_SIGNAL, PROFILE_VARIABLE, STACKS, 
 
 # So long is profiled, in as many turns as it takes.
 PROFILE_SECONDS = 2.0
-MOST_TURNS = 16
+MOST_TURNS = 1000
 _START_SECONDS, _END_SECONDS = 5.0, 20.0
 _POLL_SECONDS = 0.02
 _MOST_BYTES = 1 << 26
@@ -65,13 +65,14 @@ class ProcessStacks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SideStacks(NamedTuple):
-    """The stacks of all processes of a side while it did so many units of work in so many seconds, and traces of its own."""
+    """The stacks of all processes of a side while it did so many units of work in so many seconds; its traces in ``folder``."""
 
     per: ProfileUnit
     units: int
     seconds: float
     processes: list[ProcessStacks]
     traces: list[Path]
+    folder: Path = Path()
 
 
 def profiling_environment(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
@@ -115,7 +116,7 @@ def sample_stacks(
     started = {pid for pid in asked if (folder / f"{pid}{STARTED}").exists()}
     _wait_for(folder, started, STACKS, _END_SECONDS)
     found = [read for pid in sorted(started) if (read := _read(folder / f"{pid}{STACKS}")) is not None]
-    return SideStacks(per, units, seconds, found, traces=sorted(folder.rglob("*.json*")))
+    return SideStacks(per, units, seconds, found, traces=sorted(folder.rglob("*.json*")), folder=folder)
 
 
 def _signal(pids: list[int]) -> set[int]:

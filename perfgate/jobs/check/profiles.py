@@ -48,6 +48,8 @@ class KeptProfiles:
             write_trace(sampled, roots[side], file)
             self.artifacts[side].append(artifact_of(file, file.read_bytes(), "trace", workload=workload))
             self._keep_own_traces(workload, side, sampled, folders[side])
+            if sampled.folder != Path():
+                shutil.rmtree(sampled.folder, ignore_errors=True)
             try:
                 (timeline,) = trace.read(file).timelines
                 trees[side] = _per_unit(tree_of(timeline, workload), sampled.units)

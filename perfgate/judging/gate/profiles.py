@@ -14,7 +14,7 @@ from perfgate.document.decision import SIDE_BY_SIDE, Comparison
 from perfgate.document.explanation import Contribution, Explanation
 from perfgate.document.message import Message
 from perfgate.document.profile import JobProfile, ProfiledLine
-from perfgate.document.run import RunDocument
+from perfgate.document.run import CodeChange, RunDocument
 from perfgate.judging.gate.comparison import rounded
 from perfgate.judging.gate.contributions import EXPLAINS
 from perfgate.judging.gate.evidence import Evidence
@@ -22,6 +22,8 @@ from perfgate.judging.gate.evidence import Evidence
 # A function is believed to take longer where that is so many standard errors of its samples: with hundreds of functions chance
 # names one in a hundred profiles.
 _SURE = 4.0
+# One that the change touches is expected to differ.
+_SURE_OF_CHANGED = 2.5
 _MOST_FUNCTIONS = 10
 # Only kinds of jobs that stay while they are measured are profiled.
 _PROFILED_KINDS = ("server", "ranks")
@@ -51,11 +53,12 @@ class _Growth(NamedTuple):
 def explain_jobs(evidence: Evidence, comparisons: Sequence[Comparison]) -> list[Explanation]:
     """For every job that got slower, and that both sides profiled, the functions that take longer, most first."""
     before, after = ({profile.workload: profile for profile in run.profiles} for run in evidence.runs)
+    changes = evidence.head.run.source.changes
     return [
         explanation
         for workload in slower_jobs(evidence.head.run, comparisons)
         if workload in before and workload in after
-        for explanation in _explain(before[workload], after[workload])
+        for explanation in _explain(before[workload], after[workload], changes)
     ]
 
 
@@ -78,12 +81,12 @@ def missing_profiles(evidence: Evidence, comparisons: Iterable[Comparison]) -> l
     return notes
 
 
-def _explain(base: JobProfile, head: JobProfile) -> list[Explanation]:
+def _explain(base: JobProfile, head: JobProfile, changes: Sequence[CodeChange]) -> list[Explanation]:
     if base.per != head.per:
         return []
     # What waits in the background waits longer where the work takes longer.
     stretch = max(1.0, head.seconds / base.seconds) if base.seconds > 0 else 1.0
-    grown = _grown(_by_function(base.lines), _by_function(head.lines), stretch)
+    grown = _grown(_by_function(base.lines), _by_function(head.lines), stretch, changes)
     total = max(head.cpu - base.cpu, math.fsum(growth.seconds for growth in grown))
     leading = [growth for growth in grown if growth.seconds >= EXPLAINS * total][:_MOST_FUNCTIONS]
     if not leading:
@@ -116,7 +119,10 @@ def _by_function(lines: Iterable[ProfiledLine]) -> dict[_Function, list[Profiled
 
 
 def _grown(
-    base: Mapping[_Function, Sequence[ProfiledLine]], head: Mapping[_Function, Sequence[ProfiledLine]], stretch: float
+    base: Mapping[_Function, Sequence[ProfiledLine]],
+    head: Mapping[_Function, Sequence[ProfiledLine]],
+    stretch: float,
+    changes: Sequence[CodeChange],
 ) -> list[_Growth]:
     """The functions that take longer beyond what their samples spread, most first, each with its line that grew most."""
     grown = []
@@ -124,9 +130,19 @@ def _grown(
         before, after = _sum(base.get(function, ())), _sum(lines)
         seconds = _growth(before, after, stretch)
         error = math.sqrt(before.variance + after.variance)
-        if seconds > _SURE * error:
+        if seconds > (_SURE_OF_CHANGED if _is_changed(lines, changes) else _SURE) * error:
             grown.append(_Growth(function, seconds, _line(base.get(function, ()), lines, stretch)))
     return sorted(grown, key=lambda growth: (-growth.seconds, growth.function))
+
+
+def _is_changed(lines: Iterable[ProfiledLine], changes: Iterable[CodeChange]) -> bool:
+    """Whether the change touches a function, by the lines of it that ran."""
+    numbers = [(file, int(number)) for file, _, number in (line.line.rpartition(":") for line in lines)]
+    return any(
+        file == change.file and (change.begins or change.first) <= number <= (change.ends or change.last)
+        for change in changes
+        for file, number in numbers
+    )
 
 
 def _line(base: Sequence[ProfiledLine], head: Sequence[ProfiledLine], stretch: float) -> str:

@@ -8,7 +8,7 @@ from itertools import chain
 
 import numpy as np
 
-from perfgate.catalogue.names import NUMBER, RANKS_LOSS
+from perfgate.catalogue.names import ITL, NUMBER, RANKS_LOSS, TPOT
 from perfgate.document.decision import Invalid, InvalidKind, Missing, MissingSide
 from perfgate.document.job import JobNumber, JobRecord, RankCounts, Turn, turns_by_quad
 from perfgate.document.message import Message
@@ -180,6 +180,8 @@ def _unproven(
         yield _asked(settings.name, "job.output", side, pairs=unseen)
     if any(count.steps not in (0, settings.settings.steps) for turn in turns for count in turn.counts):
         yield _asked(settings.name, "counts.steps", side, differs=True)
+    if any(TPOT in turn.values and all(entry.metric != ITL for entry in turn.samples) for turn in turns):
+        yield _asked(settings.name, ITL, side)
     if settings.settings.loss_tolerance and any(RANKS_LOSS not in turn.values for turn in turns):
         yield _asked(settings.name, RANKS_LOSS, side)
 

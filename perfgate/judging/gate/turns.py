@@ -15,7 +15,16 @@ import msgspec
 import numpy as np
 
 from perfgate.catalogue.lookup import is_known, metric
-from perfgate.catalogue.names import JOB_HALVES, JOB_OUTPUT, JOB_WORK, RANKS_CPU, RANKS_LOSS, RANKS_MEMORY, RANKS_STEP
+from perfgate.catalogue.names import (
+    JOB_HALVES,
+    JOB_OUTPUT,
+    JOB_WORK,
+    RANKS_CPU,
+    RANKS_LOSS,
+    RANKS_MEMORY,
+    RANKS_STEP,
+    TTFT_P99,
+)
 from perfgate.document.decision import (
     Comparison,
     Part,
@@ -45,6 +54,7 @@ from perfgate.judging.gate.rule import (
     spread,
 )
 from perfgate.judging.gate.servers import compare_counters_of_servers
+from perfgate.judging.gate.tails import stalls_of
 from perfgate.stats.clusters import START_LUCK
 from perfgate.stats.error_control import holm
 
@@ -65,13 +75,17 @@ def looks_of(kind: JobKind, fits: Fits) -> tuple[int, ...]:
 
 
 class _Cell(NamedTuple):
-    """One number of a job, quad by quad; of an ``undirected`` one only the documents say which direction is better."""
+    """One number of a job, quad by quad; of an ``undirected`` one only the documents say which direction is better.
+
+    One of ``only_worse`` fails the gate if it regressed, and leaves no verdict open: the tail of few requests says too little.
+    """
 
     tested: Tested
     unit: str
     looks: tuple[int, ...]
     parts: list[Part]
     undirected: bool = False
+    only_worse: bool = False
 
 
 def compare_turns(
@@ -105,6 +119,7 @@ def compare_turns(
                 for cell in _cells(job, number, measured, policy)
             ]
             cells += _halves(job, measured)
+            cells += _stall_cells(job, measured, policy)
         rows += compare_counters_of_servers(Place(job.name, ""), *turns_of(measured.values()))
         if job.kind == "command":
             of_stacks = evidence.head.run.session.command == "upgrade"
@@ -148,9 +163,17 @@ def _cells(job: JobRecord, number: JobNumber, measured: Mapping[int, Quad], poli
         tolerance=allowed,
         margins=[max(allowed, _margin(policy, metric(number.metric).ok_margin_scale))],
         better=number.better,
-        gating=number.gating,
+        gating=number.gating or number.metric == TTFT_P99,
     )
-    yield _Cell(tested, number.unit, looks_of(job.kind, job.fits), _parts(number.metric, quads_of_job))
+    is_tail = number.metric == TTFT_P99 and not number.gating
+    looks = looks_of(job.kind, job.fits)
+    yield _Cell(tested, number.unit, looks, _parts(number.metric, quads_of_job), only_worse=is_tail)
+
+
+def _stall_cells(job: JobRecord, measured: Mapping[int, Quad], policy: Policy) -> Iterator[_Cell]:
+    tested = stalls_of(Place(job.name, ""), measured, policy) if job.kind == "server" else None
+    if tested is not None:
+        yield _Cell(tested, "1", looks_of(job.kind, job.fits), parts=[], only_worse=True)
 
 
 def _halves(job: JobRecord, measured: Mapping[int, Quad]) -> Iterator[_Cell]:
@@ -256,6 +279,8 @@ def _judge(cell: _Cell, policy: Policy, p_adjusted: float | None, *, tests: int)
         starts=compared.pairs if starts is None else int(np.unique(starts).size),
         parts=cell.parts,
     )
+    if cell.only_worse and compared.outcome != "regressed":
+        return msgspec.structs.replace(compared, gating=False, pairs_needed=None)
     if not is_known(tested.metric):
         return _undecided(compared, Message("gate.unknown-metric"))
     if cell.undirected and compared.outcome in ("improved", "unchanged"):

@@ -1,6 +1,7 @@
 """Continuous batching: every step computes one token of each request under way."""
 
 import asyncio
+import time  # noqa: F401 - for a plant
 
 import torch
 from model import WINDOW, pick

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -132,6 +131,5 @@ def test_profile__nobody_can_be_asked__is_empty(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "profile").mkdir()
     (tmp_path / "profile" / "1.stacks").write_text("left by somebody else")
     sampled = sample_stacks(tmp_path / "profile", list, lambda: 1, "token")
-    assert sampled == SideStacks("token", 0, sampled.seconds, [], [])
-    assert time.monotonic() > 0
+    assert sampled == SideStacks("token", 0, sampled.seconds, [], [], tmp_path / "profile")
     assert profile_of("chat", sampled, tmp_path).lines == []

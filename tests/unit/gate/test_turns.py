@@ -23,7 +23,7 @@ from tests.fakes.documents import make_run
 from tests.wording import worded
 
 NAME = "chat"
-TPOT, CPU = "serving.tpot", "serving.cpu"
+TPOT, TTFT, CPU = "serving.tpot", "serving.ttft", "serving.cpu"
 
 
 def job(kind: JobKind = "server", better: Literal["lower", "higher"] = "lower") -> JobRecord:
@@ -668,3 +668,58 @@ def test_foreseen__more_quads_and_starts__show_less() -> None:
 
 def test_looks__of_every_kind__grow() -> None:
     assert all(list(looks) == sorted(set(looks)) for looks in LOOKS.values())
+
+
+def with_gaps(
+    documents: tuple[RunDocument, RunDocument], stalls: tuple[int, int], factor: float = 1.0
+) -> list[RunDocument]:
+    """The documents of a server with 200 gaps a turn, of which so many are stalls in every other turn of each side."""
+    sides = []
+    for run, count, slower in zip(documents, stalls, (1.0, factor)):
+        turns = []
+        for number, turn in enumerate(run.turns):
+            some = count if number % 2 else 0
+            gaps = [round(slower * (10_000_000 + 10_000 * index)) for index in range(200 - some)] + [90_000_000] * some
+            samples = [*turn.samples, SampleSet(metric="serving.itl", samples=pack(gaps))]
+            turns.append(msgspec.structs.replace(turn, samples=samples))
+        sides.append(msgspec.structs.replace(run, turns=turns))
+    return sides
+
+
+def test_stalls__more_on_the_head__told_as_a_tail_before_the_mean_that_they_shift() -> None:
+    decision = judged(*with_gaps(runs(0.10), (0, 2)))
+    (row,) = [c for c in decision.comparisons if c.metric == "serving.stalls"]
+    assert (decision.verdict, row.outcome, row.gating, row.base, row.head) == ("FAIL", "regressed", True, 0.0, 0.005)
+    title = render_comment(decision, CommentContext(marker="<!-- perfgate -->")).splitlines()[2]
+    assert "stalls between tokens" in title
+
+
+@pytest.mark.parametrize(
+    ("stalls", "factor"),
+    [
+        ((2, 2), 1.0),
+        ((2, 0), 1.0),
+        # Whatever slows every token alike makes no tail.
+        ((0, 0), 4.0),
+        ((1, 1), 4.0),
+    ],
+)
+def test_stalls__not_more__neither_fail_nor_leave_the_verdict_open(stalls: tuple[int, int], factor: float) -> None:
+    decision = judged(*with_gaps(runs(), stalls, factor))
+    assert decision.verdict == "PASS"
+    assert not [c for c in decision.comparisons if c.metric == "serving.stalls" and c.gating]
+
+
+def test_headline__a_slower_first_token_and_cpu_time__names_what_a_user_feels() -> None:
+    numbers = [JobNumber(metric=metric, unit="s", better="lower") for metric in (TTFT, CPU)]
+    documents = []
+    for factor, run in zip((1.0, 1.3), runs(record=msgspec.structs.replace(job(), numbers=numbers))):
+        turns = [
+            msgspec.structs.replace(
+                turn, values={TTFT: 0.1 * factor * turn.values[TPOT], CPU: factor**4 * turn.values[TPOT]}
+            )
+            for turn in run.turns
+        ]
+        documents.append(msgspec.structs.replace(run, turns=turns))
+    title = render_comment(judged(*documents), CommentContext(marker="<!-- perfgate -->")).splitlines()[2]
+    assert "time to first token" in title

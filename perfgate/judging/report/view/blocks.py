@@ -158,6 +158,7 @@ def _block(
         places=group.places,
         slower=_told(_worst_shapes(group.slower or costs), worst if in_title else None),
         apart=formats.quantity(group.more_time, "s") if is_apart else None,
+        of_job=any(c.method == "turns" for c in group.comparisons),
         at_most=None if own or costs or is_slower else _at_most(summary, group.places),
         counts=[
             replace(named_change(c), tensor=_holding(c, summary))

@@ -447,6 +447,7 @@ class CauseBlock:
     places: tuple[str, ...]
     slower: list[Change]
     apart: Words | None
+    of_job: bool
     at_most: Words | None
     counts: list[Change]
     tip: Suggestion | None

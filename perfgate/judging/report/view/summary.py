@@ -27,6 +27,8 @@ from perfgate.locale import Language
 OPERATOR_PREFIX = "ops."
 # They move with what others show: with all the other times, or with what operators take.
 _LISTED_LAST = {name for name, metric in METRICS.items() if metric.listed_last}
+# They tell more than what moves with them.
+_LISTED_FIRST = {name for name, metric in METRICS.items() if metric.listed_first}
 _METHOD_RANK = {
     method: rank
     for rank, method in enumerate(
@@ -230,6 +232,7 @@ def _worst_first(comparisons: Iterable[Comparison]) -> list[Comparison]:
             _METHOD_RANK[c.method],
             c.method != "exact" and c.metric in _LISTED_LAST,
             c.method == "exact" and not any(part.line and part.head > part.base for part in c.parts),
+            c.metric not in _LISTED_FIRST,
             c.metric in _LISTED_LAST,
             math.inf if c.cause is None or c.method != "exact" else c.cause,
             -math.inf if c.delta is None else -abs(c.delta),

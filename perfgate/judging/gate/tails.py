@@ -1,0 +1,76 @@
+"""The tail of a server's tokens: stalls, which the mean of a turn hides or turns into a slowdown of every token.
+
+A gap between two tokens is a stall if it is longer than three times the median gap of its side and quad. So a uniform slowdown
+has no more stalls. What is compared is how many stalls a quad has, by the rule for all numbers of jobs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.catalogue.lookup import metric
+from perfgate.catalogue.names import ITL, STALLS
+from perfgate.document.decision import Policy
+from perfgate.document.job import Turn
+from perfgate.document.samples import unpack
+from perfgate.judging.gate.comparison import Place, configured_tolerance
+from perfgate.judging.gate.judge import Tested
+from perfgate.judging.gate.quads import Quad
+from perfgate.judging.gate.rule import Differences
+
+STALL_FACTOR = 3.0
+# Of a quad that has no stall: its logarithm would be no number.
+_HALF = 0.5
+# A quad with fewer gaps tells nothing of its tail.
+_FEWEST_GAPS = 20
+
+_Gaps = npt.NDArray[np.int64]
+
+
+class _Stalls(NamedTuple):
+    number: int
+    gaps: int
+
+
+def stalls_of(place: Place, quads: Mapping[int, Quad], policy: Policy) -> Tested | None:
+    """The stalls of both sides, quad by quad; None if turns have too few gaps between tokens, or no stall at all."""
+    counted = [
+        (quad.start, _stalls(_gaps(quad.base)), _stalls(_gaps(quad.head)))
+        for quad in quads.values()
+        if min(_gaps(quad.base).size, _gaps(quad.head).size) >= _FEWEST_GAPS
+    ]
+    if len(counted) < len(quads) or not any(before.number + after.number for _, before, after in counted):
+        return None
+    logs = [
+        math.log((after.number + _HALF) / (after.gaps + 1)) - math.log((before.number + _HALF) / (before.gaps + 1))
+        for _, before, after in counted
+    ]
+    base, head = (
+        sum(side.number for side in sides) / sum(side.gaps for side in sides) for sides in list(zip(*counted))[1:]
+    )
+    configured = configured_tolerance(policy, STALLS, *place)
+    allowed = (metric(STALLS).tolerance or 0.0) if configured is None else configured
+    return Tested(
+        place,
+        STALLS,
+        "turns",
+        Differences.of(logs, [start for start, _, _ in counted]),
+        base=base,
+        head=head,
+        tolerance=allowed,
+        margins=[allowed],
+    )
+
+
+def _gaps(turns: Iterable[Turn]) -> _Gaps:
+    columns = [unpack(entry.samples) for turn in turns for entry in turn.samples if entry.metric == ITL]
+    return np.concatenate(columns) if columns else np.zeros(0, dtype=np.int64)
+
+
+def _stalls(gaps: _Gaps) -> _Stalls:
+    return _Stalls(int(np.count_nonzero(gaps > STALL_FACTOR * np.median(gaps))), int(gaps.size))
