@@ -135,7 +135,17 @@ def decide(
     missing += missing_turns(evidence, {} if incomparable else required.jobs)
     not_timed = untimed_places(evidence, comparisons) if evidence.recorded else []
     verdict, reasons = verdict_of(
-        verdict_rules(comparisons, differences, invalid, failures, changes, missing, comparing, not_timed=not_timed)
+        verdict_rules(
+            comparisons,
+            differences,
+            invalid,
+            failures,
+            changes,
+            missing,
+            comparing,
+            not_timed=not_timed,
+            uncounted=_uncounted(base, head),
+        )
     )
     waited = waited_share(columns for run in (base, head) for r in run.replicates for _, columns in r.lanes)
     waited = waited_of_jobs(evidence) if waited is None else waited
@@ -434,6 +444,16 @@ def _warnings(base: RunDocument, head: RunDocument) -> list[Message]:
         *(Message("notes.both-sides", {"note": note}) for note in common),
         *(Message("notes.base", {"note": note}) for note in base.warnings if note not in common),
         *(Message("notes.head", {"note": note}) for note in head.warnings if note not in common),
+    ]
+
+
+def _uncounted(base: RunDocument, head: RunDocument) -> list[Message]:
+    """Why nothing was counted in a recording, by side."""
+    return [
+        Message("verdict.about", {"place": side, "what": note})
+        for side, run in (("head", head), ("base", base))
+        for note in run.warnings
+        if note.code == "notes.nothing-counted"
     ]
 
 

@@ -55,8 +55,11 @@ def verdict_rules(
     comparing: Comparing,
     *,
     not_timed: list[str],
+    uncounted: Sequence[Message] = (),
 ) -> list[VerdictRule]:
     """Every rule in the order in which they are asked; ``not_timed`` are places of recordings without a time of kernels.
+
+    ``uncounted`` is why nothing was counted in the recording of a side: its tables contradict each other, or are cut off.
 
     An upgrade report judges a stack, which no commit can be blamed for: what got slower is a warning.
     """
@@ -84,6 +87,8 @@ def verdict_rules(
         VerdictRule("INCONCLUSIVE", "harness", not_comparable),
         VerdictRule("INCONCLUSIVE", "testbed", [d.field for d in differences] if comparing == "code" else []),
         VerdictRule("INCONCLUSIVE", "invalid", invalid_places),
+        # Why numbers are missing says more than their names.
+        VerdictRule("INCONCLUSIVE", "uncounted", list(uncounted) if missing else []),
         # What was left out may be what shows a regression, so nothing below counts without it.
         VerdictRule("INCONCLUSIVE", "missing", [_missing_name(entry) for entry in missing]),
         VerdictRule("INCONCLUSIVE", "not-judged", [_name(c) for c in open_rules if c.gating]),

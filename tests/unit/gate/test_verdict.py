@@ -48,6 +48,11 @@ OF_CODE = [
         "invalid",
         {"invalid": [Invalid(workload="encoder", shape="long", kind="throttled", message=quote("throttled"))]},
     ),
+    Row(
+        "INCONCLUSIVE",
+        "uncounted",
+        {"missing": [Missing(workload="encoder", shape="long", side="head")], "uncounted": [quote("tables differ")]},
+    ),
     Row("INCONCLUSIVE", "missing", {"missing": [Missing(workload="encoder", shape="long", side="head")]}),
     Row(
         "INCONCLUSIVE",
@@ -89,9 +94,9 @@ OF_CODE = [
 # testbeds differ is what is asked about.
 SLOWER_STACK = OF_CODE[0]._replace(verdict="WARN")
 OF_STACK = [
-    *(row for row in OF_CODE[1:7] if row.reason != "testbed"),
+    *(row for row in OF_CODE[1:8] if row.reason != "testbed"),
     SLOWER_STACK,
-    *OF_CODE[7:],
+    *OF_CODE[8:],
 ]
 # A head judged by rules alone has no other testbed beside it.
 OF_RULES = [row for row in OF_CODE if row.reason != "testbed"]
@@ -103,7 +108,17 @@ COMPARED = {"regressed", "not-judged", "undecided", "accepted"}
 def rules_for(*rows: Row, comparing: Comparing) -> Any:
     """Return the rules asked about the evidence of rows, and one unchanged metric where nothing else is said."""
     evidence: dict[str, list[Any]] = {
-        name: [] for name in ("comparisons", "differences", "invalid", "failures", "changes", "missing", "not_timed")
+        name: []
+        for name in (
+            "comparisons",
+            "differences",
+            "invalid",
+            "failures",
+            "changes",
+            "missing",
+            "not_timed",
+            "uncounted",
+        )
     }
     for row in rows:
         for name, records in row.evidence.items():

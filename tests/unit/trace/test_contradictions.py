@@ -8,10 +8,14 @@ from pathlib import Path
 import pytest
 
 from perfgate import trace
+from perfgate.document.decision import Policy
+from perfgate.document.history import History
 from perfgate.document.trace import GapDocument, StepDocument, TopDocument
 from perfgate.errors import DocumentError
 from perfgate.jobs.run.from_profile import ProfileOptions, run_from_profile
 from perfgate.jobs.trace.job import Choice, trace_gaps, trace_steps, trace_top
+from perfgate.judging.gate.decide import decide
+from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.trace.contradictions import contradictions
 from tests.wording import text_of, worded
 
@@ -135,3 +139,20 @@ def test_from_profile__totals_by_type_alone__says_where_they_are(tmp_path: Path)
         run_from_profile(tmp_path, ProfileOptions(profile=folder, out=tmp_path / "out"), lambda text: None)
     (timeline,) = trace_top(folder, Choice(), by="type", host=False).timelines
     assert [(row.name, row.count) for row in timeline.rows] == [("MatMul", 2), ("Add", 1)]
+
+
+def test_gate__recording_that_contradicts_itself__is_what_the_title_says(contradictory: Path, tmp_path: Path) -> None:
+    whole = tmp_path / "base" / "host_1_20250109150000123_ascend_pt"
+    written(whole, f"{OUTPUT}/kernel_details.csv", KERNELS)
+    base, head = (
+        run_from_profile(
+            tmp_path, ProfileOptions(profile=folder, out=tmp_path / f"out-{folder.parent.name}"), lambda text: None
+        )
+        for folder in (whole, contradictory)
+    )
+    comment = render_comment(
+        decide(base, head, policy=Policy(), history=History()), CommentContext(marker="<!-- it -->")
+    )
+    title = next(line for line in comment.splitlines() if line.startswith("## "))
+    assert "INCONCLUSIVE – head: op_statistic counts" in title.replace("`", "")
+    assert "3 kernels, the table of kernels has 2" in title.replace("`", "")

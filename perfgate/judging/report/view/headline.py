@@ -281,6 +281,7 @@ def _undecided_kind(summary: Summary) -> str:
         (summary.too_slow, "too_slow"),
         (summary.decision.testbed_differences, "testbed"),
         (summary.invalid, "invalid"),
+        (summary.has_reason("uncounted"), "reason"),
         (summary.decision.missing, "missing"),
         (summary.unjudged, "unjudged"),
         (not summary.metrics, "nothing"),
