@@ -58,7 +58,8 @@ class _TraceGroup(CommandGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        is_path = self.get_command(ctx, args[0]) is None and Path(args[0]).exists()
+        name = args[0]
+        is_path = self.get_command(ctx, name) is None and ("/" in name or "." in name or Path(name).exists())
         return super().resolve_command(ctx, ["show", *args] if is_path else args)
 
 

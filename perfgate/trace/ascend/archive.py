@@ -1,15 +1,19 @@
-"""Zips of profiles: packed by us, and unpacked under limits, since somebody else may have made them."""
+"""Archives of profiles: zips packed by us, zips and tars unpacked under limits, since somebody else may have made them."""
 
 from __future__ import annotations
 
+import lzma
 import os
 import stat
+import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import IO, NamedTuple
 
 from perfgate.errors import DocumentError, MeasuringError
 from perfgate.trace.ascend.layout import OUTPUT
@@ -43,10 +47,10 @@ def pack(recording: Path, path: Path) -> None:
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """Yield a folder with a zip's files, removed afterwards.
+    """Yield a folder with the files of a zip or tar, removed afterwards.
 
-    Raises DocumentError for a damaged zip, one beyond the limits, and names or links that lead out of the folder; what is
-    raised inside names the zip in place of the folder.
+    Raises DocumentError for a damaged archive, one beyond the limits, and names or links that lead out of the folder; what is
+    raised inside names the archive in place of the folder.
     """
     with tempfile.TemporaryDirectory(prefix="perfgate-") as name:
         folder = Path(name)
@@ -59,50 +63,88 @@ def unpacked(path: Path) -> Iterator[Path]:
             ) from error
 
 
+class _Member(NamedTuple):
+    """A file or folder of an archive; ``most`` is how many bytes it may unpack to."""
+
+    name: str
+    is_folder: bool
+    is_plain: bool
+    most: int
+    open: Callable[[], IO[bytes]]
+
+
 def _unpack(path: Path, folder: Path) -> None:
+    members = _zip_members if path.suffix == ".zip" else _tar_members
+    total = 0
     try:
-        with zipfile.ZipFile(path) as archive:
-            members = archive.infolist()
-            if len(members) > MAX_MEMBERS:
-                raise DocumentError(f"{path}: more than {MAX_MEMBERS} files; zip one profiler folder alone")
-            total = 0
-            for member in members:
-                target = folder / _checked_name(member, path)
-                if member.is_dir():
-                    continue
-                target.parent.mkdir(parents=True, exist_ok=True)
-                total += _copy(archive, member, target, path)
-                if total > MAX_TOTAL_BYTES:
-                    raise DocumentError(f"{path}: more than {MAX_TOTAL_BYTES} bytes unpacked; profile fewer steps")
+        for number, member in enumerate(members(path)):
+            if number >= MAX_MEMBERS:
+                raise DocumentError(f"{path}: more than {MAX_MEMBERS} files; pack one profiler folder alone")
+            target = folder / _checked_name(member, path)
+            if member.is_folder:
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            total += _copy(member, target, path)
+            if total > MAX_TOTAL_BYTES:
+                raise DocumentError(f"{path}: more than {MAX_TOTAL_BYTES} bytes unpacked; profile fewer steps")
     # RuntimeError is what an encrypted member raises, NotImplementedError one of an unknown method.
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
-        raise DocumentError(f"{path}: is no zip that can be read: {error}; make it again") from error
+    except (
+        zipfile.BadZipFile,
+        tarfile.TarError,
+        zlib.error,
+        lzma.LZMAError,
+        EOFError,
+        RuntimeError,
+        NotImplementedError,
+        ValueError,
+    ) as error:
+        kind = "zip" if path.suffix == ".zip" else "tar"
+        raise DocumentError(f"{path}: is no {kind} that can be read: {error}; make it again") from error
     except OSError as error:
         raise DocumentError(f"{path}: cannot be unpacked: {error}; check permissions and free disk") from error
 
 
-def _checked_name(member: zipfile.ZipInfo, path: Path) -> PurePosixPath:
-    name = PurePosixPath(member.filename)
-    mode = member.external_attr >> 16
-    plain = stat.S_IFMT(mode) in (0, stat.S_IFREG, stat.S_IFDIR)
-    strange = name.is_absolute() or ".." in name.parts or "\\" in member.filename or ":" in name.parts[0:1]
-    if not plain or strange or not name.parts or len(name.parts) > MAX_DEPTH:
+def _zip_members(path: Path) -> Iterator[_Member]:
+    with zipfile.ZipFile(path) as archive:
+        for info in archive.infolist():
+            is_plain = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG, stat.S_IFDIR)
+            most = min(MAX_MEMBER_BYTES, _FREE_BYTES + MAX_RATIO * max(info.compress_size, 0))
+            yield _Member(info.filename, info.is_dir(), is_plain, most, partial(archive.open, info))
+
+
+def _tar_members(path: Path) -> Iterator[_Member]:
+    most = min(MAX_MEMBER_BYTES, _FREE_BYTES + MAX_RATIO * path.stat().st_size)
+    with tarfile.open(path) as archive:
+        for info in archive:
+            reader = partial(_extracted, archive, info)
+            yield _Member(info.name, info.isdir(), info.isreg() or info.isdir(), most, reader)
+
+
+def _extracted(archive: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
+    content = archive.extractfile(info)
+    assert content is not None, "only plain files are extracted"
+    return content
+
+
+def _checked_name(member: _Member, path: Path) -> PurePosixPath:
+    name = PurePosixPath(member.name)
+    strange = name.is_absolute() or ".." in name.parts or "\\" in member.name or ":" in name.parts[0:1]
+    if not member.is_plain or strange or not (name.parts or member.is_folder) or len(name.parts) > MAX_DEPTH:
         raise DocumentError(
-            f"{path}: holds {member.filename[:80]!r}, which is a link or leads out of the folder; zip the folder itself"
+            f"{path}: holds {member.name[:80]!r}, which is a link or leads out of the folder; pack the folder itself"
         )
     return name
 
 
-def _copy(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, path: Path) -> int:
+def _copy(member: _Member, target: Path, path: Path) -> int:
     """Write one file and return its size; what the header claims is not believed."""
-    most = min(MAX_MEMBER_BYTES, _FREE_BYTES + MAX_RATIO * max(member.compress_size, 0))
     size = 0
-    with archive.open(member) as source, target.open("xb") as copy:
+    with member.open() as source, target.open("xb") as copy:
         while block := source.read(_BLOCK):
             size += len(block)
-            if size > most:
+            if size > member.most:
                 raise DocumentError(
-                    f"{path}: {member.filename[:80]!r} unpacks to more than {most} bytes; it is refused"
+                    f"{path}: {member.name[:80]!r} unpacks to more than {member.most} bytes; it is refused"
                 )
             copy.write(block)
     return size

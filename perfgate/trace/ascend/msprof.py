@@ -14,10 +14,12 @@ from perfgate.trace.recording import Recording
 _TABLES = ("kernels", "kernels, some", "types", "calls")
 
 
-def read_msprof(path: Path) -> Recording:
-    """What PROF folders say by device. Raises DocumentError, with what is wrong, where and what to do."""
-    if path.is_file():
-        tables = Tables(lambda stem: [path] if stem == "op_summary" else [], kernels="op_summary")
+def read_msprof(path: Path, *, table: str | None = None) -> Recording:
+    """What PROF folders say by device, or one ``table`` of kernels. Raises DocumentError, with what is wrong, where and what to
+    do.
+    """
+    if table is not None:
+        tables = Tables(lambda stem: [path] if stem == table else [], kernels=table)
         return recording_of(path, "msprof", [path.name], [_rank(tables, {}, [])])
     outputs = list(msprof_outputs(path))
     ranks = [_read_output(output) for output in outputs]

@@ -1,4 +1,4 @@
-"""Read the folders of torch_npu.profiler: one rank, several ranks or repeats, or a zip of them."""
+"""Read the folders of torch_npu.profiler: one rank, several ranks or repeats, or an archive of them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from perfgate.errors import DocumentError
 from perfgate.trace.ascend.layout import OUTPUT, analysed_folders, holds_profiles, raw_folders
 from perfgate.trace.recording import Recording
 
-READS = "folders of torch_npu.profiler (*_ascend_pt, ASCEND_PROFILER_OUTPUT, a folder of several, or a .zip of them)"
+READS = "folders of torch_npu.profiler (*_ascend_pt, ASCEND_PROFILER_OUTPUT, a folder of several, or a .zip or .tar.gz of them)"
 PRIORITY = 30
+_ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz")
 
 
 def recognises(path: Path) -> bool:
     if path.is_dir():
         return holds_profiles(path)
-    return path.suffix == ".zip"
+    return path.name.endswith(_ARCHIVES)
 
 
 def read(path: Path) -> Recording:
@@ -42,7 +43,7 @@ def _read_folder(path: Path) -> Recording:
 
     folders = analysed_folders(path)
     if not folders and not raw_folders(path):
-        raise DocumentError(f"{path}: holds no output of torch_npu.profiler; name or zip its *_ascend_pt folder")
+        raise DocumentError(f"{path}: holds no output of torch_npu.profiler; name or pack its *_ascend_pt folder")
     if not folders:
         raise DocumentError(
             f"{path}: was recorded and never analysed; run torch_npu.profiler.profiler.analyse({str(path)!r}) where "

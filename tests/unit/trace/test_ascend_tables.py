@@ -1,17 +1,22 @@
 """The parser rules that recorded files force, each on a small table of our own shaped like the sample it names."""
 
+import gzip
+import io
 import sqlite3
 import stat
 import subprocess
 import sys
+import tarfile
 import zipfile
 from dataclasses import astuple
+from pathlib import Path
 
 import pytest
 
 from perfgate import trace
 from perfgate.errors import DocumentError
 from perfgate.trace.ascend import archive
+from tests.samples import unpacked
 from tests.wording import text_of
 
 from .ascend import groups, kinds, written
@@ -356,3 +361,43 @@ def test_types__number_with_a_huge_exponent__refused_before_it_becomes_digits(tm
 
     with pytest.raises(DocumentError, match="'1e1000005' is no number"):
         trace.read(tmp_path)
+
+
+def test_read__table_of_kernels_alone_whatever_its_name__by_its_header(tmp_path: Path) -> None:
+    folder = unpacked(tmp_path / "job", "msinsight-910B-alexnet-2501", "text", "level1")
+    table = next(folder.rglob("kernel_details.csv"))
+    alone = tmp_path / "attached to an issue.csv"
+    alone.write_bytes(b"\xef\xbb\xbf" + table.read_bytes())
+    (timeline,) = trace.read(alone).timelines
+    (expected, *_) = trace.read(table.parent).timelines
+    assert timeline.kernels is not None
+    assert expected.kernels is not None
+    assert len(timeline.kernels) == len(expected.kernels) > 0
+
+
+@pytest.mark.parametrize("ending", ["tar", "tar.gz", "tgz"])
+def test_read__tar_of_a_recording__as_the_folder(tmp_path: Path, ending: str) -> None:
+    folder = unpacked(tmp_path / "job", "msinsight-910B-alexnet-2501", "text", "level1")
+    packed = tmp_path / f"job.{ending}"
+    with tarfile.open(packed, "w" if ending == "tar" else "w:gz") as archive:
+        archive.add(folder, "job")
+    read = trace.read(packed)
+    assert [one.label for one in read.timelines] == [one.label for one in trace.read(folder).timelines]
+
+
+@pytest.mark.parametrize("name", ["../out.csv", "/etc/out.csv", "link"])
+def test_read__tar_that_leads_out_of_its_folder__refused(tmp_path: Path, name: str) -> None:
+    packed = tmp_path / "hostile.tar"
+    with tarfile.open(packed, "w") as archive:
+        info = tarfile.TarInfo(name)
+        info.type, info.linkname = (tarfile.SYMTYPE, "/etc") if name == "link" else (tarfile.REGTYPE, "")
+        archive.addfile(info, io.BytesIO())
+    with pytest.raises(DocumentError, match="leads out of the folder"):
+        trace.read(packed)
+
+
+def test_read__tar_that_is_cut_off__says_so(tmp_path: Path) -> None:
+    packed = tmp_path / "cut.tar.gz"
+    packed.write_bytes(gzip.compress(b"no tar at all" * 100)[:40])
+    with pytest.raises(DocumentError, match="is no tar that can be read"):
+        trace.read(packed)
