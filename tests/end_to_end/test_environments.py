@@ -214,9 +214,10 @@ def test_upgrade__slower_stack__warn_that_names_the_package_and_what_got_slower(
         "try:\n            from slowdep import more\n        except ImportError:\n            more = list\n        "
     )
     clone.commit("slower with slowdep", model=(RELU, f"{optional}return torch.relu(torch.stack(list(more(y))))"))
-    done = perfgate("upgrade", "--python", str(stack), "--steps", "4", "--out", "out", cwd=clone.root)
+    done = perfgate("upgrade", "--python", str(stack), "--steps", "4", "--out", "out", "--json", cwd=clone.root)
     assert done.returncode == 0, done.stderr
     decision = decision_in(clone.root / "out")
+    assert json.loads(done.stdout) == decision
     assert (decision["verdict"], decision["comparing"]) == ("WARN", "stack")
     assert decision["base"]["commit"] == decision["head"]["commit"] == clone.git("rev-parse", "HEAD")
     differences = {entry["field"]: entry for entry in decision["package_differences"]}

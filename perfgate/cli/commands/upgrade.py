@@ -16,6 +16,7 @@ from perfgate.cli.options import (
     checklist_option,
     device_option,
     directory_option,
+    json_option,
     language_option,
     workload_option,
 )
@@ -60,6 +61,7 @@ BISECTION_CODES = {
 @device_option
 @click.option("--allow-dirty", is_flag=True, help="Ignore uncommitted changes instead of refusing.")
 @allow_token_option
+@json_option
 @language_option
 @directory_option()
 def COMMAND(
@@ -69,6 +71,7 @@ def COMMAND(
     base_python: Path | None,
     out: Path,
     allow_token: bool,
+    as_json: bool,
     language: str | None,
     directory: Path,
 ) -> None:
@@ -92,6 +95,7 @@ def COMMAND(
 
     from perfgate.cli.pages import say_pages
     from perfgate.cli.progress import TerminalProgress
+    from perfgate.cli.streams import people_on_stderr, print_json
     from perfgate.config import report_language
     from perfgate.jobs.check.job import check_change
     from perfgate.jobs.shared.options import CheckOptions, GivenInterpreters
@@ -109,17 +113,23 @@ def COMMAND(
         comparing="stack",
         language=spoken,
     )
-    if bisect is not None:
-        wanted = BisectOptions(parse_bisect(bisect), request)
-        with TerminalProgress() as progress:
-            found = bisect_stack(directory, wanted, check_change, progress)
-        render_bisection(found.document, Console(), spoken)
-        if found.decision:
-            render_terminal(found.decision, Console(), spoken)
-        click.echo(f"written to {out}: {RESULT}")
-        raise SystemExit(BISECTION_CODES[found.document.outcome])
-    with TerminalProgress() as progress:
-        decision = check_change(directory, request, progress)
-    render_terminal(decision, Console(), spoken)
-    say_pages(out)
-    raise SystemExit(exit_code(decision))
+    document: object
+    with people_on_stderr(as_json):
+        if bisect is not None:
+            wanted = BisectOptions(parse_bisect(bisect), request)
+            with TerminalProgress() as progress:
+                found = bisect_stack(directory, wanted, check_change, progress)
+            render_bisection(found.document, Console(), spoken)
+            if found.decision:
+                render_terminal(found.decision, Console(), spoken)
+            click.echo(f"written to {out}: {RESULT}")
+            document, code = found.document, BISECTION_CODES[found.document.outcome]
+        else:
+            with TerminalProgress() as progress:
+                decision = check_change(directory, request, progress)
+            render_terminal(decision, Console(), spoken)
+            say_pages(out)
+            document, code = decision, exit_code(decision)
+    if as_json:
+        print_json(document)
+    raise SystemExit(code)
