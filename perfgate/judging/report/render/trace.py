@@ -32,6 +32,7 @@ from perfgate.judging.report.text.words import phrase
 from perfgate.locale import sentence, translate
 
 _WIDE = 110  # columns of a terminal
+_NUMBERS = 44  # columns of the numbers beside a name
 _SHORT, _LONG = 28, 44  # letters of a name in such a table, of a narrow and a wide one
 _OF_SOME_JOBS = ("stage", "bubble", "experts")  # of pipelines, and of experts spread over ranks
 # What stands in cells as the documents have it: kinds of rows, causes of gaps, changes, units and parts of a total.
@@ -121,7 +122,8 @@ def render_top(document: TopDocument, console: Console) -> None:
         table = _table("", "kind", "count>", "total>", f"{_SIDES[timeline.side]}>", *shapes)
         for row in timeline.rows:
             share = "" if row.share is None else percent(row.share)
-            cells = [clean(row.name), translate(row.kind), f"{row.count:,}", _time(row.total), share]
+            ran = row.name if timeline.side == "host" else kernel_name(row.name, limit=console.width - _NUMBERS)
+            cells = [clean(ran), translate(row.kind), f"{row.count:,}", _time(row.total), share]
             cells += [clean(row.shapes or "")] if shapes else []
             table.add_row(*map(Text, cells))
         console.print(table)
