@@ -44,6 +44,11 @@ def _commit(project: Path, origin: str) -> None:
         subprocess.run([*git, *arguments], check=True)
 
 
+@pytest.fixture(autouse=True)
+def _no_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     root = tmp_path / "model"

@@ -63,7 +63,9 @@ def test_init__forge_without_a_ci_file_of_ours__variables_and_commands_that_perf
 ) -> None:
     done = perfgate("init", f"--{forge}", "--package", "perfgate", cwd=empty)
     assert done.returncode == 0, done.stderr
-    written = sorted(str(path.relative_to(empty)) for path in empty.rglob("*") if ".git" not in path.parts)
+    written = sorted(
+        str(path.relative_to(empty)) for path in empty.rglob("*") if not {".git", ".perfgate"} & set(path.parts)
+    )
     assert written == ["perf", "perf/workload.py", "perfgate.toml"]
     lines = done.stdout.partition("Add to the job that builds a pull request:\n")[2].partition("\nNext:")[0]
     # What these lines tell perfgate is what it reads: as a shell runs them, up to the first command.

@@ -22,8 +22,11 @@ import torch
 import yaml
 
 from perfgate.git.contents import LFS_LINE
+from perfgate.jobs.init.lock import lock_project
+from perfgate.jobs.init.requirements import read_declared
 from tests.end_to_end.conftest import SMALL_GATE, Perfgate
-from tests.fakes.package_index import write_wheel
+from tests.fakes.package_index import serve_index, write_wheel
+from tests.installed import write_distribution
 from tests.unit.git.test_contents import ALLOWED
 from tests.unit.git.test_repository import git
 
@@ -254,3 +257,31 @@ def test_init__weights_in_git_lfs__its_first_pull_request_is_measured(place: Sit
     place.write(**{"model.py": model.replace("x @ self.weight", "x.clone() @ self.weight")})
     place.commit("gate performance")
     assert grown(place.measure(inputs, fetch))
+
+
+@pytest.mark.slow
+def test_lock__hashes__pip_installs_these_files_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model").mkdir()
+    wheels = tmp_path / "wheels"
+    write_wheel(wheels, "torch", "9.9", "probe-norm")
+    write_wheel(wheels, "probe-norm", "1.5", code=CODE)
+    for name, needs in (("torch", ["probe-norm"]), ("probe-norm", [])):
+        write_distribution(tmp_path / "installed", name, "9.9" if needs else "1.5", *needs)
+    monkeypatch.syspath_prepend(tmp_path / "installed")
+    monkeypatch.delenv("PIP_NO_INDEX", raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)  # it may constrain torch
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "python")], check=True)
+    with serve_index(wheels) as index:
+        monkeypatch.setenv("PIP_INDEX_URL", index)
+        running = f"{sys.version_info.major}.{sys.version_info.minor}"
+        lock = lock_project(read_declared(tmp_path / "model"), tmp_path / "model", python=running)
+        if lock.unhashed.startswith("this machine is"):
+            pytest.skip(lock.unhashed)
+        (tmp_path / "requirements.txt").write_text(lock.text)
+        command = [tmp_path / "python" / "bin" / "python", "-I", "-m", "pip", "--isolated", "install", "--no-cache-dir"]
+        command += ["--index-url", index, "--force-reinstall", "-r", tmp_path / "requirements.txt"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert "Successfully installed probe-norm-1.5 torch-9.9" in done.stdout, done.stderr
+        write_wheel(wheels, "probe-norm", "1.5", code=SLOWER)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, "DO NOT MATCH THE HASHES" in done.stderr) == (1, True), done.stderr

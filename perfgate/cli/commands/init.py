@@ -111,6 +111,11 @@ def _say_lock(started: Started) -> None:
             f"CI does not install these conda packages, which are no Python packages here: {_listed(started.lock.left_out)}; "
             "if the workload needs one, say with --setup how CI installs it"
         )
+    if started.lock.brings_cuda:
+        click.echo(
+            "torch here is a build with CUDA, gigabytes that CI downloads for a runner without a GPU; after "
+            "`pip install torch --index-url https://download.pytorch.org/whl/cpu`, `perfgate init --lock` names the CPU build"
+        )
     if started.lock.unhashed:
         click.echo(f"the packages that CI installs have their versions but no hashes: {started.lock.unhashed}")
 

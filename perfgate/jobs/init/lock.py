@@ -7,11 +7,12 @@ import json
 import platform
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -62,6 +63,11 @@ class Lock:
     unhashed: str = ""
 
     @property
+    def brings_cuda(self) -> bool:
+        """Whether CI downloads the libraries of CUDA, gigabytes, for a runner that has no GPU."""
+        return any(pin.name.startswith("nvidia-") for pin in self.pins)
+
+    @property
     def text(self) -> str:
         indexes = dict.fromkeys(f"--extra-index-url {pin.index}" for pin in self.pins if pin.index)
         lines = [HEADER, *dict.fromkeys([*self.declared.indexes, *indexes])]
@@ -103,8 +109,7 @@ def _with_needed(name: str) -> set[str]:
         current = waiting.pop()
         if current not in seen and (installed := _installed(current)):
             seen.add(current)
-            needed = map(Requirement, installed.requires or [])
-            waiting += [canonicalize_name(other.name) for other in needed if _counts(other, "")]
+            waiting += [canonicalize_name(other.name) for other in _needs(installed)]
     return seen
 
 
@@ -126,12 +131,19 @@ def _closure(roots: Sequence[Requirement], declared: Declared, folder: Path) -> 
         elif is_direct:
             pins[name] = _pin_unseen(requirement)
         if installed:
-            needed = map(Requirement, installed.requires or [])
-            extras = ["", *requirement.extras]
-            waiting += [(other, False) for other in needed if any(_counts(other, extra) for extra in extras)]
+            waiting += [(other, False) for other in _needs(installed, requirement.extras)]
         elif locked:
             waiting += [(Requirement(other), False) for other in locked.needs]
     return list(pins.values())
+
+
+def _needs(installed: importlib.metadata.Distribution, extras: Iterable[str] = ()) -> Iterator[Requirement]:
+    """What a distribution needs, alone and with extras. Lines of old metadata that cannot be read are left out."""
+    for text in installed.requires or []:
+        with suppress(InvalidRequirement):
+            requirement = Requirement(text)
+            if any(_counts(requirement, extra) for extra in ("", *extras)):
+                yield requirement
 
 
 def _installed(name: str) -> importlib.metadata.Distribution | None:

@@ -50,7 +50,7 @@ def _packages(entries: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Locke
         if is_local or "version" not in entry or (markers and not any(map(_counts, markers))):
             continue
         files = [*entry.get("wheels", []), *entry.get("files", []), *filter(None, [entry.get("sdist")])]
-        index = "" if registry.rstrip("/") in ("", PUBLIC_INDEX) else registry
+        index = registry if registry.startswith("http") and registry.rstrip("/") != PUBLIC_INDEX else ""
         hashes = [file["hash"] for file in files if "hash" in file]
         yield canonicalize_name(entry["name"]), LockedPackage(entry["version"], index, hashes, list(_needs(entry)))
 

@@ -20,7 +20,7 @@ from perfgate.config import load_config, parse_config
 from perfgate.errors import RepositoryError, SetUpError, UsageError
 from perfgate.jobs.init.inputs import Forge, InitOptions
 from perfgate.jobs.init.job import start_project
-from tests.installed import from_git, write_installation
+from tests.installed import from_git, write_distribution, write_installation
 
 ROOT = Path(__file__).resolve().parents[3]
 PIN = "a" * 40
@@ -206,6 +206,16 @@ def test_init__lock__that_file_alone_and_none_of_the_user_s(project: Path) -> No
     lock.write_text("mine==1\n")
     with pytest.raises(UsageError, match="not a file that `perfgate init` has written"):
         init(project, "--lock")
+
+
+def test_init__torch_with_cuda_for_a_runner_without__says_how_ci_gets_the_other_build(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_distribution(tmp_path / "installed", "nvidia-cudnn-cu12", "9.1")
+    monkeypatch.syspath_prepend(write_distribution(tmp_path / "installed", "torch", "2.9.1", "nvidia-cudnn-cu12"))
+    done = init(project, "--ci-only", "--github", "--action", ACTION)
+    assert "torch here is a build with CUDA" in done.output
+    assert "nvidia-cudnn-cu12==9.1\n" in (project / "perf" / "requirements.txt").read_text()
 
 
 def test_init__submodules_and_large_files__the_inputs_that_fill_them(project: Path) -> None:

@@ -40,7 +40,9 @@ def project(tmp_path: Path) -> Path:
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where further distributions are installed: probe 1.5, which needs probe-core."""
     folder = tmp_path / "installed"
-    write_distribution(folder, "probe", "1.5", "probe-core>=1", 'probe-extra; extra == "more"', module="probe")
+    write_distribution(
+        folder, "probe", "1.5", "probe-core>=1", "odd (>dev)", 'probe-extra; extra == "more"', module="probe"
+    )
     write_distribution(folder, "probe-core", "2.0")
     write_distribution(folder, "probe-extra", "3.0", module="probe_extra")
     monkeypatch.syspath_prepend(folder)
