@@ -52,7 +52,7 @@ def busy_line(summary: Summary, medium: Medium) -> Words | None:
         for comparison in decision.comparisons
         if comparison.metric in FAST_PATHS and comparison.clock != "wall"
     }
-    if any(c.reason is not None and c.reason.code == CPU_DECIDES for c in decision.comparisons):
+    if any(isinstance(c.reason, Message) and c.reason.code == CPU_DECIDES for c in decision.comparisons):
         clocks.add("cpu")
     if not decision.waited or not (clocks or decision.waited >= BUSY):
         return None
