@@ -80,12 +80,14 @@ RUN: dict[str, str | None] = {
     "perfgate trace steps REC": None,
     "perfgate trace timeline REC": None,
     "perfgate trace REC": None,
-    "perfgate trace PATH": "perfgate trace REC",
     "perfgate trace top": "perfgate trace top REC",
     "perfgate trace top REC": None,
     "perfgate trace … --json": "perfgate trace top REC --json",
     "perfgate trend": None,
     "perfgate trend --fail-on-regression": None,
+    "perfgate config --format json": None,
+    "perfgate run --steps 1": "perfgate run --quick --steps 1",
+    "perfgate report --csv -": "perfgate report --csv - perfgate-out",
 }
 # The same for what measures: many seconds each.
 MEASURE: dict[str, str | None] = {
@@ -133,9 +135,20 @@ NOT_RUN: dict[str, str] = {
     "pip install 'perfgate[serving]'": "downloads; the extra is in pyproject.toml",
     "pip install 'perfgate[zstd]'": "downloads; the extra is in pyproject.toml",
     "pip install msprof-analyze openpyxl": "downloads somebody else's program",
+    "pip install torch --index-url https://download.pytorch.org/whl/cpu": "downloads another build of torch",
+    "perfgate init --lock": "asks the package index for hashes: tests/unit/jobs/test_init_lock.py",
+    "git -C {} fetch origin": "needs a clone that lacks a submodule's commit: tests/unit/git/test_contents.py",
+    "git lfs fetch origin {}": "needs Git LFS: tests/unit/git/test_contents.py",
+    "git lfs pull": "needs Git LFS: tests/unit/git/test_contents.py",
+    "git submodule update --init --recursive": "needs a repository with submodules: tests/unit/git/test_contents.py",
+    "perfgate check --base {}": "measures a change: tests/end_to_end/test_check.py",
+    "perfgate completion": "prints a script for a shell: tests/unit/cli/test_options.py",
+    "perfgate completion fish \\| source": "needs the shell fish: tests/unit/cli/test_options.py",
 }
 # What stands for a printed one where only its options and arguments are held against the command line.
 WHOLE = {
+    "perfgate completion": "perfgate completion bash",
+    "perfgate completion fish \\| source": "perfgate completion fish",
     "perfgate baseline record --from": "perfgate baseline record --from DIR",
     "perfgate upgrade --bisect": "perfgate upgrade --bisect LIST",
 }
