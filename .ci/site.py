@@ -36,7 +36,7 @@ def on_config(config: Any) -> Any:
     _, *parts = re.split(r"^## (.+)\n", index, flags=re.MULTILINE)
     config.nav = [
         {"Pages": "index.md"},
-        {"中文说明": "README.zh.md"},
+        {"中文": sorted(path.name for path in (ROOT / "docs").glob("*.zh.md"))},
         *(
             {heading: [{_capital(row["title"]): _in_site(f"docs/{row['page']}")} for row in _ROW.finditer(rows)]}
             for heading, rows in zip(parts[::2], parts[1::2])
