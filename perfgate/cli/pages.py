@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from perfgate.document.decision import DecisionDocument
 from perfgate.locale import sentence
 
 
-def say_pages(out: Path) -> None:
-    """Print the report's path and that of the head's flame graph, if there is one."""
+def say_pages(out: Path, decision: DecisionDocument) -> None:
+    """Print the report's path, and that of the head's flame graph if anything was compared."""
     click.echo(sentence("report: {path}", path=out / "report.html"))
     flame = out / "head" / "flame.html"
-    if flame.is_file():
+    if decision.comparisons and flame.is_file():
         click.echo(sentence("flame graph: {path}", path=flame))

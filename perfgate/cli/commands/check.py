@@ -110,7 +110,7 @@ def COMMAND(
         measured = "" if decision.verdict == "SKIPPED" else ", report.html, base/run.json, head/run.json"
         click.echo(f"written to {out}: decision.json, comment.md{measured}")
         if decision.verdict != "SKIPPED":
-            say_pages(out)
+            say_pages(out, decision)
     if as_json:
         print_json(decision)
     raise SystemExit(exit_code(decision))

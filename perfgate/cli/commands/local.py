@@ -173,5 +173,5 @@ def _tell(decision: DecisionDocument, out: Path, manner: _Manner, language: Lang
         return code
     render_terminal(decision, Console(), language)
     if decision.verdict != "SKIPPED":
-        say_pages(out)
+        say_pages(out, decision)
     return code

@@ -128,7 +128,7 @@ def COMMAND(
             with TerminalProgress() as progress:
                 decision = check_change(directory, request, progress)
             render_terminal(decision, Console(), spoken)
-            say_pages(out)
+            say_pages(out, decision)
             document, code = decision, exit_code(decision)
     if as_json:
         print_json(document)
