@@ -110,7 +110,7 @@ def test_check__ops_in_a_loop_and_a_copy__fail_that_names_the_counter_and_the_op
     done = perfgate("check", "--base", "main", "--out", "out", "--steps", "4", cwd=clone.root)
     assert done.returncode == 1, done.stderr
     # What is counted is said at once, before pairs tell what it costs.
-    before_pairs, said, _ = done.stderr.partition("regressed; pairs measure what that costs")
+    before_pairs, said, _ = done.stderr.partition("regressed; pairs now measure the cost")
     assert said
     assert "counters.copies" in before_pairs
     assert ": pair 1, " not in before_pairs

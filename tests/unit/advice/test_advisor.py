@@ -180,7 +180,7 @@ def test_advise__workbook_beside_the_report__its_problems(recording: Path, tool:
     tool(f"SHEETS = {SHEETS!r}\n{WRITE}")
     categories, warnings, said = ask(recording)
     assert categories[0] == "Byte Alignment Analysis"
-    assert (len(categories), warnings, said) == (4, [], ["asking msprof-analyze advisor"])
+    assert (len(categories), warnings, said) == (4, [], ["running msprof-analyze advisor"])
 
 
 def test_advise__packed_recording_of_a_run__unpacked_and_advised_on(recording: Path, tool: Any, tmp_path: Path) -> None:
@@ -274,5 +274,5 @@ def test_advise__tool_not_installed__a_word_in_passing_and_no_warning(
 ) -> None:
     monkeypatch.setattr(advisor, "TOOL", "no-such-tool")
     assert ask(recording) == (
-        [], [], ["no-such-tool is not installed, so its advisor is not asked (pip install msprof-analyze openpyxl)"]
+        [], [], ["no-such-tool is not installed, so its advisor was not run (pip install msprof-analyze openpyxl)"]
     )  # fmt: skip

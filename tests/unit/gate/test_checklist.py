@@ -257,7 +257,7 @@ def test_checklist__number_of_one_side__no_difference_and_a_dash() -> None:
     decision = judged([value("cache.sensitivity", 8.0)], [value("cache.sensitivity", None)], number=15, slug="cache")
     row = row_of(decision, "cache.sensitivity")
     assert (row.base, row.head, row.delta, row.interval) == (8.0, None, None, None)
-    assert "| cold over hot · `encoder/long` | 8.00 → – | – | – |" in rendered(decision)
+    assert "| cold/hot time ratio · `encoder/long` | 8.00 → – | – | – |" in rendered(decision)
 
 
 def test_checklist__far_worse_number_that_nobody_named__informs() -> None:

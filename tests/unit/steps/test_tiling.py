@@ -263,7 +263,9 @@ def test_tiling__recorded_qwen__heavy_operators_are_bound_by_memory_and_fill_the
     assert (bounds["FlashAttentionScore"], bounds["MatMulV3"]) == ("memory", "memory")
     (unknown,) = (value for value in outcome.values if value.metric == "tiling.occupancy")
     assert unknown.value is None
-    assert reason_of(unknown) == "nobody tells how many cores the device has, so the numbers of blocks say nothing"
+    assert (
+        reason_of(unknown) == "the number of cores of the device is unknown, so the numbers of blocks cannot be judged"
+    )
     assert (outcome.status, outcome.findings) == ("ok", [])
 
 
@@ -449,7 +451,11 @@ def test_tiling__recorded_with_other_counters__no_pipes_and_why(tmp_path):
     outcome = judged(trace.read(sample(f"{GPT}/test_rank_0_ascend_pt", tmp_path)))
 
     assert (outcome.status, outcome.values) == ("unavailable", [])
-    for words in ("nobody tells how many cores", "PipeUtilization", "does not tell how much there is to compute"):
+    for words in (
+        "number of cores of the device is unknown",
+        "PipeUtilization",
+        "does not tell how much there is to compute",
+    ):
         assert words in reason_of(outcome)
 
 
