@@ -49,7 +49,7 @@ class Delay(NamedTuple):
     @property
     def is_once(self) -> bool:
         """Whether it is a hiccup and not a slow rank."""
-        return self.steps < _MOST_STEPS * self.of if self.of > 1 else 2 * self.worst > self.total
+        return self.steps < _MOST_STEPS * self.of if self.of else 2 * self.worst > self.total
 
     @property
     def per_step(self) -> float | None:
@@ -71,7 +71,9 @@ def delays(tables: Sequence[RankTable], arrived: Arrivals) -> list[Delay]:
     blame = _blame(columns, arrived)
     totals = np.bincount(arrived.rank, weights=blame.time, minlength=len(tables))
     job = _length(columns)
-    named = np.flatnonzero((totals >= LEAST * job) & (totals >= TIMES_THE_MIDDLE * np.median(totals)))
+    named = np.flatnonzero(
+        (totals >= LEAST * job) & (totals >= TIMES_THE_MIDDLE * np.quantile(totals, 0.5, method="lower"))
+    )
     found = [_delay(int(rank), tables, columns, arrived, blame, job) for rank in named]
     return sorted(found, key=lambda one: -one.total)
 

@@ -81,9 +81,9 @@ class LinkTotal(msgspec.Struct, frozen=True, array_like=True):
 class ShareColumns(NamedTuple):
     """A rank's shares in collectives, one entry each, in nanoseconds.
 
-    ``key`` is the same on every rank of a collective; ``name`` and ``group`` are positions in the names and groups. ``own`` is
-    the time since the rank left its last communication, NO_NUMBER for the first one, ``computed`` the part of that in which it
-    computed. ``step`` is the number of the step, ``sent`` the bytes that the rank put in; NO_NUMBER if unknown.
+    ``key`` is the same on every rank of a collective; ``name`` and ``group`` are positions in the names and groups. ``own``
+    is the time since the rank left its last communication (the first: since its steps began), ``computed`` the part of that
+    in which it computed. ``step`` is the number of the step, ``sent`` the bytes that the rank put in. NO_NUMBER if unknown.
     """
 
     key: IntColumn
@@ -283,7 +283,9 @@ def _shares(timeline: Timeline, busy: Intervals) -> Shares:
     names: dict[str, int] = {}
     groups: dict[Group, int] = {}
     seen: Counter[str] = Counter()
-    ended: int | None = None
+    # Before its first communication a rank is on its own since its first step began, or its device began to work.
+    began = [step.start_ns for step in timeline.steps or () if step.start_ns is not None] or busy.start[:1].tolist()
+    ended: int | None = min(began, default=None)
     rows = []
     for one in communication:
         own = NO_NUMBER if ended is None else max(0, one.start - ended)

@@ -13,16 +13,16 @@ from perfgate.locale import translate
 _LISTED_BAD = 3  # recordings that could not be read are named so many at most
 _SLOW_RANK = phrase("{rank} is slow: {share} longer on its own than the middle one, most of it {part}")
 _DELAYS_STEP = phrase(
-    "{rank} delays the others by {time} a step, {share} of the job: {why}; {waiting} wait for it, most in {collective}"
+    "{rank} delays the others by {time} a step, {share} of the job: {why}; waiting for it: {waiting}, most in {collective}"
 )
 _DELAYS = phrase(
-    "{rank} delays the others by {time} in all, {share} of the job: {why}; {waiting} wait, most in {collective}"
+    "{rank} delays the others by {time} in all, {share} of the job: {why}; waiting for it: {waiting}, most in {collective}"
 )
 _ONCE = phrase(
-    "{rank} hiccups: it comes {time} late to {collective} in step {step}, {share} of the job; {waiting} wait: {why}"
+    "{rank} hiccups: it comes {time} late to {collective} in step {step}, {share} of the job: {why}; waiting for it: {waiting}"
 )
 _ONCE_SOMEWHERE = phrase(
-    "{rank} hiccups: it comes {time} late to {collective} once, {share} of the job; {waiting} wait: {why}"
+    "{rank} hiccups: it comes {time} late to {collective} once, {share} of the job: {why}; waiting for it: {waiting}"
 )
 _NO_DELAY = phrase("no rank delays the others by a hundredth of the job: {ranks}, {collectives}")
 _ALIKE = phrase("no rank is slow: {ranks} within 5 % of the middle one")
