@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfgate.cli.options import Options, RecordCommand, directory_option
+from perfgate.locale import sentence
 
 if TYPE_CHECKING:
     from perfgate.jobs.init.job import Started
@@ -68,12 +69,13 @@ def COMMAND(
     wanted = options.record(InitOptions, labels=_names(labels), publish_labels=_names(publish_labels), job=job)
     started = write_lock(directory, wanted) if lock_only else start_project(directory, wanted)
     for name in started.files:
-        click.echo(f"wrote {name}")
+        click.echo(sentence("wrote {name}", name=name))
     if (directory / CONFIG_NAME).exists() and not job:
         _try(directory, started)
     _say_lock(started)
     if started.forge and (directory / CONFIG_NAME).exists() and keeps_no_runs(directory):
-        click.echo(f'add to {CONFIG_NAME}, so that CI keeps main\'s runs:\n\n[store]\npath = "branch://perfgate-data"')
+        add = sentence("add to {file}, so that CI keeps main's runs:", file=CONFIG_NAME)
+        click.echo(f'{add}\n\n[store]\npath = "branch://perfgate-data"')
     if not lock_only:
         _say(started, directory, _EXAMPLES[job])
 
@@ -92,11 +94,16 @@ def _try(directory: Path, started: Started) -> None:
         with TerminalProgress() as progress:
             packages = try_workloads(directory, progress.status)
     except MeasuringError as error:
-        click.echo(f"not tried on this machine: {str(error).splitlines()[0]}")
+        click.echo(sentence("not tried on this machine: {why}", why=str(error).splitlines()[0]))
         return
-    click.echo("tried: the workload loads, runs and passes its check here")
+    click.echo(sentence("tried: the workload loads, runs and passes its check here"))
     if added := freeze_imports(directory, started, packages):
-        click.echo(f"added to the packages that CI installs, because the workload imports them: {_listed(added)}")
+        click.echo(
+            sentence(
+                "added to the packages that CI installs, because the workload imports them: {names}",
+                names=_listed(added),
+            )
+        )
 
 
 def _listed(names: Collection[str]) -> str:
@@ -108,54 +115,71 @@ def _say_lock(started: Started) -> None:
         return
     if started.lock.left_out:
         click.echo(
-            f"CI does not install these conda packages, which are no Python packages here: {_listed(started.lock.left_out)}; "
-            "if the workload needs one, say with --setup how CI installs it"
+            sentence(
+                "CI does not install these conda packages, which are not Python packages here: {names}; "
+                "if the workload needs one, give its install command with --setup",
+                names=_listed(started.lock.left_out),
+            )
         )
     if started.lock.brings_cuda:
         click.echo(
-            "torch here is a build with CUDA, gigabytes that CI downloads for a runner without a GPU; after "
-            "`pip install torch --index-url https://download.pytorch.org/whl/cpu`, `perfgate init --lock` names the CPU build"
+            sentence(
+                "torch here is a build with CUDA, gigabytes that CI downloads for a runner without a GPU; after "
+                "`pip install torch --index-url https://download.pytorch.org/whl/cpu`, `perfgate init --lock` names "
+                "the CPU build"
+            )
         )
     if started.lock.unhashed:
-        click.echo(f"the packages that CI installs have their versions but no hashes: {started.lock.unhashed}")
+        click.echo(
+            sentence(
+                "the packages that CI installs have their versions but no hashes: {why}", why=started.lock.unhashed
+            )
+        )
 
 
 def _say(started: Started, directory: Path, example: str) -> None:
     if started.lines and started.forge:
-        click.echo(f"\n{_ADD[started.forge]}\n\n{started.lines.rstrip()}")
+        click.echo(f"\n{_what_to_add(started.forge)}\n\n{started.lines.rstrip()}")
     if not started.files:
         return
     there = "" if directory.resolve() == Path.cwd() else f" -C {shlex.quote(str(directory))}"
     git = "git" if started.root == Path.cwd() else f"git -C {shlex.quote(str(started.root))}"
     measuring = [
         f"  perfgate local{there}",
-        "                           the first verdict: this work tree against the main branch, in one or two minutes",
+        _below(sentence("the first verdict: this work tree against the main branch, in one or two minutes")),
         f"  perfgate run --quick{there}",
-        "                           the checklist on this machine",
+        _below(sentence("the checklist on this machine")),
     ]
     beginning = [
         f"  {git} add . && {git} commit",
-        "                           a verdict compares commits, and this repository has none yet",
+        _below(sentence("a verdict compares commits, and this repository has none yet")),
     ]
     proposing = [
         f"  {git} add {shlex.join(started.to_add)}",
-        "                           committed and pushed as a change request, they bring the first comment",
+        _below(sentence("committed and pushed as a change request, they bring the first comment")),
     ]
     if started.forge is None:
         proposing = [
             f"  perfgate init{there} --ci-only --github",
-            "                           later, for comments on change requests: the CI files, or those of --gitlab …",
+            _below(sentence("later, for comments on change requests: the CI files, or those of --gitlab …")),
         ]
     if started.missing:
-        click.echo(f"no CI files were written: {started.missing}")
+        click.echo(sentence("no CI files were written: {why}", why=started.missing))
     steps = [*beginning, *measuring] if started.is_empty else [*measuring, *proposing]
     is_written = any(name.endswith(example) for name in started.files)
-    ending = [f"{example} measures an example until your own stands in its place."] if is_written else []
-    click.echo("\n".join(["\nNext:", *steps, *ending]))
+    ending = [sentence("{file} still measures the example; replace it with your model.", file=example)]
+    click.echo("\n".join(["", sentence("Next:"), *steps, *(ending if is_written else [])]))
+
+
+def _what_to_add(forge: str) -> str:
+    if forge == "gitlab":
+        return sentence(".gitlab-ci.yml exists and was left as it is. Add to it:")
+    return sentence("Add to the job that builds a pull request:")
+
+
+def _below(words: str) -> str:
+    """What a command does, on the line below it."""
+    return f"{' ' * 27}{words}"
 
 
 _EXAMPLES = {None: "perf/workload.py", "command": "perf/bench.py", "ranks": "perf/train.py", "server": "perf/serve.py"}
-_ADD = {
-    "gitlab": ".gitlab-ci.yml exists and was left as it is. Add to it:",
-    **dict.fromkeys(("gitee", "gitcode", "gitea"), "Add to the job that builds a pull request:"),
-}
