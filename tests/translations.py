@@ -41,7 +41,7 @@ def english_sentences() -> set[str]:
     for module in sorted(REPORT.rglob("*.py")):
         texts |= set(of_module(module))
     for module in sorted(PACKAGE.rglob("*.py")):
-        texts |= set(of_calls(module, {"sentence"}))
+        texts |= set(of_calls(module, {"sentence", "Activity"}))
     return (
         texts | set(of_command(command_line)) | {*CLICK_WORDS, *COMMAND_SECTIONS} | {change.title for change in CHANGES}
     )

@@ -70,6 +70,23 @@ def sentence(english: str, **values: object) -> str:
     return filled(translate(english), values) if values else translate(english)
 
 
+class Activity(str):
+    """What is being waited for: English, as errors and documents have it, and ``shown`` in the user's language."""
+
+    __slots__ = ("shown",)
+    shown: str
+
+    def __new__(cls, english: str, **values: object) -> Activity:
+        activity = super().__new__(cls, english.format_map(values))
+        activity.shown = sentence(english, **values)
+        return activity
+
+
+def shown(activity: str) -> str:
+    """An activity in the user's language; any other text as it is."""
+    return activity.shown if isinstance(activity, Activity) else activity
+
+
 def filled(words: str, values: Mapping[str, object]) -> str:
     """A sentence with values in its ``{places}``; in Chinese, words of Latin letters stand apart from the characters."""
     if not _CHINESE.search(words):

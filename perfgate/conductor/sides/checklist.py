@@ -31,7 +31,7 @@ from perfgate.document.run import (
     StepResult,
     WorkloadRecord,
 )
-from perfgate.locale import sentence
+from perfgate.locale import Activity, sentence
 from perfgate.protocol import CheckReply, CheckRequest, Loaded, StepReply, StepRequest
 from perfgate.system.processes import run_delay_ns
 
@@ -223,13 +223,13 @@ class _StepRunner:
         One that cannot run is recorded as an error of every shape. No experiment may spoil it: in a process where one ran, only
         an output that was called and not refused counts; any other is checked anew in a fresh process.
         """
-        doing = f"checking the output of {self.reference.name}"
+        doing = Activity("checking the output of {name}", name=self.reference.name)
         try:
             reply = worker.ask(CheckRequest(), CheckReply, timeout=self.bench.config.measure.step_timeout, doing=doing)
         except WorkerError as error:
             if worker.experimented:
                 return self._check_again()
-            self.bench.say(f"{doing}: {error}")
+            self.bench.say(f"{doing.shown}: {error}")
             self.findings.correctness = [
                 CorrectnessResult(
                     workload=self.reference.name, shape=shape, status="error", message=error.detail.message
@@ -272,8 +272,10 @@ class _StepRunner:
             brief=self.brief,
             no_experiments=self.without_experiments.get(number),
         )
-        doing = f"{self.reference.name}: step {number} {card(number).slug}"
-        self.bench.say(doing)
+        doing = Activity(
+            "{name}: step {number} {slug}", name=self.reference.name, number=number, slug=card(number).slug
+        )
+        self.bench.say(doing.shown)
         started, delay = time.perf_counter_ns(), run_delay_ns(worker.pid)
         try:
             timeout = min(config.measure.step_timeout, at_most) + self._steady_seconds(number)

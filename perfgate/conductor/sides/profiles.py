@@ -18,6 +18,7 @@ from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.worker import Say, Worker, WorkerError
 from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.errors import MeasuringError
+from perfgate.locale import Activity
 from perfgate.protocol import (
     SLOW_CALL_SECONDS,
     Profiled,
@@ -72,7 +73,7 @@ def with_profile(
     """
     first, second = replicates
     lot = random.Random(first.layout_seed)
-    doing = f"profiling {first.workload}"
+    doing = Activity("profiling {name}", name=first.workload)
     try:
         slow = any(_calls(blocks, TURN_SECONDS, FEWEST_CALLS, MOST_CALLS) == 1 for blocks in first.shapes.values())
         for _ in range(1 if slow else QUADS):
@@ -117,7 +118,9 @@ def record_traces(
             for index in (1, 0) if head_first else (0, 1):
                 name = _trace_name(first, number, index)
                 request = TraceRequest(shape=shape, calls=calls, folder=str(folder), name=name)
-                trace = workers[index].ask(request, Recorded, timeout=timeout, doing=f"tracing {first.workload}")
+                trace = workers[index].ask(
+                    request, Recorded, timeout=timeout, doing=Activity("tracing {name}", name=first.workload)
+                )
                 # Whatever a worker answers, its file is one of this folder.
                 paths[index] = folder / Path(trace.recording).name
             traces.append(PairTrace(first.pair, shape, base=paths[0], head=paths[1]))
@@ -173,7 +176,7 @@ class LateOperators:
                 for index in (1, 0) if lot.random() < 0.5 else (0, 1):
                     python = checkouts[index].python
                     request = RecordRequest(shape=shape, calls=calls, folder=str(self._bench.recordings(python)))
-                    doing = f"profiling {first.workload}"
+                    doing = Activity("profiling {name}", name=first.workload)
                     path = workers[index].ask(request, Recorded, timeout=timeout, doing=doing).recording
                     trace = None if traces is None else str(traces / _trace_name(first, number, index))
                     recordings.append(_Recording(_ReplicateKey.of(replicates[index]), shape, python, path, trace))

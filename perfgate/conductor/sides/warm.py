@@ -15,6 +15,7 @@ from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import Worker
 from perfgate.config import WorkloadReference
+from perfgate.locale import Activity
 from perfgate.protocol import Loaded, WarmedUp, WarmUpRequest
 
 WARM_UP_CAP_SECONDS = 8.0
@@ -83,7 +84,7 @@ class WarmWorkers:
             )
         )
         request = WarmUpRequest(block_seconds=self._block_seconds, cap_seconds=WARM_UP_CAP_SECONDS)
-        timeout, doing = self.bench.config.measure.step_timeout, f"warming up {self.reference.name}"
+        timeout, doing = self.bench.config.measure.step_timeout, Activity("warming up {name}", name=self.reference.name)
         warm = worker.ask(request, WarmedUp, timeout=timeout, doing=doing)
         self._started += 1
         return WarmWorker(worker, loaded, warm, self._started, self.observer.monotonic() - began)

@@ -34,7 +34,7 @@ from perfgate.document.message import Message, distinct, reason_of
 from perfgate.document.run import ErrorDetail
 from perfgate.document.testbed import IDENTITY, Testbed
 from perfgate.errors import MeasuringError
-from perfgate.locale import sentence
+from perfgate.locale import Activity, sentence
 from perfgate.protocol import (
     AnalyseRequest,
     Analysis,
@@ -346,7 +346,7 @@ class Bench:
             checkout.server, log_name, cpus=cpus, layout_seed=layout_seed, root=checkout.root, home=home
         )
         with forked as worker:
-            doing = f"loading workload {reference.name}"
+            doing = Activity("loading workload {name}", name=reference.name)
             yield worker, worker.ask(request, Loaded, timeout=load_timeout or measure.load_timeout, doing=doing)
 
     @contextmanager
@@ -368,7 +368,7 @@ class Bench:
         So nothing that is compiled lies ready for the first call that counts. What takes too long for a trial, or ends the
         worker, is left to the measuring.
         """
-        doing = f"trying {reference.name}"
+        doing = Activity("trying {name}", name=reference.name)
         load_timeout = min(self.config.measure.load_timeout, TRIAL_LOAD_SECONDS)
         part: Literal["load", "call"] = "load"
         with tempfile.TemporaryDirectory(prefix="trial-", dir=self._scratch) as folder:
@@ -397,8 +397,8 @@ class Bench:
 
     def time_call(self, checkout: Checkout, reference: WorkloadReference) -> TimedCall | None:
         """Time a warm call of every shape; None where that fails, as measuring then tells."""
-        doing = f"timing a call of {reference.name}"
-        self.say(doing)
+        doing = Activity("timing a call of {name}", name=reference.name)
+        self.say(doing.shown)
         try:
             with self.worker(checkout, reference, cpus=self.cpus, layout_seed=0, log_name=reference.name) as (
                 worker,
@@ -415,7 +415,7 @@ class Bench:
         Raises MeasuringError when the device cannot be opened, with what stands in its way.
         """
         request = TestbedRequest(device=self.config.device, threads=self.threads)
-        doing = f"opening device {self.config.device}"
+        doing = Activity("opening device {device}", device=self.config.device)
         with self._forked(_ServerKey(python), "testbed") as worker:
             try:
                 return worker.ask(request, TestbedReply, timeout=DEVICE_SECONDS, doing=doing).testbed
@@ -430,7 +430,9 @@ class Bench:
         device = self.config.device
         request = WatchLoadRequest(device=device, seconds=LOAD_SECONDS)
         with self._forked(_ServerKey(), "load") as worker:
-            return worker.ask(request, LoadWatched, timeout=DEVICE_SECONDS, doing=f"loading {device}").checks
+            return worker.ask(
+                request, LoadWatched, timeout=DEVICE_SECONDS, doing=Activity("loading {device}", device=device)
+            ).checks
 
     def read_harness(self, checkout: Checkout, reference: WorkloadReference) -> HarnessReply:
         """What a workload file measures, without building anything. Raises WorkerError when it cannot be imported."""
@@ -442,7 +444,7 @@ class Bench:
             python_path=self.config.measure.python_path,
         )
         with self._forked(checkout.server, f"{reference.name}-harness", root=checkout.root) as worker:
-            doing = f"reading workload {reference.name}"
+            doing = Activity("reading workload {name}", name=reference.name)
             return worker.ask(request, HarnessReply, timeout=self.config.measure.load_timeout, doing=doing)
 
     def recordings(self, python: Path | None) -> Path:
@@ -467,7 +469,7 @@ class Bench:
         """
         folder = str(self.recordings(python))
         request = AnalyseRequest(device=self.config.device, folder=folder, recordings=recordings, traces=traces or {})
-        doing = f"analysing {len(recordings)} recordings of the profiler"
+        doing = Activity("analysing {count} recordings of the profiler", count=len(recordings))
         try:
             with self._forked(_ServerKey(python), "analysis") as worker:
                 return worker.ask(request, Analysis, timeout=timeout, doing=doing)

@@ -19,6 +19,7 @@ from perfgate.conductor.workers.cleanup import log_tail, one_line, read_log
 from perfgate.document.message import Message, as_message, english
 from perfgate.document.run import ErrorDetail, ErrorKind
 from perfgate.errors import MeasuringError
+from perfgate.locale import Activity, shown
 from perfgate.protocol import (
     STACK_SIGNAL,
     AdoptRequest,
@@ -123,7 +124,7 @@ class ForkServer:
 
     def wait_ready(self, *, timeout: float) -> None:
         """Wait until the preloaded modules are imported. Raises MeasuringError with the traceback when one fails."""
-        self._note_start(self._wait(timeout=timeout, doing="importing the preloaded modules", worker_id=None))
+        self._note_start(self._wait(timeout=timeout, doing=Activity("importing the preloaded modules"), worker_id=None))
 
     def is_ready(self) -> bool:
         """Whether the preloaded modules are imported, without waiting. Raises MeasuringError when one fails."""
@@ -171,7 +172,11 @@ class ForkServer:
         try:
             with theirs:
                 spawned = warm.ask(
-                    request, Spawned, timeout=FORK_SECONDS, doing="forking a worker", descriptor=theirs.fileno()
+                    request,
+                    Spawned,
+                    timeout=FORK_SECONDS,
+                    doing=Activity("forking a worker"),
+                    descriptor=theirs.fileno(),
                 )
         except WorkerError:
             worker.close()
@@ -196,7 +201,7 @@ class ForkServer:
         except ConnectionClosed:
             worker.close()
             raise WorkerError(self.end_detail(), alive=False) from None
-        message = self._wait(timeout=FORK_SECONDS, doing="forking a worker", worker_id=worker.worker_id)
+        message = self._wait(timeout=FORK_SECONDS, doing=Activity("forking a worker"), worker_id=worker.worker_id)
         if isinstance(message, ForkFailed):
             worker.close()
             raise WorkerError(message.error, alive=False)
@@ -250,7 +255,7 @@ class ForkServer:
             if waited > timeout:
                 raise MeasuringError(f"{doing} took longer than {timeout:.0f} s; raise [measure] load_timeout")
             if waited > 1:
-                self._say(f"{doing} ({waited:.0f} s)")
+                self._say(f"{shown(doing)} ({waited:.0f} s)")
 
     def _silent(self, seconds: float) -> WorkerError:
         """Kill a server that does not answer: the next worker gets a new one."""
@@ -351,7 +356,7 @@ class Worker:
 
     def _await_reply(self, timeout: float, doing: str) -> msgspec.Struct:
         started = last_running = time.monotonic()
-        status = doing
+        status, here = f"{doing}", shown(doing)
         while True:
             received = self._inbox.poll(TICK_SECONDS)
             safe_point()
@@ -362,13 +367,13 @@ class Worker:
                     continue
                 if not isinstance(message, Progress):
                     return message
-                status = f"{doing}: {one_line(message.text)}"
-                self._say(status)
+                status, here = (f"{words}: {one_line(message.text)}" for words in (doing, shown(doing)))
+                self._say(here)
             waited = time.monotonic() - started
             if waited > timeout:
                 raise self._timed_out(status, timeout)
             if waited > 1:
-                self._say(f"{status} ({waited:.0f} s)")
+                self._say(f"{here} ({waited:.0f} s)")
                 bound_log(self.log)
             if not is_stopped(self.pid):
                 last_running = time.monotonic()

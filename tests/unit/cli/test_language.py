@@ -18,7 +18,7 @@ from perfgate.document.doctor import FitnessCheck
 from perfgate.document.trace import GapDocument, GapTimeline
 from perfgate.judging.report.render.doctor import render_fitness
 from perfgate.judging.report.render.trace import render_gaps
-from perfgate.locale import environment_language, speaking
+from perfgate.locale import Activity, environment_language, shown, speaking
 
 HAN = re.compile("[\u4e00-\u9fff]")
 
@@ -79,9 +79,9 @@ def pages(command: click.Command, above: click.Context | None = None) -> Iterato
 
 def test_help__chinese__no_command_or_option_is_left_in_english() -> None:
     with speaking("zh"):
-        shown = dict(pages(localized(cli)))
-    assert len(shown) > 30
-    for name, page in shown.items():
+        help_pages = dict(pages(localized(cli)))
+    assert len(help_pages) > 30
+    for name, page in help_pages.items():
         assert page.startswith("用法：perfgate"), name
         rows = re.findall(r"(?m)^  (?:-\S+|[a-z]+(?=  )).*(?:\n {8,}\S.*)*", page)
         assert rows, name
@@ -110,7 +110,15 @@ def test_tables__chinese__titles_and_causes() -> None:
     with speaking("zh"):
         render_gaps(gap, console)
         render_fitness([FitnessCheck(name="clock", status="unavailable", seen="tsc")], console)
-    shown = screen.getvalue()
-    assert "rank 0, device 0：1.00 s 中忙碌 50.0 %" in shown
-    assert "不可用" in shown
-    assert "检查结果" in shown
+    text = screen.getvalue()
+    assert "rank 0, device 0：1.00 s 中忙碌 50.0 %" in text
+    assert "不可用" in text
+    assert "检查结果" in text
+
+
+def test_activity__chinese__shown_in_it_and_english_in_documents() -> None:
+    with speaking("zh"):
+        doing = Activity("loading workload {name}", name="net")
+        assert shown(doing) == "加载 workload net"
+        assert f"{doing}: timed out" == "loading workload net: timed out"
+        assert shown("warming up") == "warming up"
