@@ -76,7 +76,7 @@ def test_page__opened__answer_cells_and_timelines(browser: Page, tmp_path: Path)
     file.write_text(render_ranks_page(drawn()))
     browser.open(file)
     text = browser.ask("document.querySelector('main').innerText")
-    assert "rank 2 is slow: 100 % longer on its own than the middle one, most of it computing" in text
+    assert "rank 2 delays the others by 10.0 ms a step, 50.0 % of the job: its device computes longer" in text
     titles = browser.ask("[...document.getElementById('which').options].map((one) => one.textContent)")
     assert titles[-1] == "bandwidth of HCCS from each rank to each other"
     browser.ask("document.getElementById('map').focus()")
