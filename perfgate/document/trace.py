@@ -142,7 +142,11 @@ class AnswerDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One profiler step; ``number`` is None for what the profiler ascribes to no step, a part None where it is not known."""
+    """One profiler step; ``number`` is None for what the profiler ascribes to no step, a part None where it is not known.
+
+    A batch of a serving engine is a step too: ``phase`` is prefill, decode or mixed, or as ``--step-by`` names it, and
+    ``requests`` how many requests the batch has.
+    """
 
     number: int | None
     start: float | None
@@ -152,6 +156,18 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     exposed_communication: float | None
     exposed_copies: float | None = None
     preparing: float | None = None
+    free: float | None
+    phase: str | None = None
+    requests: int | None = None
+
+
+class PhaseTotal(msgspec.Struct, frozen=True, kw_only=True):
+    """All steps of one phase: how many, and the median seconds of a step, of its computing and of its free time."""
+
+    phase: str
+    count: int
+    length: float | None
+    computing: float | None
     free: float | None
 
 
@@ -165,6 +181,7 @@ class StepTimeline(msgspec.Struct, frozen=True, kw_only=True):
     steps_in_all: int
     steps: list[StepRow]
     reason: Message | None = None
+    phases: list[PhaseTotal] = []
 
 
 class SlowestRank(msgspec.Struct, frozen=True, kw_only=True):

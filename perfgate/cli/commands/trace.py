@@ -180,14 +180,22 @@ def gaps(
 
 @COMMAND.command("steps")
 @_common
-def steps(path: Path, rank: int | None, device: int | None, limit: int | None, as_json: bool) -> None:
+@click.option(
+    "--step-by",
+    metavar="PATTERN",
+    help="Steps are the annotations whose names match this regular expression; its first group names the phase.",
+)
+def steps(
+    path: Path, rank: int | None, device: int | None, limit: int | None, as_json: bool, step_by: str | None
+) -> None:
     """How long each profiler step is: computing, communication, the exposed part of it, and free time, by rank.
 
-    The slowest rank is the one with the longest time excluding waits for other ranks.
+    The slowest rank is the one with the longest time excluding waits for other ranks. If no steps are marked, batches of
+    vLLM and SGLang are steps, prefill and decode apart.
     """
     from perfgate.jobs.trace.job import trace_steps
 
-    document = trace_steps(path, _choice(rank, device, limit, as_json))
+    document = trace_steps(path, _choice(rank, device, limit, as_json), step_by=step_by)
     if as_json:
         return print_json(document)
     from perfgate.judging.report.render.trace import render_steps

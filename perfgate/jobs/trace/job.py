@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,7 @@ from perfgate.document.trace import (
     GapGroupRow,
     GapRow,
     GapTimeline,
+    PhaseTotal,
     SlowestRank,
     StepDocument,
     StepRow,
@@ -37,8 +40,10 @@ from perfgate.errors import UsageError
 from perfgate.trace.contradictions import contradictions
 from perfgate.trace.fillers import gap_groups
 from perfgate.trace.gaps import CAUSES, DeviceGaps, Gaps, device_gaps
+from perfgate.trace.phases import Batch, batches
 from perfgate.trace.recording import ProfilerStep, Recording, Timeline
 from perfgate.trace.rows import UnitWork, top, unit_work
+from perfgate.trace.steps import profiler_steps
 
 _NS = 1e9
 _NOTHING = Message("trace.nothing-collected")
@@ -102,9 +107,17 @@ def group_rows(timeline: Timeline, device: DeviceGaps, limit: int | None = None)
     ]
 
 
-def trace_steps(path: Path, choice: Choice) -> StepDocument:
+def trace_steps(path: Path, choice: Choice, *, step_by: str | None = None) -> StepDocument:
+    """The steps of every chosen timeline, or its annotations that match ``step_by``.
+
+    Raises UsageError for a pattern that is no regular expression.
+    """
+    try:
+        re.compile(step_by or "")
+    except re.error as error:
+        raise UsageError(f"--step-by {step_by!r} is no regular expression: {error}") from error
     chosen = choose(path, choice)
-    timelines = [_steps(pick, choice) for pick in chosen]
+    timelines = [_steps(pick, choice, step_by) for pick in chosen]
     return StepDocument(
         format=format_of(chosen),
         slowest_rank=_slowest(pick.timeline for pick in chosen),
@@ -241,8 +254,11 @@ def _causes(window_ns: int, gaps: Gaps) -> list[CauseTotal]:
     return sorted(totals, key=lambda one: -one.total)
 
 
-def _steps(pick: ChosenTimeline, choice: Choice) -> StepTimeline:
-    steps = pick.timeline.steps or ()
+def _steps(pick: ChosenTimeline, choice: Choice, step_by: str | None) -> StepTimeline:
+    steps: Sequence[ProfilerStep] = () if step_by else pick.timeline.steps or ()
+    found = [] if steps else batches(pick.timeline.events, step_by)
+    if found:
+        steps = profiler_steps(pick.timeline.events, [batch.mark for batch in found]) or ()
     starts = [step.start_ns for step in steps if step.start_ns is not None]
     origin = int(pick.timeline.events.start.min()) if len(pick.timeline.events) else min(starts, default=None)
     return StepTimeline(
@@ -251,12 +267,37 @@ def _steps(pick: ChosenTimeline, choice: Choice) -> StepTimeline:
         device=pick.timeline.device,
         origin_ns=origin,
         steps_in_all=len(steps),
-        steps=[_step(step, origin) for step in steps[: choice.limit]],
+        steps=[
+            _step(step, origin, batch) for step, batch in zip(steps[: choice.limit], found or itertools.repeat(None))
+        ],
         reason=None if steps else pick.recording.absent.get("steps", _NO_STEPS),
+        phases=_phases(steps, found),
     )
 
 
-def _step(step: ProfilerStep, origin: int | None) -> StepRow:
+def _phases(steps: Sequence[ProfilerStep], found: Sequence[Batch]) -> list[PhaseTotal]:
+    by_phase: dict[str, list[ProfilerStep]] = {}
+    for step, batch in zip(steps, found):
+        if batch.phase:
+            by_phase.setdefault(batch.phase, []).append(step)
+    return [
+        PhaseTotal(
+            phase=phase,
+            count=len(of_phase),
+            length=_middle(step.length_ns for step in of_phase),
+            computing=_middle(step.computing_ns for step in of_phase),
+            free=_middle(step.free_ns for step in of_phase),
+        )
+        for phase, of_phase in by_phase.items()
+    ]
+
+
+def _middle(times: Iterable[int | None]) -> float | None:
+    known = [time for time in times if time is not None]
+    return float(np.median(known)) / _NS if known else None
+
+
+def _step(step: ProfilerStep, origin: int | None, batch: Batch | None) -> StepRow:
     return StepRow(
         number=step.number,
         start=None if step.start_ns is None or origin is None else (step.start_ns - origin) / _NS,
@@ -267,6 +308,8 @@ def _step(step: ProfilerStep, origin: int | None) -> StepRow:
         exposed_copies=_seconds(step.exposed_copies_ns),
         preparing=_seconds(step.preparing_ns),
         free=_seconds(step.free_ns),
+        phase=batch.phase if batch else None,
+        requests=batch.requests if batch else None,
     )
 
 

@@ -220,3 +220,25 @@ def test_trace__document_that_names_a_file_elsewhere__refused(tmp_path: Path) ->
 def test_trace__piped__no_colours() -> None:
     assert "\x1b" not in trace("top", DEVICE).stdout
     assert "\x1b[3" not in trace("top", DEVICE, NO_COLOR="1", FORCE_COLOR="1").stdout
+
+
+def test_steps__serving_engine_without_profiler_steps__batches_by_phase(tmp_path: Path) -> None:
+    rows = [
+        {"ph": "X", "cat": "user_annotation", "name": name, "pid": 1, "tid": 1, "ts": 1000 * at, "dur": 500}
+        for at, name in enumerate(("step[EXTEND bs=4 toks=900]", "step[DECODE bs=4]", "step[DECODE bs=3]"))
+    ]
+    file = tmp_path / "served.json"
+    file.write_text(json.dumps({"schemaVersion": 1, "traceEvents": rows}))
+    (timeline,) = answer("steps", str(file))["timelines"]
+    assert [(row["phase"], row["requests"]) for row in timeline["steps"]] == [
+        ("prefill", 4),
+        ("decode", 4),
+        ("decode", 3),
+    ]
+    assert [(one["phase"], one["count"]) for one in timeline["phases"]] == [("prefill", 1), ("decode", 2)]
+    assert "decode × 3" in trace("steps", str(file)).stdout
+    assert [row["phase"] for row in answer("steps", str(file), "--step-by", "(DECODE)")["timelines"][0]["steps"]] == [
+        "DECODE"
+    ] * 2
+    refused = trace("steps", str(file), "--step-by", "(")
+    assert (refused.returncode, "no regular expression" in refused.stderr) == (2, True)

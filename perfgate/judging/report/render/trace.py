@@ -182,6 +182,12 @@ def render_steps(document: StepDocument, console: Console) -> None:
             _print_title(name, _reason(timeline.reason), console)
             continue
         _print_title(name, counted(timeline.steps_in_all, "step"), console)
+        if timeline.phases:
+            phases = _table("phase", "steps>", "length>", "computing>", "free>")
+            for phase in timeline.phases:
+                medians = map(_time, (phase.length, phase.computing, phase.free))
+                phases.add_row(*map(Text, [clean(phase.phase), whole(phase.count), *medians]))
+            console.print(phases)
         table = _table("step>", "length>", "computing>", "comm.>", "exposed>", "copies>", "prep.>", "free>")
         for step in timeline.steps:
             times = (
@@ -193,7 +199,10 @@ def render_steps(document: StepDocument, console: Console) -> None:
                 step.preparing,
                 step.free,
             )
-            table.add_row(*map(Text, ["–" if step.number is None else str(step.number), *map(_time, times)]))
+            number = "–" if step.number is None else str(step.number)
+            requests = "" if step.requests is None else f"× {whole(step.requests)}"
+            label = " ".join(filter(None, (number, step.phase and clean(step.phase), requests)))
+            table.add_row(*map(Text, [label, *map(_time, times)]))
         console.print(table)
         _print_rest(timeline.steps_in_all - len(timeline.steps), "more step", console)
 

@@ -1,0 +1,55 @@
+"""Batches of serving engines as steps: prefill and decode apart, requests counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfgate.trace.events import NO_CORRELATION, EventTable, EventTableBuilder
+from perfgate.trace.phases import batches
+from perfgate.trace.steps import profiler_steps
+
+HOST, STREAM = ("python", "1"), ("device 0", "stream 7")
+
+
+def marked(*names: str) -> EventTable:
+    builder = EventTableBuilder()
+    for number, name in enumerate(names):
+        at = 1000 * number
+        builder.add(at, 900, track=HOST, name=name, kind="annotation", correlation=NO_CORRELATION)
+        builder.add(at + 10, 5, track=HOST, name="launch", kind="runtime", correlation=number + 1)
+        builder.add(at + 100, 100 * (number + 1), track=STREAM, name="gemm", kind="compute", correlation=number + 1)
+    return builder.table()
+
+
+@pytest.mark.parametrize(
+    ("name", "phase", "requests"),
+    [
+        ("execute_context_2(1024)_generation_0(0)", "prefill", 2),
+        ("execute_context_0(0)_generation_5(5)", "decode", 5),
+        ("execute_context_1(512)_generation_5(5)", "mixed", 6),
+        ("execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk9sqsq32sqsk1)", "decode", 32),
+        ("step[EXTEND bs=15 toks=15360]", "prefill", 15),
+        ("step[DECODE bs=64]", "decode", 64),
+        ("step[IDLE bs=0]", "idle", 0),
+    ],
+)
+def test_batches__names_of_engines__phase_and_requests(name: str, phase: str, requests: int) -> None:
+    (batch,) = batches(marked(name, "forward", "Optimizer.step#SGD.step"))
+    assert (batch.phase, batch.requests) == (phase, requests)
+
+
+def test_batches__pattern_with_a_group__the_group_is_the_phase() -> None:
+    events = marked("serve: prompt 1", "serve: token 2", "other")
+    assert [batch.phase for batch in batches(events, r"serve: (\w+)")] == ["prompt", "token"]
+    assert [batch.phase for batch in batches(events, "serve")] == [None, None]
+
+
+def test_batches__no_engine__none() -> None:
+    assert batches(marked("forward", "backward")) == []
+
+
+def test_batches__as_steps__have_the_work_that_they_launched() -> None:
+    events = marked("step[EXTEND bs=1]", "step[DECODE bs=1]")
+    steps = profiler_steps(events, [batch.mark for batch in batches(events)])
+    assert steps is not None
+    assert [(step.number, step.computing_ns) for step in steps] == [(0, 100), (1, 200)]
