@@ -18,6 +18,7 @@ from perfgate.trace.rank_table import reduce_timeline
 from perfgate.trace.ranks import arrivals
 from perfgate.trace.recording import Collective, Kernel, ProfilerStep, RankLink, Timeline
 from tests.browser import Page, browser_page
+from tests.fakes.training import Training
 
 MS = 1_000_000
 
@@ -88,3 +89,28 @@ def test_page__opened__answer_cells_and_timelines(browser: Page, tmp_path: Path)
     assert browser.ask("document.getElementById('cell').textContent") == "rank 0, collective 1 hcom_allReduce_: 0 s"
     assert not browser.ask("document.getElementById('graph').hidden")
     assert browser.ask("document.getElementById('selected').textContent") == "30 ms shown"
+
+
+def test_page__more_ranks_than_pixels__one_screen_with_the_slow_rank_in_sight_and_fifty_rows(
+    browser: Page, tmp_path: Path
+) -> None:
+    training = Training(ranks=1000, steps=2, layers=1, extra=lambda rank, step, layer: 9 * MS if rank == 713 else 0.0)
+    tables = [reduce_timeline(timeline, f"rank{timeline.rank}") for timeline in training.timelines()]
+    arrived = arrivals(tables)
+    found = Ranks(tables, arrived, ranks_document(Path("job"), tables, arrived))
+    file = tmp_path / "ranks.html"
+    file.write_text(render_ranks_page(drawn_ranks(found, ())))
+    browser.open(file)
+    assert browser.ask("document.getElementById('map').clientHeight") <= 620
+    table = "[...document.querySelectorAll('table')].find((one) => one.tHead.rows[0].cells[0].textContent === 'rank')"
+    rows = browser.ask(f"[...{table}.tBodies[0].rows].map((row) => row.cells[0].textContent)")
+    assert (len(rows), rows[0]) == (50, "rank 713")
+    # Noise of one percent is as pale as nothing; the rank that takes nearly twice as long is strong.
+    reds = browser.ask("""(() => {
+      const map = document.getElementById("map"), { width, height } = map;
+      const data = map.getContext("2d").getImageData(0, 20, width, height - 20).data;
+      const strong = (y) => Array.from({ length: width }, (_, x) => 4 * (y * width + x))
+        .some((at) => data[at] > 190 && data[at + 2] < 80);
+      return Array.from({ length: height - 20 }, (_, y) => strong(y)).filter(Boolean).length;
+    })()""")
+    assert 1 <= reds <= 2

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from perfgate.document.ranks import DrawnRanks, HeatMap
+from perfgate.document.trace import RankRow, RanksDocument
 from perfgate.judging.report.render.timeline import graph_values, sha256
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.ranks import rank_answers, rank_name
@@ -16,6 +17,7 @@ from perfgate.locale import Language, speaking, translate
 from perfgate.version import __version__
 
 _LISTED = 20  # slow ranks and links named one by one
+_TABLED = 50
 _DIGITS = 4  # of a number in a heat map
 _TITLES = {
     "computing": phrase("computing, of each step"),
@@ -50,11 +52,22 @@ def render_ranks_page(drawn: DrawnRanks, language: Language = "en") -> str:
             "has_maps": bool(drawn.maps),
             "answers": rank_answers(drawn.document, shown=_LISTED),
             "document": drawn.document,
+            "ranks": _worst(drawn.document),
+            "more_ranks": max(0, len(drawn.document.ranks) - _TABLED),
             "rank_name": rank_name,
             "drawn": drawn,
             "version": __version__,
         }
         return jinja.get_template("ranks/page.html.j2").render(values)
+
+
+def _worst(document: RanksDocument) -> list[RankRow]:
+    """The rows of the table: all, or those that delay the others or take longest on their own."""
+    if len(document.ranks) <= _TABLED:
+        return document.ranks
+    delays = {(row.rank, row.device): row.total for row in document.delays}
+    worst = sorted(document.ranks, key=lambda row: (-delays.get((row.rank, row.device), 0.0), -(row.own or 0.0)))
+    return worst[:_TABLED]
 
 
 def _maps(drawn: DrawnRanks) -> dict[str, Any]:

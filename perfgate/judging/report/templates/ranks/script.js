@@ -3,7 +3,9 @@
 const $ = (id) => document.getElementById(id);
 const { labels, maps } = JSON.parse($("maps").textContent);
 const canvas = $("map"), ramp = $("ramp"), dark = matchMedia("(prefers-color-scheme: dark)");
-const FONT = "11px ui-monospace, Menlo, Consolas, monospace", HEAD = 16, TALLEST = 18, WIDEST = 48;
+const FONT = "11px ui-monospace, Menlo, Consolas, monospace", HEAD = 16, TALLEST = 18, WIDEST = 48, SCREEN = 600;
+// Times within 5 % of the median are neutral, and from half as long again on as strong as any; bandwidth likewise.
+const NEUTRAL = 0.05, STRONG = 1.5;
 let shown = 0, at = [-1, -1], grid;
 
 // A number of base units in the unit that suits it.
@@ -26,10 +28,14 @@ function sized(element, width, height) {
   return pen;
 }
 function draw() {
-  const map = maps[shown], known = map.values.flat().filter((value) => value !== null);
-  const least = known.reduce((one, other) => Math.min(one, other), Infinity), most = known.reduce((one, other) => Math.max(one, other), -Infinity);
-  const shareOf = (value) => { const share = most > least ? (value - least) / (most - least) : 0; return map.unit === "s" ? share : 1 - share; };
-  const width = canvas.clientWidth, tall = Math.max(2, Math.min(TALLEST, Math.floor(600 / labels.length))), named = Math.ceil(12 / tall);
+  const map = maps[shown], known = map.values.flat().filter((value) => value !== null).sort((one, other) => one - other);
+  const most = known[known.length - 1], middle = known[known.length >> 1], isTime = map.unit === "s";
+  // What lies within 5 % of the median is neutral, whatever the range: noise of equal ranks is no fault. Arrivals have no median.
+  const [pale, strong] = !middle ? [0, most] : isTime ? [(1 + NEUTRAL) * middle, STRONG * middle] : [(1 - NEUTRAL) * middle, middle / STRONG];
+  const shareOf = (value) => strong === pale ? 0 : Math.max(0, Math.min(1, (value - pale) / (strong - pale)));
+  // All ranks fit one screen; of those that share a row of pixels the worst is drawn.
+  const width = canvas.clientWidth, tall = labels.length > SCREEN ? SCREEN / labels.length : Math.max(1, Math.min(TALLEST, Math.floor(SCREEN / labels.length)));
+  const named = Math.ceil(12 / tall);
   canvas.style.height = `${HEAD + labels.length * tall}px`;
   const pen = sized(canvas, width, HEAD + labels.length * tall), ink = dark.matches ? "#98a3b4" : "#5b6575";
   pen.font = FONT;
@@ -40,16 +46,21 @@ function draw() {
   pen.fillStyle = ink;
   map.columns.forEach((column, number) => { if (every < map.columns.length ? number % every === 0 : number === 0) pen.fillText(column, left + number * wide, HEAD / 2); });
   labels.forEach((label, row) => { if (row % named === 0) pen.fillText(label, 0, HEAD + (row + 0.5) * tall); });
-  map.values.forEach((cells, row) => cells.forEach((value, column) => {
-    if (value === null) return;
-    pen.fillStyle = colour(shareOf(value));
-    pen.fillRect(left + column * wide, HEAD + row * tall, Math.max(wide - (wide > 4 ? 1 : 0), 1), Math.max(tall - (tall > 4 ? 1 : 0), 1));
+  const painted = new Map();
+  map.values.forEach((cells, row) => {
+    const y = tall < 1 ? Math.floor(row * tall) : row * tall, worst = painted.get(y) || painted.set(y, []).get(y);
+    cells.forEach((value, column) => { if (value !== null) worst[column] = Math.max(worst[column] ?? 0, shareOf(value)); });
+  });
+  painted.forEach((shares, y) => shares.forEach((share, column) => {
+    pen.fillStyle = colour(share);
+    pen.fillRect(left + column * wide, HEAD + y, Math.max(wide - (wide > 4 ? 1 : 0), 1), Math.max(tall - (tall > 4 ? 1 : 0), 1));
   }));
   if (at[0] >= 0) { pen.strokeStyle = dark.matches ? "#f2f4f8" : "#16202e"; pen.lineWidth = 1.5; pen.strokeRect(left + at[1] * wide, HEAD + at[0] * tall, Math.max(wide, 2), Math.max(tall, 2)); }
   const band = sized(ramp, ramp.clientWidth, ramp.clientHeight);
-  for (let x = 0; x < ramp.clientWidth; x++) { band.fillStyle = colour(map.unit === "s" ? x / ramp.clientWidth : 1 - x / ramp.clientWidth); band.fillRect(x, 0, 1, 12); }
-  $("least").textContent = known.length ? amount(least, map.unit) : "";
-  $("most").textContent = known.length ? amount(most, map.unit) : "";
+  for (let x = 0; x < ramp.clientWidth; x++) { band.fillStyle = colour(x / ramp.clientWidth); band.fillRect(x, 0, 1, 12); }
+  const [within, beyond] = isTime ? ["≤", "≥"] : ["≥", "≤"];
+  $("least").textContent = known.length ? `${within} ${amount(pale, map.unit)}` : "";
+  $("most").textContent = known.length ? `${beyond} ${amount(strong, map.unit)}` : "";
   $("left-out").textContent = map.note;
 }
 function pick(row, column) {
