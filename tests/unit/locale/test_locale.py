@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from string import Formatter
 
-from perfgate.locale import speaking, translate
+from perfgate.locale import filled, speaking, translate
 from tests.translations import ZH_MO, as_mo, as_po, english_sentences, read_chinese, updated
 
 CHINESE = {message.id: message.string for message in read_chinese() if message.id}
@@ -42,3 +42,32 @@ def test_translate__inside_speaking__in_that_language() -> None:
     with speaking("zh"):
         assert translate("no change") == "无变化"
     assert translate("no change") == "no change"
+
+
+# Words of a translation and the terms of the documentation of CANN and MindStudio.
+TERMS = {
+    "轨迹": "Trace",
+    "录制": "采集",
+    "代价": "影响、开销",
+    "取舍": "舍入",
+    "背后的算子": "相关算子",
+    "快速路径": "无干扰",
+    "工作负载": "workload",
+    "裁决": "判定",
+}
+IN_TEXT = re.compile(r"`[^`]*`|\{[^{}]*\}|%\(\w+\)s")
+
+
+def test_catalogue__chinese__uses_the_terms_of_cann() -> None:
+    assert [(word, chinese) for chinese in CHINESE.values() for word in TERMS if word in chinese] == []
+
+
+def test_catalogue__chinese__latin_words_stand_apart() -> None:
+    touching = re.compile("[\u4e00-\u9fff][A-Za-z0-9]|[A-Za-z0-9][\u4e00-\u9fff]")
+    assert [chinese for chinese in CHINESE.values() if any(map(touching.search, IN_TEXT.split(chinese)))] == []
+
+
+def test_say__value_of_latin_letters__stands_apart_and_a_chinese_one_does_not() -> None:
+    assert filled("{metric}的变化，共{count}", {"metric": "P50", "count": "3 项"}) == "P50 的变化，共 3 项"
+    assert filled("{metric}的变化", {"metric": "时延"}) == "时延的变化"
+    assert filled("{metric} changed", {"metric": "P50"}) == "P50 changed"
