@@ -12,7 +12,7 @@ def title(comment: str) -> str:
 
 def verdict(comment: str) -> str:
     """Return the verdict in the title."""
-    found = re.search(r"^## perfgate: (\w+)", comment, re.MULTILINE)
+    found = re.search(r"^## \S+ perfgate: (\w+)", comment, re.MULTILINE)
     assert found is not None, comment
     return found[1]
 

@@ -80,6 +80,7 @@ RUN: dict[str, str | None] = {
     "perfgate trace steps REC": None,
     "perfgate trace timeline REC": None,
     "perfgate trace REC": None,
+    "perfgate trace ranks --json": "perfgate trace ranks DIR --json",
     "perfgate trace top": "perfgate trace top REC",
     "perfgate trace top REC": None,
     "perfgate trace … --json": "perfgate trace top REC --json",

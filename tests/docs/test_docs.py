@@ -165,7 +165,9 @@ def headings(file: Path) -> set[str]:
 def test_index__of_the_pages__names_every_one() -> None:
     index = (DOCS / "index.md").read_text(encoding="utf-8")
     named = set(re.findall(r"\]\((\S+?\.md)\)", index))
-    assert {page for page in named if "/" not in page} == set(pages()) - {"index.md"}
+    # A page in Chinese is linked from its English one, which test_chinese.py holds it against.
+    translated = {page for page in pages() if page.endswith(".zh.md")} - {"README.zh.md"}
+    assert {page for page in named if "/" not in page} == set(pages()) - {"index.md"} - translated
 
 
 @pytest.mark.parametrize("block", of_language("python"), ids=lambda block: block.name)

@@ -38,7 +38,7 @@ def test_publish__regressed__posts_a_comment_and_fails(job: Job) -> None:
     (body,) = job.comments()
     lines = body.splitlines()
     assert lines[0] == MARKER
-    assert next(line for line in lines[2:] if line).startswith(" perfgate: FAIL")
+    assert next(line for line in lines[2:] if line).startswith("## ❌ perfgate: FAIL")
     assert "64" in body
     state = read_state(body)
     assert state is not None

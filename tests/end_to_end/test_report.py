@@ -128,7 +128,7 @@ def test_report__regressed_check__outputs_summary_and_annotations_at_once(step: 
         "comment": "",
         "report": str(step.out / "report.html"),
     }
-    assert step.summary.read_text().startswith(" perfgate: FAIL")
+    assert step.summary.read_text().startswith("## ❌ perfgate: FAIL")
     (line,) = done.stdout.splitlines()
     command, properties, message = command_of(line)
     assert (command, properties["file"], properties["line"]) == ("error", "models/model.py", "8")
@@ -182,7 +182,7 @@ def test_report__nothing_relevant_changed__skipped_without_a_run(step: Step) -> 
     done = step.report("--outputs", "--summary", "--annotations", "--exit-code", "0", "--junit", str(junit))
     assert (done.returncode, done.stdout) == (0, "")
     assert step.read_outputs()["verdict"] == "SKIPPED"
-    assert step.summary.read_text().startswith(" perfgate: SKIPPED")
+    assert step.summary.read_text().startswith("## ⏭️ perfgate: SKIPPED")
     assert ET.fromstring(junit.read_text()).find(".//skipped") is not None
 
 
@@ -277,7 +277,7 @@ def test_report__summary_nearly_full__keeps_within_what_the_runner_takes(step: S
 
 def test_report__no_option__prints_the_comment(step: Step) -> None:
     step.check(ops=64)
-    assert step.report().stdout.startswith(" perfgate: FAIL")
+    assert step.report().stdout.startswith("## ❌ perfgate: FAIL")
 
 
 def test_report__no_option_and_nothing_there__wrong_use(step: Step) -> None:

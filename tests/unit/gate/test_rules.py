@@ -59,7 +59,7 @@ def test_limit__longest_kernel_beyond_it__fails_beside_a_base_and_without_one_an
         assert (decision.verdict, exit_code(decision)) == ("FAIL", 1)
         assert worded(decision.reasons) == ["regressed: encoder/long ops.kernel_time.warning"]
         assert title(decision) == (
-            " perfgate: FAIL – longest single run of a kernel of `encoder/long` is 80.0 ms, 60.0 % above the limit of "
+            "## ❌ perfgate: FAIL – longest single run of a kernel of `encoder/long` is 80.0 ms, 60.0 % above the limit of "
             "50.0 ms (`ops.kernel_time.warning`: one run of `MatMulV2`)"
         )
 
@@ -69,7 +69,7 @@ def test_limit__kept__passes() -> None:
     assert beside(base, with_ops(head), KERNEL_TIME).verdict == "PASS"
     decision = alone(with_ops(head), KERNEL_TIME)
     assert (decision.verdict, exit_code(decision)) == ("PASS", 0)
-    assert title(decision) == " perfgate: PASS – 1 rule of perfgate.toml kept"
+    assert title(decision) == "## ✅ perfgate: PASS – 1 rule of perfgate.toml kept"
 
 
 def test_limit__base_beyond_it_too__warns_beside_it_and_fails_alone() -> None:
@@ -133,7 +133,7 @@ def test_expected_kernel__missing__fails_beside_a_base_and_without_one_and_the_t
         assert (decision.verdict, exit_code(decision)) == ("FAIL", 1)
         assert worded(decision.reasons) == ["regressed: encoder ops.expected_kernels"]
         assert title(decision) == (
-            " perfgate: FAIL – no kernel named `FlashAttention*` ran, as `perfgate.toml` expects; names nearest to it: "
+            "## ❌ perfgate: FAIL – no kernel named `FlashAttention*` ran, as `perfgate.toml` expects; names nearest to it: "
             "`flash_attention_score` (`encoder`)"
         )
     assert "期望的 kernel `FlashAttention*` 没有运行" in title(alone(head, FLASH), "zh")

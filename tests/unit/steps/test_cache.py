@@ -62,7 +62,7 @@ def test_cache__size_unknown__unavailable(tmp_path):
     outcome = measure(tmp_path, cold_ms=1.0, cache=None)
 
     assert (outcome.status, outcome.values) == ("unavailable", [])
-    assert "how large" in reason_of(outcome)
+    assert "size of the device's last-level cache" in reason_of(outcome)
 
 
 @pytest.mark.parametrize(

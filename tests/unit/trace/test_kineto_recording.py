@@ -269,7 +269,7 @@ def test_read__events_of_unknown_categories__are_counted_and_named(tmp_path: Pat
     ]
     recording = read(tmp_path, {"schemaVersion": 1, "traceEvents": events})
     assert [text_of(note) for note in recording.notes] == [
-        f"{tmp_path / 'trace.json'}: 2 events of unknown categories are drawn and counted nowhere: thermal_zone (2)"
+        f"{tmp_path / 'trace.json'}: 2 events of unknown categories are not understood: thermal_zone (2)"
     ]
 
 
