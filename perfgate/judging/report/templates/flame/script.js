@@ -43,6 +43,13 @@ const byCounts = () => Boolean(tree.by_counts);
 const differing = (node) => byCounts() ? head.runs[node] - base.runs[node] : head.total[node] - base.total[node];
 // Operators that the decision names or whose times the pairs decided. Names of a derived tree begin with those of the whole one.
 const markOf = (node) => (node < size && OPERATORS.has(kinds[tree.kind[node]]) ? marks.get(tree.name[node]) : undefined);
+// A difference that the pairs decided is seen however small a part of the operator's time it is.
+const FAINTEST = 0.2;
+const spent = (node) => {
+  let before = 0, after = 0;
+  for (let at = 0; at < size; at++) if (markOf(at) === markOf(node)) { before += base.own[at]; after += head.own[at]; }
+  return Math.max(before, after) || Infinity;
+};
 const decided = (node) => markOf(node)?.seconds ?? 0;
 const worded = (node) => byCounts() && decided(node) ? more(decided(node)) : difference(differing(node));
 const more = (time) => (time > 0 ? "+" : "") + seconds(time);
@@ -268,7 +275,7 @@ function colour(node) {
   if (matches) return matches[node] ? `hsl(285 60% ${dark.matches ? 46 : 74}%)` : `hsl(220 8% ${dark.matches ? 24 : 90}%)`;
   if (node === size) return `hsl(220 12% ${light}%)`;
   if (compares() && $("differs").checked) {
-    if (byCounts() && decided(node)) return differs(decided(node), 1);
+    if (byCounts() && decided(node)) return differs(decided(node), Math.max(FAINTEST, Math.min(1, 2 * Math.abs(decided(node)) / spent(node))));
     const change = differing(node), measure = byCounts() ? "runs" : "total", larger = Math.max(head[measure][node], base[measure][node]);
     const noticed = byCounts() ? change !== 0 : Math.abs(change) > 0.0005 * weight[size];
     const strength = larger > 0 && noticed ? Math.min(1, Math.abs(change) / larger * 2) : 0;
