@@ -15,7 +15,7 @@ from typing import NamedTuple
 from perfgate.errors import UsageError
 
 
-class Library(NamedTuple):
+class CommunicationLibrary(NamedTuple):
     """A library's kernels that communicate; ``source`` is where its names are from."""
 
     name: str
@@ -25,28 +25,30 @@ class Library(NamedTuple):
 
 # Matched anywhere in a name, without regard to case.
 LIBRARIES = (
-    Library("NCCL, RCCL", r"^nccl|^rccl", "nccl: src/device/generate.py"),
-    Library("HCCL", r"^hccl|^hcom_|^aiv_(?:all|reduce|broad)", "hccl: src/domain/collective_communication"),
-    Library("oneCCL", r"^oneccl|(?:^|[ :])ccl::|^ccl_", "oneCCL: src/coll"),
-    Library(
+    CommunicationLibrary("NCCL, RCCL", r"^nccl|^rccl", "nccl: src/device/generate.py"),
+    CommunicationLibrary(
+        "HCCL", r"^hccl|^hcom_|^aiv_(?:all|reduce|broad)", "hccl: src/domain/collective_communication"
+    ),
+    CommunicationLibrary("oneCCL", r"^oneccl|(?:^|[ :])ccl::|^ccl_", "oneCCL: src/coll"),
+    CommunicationLibrary(
         "DeepEP",
         r"(?:deep_ep|dpsk::ep|inter_?node|intra_?node|internode_ll)::.*(?:dispatch|combine|notify|barrier|clean_low_latency)",
         "DeepEP: csrc/kernels/{intranode,internode,internode_ll}.cu",
     ),
-    Library("NVSHMEM", r"nvshmemx?i?_|nvshmem::", "nvshmem: src/device"),
-    Library(
+    CommunicationLibrary("NVSHMEM", r"nvshmemx?i?_|nvshmem::", "nvshmem: src/device"),
+    CommunicationLibrary(
         "symmetric memory of PyTorch",
         r"multimem_(?:all_reduce|one_shot|all_gather)|(?:one|two)_shot_all_reduce|multimem_",
         "pytorch: torch/csrc/distributed/c10d/cuda/CUDASymmetricMemoryOps.cu",
     ),
-    Library(
+    CommunicationLibrary(
         "custom all-reduce of vLLM, SGLang, TensorRT-LLM, AITER",
         r"cross_device_reduce_[12]stage|(?:all_?reduce|reduce_?scatter|all_?gather)_?(?:fusion_kernel|one_?shot|two_?shot|lamport|"
         r"prototype|kernel)|quickreduce::|mscclpp|userbuffers_fp16_sum",
         "vllm: csrc/custom_all_reduce.cuh, csrc/quickreduce; sglang: sgl-kernel/csrc/allreduce; TensorRT-LLM: "
         "cpp/tensorrt_llm/kernels/communicationKernels",
     ),
-    Library(
+    CommunicationLibrary(
         "expert parallelism on Ascend",
         r"MoeDistribute(?:Dispatch|Combine)|^(?:aclnn)?AllToAll(?:v|vc)?(?:_|V|$)",
         "vllm-ascend: MC2 operators; CANN: aclnnMoeDistributeDispatchV2",

@@ -243,15 +243,15 @@ def _communication(timeline: Timeline) -> Iterator[_Share]:
                 group = Group(one.group or "", ranks, len(ranks) or None)
                 yield _Share(identity, type_by_name(one.name), group, one.start_ns, one.elapsed_ns, one.step)
         yield from _of_kernels(timeline)
-    elif timeline.exchanges:
-        for exchange in timeline.exchanges:
-            ranks = exchange.ranks or timeline.groups.get(exchange.group, ())
-            pairwise = exchange.operation.lower() in _PAIRWISE
-            identity = None if pairwise else f"{exchange.group} {ranks} {exchange.operation}"
-            group = Group(exchange.group, ranks, exchange.size or len(ranks) or None)
-            label = type_by_name(exchange.name)
-            yield _Share(identity, label, group, exchange.start_ns, exchange.elapsed_ns, sent=exchange.sent)
-        yield from _of_events(timeline, {(one.start_ns, one.name) for one in timeline.exchanges})
+    elif timeline.collective_kernels:
+        for kernel in timeline.collective_kernels:
+            ranks = kernel.ranks or timeline.groups.get(kernel.group, ())
+            pairwise = kernel.operation.lower() in _PAIRWISE
+            identity = None if pairwise else f"{kernel.group} {ranks} {kernel.operation}"
+            group = Group(kernel.group, ranks, kernel.size or len(ranks) or None)
+            label = type_by_name(kernel.name)
+            yield _Share(identity, label, group, kernel.start_ns, kernel.elapsed_ns, sent=kernel.sent)
+        yield from _of_events(timeline, {(one.start_ns, one.name) for one in timeline.collective_kernels})
     else:
         yield from _of_events(timeline, set())
 

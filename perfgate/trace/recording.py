@@ -148,7 +148,7 @@ class Collective(NamedTuple):
     links: tuple[LinkUse, ...] = ()
 
 
-class Exchange(NamedTuple):
+class CollectiveKernel(NamedTuple):
     """A kernel of a collective as torch's profiler describes it: which ``operation`` (``allreduce``), in which group.
 
     ``ranks`` are the group's global ranks, empty if the recording does not list them; ``size`` is how many there are, and
@@ -251,7 +251,7 @@ class Timeline:
     steps: Sequence[ProfilerStep] | None = None
     step_table: tuple[TabledStep, ...] | None = None
     collectives: tuple[Collective, ...] | None = None
-    exchanges: tuple[Exchange, ...] | None = None
+    collective_kernels: tuple[CollectiveKernel, ...] | None = None
     memory: Mapping[str, float] = field(default_factory=dict)  # peak bytes by component, e.g. PTA.allocated
     rank_links: tuple[RankLink, ...] | None = None
     types: tuple[TypeTotal, ...] | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from perfgate.trace.events import NO_CORRELATION, EventTableBuilder
-from perfgate.trace.recording import Exchange, ProfilerStep, Timeline
+from perfgate.trace.recording import CollectiveKernel, ProfilerStep, Timeline
 
 MS = 1_000_000
 STREAM = ("device 0", "stream 7")
@@ -39,7 +39,7 @@ class Training:
         random = np.random.default_rng(self.seed)
         ahead = random.integers(-(10**9), 10**9, self.ranks)
         self._builders = [EventTableBuilder() for _ in range(self.ranks)]
-        exchanges: list[list[Exchange]] = [[] for _ in range(self.ranks)]
+        collective_kernels: list[list[CollectiveKernel]] = [[] for _ in range(self.ranks)]
         steps: list[list[ProfilerStep]] = [[] for _ in range(self.ranks)]
         now = np.full(self.ranks, 10**12, dtype=np.int64)
         for step in range(self.steps):
@@ -65,7 +65,7 @@ class Training:
                         one = self._exchange(
                             "dp" if is_last else "tp", number, group, int(now[rank]), end, int(ahead[rank])
                         )
-                        exchanges[rank].append(one)
+                        collective_kernels[rank].append(one)
                         self._builders[rank].add(
                             one.start_ns,
                             one.elapsed_ns,
@@ -88,7 +88,7 @@ class Training:
                 0,
                 self._builders[rank].table(),
                 steps=steps[rank],
-                exchanges=tuple(exchanges[rank]) if self.named else None,
+                collective_kernels=tuple(collective_kernels[rank]) if self.named else None,
             )
             for rank in range(self.ranks)
         ]
@@ -100,8 +100,8 @@ class Training:
         return list(np.arange(self.ranks).reshape(-1, self.tensor).T)
 
     @staticmethod
-    def _exchange(kind: str, number: int, group: np.ndarray, start: int, end: int, ahead: int) -> Exchange:
-        return Exchange(
+    def _exchange(kind: str, number: int, group: np.ndarray, start: int, end: int, ahead: int) -> CollectiveKernel:
+        return CollectiveKernel(
             name="ncclDevKernel_AllReduce_Sum_bf16_RING_LL",
             operation="allreduce",
             group=f"{kind}{number}",

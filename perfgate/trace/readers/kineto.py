@@ -36,7 +36,7 @@ from perfgate.trace.events import (
     EventKind,
     EventTable,
 )
-from perfgate.trace.recording import Exchange, Recording
+from perfgate.trace.recording import CollectiveKernel, Recording
 from perfgate.trace.scan import scan
 from perfgate.trace.scanned import Names, ScannedEvents, ScannedTexts, requests_named
 from perfgate.trace.steps import STEP_NAME
@@ -107,7 +107,7 @@ def _read_file(path: Path) -> Recording:
     header = KinetoHeader(spans.around, path)
     timelines = timelines_by_device(path, spans.events, spans.devices, rank=header.rank)
     timelines = tuple(
-        replace(timeline, groups=header.groups, exchanges=spans.exchanges.get(timeline.device))
+        replace(timeline, groups=header.groups, collective_kernels=spans.collective_kernels.get(timeline.device))
         for timeline in timelines
     )
     absent = dict(absent_device(timelines))
@@ -127,7 +127,7 @@ class _Spans(NamedTuple):
 
     events: EventTable
     devices: IntColumn
-    exchanges: dict[int | None, tuple[Exchange, ...]]
+    collective_kernels: dict[int | None, tuple[CollectiveKernel, ...]]
     around: bytes
     notes: tuple[Message, ...]
 
@@ -168,10 +168,12 @@ def _spans(path: Path) -> _Spans:
         tracks=tuple(tracks),
     )
     _give_shapes(events, spans)
-    return _Spans(events, devices, _exchanges(events, spans, devices), around, notes)
+    return _Spans(events, devices, _collective_kernels(events, spans, devices), around, notes)
 
 
-def _exchanges(events: EventTable, spans: ScannedEvents, devices: IntColumn) -> dict[int | None, tuple[Exchange, ...]]:
+def _collective_kernels(
+    events: EventTable, spans: ScannedEvents, devices: IntColumn
+) -> dict[int | None, tuple[CollectiveKernel, ...]]:
     """What kernels of collectives say of their group, by device; nothing of a device whose kernels say none."""
     described = np.zeros(len(events), dtype=bool)
     described[spans.arguments[_GROUP].rows] = True
@@ -181,12 +183,12 @@ def _exchanges(events: EventTable, spans: ScannedEvents, devices: IntColumn) -> 
     )
     sizes, elements = (spans.argument(key)[rows].tolist() for key in (_GROUP_SIZE, _ELEMENTS))
     word = spans.of.word
-    found: dict[int | None, list[Exchange]] = {}
+    found: dict[int | None, list[CollectiveKernel]] = {}
     for place, row in enumerate(rows.tolist()):
         number = int(devices[row])
         width = _BYTES.get(word(dtypes[place]).lower())
         found.setdefault(None if number == UNNAMED else number, []).append(
-            Exchange(
+            CollectiveKernel(
                 name=events.names[events.name[row]],
                 operation=word(operations[place]),
                 group=word(groups[place]),
@@ -197,7 +199,7 @@ def _exchanges(events: EventTable, spans: ScannedEvents, devices: IntColumn) -> 
                 sent=None if width is None or elements[place] < 0 else width * elements[place],
             )
         )
-    return {device: tuple(exchanges) for device, exchanges in found.items()}
+    return {device: tuple(collective_kernels) for device, collective_kernels in found.items()}
 
 
 # Bytes of an element by c10::ScalarType's names (c10/core/ScalarType.h).

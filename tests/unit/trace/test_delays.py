@@ -62,9 +62,9 @@ def test_delays__a_rank_that_was_not_recorded__the_others_are_judged() -> None:
 def test_arrivals__more_ranks_than_the_group_has__are_not_joined() -> None:
     tables = []
     for timeline in Training(ranks=16, tensor=8).timelines():
-        assert timeline.exchanges is not None
-        alike = tuple(one._replace(group=one.group[:2], ranks=()) for one in timeline.exchanges)
-        tables.append(reduce_timeline(replace(timeline, exchanges=alike), "file"))
+        assert timeline.collective_kernels is not None
+        alike = tuple(one._replace(group=one.group[:2], ranks=()) for one in timeline.collective_kernels)
+        tables.append(reduce_timeline(replace(timeline, collective_kernels=alike), "file"))
     arrived = arrivals(tables)
     assert (arrived.names, arrived.unjoined > 0) == ([], True)
 

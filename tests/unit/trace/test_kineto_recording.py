@@ -294,8 +294,8 @@ def test_read__kernels_that_describe_their_collective__group_ranks_and_bytes(tmp
     }
     events = [kernel("ncclDevKernel_AllReduce", 0, 5, **described), kernel("ncclDevKernel_AllReduce", 0, 9, **long)]
     (timeline,) = read(tmp_path, {"schemaVersion": 1, "distributedInfo": header, "traceEvents": events}).timelines
-    assert timeline.exchanges is not None
-    assert [(one.group, one.ranks, one.size, one.sent) for one in timeline.exchanges] == [
+    assert timeline.collective_kernels is not None
+    assert [(one.group, one.ranks, one.size, one.sent) for one in timeline.collective_kernels] == [
         ("3", (5, 9), 2, 2000),
         ("4", (), 2, 2000),
     ]
