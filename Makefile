@@ -25,8 +25,11 @@ FAST := $(addprefix tests/unit/,advice catalogue document forge gate report stat
 NOT_FAST := $(addprefix tests/unit/,advice/test_advisor.py document/test_fuzz_reading.py forge/test_ci_files.py \
   forge/test_sticky.py gate/test_rule.py report/test_hostile_names.py stats/test_batching.py stats/test_sequential.py) \
   tests/golden/test_measured_golden.py
+# Comments of thousands of rows.
+BULKY := $(addprefix tests/unit/report/test_comment.py::test_budget__,five_thousand_regressed_metrics__fits_as_posted_and_keeps_failing_rows \
+  thousands_of_ops__stays_within_60000_and_keeps_the_failing_rows)
 test-fast: $(VENV)/.installed
-	$(BIN)/python -m pytest -q -n auto --dist worksteal $(NOT_FAST:%=--ignore=%) $(FAST)
+	$(BIN)/python -m pytest -q -n auto --dist worksteal $(NOT_FAST:%=--ignore=%) $(BULKY:%=--deselect=%) $(FAST)
 
 # Formatting, lint, types, import contracts, the site, and the tests. Types are checked and the site is built with today's dependencies
 # only: the oldest ones have other type hints.
