@@ -212,7 +212,8 @@ def _unreported(job: JobRecord, turns: Mapping[int, list[Turn]]) -> Iterator[str
     if job.kind == "command" and len(counted_lines(listed)) < FEWEST_COUNTED:
         yield "counters"
     with_texts = {turn.start for turn in listed if turn.texts}
-    if with_texts and with_texts < {turn.start for turn in listed}:
+    # Starts are counted from 0: by another number a side's answers would meet none of the other side's.
+    if with_texts and (with_texts < {turn.start for turn in listed} or min(with_texts) < 0):
         yield "texts"
 
 
