@@ -1,13 +1,14 @@
-"""Answers of a server that need not all be the same text: as many of head's must be base's as base's are its own.
+"""Answers of a server that need not all be the same text: as many of head's must be base's as either side's are its own.
 
 Rounding differs with what else is in a batch, so that a server on a card seldom writes every text again. Both sides answer the
 same requests in every start. Of each request it is asked whether base's answer is that of base's start before, and whether
-head's is: under equal code either may be what differs alike often (a sign test).
+head's is: under equal code either may be what differs alike often (a sign test). The same is asked of head's own answers: a
+head that writes its texts again where base did not, and not those of base, gives other answers too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -23,28 +24,42 @@ from perfgate.judging.gate.comparison import Place, comparison, relative_change,
 _CONFIDENCE = 0.95
 
 
-class ComparedAnswers(NamedTuple):
-    """Of so many answers of base: how many another start of base, and how many the head, wrote alike; and either alone."""
+class AlikeAnswers(NamedTuple):
+    """Of so many answers of a side: how many its start before, and how many the other side, wrote alike; and either alone."""
 
     answers: int
-    base_alike: int
-    head_alike: int
-    base_alone: int
-    head_alone: int
+    own: int
+    other: int
+    own_alone: int
+    other_alone: int
+
+    @property
+    def p_fewer(self) -> float:
+        """The p-value of "no fewer of the other side's answers are alike"."""
+        # At least so many of the differing ones where each falls on either side with 1/2: a tail of the binomial distribution.
+        return float(betainc(self.own_alone, self.other_alone + 1, 0.5)) if self.own_alone else 1.0
+
+
+class ComparedAnswers(NamedTuple):
+    """The answers of base beside those of the head, and of the head beside those of base."""
+
+    base: AlikeAnswers
+    head: AlikeAnswers
 
     def p_fewer(self, looks: int) -> float:
-        """The p-value of "no fewer of head's answers are alike", corrected for so many looks."""
-        # At least so many of the differing ones where each falls on either side with 1/2: a tail of the binomial distribution.
-        tail = float(betainc(self.base_alone, self.head_alone + 1, 0.5)) if self.base_alone else 1.0
-        return min(1.0, looks * tail)
+        """The p-value of "as many answers are alike on both sides as on either", corrected for both and so many looks."""
+        return min(1.0, looks * len(self) * min(side.p_fewer for side in self))
 
     def rows(self, place: Place, *, differs: bool) -> Iterator[Comparison]:
-        """Yield the shares, which inform, and where head's is shown to be smaller, that its output differs."""
+        """Yield the shares, which inform, and where too few are alike on both sides, that the head's output differs."""
+        answers = self.base.answers
         if differs:
-            counts = {"head": self.answers - self.head_alike, "base": self.answers - self.base_alike}
-            reason = Message("gate.other-answers", {"answers": self.answers, **counts})
+            steadier = "base" if self.base.p_fewer <= self.head.p_fewer else "head"
+            side = getattr(self, steadier)
+            counts = {"answers": answers, "differ": answers - side.other, "side": steadier, "own": answers - side.own}
+            reason = Message("gate.other-answers", counts)
             yield comparison(place, JOB_OUTPUT, "check", "regressed", gating=True, base=1.0, head=0.0, reason=reason)
-        base, head = (rounded(count / self.answers) for count in (self.base_alike, self.head_alike))
+        base, head = (rounded(count / answers) for count in (self.base.own, self.base.other))
         row = comparison(place, SAME_TEXT, "turns", "informs", gating=False, base=base, head=head)
         if base:
             low, high = self._interval()
@@ -56,7 +71,7 @@ class ComparedAnswers(NamedTuple):
     def _interval(self) -> tuple[float, float]:
         """Bounds of the difference of the shares, from the exact binomial bounds of what either side alone has alike."""
         (low_head, high_head), (low_base, high_base) = (
-            _clopper_pearson(count, self.answers) for count in (self.head_alone, self.base_alone)
+            _clopper_pearson(count, self.base.answers) for count in (self.base.other_alone, self.base.own_alone)
         )
         return low_head - high_base, high_head - low_base
 
@@ -64,20 +79,25 @@ class ComparedAnswers(NamedTuple):
 def compare_answers(base: Iterable[Turn], head: Iterable[Turn]) -> ComparedAnswers | None:
     """Compare the answers of starts that follow each other; None where no two starts have them."""
     before, after = ({turn.start: turn.texts for turn in turns if turn.texts} for turns in (base, head))
+    of_base, of_head = _alike(before, after), _alike(after, before)
+    return None if of_base is None or of_head is None else ComparedAnswers(of_base, of_head)
+
+
+def _alike(answers: Mapping[int, Sequence[str]], others: Mapping[int, Sequence[str]]) -> AlikeAnswers | None:
     alike = [
-        (of_base == of_start_before, of_head == of_base)
-        for previous, start in pairwise(sorted(before))
-        if start in after
-        for of_start_before, of_base, of_head in zip(before[previous], before[start], after[start])
+        (text == text_before, text_of_other == text)
+        for previous, start in pairwise(sorted(answers))
+        if start in others
+        for text_before, text, text_of_other in zip(answers[previous], answers[start], others[start])
     ]
     if not alike:
         return None
-    return ComparedAnswers(
+    return AlikeAnswers(
         answers=len(alike),
-        base_alike=sum(of_base for of_base, _ in alike),
-        head_alike=sum(of_head for _, of_head in alike),
-        base_alone=sum(of_base and not of_head for of_base, of_head in alike),
-        head_alone=sum(of_head and not of_base for of_base, of_head in alike),
+        own=sum(own for own, _ in alike),
+        other=sum(other for _, other in alike),
+        own_alone=sum(own and not other for own, other in alike),
+        other_alone=sum(other and not own for own, other in alike),
     )
 
 

@@ -21,7 +21,7 @@ from perfgate.judging.gate.rule import Differences
 # The labels of a value of a further turn, of a call rate, or of a stretch of the calls: none is the step's own number.
 _NOT_THE_NUMBER = {"rate", "stretch", REPEAT}
 # The logarithm of a ratio that no two measurements of a number have.
-_LARGEST_RATIO = 100.0
+LARGEST_RATIO = 100.0
 _MOST_DIGITS = 7
 
 
@@ -136,7 +136,7 @@ def _from_turns(name: str, before: _Turns, after: _Turns) -> SideBySide | Messag
     if any(first != second and min(first, second) <= 0 for first, second in pairs):
         return Message("gate.no-ratio")
     ratios = [0.0 if first == second else math.log(second) - math.log(first) for first, second in pairs]
-    if max(map(abs, ratios)) > _LARGEST_RATIO:
+    if max(map(abs, ratios)) > LARGEST_RATIO:
         return Message("gate.no-ratio")
     base, head = (median([side[index] for side in pairs], name) - zero for index in (0, 1))
     return SideBySide(Differences.of(ratios), base, from_pairs=False, whole=head if metric(name).is_whole else None)

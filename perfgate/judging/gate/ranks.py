@@ -26,6 +26,7 @@ from perfgate.document.message import Message
 from perfgate.document.samples import unpack
 from perfgate.judging.gate.comparison import Place, comparison, configured_tolerance, relative_change, rounded
 from perfgate.judging.gate.judge import Tested, judge
+from perfgate.judging.gate.numbers import LARGEST_RATIO
 from perfgate.judging.gate.quads import Quad
 from perfgate.judging.gate.rule import Differences, Errors, p_slower
 
@@ -209,9 +210,11 @@ def _profiled_time(
     """A time of profiled steps, start by start: tested over enough starts, and otherwise it only informs."""
     old, new = statistics.median(base), statistics.median(head)
     pairs = list(zip(base, head))
-    if len(pairs) < _STARTS_TO_TEST or min(min(pair) for pair in pairs) <= 0:
+    positive = min(min(pair) for pair in pairs) > 0
+    ratios = [math.log(after) - math.log(before) for before, after in pairs] if positive else []
+    if len(ratios) < _STARTS_TO_TEST or max(map(abs, ratios)) > LARGEST_RATIO:
         return comparison(place, name, "turns", "informs", gating=False, base=rounded(old), head=rounded(new))
-    differences = Differences.of([math.log(after / before) for before, after in pairs])
+    differences = Differences.of(ratios)
     errors = Errors(alarm=policy.alpha, unchanged=policy.alpha_ok, looks=(len(pairs),))
     tested = Tested(
         place,

@@ -158,7 +158,10 @@ def test_server__share_of_equal_answers__may_be_as_small_as_of_base_against_itse
     (share,) = [c for c in decision.comparisons if c.metric == "serving.same_text"]
     assert (share.gating, share.interval is not None) == (False, True)
     comment = render_comment(decision, CommentContext(marker="<!-- perfgate -->"))
-    said = re.search(r"(\d+) of (\d+) answers are not base's text, and (\d+) of base's are not its own", comment)
+    said = re.search(
+        r"(\d+) of (\d+) answers are not the same text on both sides, and (\d+) of those of base are not its own",
+        comment,
+    )
     assert (said is not None) == (verdict == "FAIL")
     if said is not None:
         assert int(said[1]) / int(said[2]) == pytest.approx(1 - (share.head or 0))
