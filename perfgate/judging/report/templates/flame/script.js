@@ -17,7 +17,7 @@ const HUES = { thread: 220, stream: 220, python: 205, host_op: 28, annotation: 2
 const OPERATORS = new Set(["host_op", "compute", "copy", "comm"]);
 const canvas = $("canvas"), pen = canvas.getContext("2d"), tip = $("tip");
 // One frame is a number: a node of the tree, or the size of the tree for the chosen tracks together.
-let marks = new Map(), whole, tree, size, first, children, base, head, weight, roots, zoomed, focused, pointed = ALL, matches = null, drawn = [], levels = 0;
+let marks = new Map(), sums = new Map(), whole, tree, size, first, children, base, head, weight, roots, zoomed, focused, pointed = ALL, matches = null, drawn = [], levels = 0;
 
 function element(name, text, parent) {
   const made = document.createElement(name);
@@ -45,11 +45,7 @@ const differing = (node) => byCounts() ? head.runs[node] - base.runs[node] : hea
 const markOf = (node) => (node < size && OPERATORS.has(kinds[tree.kind[node]]) ? marks.get(tree.name[node]) : undefined);
 // A difference that the pairs decided is seen however small a part of the operator's time it is.
 const FAINTEST = 0.2;
-const spent = (node) => {
-  let before = 0, after = 0;
-  for (let at = 0; at < size; at++) if (markOf(at) === markOf(node)) { before += base.own[at]; after += head.own[at]; }
-  return Math.max(before, after) || Infinity;
-};
+const spent = (mark) => Math.max(...sums.get(mark)) || Infinity;
 const decided = (node) => markOf(node)?.seconds ?? 0;
 const worded = (node) => byCounts() && decided(node) ? more(decided(node)) : difference(differing(node));
 const more = (time) => (time > 0 ? "+" : "") + seconds(time);
@@ -233,6 +229,12 @@ function weigh() {
   head = costs(tree.head);
   const by = compares() ? $("widths").value : tree.head ? "head" : "base";
   weight = by === "head" ? head.total : by === "base" ? base.total : head.total.map((value, at) => (value + base.total[at]) / 2);
+  // What each marked operator took on both sides, all its frames together.
+  sums = new Map();
+  for (let node = 0; node < size; node++) {
+    const mark = markOf(node), sum = mark && (sums.get(mark) || sums.set(mark, [0, 0]).get(mark));
+    if (mark) { sum[0] += base.own[node]; sum[1] += head.own[node]; }
+  }
   // Nodes are numbered as they began.
   const most = $("orders").value === "began" ? () => 0 : (node) => base.total[node] + head.total[node];
   for (let node = 0; node < size; node++) children.subarray(first[node], first[node + 1]).sort((a, b) => most(b) - most(a) || a - b);
@@ -275,7 +277,7 @@ function colour(node) {
   if (matches) return matches[node] ? `hsl(285 60% ${dark.matches ? 46 : 74}%)` : `hsl(220 8% ${dark.matches ? 24 : 90}%)`;
   if (node === size) return `hsl(220 12% ${light}%)`;
   if (compares() && $("differs").checked) {
-    if (byCounts() && decided(node)) return differs(decided(node), Math.max(FAINTEST, Math.min(1, 2 * Math.abs(decided(node)) / spent(node))));
+    if (byCounts() && decided(node)) return differs(decided(node), Math.max(FAINTEST, Math.min(1, 2 * Math.abs(decided(node)) / spent(markOf(node)))));
     const change = differing(node), measure = byCounts() ? "runs" : "total", larger = Math.max(head[measure][node], base[measure][node]);
     const noticed = byCounts() ? change !== 0 : Math.abs(change) > 0.0005 * weight[size];
     const strength = larger > 0 && noticed ? Math.min(1, Math.abs(change) / larger * 2) : 0;
