@@ -59,6 +59,17 @@ def test_trace__path_alone__first_screen_of_the_recording() -> None:
     assert set(timeline) == {"gaps", "top", "communication", "exposed"}
 
 
+def test_trace__kernels_that_the_settings_call_communication__are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "perfgate.toml").write_text('[trace]\ncommunication = ["gemm"]\n')
+    (timeline,) = answer(DEVICE)["timelines"]
+    assert timeline["communication"] > 0
+    refused = trace("--comm", "(", DEVICE)
+    assert (refused.returncode, "no regular expression" in refused.stderr) == (2, True)
+
+
 def test_trace__neither_command_nor_path__says_which_command_may_be_meant() -> None:
     done = trace("tpo", DEVICE)
     assert (done.returncode, "Did you mean 'top'" in done.stderr) == (2, True)
