@@ -7,8 +7,8 @@ from string import Formatter
 
 from perfgate.catalogue.lookup import LIMITS, RULES
 from perfgate.document.run import Evidence, Finding, Severity
-from perfgate.measuring.checklist.step import Limits
 
+Limits = Mapping[str, float]
 # None is evidence that is not there, such as the line of an operator that no line of the project called.
 MaybeEvidence = Mapping[str, Evidence | None]
 

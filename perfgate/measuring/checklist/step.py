@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
@@ -16,19 +16,22 @@ from perfgate.document.run import (
     CounterSet,
     Finding,
     OperatorRow,
+    Severity,
     ShapeKernels,
     StepStatus,
     Value,
 )
 from perfgate.document.samples import SampleSet
+from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, below, finding
+from perfgate.measuring.checklist.values import Interval, missing, of_quantile, several, with_interval
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.protocol import LoadRequest
+from perfgate.stats.summary import Quantile
 from perfgate.trace.recording import Recording
 from perfgate.trace.summary import DeviceSummary
 
-Limits = Mapping[str, float]
-# Of a quick step's time: what a further turn takes.
+# The share of a quick step's time that a further turn takes.
 BRIEF = 0.25
 
 
@@ -74,6 +77,10 @@ class StepContext:
     experimenting: Callable[[], None] = lambda: None
     no_experiments: Message | None = None
 
+    def outcome(self) -> StepOutcome:
+        """An empty outcome, judged against the run's limits."""
+        return StepOutcome(limits=self.limits)
+
     def budgets_on(self, metric: str, shape: str) -> list[Budget]:
         name = self.workload.name
         return [budget for budget in self.budgets if budget.metric == metric and budget.place.covers(name, shape)]
@@ -99,10 +106,17 @@ class RecordingContext:
     expected_kernels: Sequence[str] = ()
     graph_spans: Sequence[str] = ()
 
+    def outcome(self) -> StepOutcome:
+        """An empty outcome, judged against the run's limits."""
+        return StepOutcome(limits=self.limits)
+
 
 @dataclass
 class StepOutcome:
-    """What a step measured, put together part by part; where it could not, ``absent`` is its status and ``reason`` says why."""
+    """The values and findings of a step, added one by one; a step that could not measure sets ``absent`` and ``reason``.
+
+    Every value gets ``labels``; numbers are judged against ``limits``, and their findings name the shape among the labels.
+    """
 
     values: list[Value] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -113,10 +127,54 @@ class StepOutcome:
     counters: list[CounterSet] = field(default_factory=list)
     absent: Literal["not_applicable", "unavailable"] | None = None
     reason: Message | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    limits: Limits = field(default_factory=dict)
+
+    def under(self, **labels: str) -> StepOutcome:
+        """The same outcome with more labels: whatever is added to it is added to this one."""
+        return replace(self, labels={**self.labels, **labels})
+
+    def number(
+        self, metric: str, value: float | None, *, count: int | None = None, interval: Interval | None = None
+    ) -> None:
+        if interval is not None and count is not None:
+            self.values.append(with_interval(metric, value, interval, count, self.labels))
+        else:
+            self.values.append(Value(metric=metric, value=value, count=count, labels=dict(self.labels)))
+
+    def numbers(self, numbers: Mapping[str, float], *, count: int | None = None) -> None:
+        self.values += several(numbers, self.labels, count=count)
+
+    def quantile(self, metric: str, number: Quantile) -> None:
+        self.values.append(of_quantile(metric, number, self.labels))
+
+    def missing(self, metrics: str | Iterable[str], reason: Message) -> None:
+        """Add a value without a number for each metric."""
+        self.values += missing(metrics, reason, self.labels)
+
+    def above(self, rule: str, value: float, evidence: MaybeEvidence | None = None) -> bool:
+        """Whether ``value`` is above a limit of the rule, which adds a finding."""
+        judged = above(rule, value, self.limits, {**self._subject, **(evidence or {})})
+        self.findings += judged
+        return bool(judged)
+
+    def below(self, rule: str, value: float, evidence: MaybeEvidence | None = None) -> bool:
+        """Whether ``value`` is below a limit of the rule, which adds a finding."""
+        judged = below(rule, value, self.limits, {**self._subject, **(evidence or {})})
+        self.findings += judged
+        return bool(judged)
+
+    def note(self, rule: str, severity: Severity, evidence: MaybeEvidence | None = None) -> None:
+        """Add a finding that no limit decides."""
+        self.findings.append(finding(rule, severity, {**self._subject, **(evidence or {})}))
+
+    @property
+    def _subject(self) -> MaybeEvidence:
+        return {"shape": self.labels["shape"]} if "shape" in self.labels else {}
 
     @property
     def status(self) -> StepStatus:
-        """``attention`` where a finding is more than information."""
+        """``attention`` if a finding is more than information."""
         if self.absent is not None:
             return self.absent
         return "attention" if any(finding.severity != "info" for finding in self.findings) else "ok"
@@ -146,12 +204,12 @@ class Step(Protocol):
     card: StepCard
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure and return the outcome; raise nothing for what the device merely cannot do."""
+        """Measure and return the outcome; something that the device cannot do is a reason, not an exception."""
 
 
 @runtime_checkable
 class RecordedStep(Protocol):
-    """A step that finds what it looks for in a recording too."""
+    """A step that can also judge a recording."""
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the recording and return the outcome; unavailable, with a reason, for what it does not hold."""

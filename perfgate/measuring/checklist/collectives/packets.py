@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from perfgate.document.run import Finding, Value
-from perfgate.measuring.checklist.limits import MaybeEvidence, above, limit
-from perfgate.measuring.checklist.step import Limits, StepOutcome
+from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, limit
+from perfgate.measuring.checklist.step import StepOutcome
 from perfgate.trace.ascend.kinds import type_by_name
 from perfgate.trace.recording import Collective, Packets
 from perfgate.trace.summary import DeviceSummary

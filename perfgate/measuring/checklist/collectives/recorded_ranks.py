@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfgate.document.run import Value
-from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, limit
-from perfgate.measuring.checklist.step import Limits, StepOutcome
+from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, below, limit
+from perfgate.measuring.checklist.step import StepOutcome
 from perfgate.trace.links import links_between, slow_links
 from perfgate.trace.rank_table import reduce_timeline
 from perfgate.trace.ranks import ranks_by_lag

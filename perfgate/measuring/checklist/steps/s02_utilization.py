@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.run import Finding, Value
-from perfgate.measuring.checklist.limits import MaybeEvidence, below, finding
+from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, below, finding
 from perfgate.measuring.checklist.recorded import device_times_missing, or_absent, profiled
-from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome
+from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
 from perfgate.measuring.checklist.traces import steady_calls
 from perfgate.measuring.checklist.values import missing, several
 from perfgate.measuring.counting.collect import calls_within

@@ -12,10 +12,10 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.budget import missing_kernels
 from perfgate.document.message import Message
 from perfgate.document.run import CallRow, CounterSet, Finding, OperatorRow, Roof, ShapeKernels, Value
-from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, finding
+from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, below, finding
 from perfgate.measuring.checklist.operator_cases import measure_cases
 from perfgate.measuring.checklist.recorded import or_absent
-from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome
+from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
 from perfgate.measuring.checklist.traces import steady_calls
 from perfgate.measuring.checklist.values import missing, several
 from perfgate.measuring.counting.account import AccountOf, account_for, measure_roof

@@ -1,4 +1,4 @@
-"""Step 7: what a call spends on bringing tensors from one format or memory order into another."""
+"""Step 7: the time a call spends converting tensors between formats or memory orders."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ from typing import Any, NamedTuple
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.document.run import Value
 from perfgate.measuring.checklist.audit import EITHER, AuditedOp, audit_shape
-from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding
-from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome, unavailable
+from perfgate.measuring.checklist.limits import MaybeEvidence
+from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
 from perfgate.measuring.checklist.traces import steady_summary
-from perfgate.measuring.checklist.values import missing, several
 from perfgate.measuring.devices.batches import tensors
 from perfgate.trace.kernel_table import KernelTable
 from perfgate.trace.recording import Kernel
 from perfgate.trace.spans import is_format_conversion
 from perfgate.trace.summary import kernels_of
 
-# Pairs of formats that get a row of their own, those that take most.
+# The costliest pairs of formats, with a row of their own.
 _MOST_PAIRS = 10
-# What the graph engine of CANN puts between two operators that do not agree: trans_TransData_3, trans_Cast_5
+# Inserted by CANN's graph engine between operators of different formats: trans_TransData_3, trans_Cast_5
 # (samples msinsight-910B-alexnet-2501, msinsight-gpt3-cann7-2309).
 _INSERTED = "trans_"
 _TURNED = re.compile(r"nchwtonhwc", re.IGNORECASE)
@@ -38,7 +36,7 @@ _NO_KERNELS = Message("operators.no-formats-recorded")
 
 
 class _Conversion(NamedTuple):
-    """So many conversions that are alike, and the nanoseconds of all and of the longest.
+    """A group of identical conversions, with their total and longest nanoseconds.
 
     ``pair`` is e.g. ``NCHW -> NC1HWC0``, ``name`` a kernel or operator, ``inputs`` its shapes.
     """
@@ -53,7 +51,7 @@ class _Conversion(NamedTuple):
 
 
 class _Conversions(NamedTuple):
-    """The conversions of so many calls, and the nanoseconds of all that ran in them."""
+    """The conversions of a number of calls, and the busy time of these calls."""
 
     conversions: Sequence[_Conversion]
     busy_ns: int
@@ -66,28 +64,29 @@ class FormatStep:
     card = card(7)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure every shape; unavailable where neither kernels nor operators show."""
-        outcome, busy_ns = StepOutcome(), 0
+        """Measure every shape; unavailable if neither kernels nor operators are visible."""
+        outcome, busy_ns = context.outcome(), 0
         for shape in context.workload.shapes:
             context.progress(f"looking for format conversions with inputs of shape {shape}")
             audit = audit_shape(context, shape, calls=5 if context.quick else 20)
             conversions = _of_trace(context, shape, audit) if context.shows_kernels else _of_operators(audit)
             busy_ns += conversions.busy_ns
-            outcome.add(_judge(conversions, shape, context.limits))
-            outcome.add(_judge_orders(audit, shape, context.limits))
-            outcome.add(_judge_boundaries(context, shape))
+            of_shape = outcome.under(shape=shape)
+            _judge(of_shape, conversions)
+            _judge_orders(of_shape, audit)
+            _judge_boundaries(of_shape, context, shape)
         return outcome if busy_ns else unavailable(Message("operators.no-operators-no-kernels"))
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
-        """Judge the kernels of every device; unavailable where the recording has none."""
-        outcome, any_kernel = StepOutcome(), False
+        """Judge the kernels of every device; unavailable if the recording has none."""
+        outcome, any_kernel = context.outcome(), False
         for summary in context.summaries:
+            device = outcome.under(shape=summary.shape)
             if kernels := kernels_of(summary.timeline):
                 any_kernel = True
-                conversions = _of_kernels(kernels, calls=summary.spans)
-                outcome.add(_judge(conversions, summary.shape, context.limits))
+                _judge(device, _of_kernels(kernels, calls=summary.spans))
             else:
-                outcome.values += missing("format.share", _NO_KERNELS, {"shape": summary.shape})
+                device.missing("format.share", _NO_KERNELS)
         return outcome if any_kernel else unavailable(_NO_KERNELS)
 
 
@@ -95,7 +94,7 @@ STEP = FormatStep()
 
 
 def _of_kernels(kernels: KernelTable, *, calls: int) -> _Conversions:
-    """The conversions among the kernels of so many calls; collectives are no part of what the device computes."""
+    """The conversions among the kernels of some calls; collectives do not count as computing."""
     conversions, busy_ns = [], 0
     for (kernel, number, total_ns), longest_ns in zip(kernels.alike(), kernels.longest_alike()):
         if kernel.is_collective:
@@ -110,7 +109,7 @@ def _of_kernels(kernels: KernelTable, *, calls: int) -> _Conversions:
 
 
 def _pair_of(kernel: Kernel) -> str:
-    """The formats before and after; the dtypes where only they differ; the name where the table knows neither."""
+    """The formats before and after; the dtypes if only those differ; the name if the table has neither."""
     for before, after in (
         (kernel.input_formats, kernel.output_formats),
         (kernel.input_dtypes, kernel.output_dtypes),
@@ -123,7 +122,7 @@ def _pair_of(kernel: Kernel) -> str:
 
 
 def _of_trace(context: StepContext, shape: str, audit: Sequence[AuditedOp]) -> _Conversions:
-    """The conversions of the run's trace, with the line of a cast that the program itself asks for."""
+    """The conversions of the run's trace, with the line of an explicit cast."""
     summary = steady_summary(context, shape)
     traced = _of_kernels(kernels_of(summary.timeline), calls=summary.spans)
     line = next((op.line for op in audit if "format_cast" in op.name and op.line), None)
@@ -140,58 +139,44 @@ def _of_operators(audit: Sequence[AuditedOp]) -> _Conversions:
     return _Conversions(conversions, sum(op.host_ns for op in audit), calls=1)
 
 
-def _judge(measured: _Conversions, shape: str, limits: Limits) -> StepOutcome:
-    """Count, time by pair of formats, and share of a call; no conversion is 0 of them."""
+def _judge(outcome: StepOutcome, measured: _Conversions) -> None:
+    """Count, time by pair of formats, and share of a call; a call without conversions has a share of 0."""
     conversions, busy_ns, calls = measured
     if not busy_ns:
-        return StepOutcome()
-    labels = {"shape": shape}
+        return
     times: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     for conversion in conversions:
         times[conversion.pair] += conversion.ns
         counts[conversion.pair] += conversion.number
     share, per_call = sum(times.values()) / busy_ns, sum(counts.values()) / calls
-    outcome = StepOutcome(
-        [
-            Value(metric="format.share", value=share, labels=labels),
-            Value(metric="format.conversions", value=per_call, count=calls, labels=labels),
-        ]
-    )
+    outcome.number("format.share", share)
+    outcome.number("format.conversions", per_call, count=calls)
     for pair, ns in times.most_common(_MOST_PAIRS):
         numbers = {"format.conversions": counts[pair] / calls, "format.time": ns / calls / 1e9}
-        outcome.values += several(numbers, {**labels, "pair": pair}, count=calls)
+        outcome.under(pair=pair).numbers(numbers, count=calls)
     if conversions:
         ((pair, _),) = times.most_common(1)
         longest = max(
             (conversion for conversion in conversions if conversion.pair == pair),
             key=lambda conversion: conversion.longest_ns,
         )
-        evidence: MaybeEvidence = {
-            "shape": shape,
-            "pair": pair,
-            "op": longest.name,
-            "inputs": longest.inputs,
-            "conversions": per_call,
-            "line": longest.line,
-        }
-        outcome.findings = above("format.share", share, limits, evidence)
-    return outcome
+        evidence: MaybeEvidence = {"pair": pair, "op": longest.name, "inputs": longest.inputs, "line": longest.line}
+        outcome.above("format.share", share, {**evidence, "conversions": per_call})
 
 
-def _judge_orders(audit: Sequence[AuditedOp], shape: str, limits: Limits) -> StepOutcome:
-    """Which convolutions get their input in another order than their weight has, and how often the order changes."""
+def _judge_orders(outcome: StepOutcome, audit: Sequence[AuditedOp]) -> None:
+    """Judge convolutions whose input and weight differ in memory order, and count how often the order changes."""
     convolutions = [(op, op.convolution) for op in audit if op.convolution is not None]
     if not convolutions:
-        return StepOutcome()
+        return
     mixed = [(op, convolution) for op, convolution in convolutions if convolution.mixed]
     orders = [convolution.input for _, convolution in convolutions if convolution.input != EITHER]
     flips = sum(before != after for before, after in itertools.pairwise(orders))
-    outcome = StepOutcome(several({"format.mixed_convolutions": len(mixed), "format.flips": flips}, {"shape": shape}))
+    outcome.numbers({"format.mixed_convolutions": len(mixed), "format.flips": flips})
     if mixed:
         op, convolution = mixed[0]
         evidence: MaybeEvidence = {
-            "shape": shape,
             "op": op.name,
             "inputs": op.inputs,
             "mixed": len(mixed),
@@ -200,26 +185,23 @@ def _judge_orders(audit: Sequence[AuditedOp], shape: str, limits: Limits) -> Ste
             "weight": convolution.weight,
             "line": op.line,
         }
-        outcome.findings = above("format.mixed", len(mixed), limits, evidence)
-    return outcome
+        outcome.above("format.mixed", len(mixed), evidence)
 
 
-def _judge_boundaries(context: StepContext, shape: str) -> StepOutcome:
-    """Which modules hand on another NPU format than they got, where torch_npu says which format a tensor has."""
+def _judge_boundaries(outcome: StepOutcome, context: StepContext, shape: str) -> None:
+    """Note the modules that change the NPU format, if torch_npu reports the format of a tensor."""
     changes = _format_changes(context, shape)
     if changes is None:
-        return StepOutcome()
-    outcome = StepOutcome([Value(metric="format.boundaries", value=len(changes), labels={"shape": shape})])
+        return
+    outcome.number("format.boundaries", len(changes))
     for module, change in itertools.islice(changes.items(), 1):
-        evidence: MaybeEvidence = {"shape": shape, "modules": len(changes), "module": module, "change": change}
-        outcome.findings.append(finding("format.boundary", "info", evidence))
-    return outcome
+        outcome.note("format.boundary", "info", {"modules": len(changes), "module": module, "change": change})
 
 
 def _format_changes(context: StepContext, shape: str) -> dict[str, str] | None:
-    """Innermost modules whose result has another NPU format than their input, with both (``ND -> FRACTAL_NZ``).
+    """Innermost modules with different NPU formats of input and result, with both (``ND -> FRACTAL_NZ``).
 
-    None where torch_npu is not loaded, has no ``get_npu_format``, or the model is no module.
+    None if torch_npu is not loaded or has no ``get_npu_format``, or the model is not a module.
     """
     torch_npu: Any = sys.modules.get("torch_npu")
     if context.device.kind != "npu" or getattr(torch_npu, "get_npu_format", None) is None:

@@ -16,16 +16,9 @@ from perfgate.document.run import Finding, Value
 from perfgate.document.samples import SampleSet, pack
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
-from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding, limit
+from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, finding, limit
 from perfgate.measuring.checklist.recorded import profiled
-from perfgate.measuring.checklist.step import (
-    Limits,
-    RecordingContext,
-    StepContext,
-    StepOutcome,
-    not_applicable,
-    unavailable,
-)
+from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, not_applicable, unavailable
 from perfgate.measuring.checklist.values import missing, of_quantile
 from perfgate.measuring.timing.calls import CallBudget, Ints, time_calls
 from perfgate.measuring.timing.preprocessing import Preprocessing, measure_exposed

@@ -1,4 +1,4 @@
-"""Step 12: how many launches a call takes, how short they are, and whether the host keeps up with the device."""
+"""Step 12: the launches of a call, their lengths, and whether the host keeps up with the device."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.document.run import Finding, Value
-from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding, limit
+from perfgate.measuring.checklist.limits import Limits, limit
 from perfgate.measuring.checklist.recorded import profiled
-from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome, unavailable
+from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
 from perfgate.measuring.checklist.traces import steady_summary
-from perfgate.measuring.checklist.values import missing, several, with_interval
 from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.counting.tally import SYNCS, CallTally
 from perfgate.measuring.timing.calls import find_steady_state
@@ -33,12 +31,12 @@ from perfgate.trace.summary import DeviceSummary
 # Six samples are the fewest whose order statistics hold the median with 95 % confidence.
 _FEWEST_ENQUEUED = 6
 _MOST_ENQUEUED = 100
-# What any device does in well under ten microseconds: it moves 128 KiB at 25 GB/s in five, and a million operations take
-# one at 1 TFLOP/s. Whatever stays below both costs its launch and little else.
+# Work of less than ten microseconds on any device: 128 KiB take five at 25 GB/s, a million operations one at 1 TFLOP/s.
+# An operator below both costs little more than its launch.
 _SMALL_BYTES = 128 << 10
 _SMALL_FLOPS = 1_000_000
 _MOST_LOOPS = 5
-# Of fewer a median says little.
+# The fewest launches for a median.
 _FEWEST_LAUNCHES = 20
 _LAUNCH = re.compile(r"launch", re.IGNORECASE)
 _LATEST = int(np.iinfo(np.int64).max)
@@ -53,40 +51,39 @@ class SmallOpsStep:
     card = card(12)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure every shape; unavailable where a call runs nothing that the profiler knows."""
-        outcome = StepOutcome()
+        """Measure every shape; unavailable if a call runs nothing that the profiler records."""
+        outcome = context.outcome()
         with quiet():
             for shape in context.workload.shapes:
                 context.progress(f"launches of a call with inputs of shape {shape}")
-                outcome.add(_measure_shape(context, shape))
+                _measure_shape(context, shape, outcome.under(shape=shape))
         return outcome if outcome.values else unavailable(_NOTHING)
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the launches of every rank of a recording."""
-        outcome = StepOutcome()
+        outcome = context.outcome()
         for summary in context.summaries:
             launches = _launches_of(summary, context.limits)
             if launches is not None:
-                labels = profiled(summary)
-                outcome.add(_judge_launches(launches, summary, labels, context.limits))
-                outcome.add(_judge_contention(summary, labels, context.limits))
-                reason = _HOST_DEVICE if summary.on_host else Message("operators.recorded-launching")
-                outcome.values += missing(_BOUND, reason, labels)
+                rank = outcome.under(**profiled(summary))
+                _judge_launches(rank, launches, summary)
+                _judge_contention(rank, summary)
+                rank.missing(_BOUND, _HOST_DEVICE if summary.on_host else Message("operators.recorded-launching"))
         return outcome if outcome.values else unavailable(_NOTHING)
 
 
 STEP = SmallOpsStep()
 
 
-def _measure_shape(context: StepContext, shape: str) -> StepOutcome:
-    call, labels = context.workload.caller(shape), {"shape": shape}
+def _measure_shape(context: StepContext, shape: str, outcome: StepOutcome) -> None:
+    call = context.workload.caller(shape)
     state = find_steady_state(call, context.device, cap_seconds=0.5 if context.quick else 5.0)
     summary = steady_summary(context, shape)
     tally = _dispatched(context, shape)
     names = {name for name, op in tally.ops.items() if op.count and not op.view}
     launches = _launches_of(summary, context.limits, dispatched=names)
     if launches is None:
-        return StepOutcome()
+        return
     # Operators on little data; views move none and launch nothing.
     loops = Counter(
         _Site(op.op, op.line)
@@ -94,20 +91,18 @@ def _measure_shape(context: StepContext, shape: str) -> StepOutcome:
         if 0 < op.moved_bytes <= _SMALL_BYTES and (op.flops or 0) <= _SMALL_FLOPS
     )
     line = next((site.line for site, _ in loops.most_common(1)), None)
-    outcome = _judge_launches(launches, summary, labels, context.limits, line=line)
-    outcome.findings += _judge_loops(loops, context.limits, shape)
+    _judge_launches(outcome, launches, summary, line=line)
+    _judge_loops(outcome, loops)
+    if (reason := _no_launch_bound(context, tally)) is not None:
+        outcome.missing(_BOUND, reason)
+        return
     seconds = 0.5 if context.quick else 3.0
     enqueued = calls_within(state.call_ns, seconds=seconds, fewest=_FEWEST_ENQUEUED, most=_MOST_ENQUEUED)
-    bound = _launch_bound(context, call, summary, tally, labels, enqueued=enqueued)
-    outcome.values.append(bound)
-    if bound.value is not None:
-        evidence: MaybeEvidence = {"shape": shape, "launches": round(launches.count)}
-        outcome.findings += above(_BOUND, bound.value, context.limits, evidence)
-    return outcome
+    _judge_bound(outcome, summary, launches, [_enqueue_ns(context, call) for _ in range(enqueued)])
 
 
 def _dispatched(context: StepContext, shape: str) -> CallTally:
-    """What one steady call dispatches, in order."""
+    """The operators that one steady call dispatches, in order."""
     # torch is imported here, so that the step can be listed without it.
     from perfgate.measuring.counting.dispatch import CountingMode
 
@@ -118,35 +113,33 @@ def _dispatched(context: StepContext, shape: str) -> CallTally:
     return tally
 
 
-def _launch_bound(
-    context: StepContext,
-    call: Callable[[], Any],
-    summary: DeviceSummary,
-    tally: CallTally,
-    labels: dict[str, str],
-    *,
-    enqueued: int,
-) -> Value:
-    """The time in which the host puts a call into an empty queue, over the time in which kernels of a call run.
-
-    Launching is timed without the profiler, kernels within it: it slows the one and hardly the other.
-    """
+def _no_launch_bound(context: StepContext, tally: CallTally) -> Message | None:
+    """Why the time to enqueue a call cannot be measured: there is no queue, or the call itself waits for it."""
     if "queue" not in context.device.capabilities:
-        return Value(metric=_BOUND, value=None, labels=labels, reason=_HOST_DEVICE)
-    if waits := tally.values()[SYNCS]:
-        reason = Message("operators.waits-itself", {"waits": waits})
-        return Value(metric=_BOUND, value=None, labels=labels, reason=reason)
+        return _HOST_DEVICE
+    waits = tally.values()[SYNCS]
+    return Message("operators.waits-itself", {"waits": waits}) if waits else None
+
+
+def _judge_bound(outcome: StepOutcome, summary: DeviceSummary, launches: _Launches, enqueued_ns: list[int]) -> None:
+    """Compare the time to enqueue a call, measured without the profiler, with the kernel time in the trace.
+
+    The profiler slows launches and hardly affects kernels.
+    """
     kernels_ns = [union_length(summary.work[0].when(span, *KERNEL_KINDS)) for span in range(summary.spans)]
     busy_ns = float(np.median(kernels_ns))
     if not busy_ns:
-        return Value(metric=_BOUND, value=None, labels=labels, reason=Message("operators.no-kernels"))
-    times = quantile(np.asarray([_enqueue_ns(context, call) for _ in range(enqueued)]), 0.5)
+        outcome.missing(_BOUND, Message("operators.no-kernels"))
+        return
+    times = quantile(np.asarray(enqueued_ns), 0.5)
     low, high = (None if end is None else end / busy_ns for end in times.interval)
-    return with_interval(_BOUND, times.value / busy_ns, (low, high), times.size, labels)
+    bound = times.value / busy_ns
+    outcome.number(_BOUND, bound, count=times.size, interval=(low, high))
+    outcome.above(_BOUND, bound, {"launches": round(launches.count)})
 
 
 def _enqueue_ns(context: StepContext, call: Callable[[], Any]) -> int:
-    """The nanoseconds until a call returns that finds the queue empty."""
+    """Nanoseconds until a call on an empty queue returns."""
     context.device.synchronize()
     started = context.device.clock_ns()
     call()
@@ -157,10 +150,10 @@ def _enqueue_ns(context: StepContext, call: Callable[[], Any]) -> int:
 
 @dataclass(frozen=True)
 class _Launches:
-    """The launches of a typical call: how many, and the shares of the short ones among them and in their time.
+    """The launches of a typical call, and the shares of the short ones in their number and time.
 
-    ``shortest`` is the operator with the most short ones; ``gap_ns`` the mean pause of the device between one launch and
-    the next of the same call, None where the trace has no device, a single launch a call, or no starts.
+    ``shortest`` is the operator with the most short ones; ``gap_ns`` the mean idle time of the device between consecutive
+    launches of a call, None for a trace without a device or starts, or with a single launch per call.
     """
 
     count: float
@@ -172,11 +165,11 @@ class _Launches:
 
 
 def _launches_of(summary: DeviceSummary, limits: Limits, *, dispatched: Collection[str] = ()) -> _Launches | None:
-    """The launches that a trace shows, None where it holds none.
+    """The launches in a trace, None if it holds none.
 
-    Of a device these are its kernels, those of collectives and copies apart. Of a CPU they are the operators that lie in no
-    other; where the names of those ``dispatched`` are known, the outermost of them: what the profiler sees inside one, and
-    the composite ones around them, is no work of its own.
+    On a device these are the kernels, without collectives and copies. On a CPU they are the outermost operators or, if the
+    names of the ``dispatched`` ones are known, the outermost of those: events inside them and composite operators around
+    them are not separate work.
     """
     if not summary.work:
         return None
@@ -207,16 +200,16 @@ def _launches_of(summary: DeviceSummary, limits: Limits, *, dispatched: Collecti
 
 
 def _typical_durations(work: EventTable, spans: int) -> npt.NDArray[np.float64]:
-    """The median of each launch over the spans; all of them where the spans have different numbers.
+    """The median of each launch over the spans; all launches if their number differs between spans.
 
-    One launch that the scheduler interrupted would outweigh all others of its call.
+    A single launch that the scheduler interrupted would outweigh all others of its call.
     """
     in_order = work.duration[np.argsort(work.start, kind="stable")].astype(np.float64)
     return np.median(in_order.reshape(spans, -1), axis=0) if in_order.size % spans == 0 else in_order
 
 
 def _mean_gap(summary: DeviceSummary) -> float | None:
-    """The nanoseconds in which nothing ran from the first to the last event of a span, over the pauses there can be."""
+    """Idle nanoseconds between the first and last event of a span, per gap between consecutive events."""
     if (summary.kernels().start == NO_NUMBER).any():
         return None
     works = [(part.inside(), part.owners[part.owners != OUTSIDE]) for part in summary.work]
@@ -227,7 +220,7 @@ def _mean_gap(summary: DeviceSummary) -> float | None:
     np.minimum.at(first, owner, start)
     np.maximum.at(last, owner, start + duration)
     first[counts == 0] = last[counts == 0] = 0
-    # The spans are laid one behind another, so that what all of them cover is told at once.
+    # The spans are laid end to end, so that one union covers all of them.
     moved = start + (np.cumsum(last - first) - last)[owner]
     covered_ns = union_length(Intervals(moved, moved + duration))
     pauses = int(np.maximum(counts - 1, 0).sum())
@@ -235,9 +228,9 @@ def _mean_gap(summary: DeviceSummary) -> float | None:
 
 
 def _judge_launches(
-    launches: _Launches, summary: DeviceSummary, labels: dict[str, str], limits: Limits, *, line: str | None = None
-) -> StepOutcome:
-    """Judge how much of the time goes to short ones; ``line`` is where most of those come from."""
+    outcome: StepOutcome, launches: _Launches, summary: DeviceSummary, *, line: str | None = None
+) -> None:
+    """Judge the share of time in short launches; most of them come from ``line``."""
     numbers = {
         "small_ops.launches": launches.count,
         "small_ops.short_share": launches.short_share,
@@ -247,22 +240,16 @@ def _judge_launches(
         numbers["small_ops.gap"] = launches.gap_ns / 1e9
     if (seconds := _launch_seconds(summary)) is not None:
         numbers["small_ops.launch_time"] = seconds
-    evidence: MaybeEvidence = {
-        "shape": labels["shape"],
-        "launches": round(launches.count),
-        "short": round(launches.short_count),
-        "op": launches.shortest,
-        "line": line,
-    }
-    findings = above("small_ops.time_share", launches.time_share, limits, evidence)
-    return StepOutcome(several(numbers, labels), findings)
+    outcome.numbers(numbers)
+    evidence = {"launches": round(launches.count), "short": round(launches.short_count), "op": launches.shortest}
+    outcome.above("small_ops.time_share", launches.time_share, {**evidence, "line": line})
 
 
 def _launch_seconds(summary: DeviceSummary) -> float | None:
-    """The seconds of one span that the host spends in launching, None where the recording has no such calls.
+    """Host seconds per span spent launching, None if the recording has no such calls.
 
-    The table of the host's calls has them as the nodes of one name (``Node@launch``); else they are the calls into the
-    runtime that have ``launch`` in their names. Both are of the whole recording.
+    The launches are the ``Node@launch`` rows in the table of host calls, or else the runtime calls with ``launch`` in their
+    names; both cover the whole recording.
     """
     nodes = [call for call in summary.timeline.calls or () if call.level == "node" and call.name == "launch"]
     if nodes:
@@ -270,39 +257,32 @@ def _launch_seconds(summary: DeviceSummary) -> float | None:
     runtime = summary.timeline.events.of_kind("runtime")
     codes = [code for code, name in enumerate(runtime.names) if _LAUNCH.search(name)]
     calls = runtime.select(np.isin(runtime.name, codes))
-    # One launch is seen at several levels of the runtime, one in another.
+    # One launch appears at several nested levels of the runtime.
     return union_length(calls.intervals) / summary.spans / 1e9 if len(calls) else None
 
 
-def _judge_contention(summary: DeviceSummary, labels: dict[str, str], limits: Limits) -> StepOutcome:
-    """How much longer launches take that begin while another thread launches: they wait at a lock of the runtime.
+def _judge_contention(outcome: StepOutcome, summary: DeviceSummary) -> None:
+    """Compare launches that begin while another thread launches, and so wait for a runtime lock, with the others.
 
-    How long a launch takes itself does not decide which kind it is. Nothing where one thread launches, or of either kind there
-    are few.
+    A launch is classified by its start only, never by its own length. Nothing is judged for a single launching thread or
+    for too few launches of either class.
     """
     runtime = summary.timeline.events.of_kind("runtime")
     codes = [code for code, name in enumerate(runtime.names) if KERNEL_LAUNCH.search(name)]
     launches = runtime.select(np.isin(runtime.name, codes))
     threads = np.unique(launches.track)
     if threads.size < 2:
-        return StepOutcome()
+        return
     meets = begun_within_others(launches.intervals, launches.track)
     meeting, alone = launches.duration[meets], launches.duration[~meets]
     if min(meeting.size, alone.size) < _FEWEST_LAUNCHES:
-        return StepOutcome()
-    times = float(np.median(meeting)) / max(float(np.median(alone)), 1.0)
-    outcome = StepOutcome(several({"small_ops.contention": times}, labels, count=int(meeting.size)))
-    share = meeting.size / len(launches)
-    if share >= limit("small_ops.contention.share", limits):
-        evidence: MaybeEvidence = {
-            "shape": labels["shape"],
-            "threads": int(threads.size),
-            "times": times,
-            "share": share,
-            "alone [s]": float(np.median(alone)) / 1e9,
-        }
-        outcome.findings = above("small_ops.contention", times, limits, evidence)
-    return outcome
+        return
+    alone_ns, share = float(np.median(alone)), meeting.size / len(launches)
+    times = float(np.median(meeting)) / max(alone_ns, 1.0)
+    outcome.number("small_ops.contention", times, count=int(meeting.size))
+    if share >= limit("small_ops.contention.share", outcome.limits):
+        evidence = {"threads": int(threads.size), "times": times, "share": share, "alone [s]": alone_ns / 1e9}
+        outcome.above("small_ops.contention", times, evidence)
 
 
 class _Site(NamedTuple):
@@ -312,11 +292,9 @@ class _Site(NamedTuple):
     line: str | None
 
 
-def _judge_loops(loops: Counter[_Site], limits: Limits, shape: str) -> list[Finding]:
-    """A finding for each operator that is dispatched more often from one line than the limit allows."""
-    most, findings = limit("small_ops.loop.warning", limits), list[Finding]()
+def _judge_loops(outcome: StepOutcome, loops: Counter[_Site]) -> None:
+    """Add a finding for each operator that one line dispatches more often than the limit allows."""
+    most = limit("small_ops.loop.warning", outcome.limits)
     for site, count in loops.most_common(_MOST_LOOPS):
         if count > most:
-            evidence = {**site._asdict(), "count": count, "shape": shape, "limit": most}
-            findings.append(finding("small_ops.loop", "warning", evidence))
-    return findings
+            outcome.note("small_ops.loop", "warning", {**site._asdict(), "count": count, "limit": most})

@@ -14,8 +14,8 @@ from perfgate.document.run import Value
 from perfgate.measuring.checklist.agreement import TRAINS, compare_outputs, copy_of_model, rotating
 from perfgate.measuring.checklist.audit import CAUSES, EITHER, AuditedOp, Cause, audit_shape, is_cast
 from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment
-from perfgate.measuring.checklist.limits import MaybeEvidence, above
-from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome, unavailable
+from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above
+from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
 from perfgate.measuring.checklist.traces import steady_summary
 from perfgate.measuring.checklist.values import missing
 from perfgate.measuring.devices.batches import each_tensor

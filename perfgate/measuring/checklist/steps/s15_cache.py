@@ -18,9 +18,9 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.run import Value
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
-from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, limit
+from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, below, limit
 from perfgate.measuring.checklist.recorded import or_unavailable, profiled
-from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome, unavailable
+from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
 from perfgate.measuring.checklist.values import missing
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import find_steady_state, timed_call

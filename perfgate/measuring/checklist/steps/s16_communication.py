@@ -22,16 +22,9 @@ from perfgate.measuring.checklist.collectives.job import OPERATIONS, Operation, 
 from perfgate.measuring.checklist.collectives.packets import judge_packets, judge_retransmissions, rdma_times
 from perfgate.measuring.checklist.collectives.recorded_ranks import judge_ranks
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
-from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, finding, limit
+from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, below, finding, limit
 from perfgate.measuring.checklist.recorded import profiled
-from perfgate.measuring.checklist.step import (
-    Limits,
-    RecordingContext,
-    StepContext,
-    StepOutcome,
-    not_applicable,
-    unavailable,
-)
+from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, not_applicable, unavailable
 from perfgate.measuring.checklist.values import median, missing, several
 from perfgate.measuring.counting.collect import record_calls
 from perfgate.stats.robust import TransferLine, transfer_line

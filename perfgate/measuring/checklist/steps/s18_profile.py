@@ -1,4 +1,4 @@
-"""Step 18: whether the trace can be trusted, and whether it leads back from what ran to the code that asked for it."""
+"""Step 18: whether the trace is complete, and whether its events can be attributed to the code that caused them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ import numpy as np
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, reason_of
-from perfgate.document.run import Value
 from perfgate.errors import MeasuringError
-from perfgate.measuring.checklist.limits import above, below
-from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome, unavailable
+from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
 from perfgate.measuring.checklist.traces import steady_calls
-from perfgate.measuring.checklist.values import missing
 from perfgate.measuring.counting.collect import calls_within, read_calls
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import CallBudget, find_steady_state, time_calls
@@ -31,64 +28,59 @@ class ProfileStep:
     card = card(18)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure every shape; unavailable, with the profiler's own words, where it records nothing."""
-        outcome = StepOutcome()
+        """Measure every shape; unavailable, with the profiler's own message, if it records nothing."""
+        outcome = context.outcome()
         try:
             for shape in context.workload.shapes:
                 context.progress(f"reading the trace of shape {shape}")
-                trace, labels = steady_calls(context, shape), {"shape": shape}
-                outcome.add(_judge(trace.events, labels, context.limits))
-                size = trace.path.stat().st_size
-                outcome.values.append(Value(metric="profile.size", value=size, labels=labels))
-            outcome.add(_measure_overhead(context, context.workload.shapes[0]))
+                trace, of_shape = steady_calls(context, shape), outcome.under(shape=shape)
+                _judge(of_shape, trace.events)
+                of_shape.number("profile.size", trace.path.stat().st_size)
+            shape = context.workload.shapes[0]
+            _measure_overhead(context, shape, outcome.under(shape=shape))
         except MeasuringError as error:
             return unavailable(reason_of(error))
         return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
-        """Judge every device of a recording; unavailable where none shows what ran when."""
-        outcome = StepOutcome()
+        """Judge every device of a recording; unavailable if none has a timeline."""
+        outcome = context.outcome()
         for summary in context.summaries:
             if len(summary.timeline.events):
-                outcome.add(_judge(summary.timeline.events, {"shape": summary.shape}, context.limits))
+                _judge(outcome.under(shape=summary.shape), summary.timeline.events)
         if not outcome.values:
             return unavailable(Message("system.no-timeline"))
-        outcome.values += missing("profile.overhead", Message("system.profiled-calls-only"))
+        outcome.missing("profile.overhead", Message("system.profiled-calls-only"))
         return outcome
 
 
 STEP = ProfileStep()
 
 
-def _judge(events: EventTable, labels: dict[str, str], limits: Limits) -> StepOutcome:
+def _judge(outcome: StepOutcome, events: EventTable) -> None:
     stacks = stacks_of(events)
     share = attributed_share(stacks)
-    # What is not complete. Where no launch at all was recorded, none was lost.
+    # If no launch at all was recorded, none was lost.
     incomplete = stacks.cut + (stacks.unlaunched if stacks.unlaunched < int(stacks.on_device.sum()) else 0)
-    outcome = StepOutcome()
     if share is None:
         code = "system.no-stacks-recorded" if len(stacks.events) else "system.nothing-ran"
-        outcome.values += missing("profile.attributed", Message(code), labels)
+        outcome.missing("profile.attributed", Message(code))
     else:
-        outcome.values.append(Value(metric="profile.attributed", value=share, labels=labels))
-    per_call = len(stacks.events) / stacks.units
-    outcome.values += [
-        Value(metric="profile.lost_events", value=incomplete, labels=labels),
-        Value(metric="profile.events", value=per_call, count=stacks.units, labels=labels),
-        Value(metric="profile.depth", value=stacks.depth(), labels=labels),
-    ]
-    outcome.findings += above("profile.lost_events", incomplete, limits, labels)
+        outcome.number("profile.attributed", share)
+    outcome.number("profile.lost_events", incomplete)
+    outcome.number("profile.events", len(stacks.events) / stacks.units, count=stacks.units)
+    outcome.number("profile.depth", stacks.depth())
+    outcome.above("profile.lost_events", incomplete)
     if share is not None:
-        outcome.findings += below("profile.attributed", share, limits, labels)
-    return outcome
+        outcome.below("profile.attributed", share)
 
 
-def _measure_overhead(context: StepContext, shape: str) -> StepOutcome:
-    """Compare profiled calls with the plain ones before and after them; the profiler's start and end are not counted."""
+def _measure_overhead(context: StepContext, shape: str, outcome: StepOutcome) -> None:
+    """Compare profiled calls with the plain ones before and after them; starting and stopping the profiler is not timed."""
     context.progress(f"profiling calls of shape {shape} in turns with plain ones")
-    call, device, labels = context.workload.caller(shape), context.device, {"shape": shape}
+    call, device = context.workload.caller(shape), context.device
     late = "late_analysis" in device.capabilities
-    # Where a recording takes seconds to be analysed, two rounds are all that there is patience for.
+    # Two rounds at most if analysing one recording takes seconds.
     rounds = 2 if late or context.brief else 5 if context.quick else 15
     with quiet(), tempfile.TemporaryDirectory(dir=context.artifacts) as folder:
         state = find_steady_state(call, device, cap_seconds=0.5)
@@ -111,10 +103,8 @@ def _measure_overhead(context: StepContext, shape: str) -> StepOutcome:
         if path in profiled
     ]
     overhead = float(np.median(ratios))
-    return StepOutcome(
-        [Value(metric="profile.overhead", value=overhead, count=len(ratios), labels=labels)],
-        above("profile.overhead", overhead, context.limits, labels),
-    )
+    outcome.number("profile.overhead", overhead, count=len(ratios))
+    outcome.above("profile.overhead", overhead)
 
 
 def _plain_ns(call: Callable[[], Any], device: Device, calls: int) -> float:

@@ -16,9 +16,9 @@ from perfgate.document.message import Message, reason_of
 from perfgate.document.run import Finding, Value
 from perfgate.document.telemetry import Reading, Telemetry
 from perfgate.errors import MeasuringError
-from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, limit
+from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, below, limit
 from perfgate.measuring.checklist.recorded import profiled
-from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome, unavailable
+from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
 from perfgate.measuring.checklist.values import missing, several, with_interval
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.host import run_times

@@ -9,16 +9,9 @@ from pathlib import Path
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.run import Evidence, Finding, Value
-from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding, limit
+from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, finding, limit
 from perfgate.measuring.checklist.recorded import profiled
-from perfgate.measuring.checklist.step import (
-    Limits,
-    RecordingContext,
-    StepContext,
-    StepOutcome,
-    not_applicable,
-    unavailable,
-)
+from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, not_applicable, unavailable
 from perfgate.measuring.checklist.steps.s06_fusion.kernels import is_fused, kernel_fusion, read_fusion_result
 from perfgate.measuring.checklist.steps.s06_fusion.node_times import NodeTimes, node_times
 from perfgate.measuring.checklist.steps.s06_fusion.patterns import (

@@ -12,15 +12,8 @@ from perfgate.document.message import Message, together
 from perfgate.document.run import Finding, Value
 from perfgate.measuring.checklist.audit import AuditedOp, Product, audit_shape, is_cast
 from perfgate.measuring.checklist.experiment import FailedExperiment
-from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, finding, limit
-from perfgate.measuring.checklist.step import (
-    Limits,
-    RecordingContext,
-    StepContext,
-    StepOutcome,
-    not_applicable,
-    unavailable,
-)
+from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, below, finding, limit
+from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, not_applicable, unavailable
 from perfgate.measuring.checklist.steps.s08_precision.trial import (
     Trial,
     rounding_switches,

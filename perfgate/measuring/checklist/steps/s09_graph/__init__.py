@@ -17,9 +17,9 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, together
 from perfgate.document.run import Finding, Value
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
-from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding, limit
+from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, finding, limit
 from perfgate.measuring.checklist.recorded import profiled
-from perfgate.measuring.checklist.step import Limits, RecordingContext, StepContext, StepOutcome, unavailable
+from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
 from perfgate.measuring.checklist.steps.s09_graph.compilation import (
     BACKENDS,
     GRAPHS_ONLY,

@@ -14,16 +14,10 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, together
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment
-from perfgate.measuring.checklist.limits import MaybeEvidence, above, below, limit
+from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, below, limit
 from perfgate.measuring.checklist.recorded import or_unavailable, profiled
 from perfgate.measuring.checklist.shape_space import measure_shape_space
-from perfgate.measuring.checklist.step import (
-    Limits,
-    RecordingContext,
-    StepContext,
-    StepOutcome,
-    not_applicable,
-)
+from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, not_applicable
 from perfgate.measuring.checklist.steps.s13_tiling.blocks import cache_blocks, quantized_groups
 from perfgate.measuring.checklist.steps.s13_tiling.mfu import known_peaks, product_uses
 from perfgate.measuring.checklist.steps.s13_tiling.products import Product, Replay, record_products

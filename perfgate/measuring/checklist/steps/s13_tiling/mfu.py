@@ -9,8 +9,7 @@ import numpy as np
 
 from perfgate.document.message import Message
 from perfgate.document.run import Value
-from perfgate.measuring.checklist.limits import limit
-from perfgate.measuring.checklist.step import Limits
+from perfgate.measuring.checklist.limits import Limits, limit
 from perfgate.measuring.checklist.values import missing
 from perfgate.trace.flops import ARITHMETICS, CONVOLUTION, PRODUCT, Arithmetic, arithmetic, flops
 from perfgate.trace.kernel_table import KernelTable
