@@ -1,4 +1,4 @@
-"""Shapes that a workload's own suggest: the edges of their sizes and beyond, each measured beside them; for step 13."""
+"""Step 13's unconfigured shapes: edge cases of the workload's own sizes, each measured beside the configured ones."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from perfgate.document.run import Finding, Value
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
-from perfgate.measuring.checklist.limits import above
 from perfgate.measuring.checklist.step import StepContext, StepOutcome
-from perfgate.measuring.checklist.values import missing
 from perfgate.measuring.counting.compiled import has_compiled
 from perfgate.measuring.devices.batches import tensors
 from perfgate.measuring.timing.calls import timed_call
@@ -25,7 +22,7 @@ Arguments = Mapping[str, Any]
 
 
 class Proposal(NamedTuple):
-    """A shape that nobody configured: ``name`` says which argument differs from the first shape's, and how."""
+    """An unconfigured shape: ``name`` is the argument that differs from the first shape, with its value."""
 
     name: str
     kind: str
@@ -33,10 +30,10 @@ class Proposal(NamedTuple):
 
 
 def propose(shapes: Mapping[str, Arguments]) -> Iterator[Proposal]:
-    """For every whole number among the arguments: one, its neighbours beyond both ends, a power of two plus one, and twice it.
+    """For every integer argument: one, the neighbours beyond both ends, a power of two plus one, and twice the largest.
 
-    Those in lists and tuples, as a size of an image or the lengths of a batch, change one at a time. All else is as in the
-    first shape. Last comes the smallest shape that there is, with every size one.
+    Integers in lists and tuples, such as image sizes or the lengths of a batch, change one at a time; all other arguments
+    stay as in the first shape. The smallest possible shape, with every size one, comes last.
     """
     typical = next(iter(shapes.values()))
     smallest: dict[str, Any] = {}
@@ -69,13 +66,13 @@ def _is_size(value: Any) -> bool:
 
 
 def _sizes(arguments: Arguments) -> list[Any]:
-    """All values, those in lists and tuples one by one."""
+    """All values, with lists and tuples flattened."""
     lists = (value if isinstance(value, (list, tuple)) else [value] for value in arguments.values())
     return [size for values in lists for size in values]
 
 
 def _beyond(sizes: list[Any]) -> Iterator[tuple[int, str]]:
-    """Sizes at the edges of these and beyond, each with its kind; none where they are no whole numbers."""
+    """Sizes at the edges of these and beyond, each with its kind; none unless all are positive integers."""
     whole = [size for size in sizes if _is_size(size)]
     if not whole or len(whole) < len(sizes):
         return
@@ -93,42 +90,37 @@ class _Sized(NamedTuple):
     seconds: float
 
     def over(self, configured: list[_Sized]) -> float:
-        """How many times as long it takes as the configured shape next to it in size, grown with the square of the elements.
+        """The time relative to the configured shape nearest in size, scaled by the square of the elements.
 
-        Attention grows so, and most else less. Fewer elements should not take longer, but need not take less: a call has
-        costs of its own.
+        Attention grows quadratically and most other operators more slowly. Fewer elements should not take longer, but need
+        not take less: a call has fixed costs.
         """
         near = min(configured, key=lambda shape: abs(shape.elements - self.elements))
         growth = max(1.0, self.elements / near.elements) ** 2
         return self.seconds / (near.seconds * growth)
 
 
-def measure_shape_space(context: StepContext) -> StepOutcome:
-    """What proposed shapes cost, the worst first, and how often each made a compiled workload compile again."""
-    bound, outcome = context.workload, StepOutcome()
-    shapes = bound.workload.shapes
+def measure_shape_space(context: StepContext, outcome: StepOutcome) -> None:
+    """The cost of proposed shapes, the worst first, and how often each made a compiled workload compile again."""
+    shapes = context.workload.workload.shapes
     configured = [_time_calls(context, arguments) for arguments in shapes.values()]
-    costs: list[tuple[float, Value, list[Finding]]] = []
+    costs: list[tuple[float, StepOutcome]] = []
     for proposal in propose(shapes):
-        labels = {"shape": bound.shapes[0], "proposed": proposal.name, "kind": proposal.kind}
+        of_shape = outcome.under(proposed=proposal.name, kind=proposal.kind)
         context.progress(f"trying the {proposal.kind} shape {proposal.name}")
         compiled = _compilations()
         timed = experiment(
             context, partial(_time_calls, context, proposal.arguments), failing="operators.shape-refused"
         )
         if isinstance(timed, FailedExperiment):
-            outcome.values += missing(_COST, timed.reason, labels)
+            of_shape.missing(_COST, timed.reason)
             continue
-        cost = timed.over(configured)
-        value = Value(metric=_COST, value=cost, count=_CALLS, labels=labels)
-        costs.append((cost, value, above(_COST, cost, context.limits, labels)))
+        costs.append((timed.over(configured), of_shape))
         if compiled is not None:
-            recompiles = float((_compilations() or 0) - compiled)
-            outcome.values.append(Value(metric=_RECOMPILES, value=recompiles, labels=labels))
-    costs.sort(key=lambda cost: -cost[0])
-    outcome.values[:0] = [value for _, value, _ in costs]
-    outcome.findings += [finding for _, _, findings in costs for finding in findings]
-    return outcome
+            of_shape.number(_RECOMPILES, float((_compilations() or 0) - compiled))
+    for cost, of_shape in sorted(costs, key=lambda entry: -entry[0]):
+        of_shape.number(_COST, cost, count=_CALLS)
+        of_shape.above(_COST, cost, of_shape.labels)
 
 
 def _time_calls(context: StepContext, arguments: Arguments) -> _Sized:
@@ -140,7 +132,7 @@ def _time_calls(context: StepContext, arguments: Arguments) -> _Sized:
 
 
 def _compilations() -> int | None:
-    """How many graphs torch's compiler has made so far; None where the workload does not compile."""
+    """The number of graphs that torch's compiler has made so far; None if the workload does not compile."""
     if not has_compiled():
         return None
     return int(sys.modules["torch._dynamo.utils"].counters["stats"]["unique_graphs"])

@@ -25,6 +25,7 @@ from perfgate.document.samples import SampleSet
 from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, below, finding
 from perfgate.measuring.checklist.values import Interval, missing, of_quantile, several, with_interval
 from perfgate.measuring.devices.device import Device
+from perfgate.measuring.timing.versus import Versus
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.protocol import LoadRequest
 from perfgate.stats.summary import Quantile
@@ -147,6 +148,9 @@ class StepOutcome:
 
     def quantile(self, metric: str, number: Quantile) -> None:
         self.values.append(of_quantile(metric, number, self.labels))
+
+    def speedup(self, metric: str, versus: Versus) -> None:
+        self.values.append(versus.value(metric, self.labels))
 
     def missing(self, metrics: str | Iterable[str], reason: Message) -> None:
         """Add a value without a number for each metric."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -88,14 +88,14 @@ class Exposed:
     model: float
     rounds: int
 
-    def value(self, metric: str, labels: dict[str, str]) -> Value:
+    def value(self, metric: str, labels: Mapping[str, str]) -> Value:
         return Value(
             metric=metric,
             value=self.share,
             interval=(self.low, self.high),
             confidence=CONFIDENCE,
             count=self.rounds,
-            labels=labels,
+            labels=dict(labels),
         )
 
 

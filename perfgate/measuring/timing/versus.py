@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,14 +46,14 @@ class Versus:
         """Whether the second way is faster beyond doubt."""
         return self.low > 1.0
 
-    def value(self, metric: str, labels: dict[str, str]) -> Value:
+    def value(self, metric: str, labels: Mapping[str, str]) -> Value:
         return Value(
             metric=metric,
             value=self.speedup,
             interval=(self.low, self.high),
             confidence=CONFIDENCE,
             count=self.quads,
-            labels=labels,
+            labels=dict(labels),
         )
 
 

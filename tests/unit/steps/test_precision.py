@@ -8,7 +8,7 @@ from perfgate import trace
 from perfgate.document.message import Message
 from perfgate.measuring.checklist.agreement import Agreement
 from perfgate.measuring.checklist.runner import run_step
-from perfgate.measuring.checklist.step import RecordingContext
+from perfgate.measuring.checklist.step import RecordingContext, StepOutcome
 from perfgate.measuring.checklist.steps import s08_precision
 from perfgate.measuring.checklist.steps.s08_precision import STEP
 from perfgate.measuring.checklist.steps.s08_precision.trial import Trial
@@ -193,7 +193,9 @@ def trial(**fields):
 
 
 def rules(made, limits=None):
-    return [(f.rule, f.severity) for f in s08_precision.judge_trial(made, "default", limits or {}).findings]
+    outcome = StepOutcome(labels={"shape": "default"}, limits=limits or {})
+    s08_precision.judge_trial(outcome, made)
+    return [(f.rule, f.severity) for f in outcome.findings]
 
 
 def test_judge_trial__faster_and_right__recommended_by_the_low_end():

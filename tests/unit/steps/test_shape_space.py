@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from perfgate.measuring.checklist.shape_space import measure_shape_space, propose
-from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.checklist.step import StepContext, StepOutcome
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
@@ -72,7 +72,8 @@ def test_measure_shape_space__compiled_for_one_length__every_other_compiles_agai
         inputs=lambda batch, seed, length: torch.ones(batch, length),
         shapes={"typical": {"length": 16}},
     )
-    outcome = measure_shape_space(context_of(workload))
+    outcome = StepOutcome(labels={"shape": "default"})
+    measure_shape_space(context_of(workload), outcome)
     recompiles = {v.labels["proposed"]: v.value for v in outcome.values if v.metric == "shapes.recompiles"}
     assert set(recompiles) == {"length=1", "length=15", "length=17", "length=33", "length=32"}
     assert set(recompiles.values()) == {1.0}
@@ -92,7 +93,8 @@ def test_measure_shape_space__slow_path_of_odd_lengths_and_a_refusal__named_wors
         batch=64,
         shapes={"typical": {"length": 512}},
     )
-    outcome = measure_shape_space(context_of(workload))
+    outcome = StepOutcome(labels={"shape": "default"})
+    measure_shape_space(context_of(workload), outcome)
 
     costs = {v.labels["proposed"]: v.value for v in outcome.values if v.metric == "shapes.cost"}
     assert costs["length=1"] is None

@@ -1,4 +1,4 @@
-"""Step 14: which operators copy whole tensors, from which line, and what channels_last would gain."""
+"""Step 14: the operators that copy whole tensors, their lines, and the gain of channels_last."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from typing import Any, NamedTuple
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.document.run import Value
 from perfgate.measuring.checklist.agreement import TRAINS, compare_outputs, copy_of_model, rotating
 from perfgate.measuring.checklist.audit import CAUSES, EITHER, AuditedOp, Cause, audit_shape, is_cast
 from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment
-from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above
+from perfgate.measuring.checklist.limits import MaybeEvidence
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
 from perfgate.measuring.checklist.traces import steady_summary
-from perfgate.measuring.checklist.values import missing
 from perfgate.measuring.devices.batches import each_tensor
 from perfgate.measuring.timing.versus import Versus, compare
 from perfgate.system.garbage import quiet
@@ -27,45 +25,44 @@ from perfgate.trace.spans import is_format_conversion
 from perfgate.trace.summary import kernels_of
 
 _SPEEDUP = "contiguity.channels_last_speedup"
-# A copy into another dtype is step 8's matter, one to another device step 3's.
+# Copies to another dtype belong to step 8, copies to another device to step 3.
 _JUDGED: tuple[Cause, ...] = ("layout", "duplicate")
-# Types of Ascend kernels that move and do not compute, the names of those that aclnn copies with, and PyTorch's own copy
-# kernel on CUDA (samples msinsight-910B-alexnet-2501, msinsight-910B-qwen3-cann8.3RC1-2511, cuda-hta).
+# Types of Ascend kernels that only move data, the names of aclnn's copy kernels, and PyTorch's own copy kernel on CUDA
+# (samples msinsight-910B-alexnet-2501, msinsight-910B-qwen3-cann8.3RC1-2511, cuda-hta).
 _MOVING_TYPES = re.compile(r"(Strided)?SliceV?\d?|TensorMove|AsStrided|ViewCopy|TransposeD?|Contiguous", re.IGNORECASE)
 _MOVING_NAMES = re.compile(r"aclnnContiguous|aclnnInplaceCopy|direct_copy_kernel")
-# How far outputs may lie apart that other kernels compute in another order: products in bfloat16 or TF32 included.
+# Tolerance for outputs of kernels that compute in another order, products in bfloat16 or TF32 included.
 _SAME = 1e-2
 _NO_KERNELS = Message("operators.no-strides-recorded")
 
 
 class ContiguityStep:
-    """An audit of single calls, the kernels of a short trace where there are any, and a trial of channels_last."""
+    """An audit of single calls, the kernels of a short trace if there are any, and a trial of channels_last."""
 
     card = card(14)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure every shape; unavailable where neither operators nor kernels show."""
-        outcome = StepOutcome()
+        """Measure every shape; unavailable if neither operators nor kernels are visible."""
+        outcome = context.outcome()
         for shape in context.workload.shapes:
             context.progress(f"looking at memory layouts with inputs of shape {shape}")
-            audit = audit_shape(context, shape)
-            outcome.add(_judge_copies(audit, shape, context.limits))
+            audit, of_shape = audit_shape(context, shape), outcome.under(shape=shape)
+            _judge_copies(of_shape, audit)
             if context.shows_kernels:
-                summary = steady_summary(context, shape)
-                outcome.add(_judge_kernels(kernels_of(summary.timeline), shape, context.limits))
+                _judge_kernels(of_shape, kernels_of(steady_summary(context, shape).timeline))
             if any(op.convolution is not None and {"NCHW", "NHWC", EITHER} & set(op.convolution) for op in audit):
-                outcome.add(_try_channels_last(context, shape, audit))
+                _try_channels_last(of_shape, context, shape, audit)
         return outcome if outcome.values else unavailable(Message("operators.no-operators-no-kernels"))
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
-        """Judge the kernels of every device; unavailable where the recording has none."""
-        outcome, any_kernel = StepOutcome(), False
+        """Judge the kernels of every device; unavailable if the recording has none."""
+        outcome, any_kernel = context.outcome(), False
         for summary in context.summaries:
-            judged = _judge_kernels(kernels_of(summary.timeline), summary.shape, context.limits)
-            any_kernel = any_kernel or bool(judged.values)
-            outcome.add(judged)
-            if not judged.values:
-                outcome.values += missing("contiguity.kernel_share", _NO_KERNELS, {"shape": summary.shape})
+            device = outcome.under(shape=summary.shape)
+            if _judge_kernels(device, kernels_of(summary.timeline)):
+                any_kernel = True
+            else:
+                device.missing("contiguity.kernel_share", _NO_KERNELS)
         return outcome if any_kernel else unavailable(_NO_KERNELS)
 
 
@@ -78,11 +75,11 @@ class _Site(NamedTuple):
     line: str | None
 
 
-def _judge_copies(audit: Sequence[AuditedOp], shape: str, limits: Limits) -> StepOutcome:
-    """Copies and bytes of a call by cause; the share of those that only change the layout, or nothing, is judged."""
+def _judge_copies(outcome: StepOutcome, audit: Sequence[AuditedOp]) -> None:
+    """Copies and bytes of a call by cause; the share of copies that change the layout or nothing is judged."""
     written = sum(op.written for op in audit)
     if not written:
-        return StepOutcome()
+        return
     counts: Counter[_Site] = Counter()
     sizes: Counter[_Site] = Counter()
     for op in audit:
@@ -90,77 +87,77 @@ def _judge_copies(audit: Sequence[AuditedOp], shape: str, limits: Limits) -> Ste
             site = _Site(op.name, copy.cause, op.line)
             counts[site] += 1
             sizes[site] += copy.size
-    strided = sum(op.strided for op in audit)
-    outcome = StepOutcome([Value(metric="contiguity.strided_inputs", value=strided, labels={"shape": shape})])
+    outcome.number("contiguity.strided_inputs", sum(op.strided for op in audit))
     for cause in CAUSES:
-        labels = {"shape": shape, "cause": cause}
+        of_cause = outcome.under(cause=cause)
         copies = sum(count for site, count in counts.items() if site.cause == cause)
         size = sum(size for site, size in sizes.items() if site.cause == cause)
-        outcome.values.append(Value(metric="contiguity.copies", value=copies, labels=labels))
-        outcome.values.append(Value(metric="contiguity.copy_share", value=size / written, labels=labels))
+        of_cause.numbers({"contiguity.copies": copies, "contiguity.copy_share": size / written})
     judged = Counter({site: size for site, size in sizes.items() if site.cause in _JUDGED})
     for largest, size in judged.most_common(1):
         evidence: MaybeEvidence = {
-            "shape": shape,
             "op": largest.op,
             "cause": largest.cause,
             "copies": counts[largest],
             "bytes": size,
             "line": largest.line,
         }
-        share = sum(judged.values()) / written
-        outcome.findings = above("contiguity.copy_share", share, limits, evidence)
-    return outcome
+        outcome.above("contiguity.copy_share", sum(judged.values()) / written, evidence)
 
 
-def _judge_kernels(kernels: KernelTable, shape: str, limits: Limits) -> StepOutcome:
-    """The share of kernels that only copy or rearrange; nothing where no kernel ran."""
+def _judge_kernels(outcome: StepOutcome, kernels: KernelTable) -> bool:
+    """Judge the share of kernels that only copy or rearrange; False if no kernel ran."""
     computed = [alike for alike in kernels.alike() if not alike.kernel.is_collective]
     busy_ns = sum(alike.total_ns for alike in computed)
     if not busy_ns:
-        return StepOutcome()
+        return False
     times: Counter[str] = Counter()
     for kernel, _, total_ns in computed:
         if _moves(kernel):
             times[kernel.type or kernel.name] += total_ns
     share, count = sum(times.values()) / busy_ns, sum(alike.number for alike in computed)
-    value = Value(metric="contiguity.kernel_share", value=share, count=count, labels={"shape": shape})
-    outcome = StepOutcome([value])
+    outcome.number("contiguity.kernel_share", share, count=count)
     for op, _ in times.most_common(1):
-        outcome.findings = above("contiguity.kernel_share", share, limits, {"shape": shape, "op": op})
-    return outcome
+        outcome.above("contiguity.kernel_share", share, {"op": op})
+    return True
 
 
 def _moves(kernel: Kernel) -> bool:
     name = kernel.type or kernel.name
-    # aclnnInplaceCopy casts too: that is step 8's, and a format conversion step 7's.
+    # Casts, which aclnnInplaceCopy may be, belong to step 8, format conversions to step 7.
     if is_format_conversion(name) or is_cast(kernel):
         return False
     return _MOVING_TYPES.fullmatch(name) is not None or _MOVING_NAMES.search(kernel.name) is not None
 
 
-def _try_channels_last(context: StepContext, shape: str, audit: Sequence[AuditedOp]) -> StepOutcome:
-    """Measure what channels_last gains, on a copy of the model; outputs that differ are no gain."""
-    labels = {"shape": shape}
-    orders = {order for op in audit if op.convolution for order in op.convolution} - {EITHER}
-    if context.device.kind == "npu":
-        return StepOutcome(missing(_SPEEDUP, Message("operators.npu-own-formats"), labels))
-    if context.workload.workload.train_step is not None:
-        return StepOutcome(missing(_SPEEDUP, TRAINS, labels))
-    if orders == {"NHWC"}:
-        return StepOutcome(missing(_SPEEDUP, Message("operators.channels-last-already"), labels))
+def _try_channels_last(outcome: StepOutcome, context: StepContext, shape: str, audit: Sequence[AuditedOp]) -> None:
+    """Measure the gain of channels_last on a copy of the model; differing outputs are no gain."""
+    if (reason := _no_channels_last(context, audit)) is not None:
+        outcome.missing(_SPEEDUP, reason)
+        return
     context.progress(f"comparing channels_last with inputs of shape {shape}")
     versus = experiment(context, partial(_in_channels_last, context, shape), failing="operators.channels-last-fails")
     if isinstance(versus, FailedExperiment):
-        return StepOutcome(missing(_SPEEDUP, versus.reason, labels))
+        outcome.missing(_SPEEDUP, versus.reason)
+        return
+    outcome.speedup(_SPEEDUP, versus)
     op = next(op for op in audit if op.convolution is not None)
-    evidence: MaybeEvidence = {"shape": shape, "speedup": versus.speedup, "op": op.name, "line": op.line}
-    findings = above("contiguity.channels_last", versus.low, context.limits, evidence)
-    return StepOutcome([versus.value(_SPEEDUP, labels)], findings)
+    evidence: MaybeEvidence = {"speedup": versus.speedup, "op": op.name, "line": op.line}
+    outcome.above("contiguity.channels_last", versus.low, evidence)
+
+
+def _no_channels_last(context: StepContext, audit: Sequence[AuditedOp]) -> Message | None:
+    """Why channels_last is not tried, None if it is."""
+    orders = {order for op in audit if op.convolution for order in op.convolution} - {EITHER}
+    if context.device.kind == "npu":
+        return Message("operators.npu-own-formats")
+    if context.workload.workload.train_step is not None:
+        return TRAINS
+    return Message("operators.channels-last-already") if orders == {"NHWC"} else None
 
 
 def _in_channels_last(context: StepContext, shape: str) -> Versus:
-    """How much faster the call is in channels_last. Raises ExperimentError where the outputs cannot be compared or differ."""
+    """The speedup of channels_last. Raises ExperimentError if the outputs cannot be compared or differ."""
     import torch
 
     workload, pool = context.workload, context.workload.pool(shape)

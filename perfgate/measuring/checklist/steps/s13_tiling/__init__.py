@@ -1,4 +1,4 @@
-"""Step 13: whether kernels use the cores that there are, and whether a model's sizes fit what the hardware works in."""
+"""Step 13: whether kernels use all cores, and whether a model's sizes are multiples of the hardware's blocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, together
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment
-from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, below, limit
+from perfgate.measuring.checklist.limits import MaybeEvidence, limit
 from perfgate.measuring.checklist.recorded import or_unavailable, profiled
 from perfgate.measuring.checklist.shape_space import measure_shape_space
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, not_applicable
@@ -22,7 +22,6 @@ from perfgate.measuring.checklist.steps.s13_tiling.blocks import cache_blocks, q
 from perfgate.measuring.checklist.steps.s13_tiling.mfu import known_peaks, product_uses
 from perfgate.measuring.checklist.steps.s13_tiling.products import Product, Replay, record_products
 from perfgate.measuring.checklist.traces import steady_summary
-from perfgate.measuring.checklist.values import missing, several
 from perfgate.measuring.timing.calls import find_steady_state, timed_call
 from perfgate.measuring.timing.versus import Versus, compare
 from perfgate.system.garbage import quiet
@@ -34,7 +33,7 @@ from perfgate.trace.summary import DeviceSummary
 
 _TOP_OPS = 10
 _MEGAHERTZ = 1e6
-# A gain of less than a hundredth of the call is not worth a word.
+# Gains of less than a hundredth of the call are not reported.
 _NOTICEABLE = 0.01
 # Padding with zeros changes nothing but the order of summation; bfloat16 has eight bits of mantissa.
 _TOLERANCE = 0.05
@@ -42,11 +41,11 @@ _NO_BLOCKS = Message("operators.no-core-counts-recorded")
 Unit = Literal["cube", "vector"]
 Bound = Literal["compute", "memory", "neither"]
 
-# What the column Accelerator Core says, by the unit whose cores a kernel's blocks are spread over. Rows of AI_CPU, DSA_SQE
-# (random numbers) and collectives are on neither.
+# Values of the column Accelerator Core, by the unit that runs a kernel's blocks. AI_CPU, DSA_SQE (random numbers) and
+# collectives run on neither.
 _UNITS: Mapping[str, Unit] = {"AI_CORE": "cube", "MIX_AIC": "cube", "AI_VECTOR_CORE": "vector", "MIX_AIV": "vector"}
 # Columns of AiCMetrics.PipeUtilization, shares of all cycles: aic_mac_ratio on a cube core, aiv_vec_ratio on a vector core,
-# without a prefix where a chip has only one kind (310P, 910A). mte2 loads, mte3 and fixpipe store.
+# without a prefix on chips with only one kind (310P, 910A). mte2 loads, mte3 and fixpipe store.
 _PREFIXES = ("aic_", "aiv_", "")
 _COMPUTING = ("mac_ratio", "vec_ratio")
 _MOVING = ("mte2_ratio", "mte3_ratio", "fixpipe_ratio")
@@ -69,196 +68,170 @@ _FULL = _Effort(warm_up_seconds=2.0, products=8, seconds=2.0, longest_ns=500_000
 
 
 class TilingStep:
-    """The use of cores from a trace, where its profiler tells it; and the model's own products, run again padded."""
+    """The use of cores from a trace, if its profiler records it; and the model's own products, run again padded."""
 
     card = card(13)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure the first shape; not applicable where there is neither a product to try nor a core to look at."""
+        """Measure the first shape; not applicable without both products and recorded cores."""
         shape = context.workload.shapes[0]
         with quiet():
             context.progress(f"sizes of matrix products with inputs of shape {shape}")
-            outcome = _try_sizes(context, shape)
+            outcome = context.outcome()
+            of_shape = outcome.under(shape=shape)
+            _try_sizes(of_shape, context, shape)
             reasons = [] if outcome.values else [Message("operators.no-sizes")]
             if context.shows_kernels:
                 context.progress(f"use of cores with inputs of shape {shape}")
                 summary, properties = steady_summary(context, shape), context.device.properties()
-                reasons += _judge_cores(summary, {"shape": shape}, properties, context.limits, outcome)
+                reasons += _judge_cores(of_shape, summary, properties)
             if context.shape_space:
-                outcome.add(measure_shape_space(context))
+                measure_shape_space(context, outcome.under(shape=shape))
         return outcome if outcome.values else not_applicable(together(reasons))
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
-        """Judge the use of cores on every rank; unavailable where the recording does not show it."""
-        outcome, reasons = StepOutcome(), list[Message]()
+        """Judge the use of cores on every rank; unavailable if the recording does not have it."""
+        outcome, reasons = context.outcome(), list[Message]()
         for summary in context.summaries:
-            settings = context.recording.settings
-            reasons += _judge_cores(summary, profiled(summary), settings, context.limits, outcome)
+            reasons += _judge_cores(outcome.under(**profiled(summary)), summary, context.recording.settings)
         return or_unavailable(outcome, *(reasons or ([] if outcome.values else [_NO_BLOCKS])))
 
 
 STEP = TilingStep()
 
 
-def _judge_cores(
-    summary: DeviceSummary, labels: dict[str, str], settings: Mapping[str, str], limits: Limits, outcome: StepOutcome
-) -> list[Message]:
-    """Add what the table of kernels says of each of the heaviest operators; return what it does not say."""
+def _judge_cores(outcome: StepOutcome, summary: DeviceSummary, settings: Mapping[str, str]) -> list[Message]:
+    """Judge the heaviest operators in the table of kernels; return reasons for missing values."""
     kernels = summary.kernels()
     if not kernels:
         return [Message("operators.no-core-numbers")]
-    reasons = []
+    reasons, limits = [], outcome.limits
     highest = summary.timeline.core_frequency[1] if summary.timeline.core_frequency else None
     cores = known_cores(settings, kernels, highest)
     uses = core_uses(kernels, cores, attainable=limit("tiling.attained.warning", limits))[:_TOP_OPS]
     for use in uses:
-        of_op = {**labels, "op": use.op, "unit": use.unit}
-        evidence: MaybeEvidence = {
-            "op": use.op,
-            "unit": use.unit,
-            "time_share": use.time_share,
-            "shape": labels["shape"],
-        }
-        heavy = use.time_share >= limit("tiling.heavy", limits)
-        if use.attained is not None and use.bound is not None:
-            outcome.values += several({"tiling.attained": use.attained}, {**of_op, "bound": use.bound})
-            outcome.findings += below("tiling.attained", use.attained, limits, evidence) if heavy else []
-        if use.occupancy is not None:
-            outcome.values += several({"tiling.occupancy": use.occupancy}, of_op)
-            outcome.findings += below("tiling.occupancy", use.occupancy, limits, evidence) if heavy else []
-        if use.tail is not None:
-            outcome.values += several({"tiling.tail": use.tail}, of_op)
+        _judge_use(outcome, use)
     if cores == Cores(None, None) and (kernels.numbers["blocks"] > 0).any():
-        outcome.values += missing("tiling.occupancy", Message("operators.core-count-unknown"), labels)
+        outcome.missing("tiling.occupancy", Message("operators.core-count-unknown"))
     elif all(use.occupancy is None for use in uses):
         reasons.append(_NO_BLOCKS)
     if outcome.values and all(use.attained is None for use in uses):
-        outcome.values += missing("tiling.attained", Message("operators.no-pipe-shares"), labels)
+        outcome.missing("tiling.attained", Message("operators.no-pipe-shares"))
     # The time in which the host works out how to split kernels (``MatMulV2_Tiling``), of the whole recording.
     if calls := [call for call in summary.timeline.calls or () if call.name.endswith("_Tiling")]:
-        seconds = sum(call.total_ns for call in calls) / summary.spans / 1e9
-        outcome.values += several({"tiling.host_time": seconds}, labels)
-    outcome.add(
-        _judge_products(
-            summary, labels, known_peaks(kernels, _cube_clock(cores, settings, highest), limits), uses, limits
-        )
-    )
-    outcome.add(_judge_pieces(summary, labels, limits))
+        outcome.number("tiling.host_time", sum(call.total_ns for call in calls) / summary.spans / 1e9)
+    peaks = known_peaks(kernels, _cube_clock(cores, settings, highest), limits)
+    _judge_products(outcome, summary.kernel_table, peaks, uses)
+    _judge_pieces(outcome, summary.kernel_table)
     return reasons
 
 
+def _judge_use(outcome: StepOutcome, use: CoreUse) -> None:
+    of_op = outcome.under(op=use.op, unit=use.unit)
+    evidence: MaybeEvidence = {"op": use.op, "unit": use.unit, "time_share": use.time_share}
+    heavy = use.time_share >= limit("tiling.heavy", outcome.limits)
+    if use.attained is not None and use.bound is not None:
+        of_op.under(bound=use.bound).number("tiling.attained", use.attained)
+        if heavy:
+            of_op.below("tiling.attained", use.attained, evidence)
+    if use.occupancy is not None:
+        of_op.number("tiling.occupancy", use.occupancy)
+        if heavy:
+            of_op.below("tiling.occupancy", use.occupancy, evidence)
+    if use.tail is not None:
+        of_op.number("tiling.tail", use.tail)
+
+
 def _cube_clock(cores: Cores, settings: Mapping[str, str], highest: float | None) -> float | None:
-    """Cycles of all cube cores in a second, at the rated clock or else the highest seen."""
+    """Cycles per second of all cube cores together, at the rated clock or else the highest recorded."""
     rated = _number(settings, "aic_frequency_mhz")
     clock = rated * _MEGAHERTZ if rated else highest
     return cores.cube * clock if cores.cube and clock else None
 
 
 def _judge_products(
-    summary: DeviceSummary,
-    labels: dict[str, str],
-    peaks: Mapping[Arithmetic, float],
-    uses: Sequence[CoreUse],
-    limits: Limits,
-) -> StepOutcome:
-    """What share of the peak the products and convolutions reach; one that is not bound by memory may be too low."""
-    outcome, heavy = StepOutcome(), limit("tiling.heavy", limits)
-    table = summary.kernel_table
-    products = product_uses(table)[:_TOP_OPS]
+    outcome: StepOutcome, table: KernelTable, peaks: Mapping[Arithmetic, float], uses: Sequence[CoreUse]
+) -> None:
+    """The share of the peak that products and convolutions reach; it can be too low unless memory bounds them."""
+    heavy, products = limit("tiling.heavy", outcome.limits), product_uses(table)[:_TOP_OPS]
     bounds = {use.op: use.bound for use in uses}
     total_ns = int(table.duration.sum()) or 1
     for product in products:
-        value, share = product.value(peaks, labels), product.total_ns / total_ns
+        value, share = product.value(peaks, outcome.labels), product.total_ns / total_ns
         outcome.values += [value] if value.value is not None or share >= heavy else []
         if value.value is not None and share >= heavy and bounds.get(product.op) in ("compute", "neither"):
-            evidence: MaybeEvidence = {
-                "op": product.op,
-                "mfu": value.value,
-                "time_share": share,
-                "shape": labels["shape"],
-            }
-            outcome.findings += below("tiling.mfu", value.value, limits, evidence)
+            evidence: MaybeEvidence = {"op": product.op, "mfu": value.value, "time_share": share}
+            outcome.below("tiling.mfu", value.value, evidence)
     # Attention, grouped products and others on the cube cores.
     others = {use.op for use in uses if use.unit == "cube" and use.time_share >= heavy} - {row.op for row in products}
     for op in sorted(others):
-        outcome.values += missing("tiling.mfu", Message("operators.flops-unknown"), {**labels, "op": op})
-    return outcome
+        outcome.under(op=op).missing("tiling.mfu", Message("operators.flops-unknown"))
 
 
-def _judge_pieces(summary: DeviceSummary, labels: dict[str, str], limits: Limits) -> StepOutcome:
-    """Whether attention on a paged cache, or products of quantized weights, load in pieces that are too small."""
-    outcome, table = StepOutcome(), summary.kernel_table
+def _judge_pieces(outcome: StepOutcome, table: KernelTable) -> None:
+    """Judge the size of the pieces that attention on a paged cache and products of quantized weights load."""
     total_ns = int(table.duration.sum()) or 1
     for metric, rows in (("tiling.kv_block", cache_blocks(table)), ("tiling.quant_group", quantized_groups(table))):
         for row in rows[:_TOP_OPS]:
             share = row.total_ns / total_ns
-            outcome.values += several({metric: row.size}, {**labels, "op": row.op})
-            if share >= limit("tiling.heavy", limits):
+            outcome.under(op=row.op).number(metric, row.size)
+            if share >= limit("tiling.heavy", outcome.limits):
                 evidence: MaybeEvidence = {
                     "op": row.op,
                     "size": row.size,
                     "time_share": share,
-                    "shape": labels["shape"],
                     **({"block [B]": row.block_bytes, "blocks": row.blocks} if metric == "tiling.kv_block" else {}),
                 }
-                outcome.findings += below(metric, row.size, limits, evidence)
-    return outcome
+                outcome.below(metric, row.size, evidence)
 
 
-def _try_sizes(context: StepContext, shape: str) -> StepOutcome:
-    """Run the largest products whose sizes are no multiples again, as they are and padded; nothing without products."""
+def _try_sizes(outcome: StepOutcome, context: StepContext, shape: str) -> None:
+    """Run the largest products of unaligned sizes again, unchanged and padded."""
     effort = _QUICK if context.quick else _FULL
     inputs = context.workload.pool(shape)[0]
     state = find_steady_state(context.workload.caller(shape), context.device, cap_seconds=effort.warm_up_seconds)
     products = record_products(lambda: context.workload.invoke(inputs), root=context.root)
     context.device.synchronize()
     if not products:
-        return StepOutcome()
+        return
     multiple = max(1, round(limit("tiling.multiple", context.limits)))
-    labels = {"shape": shape}
     unfit = [(product, padding) for product in products if (padding := product.padding(multiple))]
-    # The part of all operations that is in products which padding would not change.
+    # The share of operations in products that padding would not change.
     total = sum(product.flops * product.count for product in products)
     changed = sum(product.flops * product.count for product, _ in unfit)
-    outcome = StepOutcome(several({"tiling.aligned_share": (total - changed) / total if total else 1.0}, labels))
+    outcome.number("tiling.aligned_share", (total - changed) / total if total else 1.0)
     for product, padding in unfit[: effort.products]:
-        outcome.add(_try_padding(context, product, padding, labels, effort, call_ns=state.call_ns))
+        _try_padding(outcome, context, product, padding, effort, call_ns=state.call_ns)
     if not unfit:
-        outcome.values += missing("tiling.padding_gain", Message("operators.already-aligned"), labels)
-    return outcome
+        outcome.missing("tiling.padding_gain", Message("operators.already-aligned"))
 
 
 def _try_padding(
+    outcome: StepOutcome,
     context: StepContext,
     product: Product,
     padding: Mapping[str, int],
-    labels: dict[str, str],
     effort: _Effort,
     *,
     call_ns: float,
-) -> StepOutcome:
-    labels = {**labels, "op": product.op, "sizes": product.shapes({}), "padded": product.shapes(padding)}
+) -> None:
+    sizes = {"op": product.op, "sizes": product.shapes({}), "padded": product.shapes(padding)}
+    of_product = outcome.under(**sizes)
     padded = partial(_compare, context, product, padding, effort)
     versus = experiment(context, padded, failing="operators.padding-fails")
     if isinstance(versus, FailedExperiment):
         reason = Message("operators.no-memory-for-operands") if versus.out_of_memory else versus.reason
-        return StepOutcome(missing("tiling.padding_gain", reason, labels))
-    outcome = StepOutcome([versus.value("tiling.padding_gain", labels)])
+        of_product.missing("tiling.padding_gain", reason)
+        return
+    of_product.speedup("tiling.padding_gain", versus)
     saved_ns = (versus.first_ns - versus.second_ns) * product.count
     if saved_ns > _NOTICEABLE * call_ns:
-        evidence: MaybeEvidence = {
-            **labels,
-            "count": product.count,
-            "saves": saved_ns / 1e9,
-            "gain": versus.speedup,
-            "line": product.line,
-        }
-        outcome.findings = above("tiling.padding_gain", versus.low, context.limits, evidence)
-    return outcome
+        numbers: MaybeEvidence = {"count": product.count, "saves": saved_ns / 1e9, "gain": versus.speedup}
+        of_product.above("tiling.padding_gain", versus.low, {**sizes, **numbers, "line": product.line})
 
 
 def _compare(context: StepContext, product: Product, padding: Mapping[str, int], effort: _Effort) -> Versus:
-    """How much faster the padded product is. Raises ExperimentError where it gives another result or takes too long."""
+    """The speedup of the padded product. Raises ExperimentError if its result differs or it takes too long."""
     with context.device.inference_mode():
         replay = Replay(product, padding, context.device.handle())
         plain, padded = replay.outputs()
@@ -272,7 +245,7 @@ def _compare(context: StepContext, product: Product, padding: Mapping[str, int],
 
 @dataclass(frozen=True)
 class Cores:
-    """How many cores of each unit a device has; None where nobody tells."""
+    """The number of cores of each unit of a device; None if unknown."""
 
     cube: int | None
     vector: int | None
@@ -285,9 +258,9 @@ class Cores:
 class CoreUse:
     """All kernels of one type on one unit; shares are weighted by the time of the kernels.
 
-    ``occupancy`` is the part of the unit's cores that a kernel is spread over, ``tail`` how full they are in the last of
-    the turns that more blocks than cores take. ``attained`` is the busiest pipe's share of all cycles, and ``bound`` says
-    whether it computes or moves data; it is neither where no pipe is busy for half of them. None was not collected.
+    ``occupancy`` is the share of the unit's cores that a kernel's blocks fill, ``tail`` the share filled over all waves of
+    blocks. ``attained`` is the busiest pipe's share of all cycles; ``bound`` is the kind of that pipe, or neither if no pipe
+    is busy for the attainable share of the cycles. None was not collected.
     """
 
     op: str
@@ -300,10 +273,10 @@ class CoreUse:
 
 
 def known_cores(settings: Mapping[str, str], kernels: Sequence[Kernel], frequency: float | None) -> Cores:
-    """The cores that a recording's settings or a device's properties tell, else those that its counters imply.
+    """The cores in a recording's settings or a device's properties, else those that its counters imply.
 
-    How many blocks kernels are split over says nothing about that: a kernel may use a single core. ``frequency`` is that of
-    the cores in hertz, where it is known.
+    The number of blocks of a kernel does not imply it: a kernel may use a single core. ``frequency`` is that of the cores
+    in hertz, None if unknown.
     """
     cube, vector = _number(settings, "aic_cores", "cube cores"), _number(settings, "aiv_cores", "vector cores")
     if cube is not None or vector is not None:
@@ -315,7 +288,7 @@ def known_cores(settings: Mapping[str, str], kernels: Sequence[Kernel], frequenc
 
 
 def _implied_cube_cores(kernels: Sequence[Kernel], frequency: float) -> int | None:
-    """How many cube cores there must be: msprof's cube_utilization is cycles / (frequency * cores * duration).
+    """The number of cube cores by msprof's cube_utilization = cycles / (frequency * cores * duration).
 
     On the recorded samples of 910B, every kernel's numbers give the same 20 or 24.
     """
@@ -348,7 +321,7 @@ def core_uses(kernels: Sequence[Kernel], cores: Cores, *, attainable: float) -> 
 
 
 def _times_and_busy(table: KernelTable, share: FloatColumn, alike: int) -> FloatColumn:
-    """Of those that are alike the nanoseconds of all whose share is known, and in how many of them the pipe was busy."""
+    """Per group of identical kernels, the nanoseconds with a known share and those in which the pipe was busy."""
     known = ~np.isnan(share)
     busy = table.duration * np.where(known, share, 0.0)
     return np.stack(
@@ -357,7 +330,7 @@ def _times_and_busy(table: KernelTable, share: FloatColumn, alike: int) -> Float
 
 
 def _shares(pipes: Mapping[str, FloatColumn], rows: Sequence[int]) -> dict[str, float]:
-    """The mean share of each pipe over some of those that are alike, by the time of their kernels."""
+    """The mean share of each pipe over some groups of identical kernels, weighted by time."""
     sums = {name: times[:, rows].sum(axis=1).tolist() for name, times in pipes.items()}
     return {name: busy / time for name, (time, busy) in sums.items() if time}
 
@@ -375,7 +348,7 @@ def _use(
     if cores:
         blocks = [(total_ns, kernel.blocks) for kernel, _, total_ns in rows if kernel.blocks]
         occupancy = _weighted([(time, min(count, cores) / cores) for time, count in blocks])
-        # Of the turns that the cores take for the blocks, the part that is used.
+        # The share of core time used over all waves of blocks.
         tail = _weighted([(time, count / (math.ceil(count / cores) * cores)) for time, count in blocks])
     computing, moving = (
         max((share for name, share in shares.items() if name.endswith(pipes)), default=None)
@@ -397,7 +370,7 @@ def _use(
 
 
 def _weighted(pairs: Sequence[tuple[int, float]]) -> float | None:
-    """The mean of the shares, by the time of their kernels."""
+    """The mean of the shares, weighted by time."""
     time = sum(time for time, _ in pairs)
     return sum(time * share for time, share in pairs) / time if time else None
 
