@@ -181,6 +181,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     cause: int | None = None
 
     @property
+    def is_of_operator(self) -> bool:
+        """Whether it is of one operator (``ops.count:aten::clone``)."""
+        return self.metric.startswith("ops.") and ":" in self.metric
+
+    @property
     def excludes_no_change(self) -> bool:
         """Whether the whole interval lies on one side of no change, though it may be too few pairs for an alarm."""
         return self.interval is not None and not self.interval[0] <= 0.0 <= self.interval[1]
@@ -200,6 +205,26 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         if self.method in {"check", *RULE_METHODS} or not self.gating:
             return False
         return self.method != "paired" or self.metric in MUST_DECIDE
+
+
+class Regression(msgspec.Struct, frozen=True, kw_only=True):
+    """What got worse by one cause: reports list, number and link it, and people accept it as one.
+
+    ``causes`` are numbers of the decision's causes, the leading one first, empty if nothing explains it. ``comparisons`` are
+    numbers of the comparisons that got worse, the one that names it first. ``slower`` are the numbers of the times among them;
+    without any, those of the fast paths that certainly take longer, in too few pairs for an alarm. ``apart`` are the seconds a
+    call that the cause adds by itself, None if the slower calls show as much. ``at_most`` is the slowdown that is still
+    possible if no call is shown to be slower. ``accepts`` are the metrics that accept exactly this
+    (``counters.copies@encoder/long``). ``suggestion`` is the number of the suggestion about it.
+    """
+
+    causes: list[int] = []
+    comparisons: list[int] = []
+    slower: list[int] = []
+    apart: float | None = None
+    at_most: float | None = None
+    accepts: list[str] = []
+    suggestion: int | None = None
 
 
 class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -470,8 +495,10 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     where there is no base and the head alone was held to budgets, limits and expected kernels.
     ``package_differences`` are the installed distributions that differ where each side has an environment of its own.
 
-    ``causes`` are what made calls worse, of every shape the likeliest first; ``replaced`` are operators that took the place of
-    others, whether or not that costs anything.
+    ``comparisons`` are in reading order: what regressed, the worst first; what improved; what is undecided; then the rest. So
+    are ``explanations``. ``causes`` are what made calls worse, of every shape the likeliest first, and ``regressions`` what got
+    worse by each, the most important first. ``replaced`` are operators that took the place of others, whether or not that
+    costs anything.
     ``unmoved`` are the workloads whose weights and inputs lay in one place in all quads of a pair.
     ``waited`` is the share of the measured time in which workers, or else threads of jobs, waited for a CPU; None where the
     kernel did not say. ``recorded`` is set where both sides were made from a profiler's recording: times of kernels are
@@ -506,6 +533,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     operator_changes: list[OperatorChange] = []
     explanations: list[Explanation] = []
     causes: list[Cause] = []
+    regressions: list[Regression] = []
     replaced: list[Replacement] = []
     suggestions: list[Suggestion] = []
     steps: list[StepSummary] = []

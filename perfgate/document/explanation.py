@@ -160,7 +160,9 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     own counts, ``line`` being the first of them where there are any. ``amount`` is what the counts count. ``origin`` is the
     changed place behind it. ``tested`` is an operator that explains a slower call because its own test found it slower.
     ``code`` is the text of ``line``. ``group`` is the number of the decision's first cause that is one with this one: both
-    act on one line of the change, or on one chain of values through consecutive changed lines. ``ranks`` is as in Part.
+    act on one line of the change, or on one chain of values through consecutive changed lines. ``same_as`` is the number of the
+    first cause that does the same in another place: the same counts of the same operator by the same line. ``ranks`` is as
+    in Part.
     """
 
     workload: str
@@ -185,6 +187,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     tested: bool = False
     code: str | None = None
     group: int | None = None
+    same_as: int | None = None
     ranks: str = ""
 
     @property

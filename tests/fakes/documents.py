@@ -45,7 +45,9 @@ from perfgate.document.run import (
 from perfgate.document.samples import BlockColumns, Replicate, pack
 from perfgate.document.seal import Seal
 from perfgate.document.testbed import Testbed
+from perfgate.judging.advice.advise import suggested
 from perfgate.judging.gate.causes import with_causes
+from perfgate.judging.gate.regressions import with_regressions
 
 BASE_COMMIT = "a1b2c3d4e5f60718293a4b5c6d7e8f9001122334"
 HEAD_COMMIT = "0f1e2d3c4b5a69788796a5b4c3d2e1f001122334"
@@ -131,7 +133,8 @@ def make_decision(verdict: Verdict = "PASS", **fields: Any) -> DecisionDocument:
         "duration": 190.0,
     }
     head = make_run("head", source=Source(commit=HEAD_COMMIT, changes=changes)) if changes else None
-    return with_causes(DecisionDocument(verdict=verdict, **{**values, **fields}), None, head)
+    decision = DecisionDocument(verdict=verdict, **{**values, **fields})
+    return suggested(with_regressions(with_causes(decision, None, head)))
 
 
 def unchanged_comparisons() -> list[Comparison]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -12,6 +12,7 @@ from perfgate.catalogue.lookup import RULE_ADVICE
 from perfgate.catalogue.names import P50
 from perfgate.catalogue.records import Advice, EstimatedGain, MeasuredGain
 from perfgate.document.decision import DecisionDocument, Gain, Suggestion
+from perfgate.document.explanation import Cause
 from perfgate.document.message import english, message_from
 from perfgate.document.run import FROM_PROFILE, Evidence, Finding, RunDocument, StepResult, Value
 from perfgate.judging.advice.advisor import on_advisories
@@ -40,7 +41,25 @@ def advised(decision: DecisionDocument, base: RunDocument, head: RunDocument) ->
         else:
             new = _is_new(suggestion, base)
         advice.append(msgspec.structs.replace(suggestion, introduced=comparable and new))
-    return msgspec.structs.replace(decision, suggestions=_ranked(advice))
+    return suggested(msgspec.structs.replace(decision, suggestions=_ranked(advice)))
+
+
+def suggested(decision: DecisionDocument) -> DecisionDocument:
+    """The decision with a suggestion for each regression: on a line of its causes, or on one of their operators."""
+
+    def fits(suggestion: Suggestion, causes: Sequence[Cause]) -> bool:
+        if suggestion.line:
+            return suggestion.line in {cause.line for cause in causes}
+        return suggestion.evidence.get("op") in {cause.op for cause in causes}
+
+    regressions = []
+    for regression in decision.regressions:
+        causes = [decision.causes[number] for number in regression.causes]
+        fitting = [at for at, one in enumerate(decision.suggestions) if one.introduced and fits(one, causes)]
+        leading = causes[0].op if causes else None
+        first = min(fitting, key=lambda at: decision.suggestions[at].evidence.get("op") != leading, default=None)
+        regressions.append(msgspec.structs.replace(regression, suggestion=first))
+    return msgspec.structs.replace(decision, regressions=regressions)
 
 
 def _ranked(suggestions: Iterable[Suggestion]) -> list[Suggestion]:

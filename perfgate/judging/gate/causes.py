@@ -137,10 +137,16 @@ class _Causes:
         return next((c for c in causes if is_led and c.place == place and (c.op, c.ranks) in more), None)
 
     def grouped(self, causes: Sequence[Cause]) -> list[Cause]:
-        """The causes with the text of their lines, and the number of the first of those that are one."""
+        """The causes with the text of their lines, and numbers of the first that belongs to each and that does the same."""
         first: dict[tuple[object, ...], int] = {}
+        same: dict[tuple[object, ...], int] = {}
         return [
-            replace(cause, code=self._text_of(cause, cause.line), group=first.setdefault(self._group(cause), number))
+            replace(
+                cause,
+                code=self._text_of(cause, cause.line),
+                group=first.setdefault(self._group(cause), number),
+                same_as=None if (earliest := same.setdefault(_effect(cause), number)) == number else earliest,
+            )
             for number, cause in enumerate(causes)
         ]
 
@@ -266,6 +272,20 @@ def _text_of_lines(head: RunDocument | None) -> dict[str, str]:
     rows = [(row.line, row.code) for account in head.accounts for row in account.rows]
     profiled = [(line.line, line.code) for profile in head.profiles for line in profile.lines]
     return {line: code for line, code in (*profiled, *rows, *sites) if line and code}
+
+
+def _effect(cause: Cause) -> tuple[object, ...]:
+    """What a cause does, wherever it does it; what its own test found slower is another thing than what is counted."""
+    return (
+        cause.tested,
+        cause.op,
+        cause.aspect,
+        cause.amount,
+        cause.base_count,
+        cause.head_count,
+        cause.line,
+        cause.ranks,
+    )
 
 
 def _ranked_after(cause: Cause, top: Cause) -> bool:

@@ -52,6 +52,7 @@ from perfgate.judging.gate.operators import compare_operators, judge_subroutines
 from perfgate.judging.gate.pairs import QUANTILE
 from perfgate.judging.gate.profiles import explain_jobs, missing_profiles
 from perfgate.judging.gate.recordings import compare_kernel_times, recorded_times, untimed_places
+from perfgate.judging.gate.regressions import with_regressions
 from perfgate.judging.gate.repeated import compare_repeated
 from perfgate.judging.gate.required import Required, missing_evidence
 from perfgate.judging.gate.required_jobs import TrustedNumbers, numbers_of_jobs
@@ -180,7 +181,7 @@ def decide(
         replaced=replaced_operators(evidence),
         rounds=1 + max([len(head.earlier_sessions), *(replicate.round for replicate in head.replicates)]),
     )
-    return with_findings(with_causes(decision, base, head), base, head)
+    return with_findings(with_regressions(with_causes(decision, base, head)), base, head)
 
 
 def _failure_of(failed: FailedPair) -> Failure:
@@ -194,7 +195,7 @@ def decide_alone(head: RunDocument, *, policy: Policy) -> DecisionDocument:
     comparisons = compare_rules(None, RunIndex(head), policy)
     failures = _failures(head, "head", frozenset(CARDS))
     verdict, reasons = verdict_of(verdict_rules(comparisons, [], [], failures, [], [], "rules", not_timed=[]))
-    return _document(head, policy, "rules", verdict, reasons, comparisons, failures)
+    return with_regressions(_document(head, policy, "rules", verdict, reasons, comparisons, failures))
 
 
 def _document(

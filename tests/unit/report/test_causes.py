@@ -6,7 +6,7 @@ import pytest
 
 from perfgate.document.explanation import Cause, OperatorChange
 from perfgate.judging.report.render.comment import CommentContext, render_comment
-from perfgate.judging.report.view.causes import across_places
+from perfgate.judging.report.view.summary import Summary
 from tests.causes.comments import cause_of
 from tests.fakes.documents import (
     make_comparison,
@@ -48,17 +48,21 @@ def test_causes__what_is_timed_otherwise__moves_with_the_call_of_its_place() -> 
     found = make_decision("FAIL", comparisons=comparisons, operator_changes=operator_changes())
     call = next(c.cause for c in found.comparisons if c.metric == "latency.low")
     assert call is not None
-    assert [c.cause for c in found.comparisons[:3]] == [call, None, None]
+    timed_otherwise = {(c.metric, c.shape): c.cause for c in found.comparisons if c.metric.startswith("hardware.")}
+    assert timed_otherwise == {("hardware.instructions", "long"): call, ("hardware.instructions", "short"): None}
+    assert [c.cause for c in found.comparisons if c.metric == "latency.std"] == [None]
 
 
 def test_causes__only_improvements__nothing_to_explain() -> None:
     assert causes(comparisons=[make_counter("counters.copies", 3, 1)], operator_changes=[]) == []
 
 
-def test_across_places__same_change_in_two_shapes__is_one_cause() -> None:
+def test_causes__same_change_in_two_shapes__is_listed_once() -> None:
     counters = [make_counter("ops.count:aten::add", 1, 9, shape=shape) for shape in ("short", "long")]
-    (joined,) = across_places(causes(comparisons=counters, operator_changes=[]))
-    assert joined.places == ("encoder/short", "encoder/long")
+    decision = make_decision("FAIL", comparisons=counters, operator_changes=[])
+    assert [cause.same_as for cause in decision.causes] == [None, 0]
+    ((_, places),) = Summary(decision, CommentContext(marker="")).causes
+    assert places == ("encoder/short", "encoder/long")
 
 
 def test_cause_of__counter__is_its_largest_part() -> None:

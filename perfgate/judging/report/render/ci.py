@@ -13,7 +13,6 @@ from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.templates import Medium, line, render
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.causes import across_places, cause_of
 from perfgate.judging.report.view.checklist import run_title, step_rows
 from perfgate.judging.report.view.facts import counts
 from perfgate.judging.report.view.headline import headline, named_change
@@ -72,14 +71,14 @@ def verdict_annotation(decision: DecisionDocument, language: Language = "en") ->
 def _at_causes(summary: Summary) -> list[Annotation]:
     titled: dict[str, tuple[Comparison, Cause]] = {}
     for comparison in summary.regressed:
-        cause = cause_of(comparison, summary)
+        cause = summary.cause_of(comparison)
         if cause is not None and cause.line:
             titled.setdefault(cause.line, (comparison, cause))
     messages: dict[str, list[str]] = {place: [] for place in titled}
-    for placed in across_places(summary.decision.causes):
-        if placed.cause.line:
-            values = {"cause": worded_cause(placed.cause, placed.places)}
-            messages.setdefault(placed.cause.line, []).append(line("shared/cause.j2", "plain", values))
+    for cause, places in summary.causes:
+        if cause.line:
+            values = {"cause": worded_cause(cause, places)}
+            messages.setdefault(cause.line, []).append(line("shared/cause.j2", "plain", values))
     annotations = [_annotation(place, messages[place], titled.get(place), summary) for place in messages]
     return [annotation for annotation in annotations if annotation is not None]
 

@@ -13,7 +13,7 @@ from perfgate.judging.report.sections import verdict as verdicts
 from perfgate.judging.report.sections.section import KEEP
 from perfgate.judging.report.text.templates import render, render_with_summary
 from perfgate.judging.report.text.words import Words
-from perfgate.judging.report.view.blocks import blocks
+from perfgate.judging.report.view.blocks import listed_regressions
 from perfgate.judging.report.view.summary import CommentContext, Summary
 from perfgate.locale import Language, speaking
 
@@ -80,7 +80,7 @@ def render_comment(decision: DecisionDocument, context: CommentContext, *, budge
 
 def accepting_metrics(decision: DecisionDocument) -> list[list[str]]:
     """For each cause that the comment numbers, the metrics that accept what it regressed; none where nothing can be."""
-    return [list(block.keys) for block in blocks(Summary(decision, CommentContext(marker=""))).blocks]
+    return [one.accepts for one in listed_regressions(Summary(decision, CommentContext(marker="")))]
 
 
 def render_turn(last: Verdict, verdict: Verdict, head: str, language: Language) -> str:

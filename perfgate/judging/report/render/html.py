@@ -14,7 +14,6 @@ from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.templates import environment, template_source
 from perfgate.judging.report.text.words import Words, translated
 from perfgate.judging.report.view.blocks import blocks
-from perfgate.judging.report.view.causes import across_places
 from perfgate.judging.report.view.checklist import quantile_rows, step_numbers, worded_steps
 from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, worded_failures
 from perfgate.judging.report.view.findings import changed_findings
@@ -79,7 +78,7 @@ def _top(summary: Summary) -> PageTop:
         missing=[named_missing(entry) for entry in decision.missing[:_MAX_ROWS]],
         failures=worded_failures(decision.failures)[:_MAX_PLOTS],
         blocks=blocks(summary),
-        causes=worded_causes(across_places(decision.causes)[:_MAX_PLOTS]),
+        causes=worded_causes(summary.causes[:_MAX_PLOTS]),
         account=worded_account(summary),
         suggestions=[worded_suggestion(suggestion) for suggestion in decision.suggestions if suggestion.introduced][
             :_MAX_ROWS

@@ -20,7 +20,6 @@ from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.blocks import blocks
-from perfgate.judging.report.view.causes import across_places
 from perfgate.judging.report.view.checklist import job_lines, recorded_lines, run_title, step_rows, terminal_notes
 from perfgate.judging.report.view.facts import base_line, counts_line, worded_failures
 from perfgate.judging.report.view.findings import changed_findings
@@ -96,7 +95,7 @@ def _print_decision(decision: DecisionDocument, console: Console) -> None:
     _print_notes(summary, console)
     _print_causes(blocks(summary), console)
     if summary.verdict in {"FAIL", "WARN"}:
-        operators = worded_causes(across_places(decision.causes)[:6])
+        operators = worded_causes(summary.causes[:6])
         behind = [line("shared/cause.j2", "plain", {"cause": cause}) for cause in operators]
         _print_lines(say("Operators behind it"), behind, console)
     _print_findings(summary, console)

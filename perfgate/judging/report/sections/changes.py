@@ -10,7 +10,6 @@ from perfgate.judging.report.sections.section import Section
 from perfgate.judging.report.text.numbers import to_two_digits
 from perfgate.judging.report.text.words import Words
 from perfgate.judging.report.view.blocks import block_numbers, blocks
-from perfgate.judging.report.view.causes import across_places
 from perfgate.judging.report.view.facts import counts
 from perfgate.judging.report.view.headline import named_change
 from perfgate.judging.report.view.records import (
@@ -32,7 +31,7 @@ from perfgate.judging.report.view.rows import (
     worded_test,
 )
 from perfgate.judging.report.view.suggestions import introduced, worded_suggestion
-from perfgate.judging.report.view.summary import Summary, is_operator
+from perfgate.judging.report.view.summary import Summary
 
 _MOST_IMPROVED = 3
 _MOST_CAUSES = 6
@@ -76,7 +75,7 @@ def _table(summary: Summary) -> _Table | None:
         rules=of_metrics.rules,
         regressed=of_metrics.regressed,
         improved=of_metrics.improved,
-        operators=sum(map(is_operator, moved)),
+        operators=sum(c.is_of_operator for c in moved),
     )
 
 
@@ -121,7 +120,7 @@ class _Why:
 
 def _why(summary: Summary) -> _Why | None:
     """Operator changes and counter parts, the largest first, and how much time they account for."""
-    ranked = across_places(summary.decision.causes) if summary.verdict in {"FAIL", "WARN"} and summary.regressed else []
+    ranked = summary.causes if summary.verdict in {"FAIL", "WARN"} and summary.regressed else []
     if not ranked:
         return None
     most = min(_MOST_CAUSES, summary.detail)

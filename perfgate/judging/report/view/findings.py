@@ -9,7 +9,7 @@ from perfgate.document.decision import JudgedFinding, StepSummary
 from perfgate.document.run import Finding
 from perfgate.judging.report.text.messages import word_findings
 from perfgate.judging.report.text.words import translated
-from perfgate.judging.report.view.blocks import block_numbers
+from perfgate.judging.report.view.blocks import listed_regressions
 from perfgate.judging.report.view.records import ChangedFindings, FindingView
 from perfgate.judging.report.view.summary import Summary, place
 
@@ -45,15 +45,12 @@ def _views(step: StepSummary, findings: Iterable[Finding], summary: Summary) -> 
 
 def _block_of(finding: Finding, summary: Summary) -> int | None:
     """The number of the listed cause that is one with the finding's own."""
-    causes, listed = summary.decision.causes, block_numbers(summary)
     cause = finding.cause if isinstance(finding, JudgedFinding) else None
+    causes = summary.decision.causes
     if cause is None or cause >= len(causes):
         return None
     own = cause if causes[cause].group is None else causes[cause].group
-    for comparison in summary.decision.comparisons:
-        number = listed.get(id(comparison))
-        if number is not None and comparison.cause is not None:
-            group = causes[comparison.cause].group
-            if own == (comparison.cause if group is None else group):
-                return number
+    for number, regression in enumerate(listed_regressions(summary), 1):
+        if own in {at if causes[at].group is None else causes[at].group for at in regression.causes}:
+            return number
     return None

@@ -40,7 +40,7 @@ from perfgate.judging.report.view.records import (
     MissingView,
     WiderMargin,
 )
-from perfgate.judging.report.view.summary import Summary, is_operator, place
+from perfgate.judging.report.view.summary import Summary, place
 
 # What tells most of another stack.
 _FIRST_FIELDS = ("torch", "torch_npu", "python")
@@ -132,7 +132,7 @@ def named_change(comparison: Comparison) -> Change:
     delta = comparison.delta
     return Change(
         metric=metric_name(metric, comparison.clock),
-        operator=is_operator(comparison),
+        operator=comparison.is_of_operator,
         place=place(comparison.workload, comparison.shape),
         base=base,
         head=head,

@@ -427,10 +427,8 @@ class InvalidView:
 class CauseBlock:
     """What got worse by one cause; where nothing says by what, ``cause`` is None and ``worst`` gives the name.
 
-    ``also`` are its effects on other lines. ``slower`` are the times that got worse, ``apart`` the seconds a call that the
-    cause adds by itself, and ``at_most`` the slowdown that is still possible where calls are not shown to be slower.
-    ``unexplained`` is whether times got worse whose cause was sought and not found; of a job none is sought. ``keys`` are
-    the metrics that accept exactly this, ``accept`` is the command and ``order`` the comment that does, on a forge whose
+    ``also`` are its effects on other lines. ``unexplained`` is whether times got worse whose cause was sought and not found; of
+    a job none is sought. ``accept`` is the command and ``order`` the comment that accepts exactly this, on a forge whose
     comments are read.
     ``suggestion`` is what is left to say of ``tip`` beside the cause.
 
@@ -453,7 +451,6 @@ class CauseBlock:
     tip: Suggestion | None
     suggestion: SuggestionView | None
     accepted: str | None
-    keys: tuple[str, ...]
     accept: str | None
     order: str | None
 

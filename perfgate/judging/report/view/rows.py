@@ -18,7 +18,6 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.causes import PlacedCause, cause_of
 from perfgate.judging.report.view.headline import metric_name, named_change
 from perfgate.judging.report.view.records import (
     AccountView,
@@ -29,7 +28,7 @@ from perfgate.judging.report.view.records import (
     Row,
     StoredView,
 )
-from perfgate.judging.report.view.summary import Summary, is_operator, place
+from perfgate.judging.report.view.summary import Summary, place
 
 # Of the lines that add to one cause.
 _NAMED_LINES = 3
@@ -61,7 +60,7 @@ _BOUNDS: Mapping[Bottleneck, str] = {
 
 
 def row(comparison: Comparison, summary: Summary, block: int | None = None) -> Row:
-    cause = cause_of(comparison, summary)
+    cause = summary.cause_of(comparison)
     changed = any(other.place == (comparison.workload, comparison.shape) for other in summary.decision.causes)
     return Row(
         **vars(named_change(comparison)),
@@ -161,8 +160,8 @@ def worded_cause(
     )
 
 
-def worded_causes(placed: Iterable[PlacedCause]) -> list[CauseView]:
-    return [worded_cause(entry.cause, entry.places) for entry in placed]
+def worded_causes(placed: Iterable[tuple[Cause, tuple[str, ...]]]) -> list[CauseView]:
+    return [worded_cause(cause, places) for cause, places in placed]
 
 
 def _sides(cause: Cause, unit: str) -> Sequence[Words]:
@@ -244,7 +243,7 @@ def recorded_row(comparison: Comparison) -> RecordedView:
     base, head = formats.sides(comparison)
     return RecordedView(
         name=metric_name(comparison.metric),
-        time_of=say("self time of ") if is_operator(comparison) else Words(""),
+        time_of=say("self time of ") if comparison.is_of_operator else Words(""),
         place=place(comparison.workload, comparison.shape),
         base=base,
         head=head,
@@ -289,9 +288,7 @@ def _clock(summary: Summary, explained: Explanation) -> Clock:
 
 
 def _explanation(summary: Summary) -> Explanation | None:
-    slower = [entry for entry in summary.decision.explanations if entry.measured is not None and entry.measured > 0]
-    worst = {(entry.workload, entry.shape): number for number, entry in reversed(list(enumerate(summary.regressed)))}
-    return min(slower, key=lambda entry: worst.get((entry.workload, entry.shape), len(worst)), default=None)
+    return next((entry for entry in summary.decision.explanations if (entry.measured or 0.0) > 0), None)
 
 
 def slower_operators(summary: Summary) -> list[OperatorTest]:

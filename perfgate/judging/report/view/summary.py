@@ -1,13 +1,11 @@
-"""A decision sorted for reading: what moved, what is worst, what failed. It judges nothing and words nothing."""
+"""A decision by outcome: what moved, what is worst, what failed. It judges, ranks and words nothing."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.decision import (
     RULE_METHODS,
@@ -19,22 +17,11 @@ from perfgate.document.decision import (
     NoiseFloor,
     Verdict,
 )
+from perfgate.document.explanation import Cause
 from perfgate.document.message import Message
 from perfgate.document.run import TOO_SLOW
 from perfgate.judging.report.text.words import Linked
 from perfgate.locale import Language
-
-OPERATOR_PREFIX = "ops."
-# They move with what others show: with all the other times, or with what operators take.
-_LISTED_LAST = {name for name, metric in METRICS.items() if metric.listed_last}
-# They tell more than what moves with them.
-_LISTED_FIRST = {name for name, metric in METRICS.items() if metric.listed_first}
-_METHOD_RANK = {
-    method: rank
-    for rank, method in enumerate(
-        ("check", "expect", "budget", "limit", "paired", "repeated", "turns", "exact", "profiled", "recorded")
-    )
-}
 
 
 @dataclass(frozen=True)
@@ -79,7 +66,7 @@ class Summary:
     @cached_property
     def metrics(self) -> list[Comparison]:
         """The comparisons that count as metrics: those of single operators only explain, what is not tested only informs."""
-        comparisons = [c for c in self.decision.comparisons if not is_operator(c) and c.method != "recorded"]
+        comparisons = [c for c in self.decision.comparisons if not c.is_of_operator and c.method != "recorded"]
         return [comparison for comparison in comparisons if comparison.outcome != "informs"]
 
     @cached_property
@@ -94,19 +81,17 @@ class Summary:
     @cached_property
     def regressed(self) -> list[Comparison]:
         """The regressed metrics, worst first; where no metric regressed, the regressed operators."""
-        metrics = _worst_first(self._with_outcome("regressed"))
-        return metrics or self.regressed_operators
+        return self._with_outcome("regressed") or self.regressed_operators
 
     @cached_property
     def regressed_operators(self) -> list[Comparison]:
         """The regressed comparisons of single operators, worst first."""
-        operators = (c for c in self.decision.comparisons if is_operator(c) and c.outcome == "regressed")
-        return _worst_first(operators)
+        return [c for c in self.decision.comparisons if c.is_of_operator and c.outcome == "regressed"]
 
     @cached_property
     def improved(self) -> list[Comparison]:
         """The improved metrics, the largest improvement first."""
-        return _worst_first(self._with_outcome("improved"))
+        return self._with_outcome("improved")
 
     @cached_property
     def unchanged(self) -> list[Comparison]:
@@ -116,10 +101,7 @@ class Summary:
     @cached_property
     def inconclusive(self) -> list[Comparison]:
         """The undecided metrics, those that leave the verdict open first, then other gating ones; what looks worst leads."""
-        return sorted(
-            self._with_outcome("inconclusive"),
-            key=lambda c: (not c.must_decide, not c.gating, -_worse_than_tolerated(c)),
-        )
+        return self._with_outcome("inconclusive")
 
     @cached_property
     def unjudged(self) -> list[Comparison]:
@@ -136,6 +118,21 @@ class Summary:
     def worst(self) -> Comparison | None:
         gating = [comparison for comparison in self.regressed if comparison.gating]
         return next(iter(gating or self.regressed), None)
+
+    def cause_of(self, comparison: Comparison) -> Cause | None:
+        return None if comparison.cause is None else self.decision.causes[comparison.cause]
+
+    @cached_property
+    def causes(self) -> list[tuple[Cause, tuple[str, ...]]]:
+        """The causes, each once, with the places where it does the same.
+
+        What an operator's own test found slower is left out: it stands among the operators that were tested.
+        """
+        places: dict[int, list[str]] = {}
+        for number, cause in enumerate(self.decision.causes):
+            if not cause.tested:
+                places.setdefault(number if cause.same_as is None else cause.same_as, []).append(place(*cause.place))
+        return [(self.decision.causes[number], tuple(dict.fromkeys(at))) for number, at in places.items()]
 
     @property
     def is_unread(self) -> bool:
@@ -200,41 +197,6 @@ class Summary:
         return [comparison for comparison in self.metrics if comparison.outcome == outcome]
 
 
-def _worse_than_tolerated(comparison: Comparison) -> float:
-    """By how much more than it may the head is estimated to be worse; 0 where it may be."""
-    delta = comparison.delta or 0.0
-    worse = -delta if comparison.better == "higher" else delta
-    return max(0.0, worse - (comparison.tolerance or 0.0))
-
-
-def is_operator(comparison: Comparison) -> bool:
-    """Tell whether a comparison is of one operator (``ops.count:aten::clone``)."""
-    return comparison.metric.startswith(OPERATOR_PREFIX) and ":" in comparison.metric
-
-
 def place(workload: str, shape: str) -> str:
     """Where a number belongs: the workload, and the shape unless it is the only, unnamed one."""
     return workload if shape in {"", "default"} else f"{workload}/{shape}"
-
-
-def _worst_first(comparisons: Iterable[Comparison]) -> list[Comparison]:
-    """Order what moved. The turnaround holds all the other times, so it comes after them: it is news where it stands alone, and
-    so are instructions.
-
-    A counter that names the line of what it has more of comes before one that only says how many, and what an operator does
-    before the memory that it takes for that. Among those it is the likelier cause that comes first.
-    """
-    return sorted(
-        comparisons,
-        key=lambda c: (
-            # One that was accepted keeps its place, and so the causes their numbers.
-            not (c.gating or c.accepted),
-            _METHOD_RANK[c.method],
-            c.method != "exact" and c.metric in _LISTED_LAST,
-            c.method == "exact" and not any(part.line and part.head > part.base for part in c.parts),
-            c.metric not in _LISTED_FIRST,
-            c.metric in _LISTED_LAST,
-            math.inf if c.cause is None or c.method != "exact" else c.cause,
-            -math.inf if c.delta is None else -abs(c.delta),
-        ),
-    )

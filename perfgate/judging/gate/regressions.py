@@ -1,0 +1,190 @@
+"""What got worse, one regression for each cause, the most important first; also which order the comparisons are read in.
+
+Reports number, word and link these; they rank and group nothing themselves.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import cached_property
+
+import msgspec
+
+from perfgate.catalogue.lookup import METRICS
+from perfgate.catalogue.names import LATENCY
+from perfgate.document.decision import RULE_METHODS, SIDE_BY_SIDE, Comparison, DecisionDocument, Regression
+from perfgate.document.explanation import Cause
+
+replace = msgspec.structs.replace
+_OUTCOMES = ("regressed", "improved", "inconclusive")
+_METHODS = ("check", "expect", "budget", "limit", "paired", "repeated", "turns", "exact", "profiled", "recorded")
+# They move with what others show: with all the other times, or with what operators take.
+_LISTED_LAST = {name for name, metric in METRICS.items() if metric.listed_last}
+# They tell more than what moves with them.
+_LISTED_FIRST = {name for name, metric in METRICS.items() if metric.listed_first}
+# A longer command is too long to paste.
+_MOST_KEYS = 12
+# A shape with one of these characters in its name would accept others too.
+_PATTERN = re.compile(r"[*?\[@]")
+_Place = tuple[str, str]
+
+
+def with_regressions(decision: DecisionDocument) -> DecisionDocument:
+    """The decision with its comparisons and explanations in reading order, and the regressions."""
+    comparisons = sorted(decision.comparisons, key=_reading_order)
+    regressed = [c for c in comparisons if c.outcome == "regressed"]
+    # Single operators explain metrics; they lead only if no metric regressed.
+    regressed = [c for c in regressed if not c.is_of_operator] or regressed
+    rank = {(c.workload, c.shape): number for number, c in reversed(list(enumerate(regressed)))}
+    explanations = sorted(decision.explanations, key=lambda e: rank.get((e.workload, e.shape), len(rank)))
+    decision = replace(decision, comparisons=comparisons, explanations=explanations)
+    return replace(decision, regressions=_Regressions(decision, regressed).ranked())
+
+
+def _reading_order(c: Comparison) -> tuple[float, ...]:
+    """What regressed, the worst first; what improved, the most first; what is undecided, what the verdict hangs on first.
+
+    The turnaround contains all other times, so it comes after them, and so do instructions. A counter that names the line of
+    what it has more of precedes one that only counts; what an operator does precedes the memory that it takes for that.
+    """
+    if c.outcome not in _OUTCOMES:
+        return (len(_OUTCOMES),)
+    outcome = _OUTCOMES.index(c.outcome)
+    if c.outcome == "inconclusive":
+        worse = -(c.delta or 0.0) if c.better == "higher" else c.delta or 0.0
+        return outcome, not c.must_decide, not c.gating, -max(0.0, worse - (c.tolerance or 0.0))
+    return (
+        outcome,
+        # An accepted one keeps its place, and so the causes keep their numbers.
+        not (c.gating or c.accepted),
+        _METHODS.index(c.method),
+        c.method != "exact" and c.metric in _LISTED_LAST,
+        c.method == "exact" and not any(part.line and part.head > part.base for part in c.parts),
+        c.metric not in _LISTED_FIRST,
+        c.metric in _LISTED_LAST,
+        math.inf if c.cause is None or c.method != "exact" else c.cause,
+        -math.inf if c.delta is None else -abs(c.delta),
+    )
+
+
+class _Group:
+    """Comparisons that got worse by one cause, the worst first; ``causes`` are its effects, the leading one first."""
+
+    def __init__(self, causes: Mapping[int, Cause], comparisons: Sequence[Comparison]) -> None:
+        self.causes = causes
+        self.comparisons = comparisons
+
+    @cached_property
+    def places(self) -> Set[_Place]:
+        return {(c.workload, c.shape) for c in self.comparisons}
+
+    @cached_property
+    def more_time(self) -> float:
+        return max((cause.more_time or 0.0 for cause in self.causes.values()), default=0.0)
+
+    @cached_property
+    def slower(self) -> list[Comparison]:
+        """The times that got worse, the one that decides first."""
+        return sorted(filter(_is_timed, self.comparisons), key=lambda c: c.metric != LATENCY)
+
+    @cached_property
+    def counts_nothing(self) -> bool:
+        """Whether times and rules alone got worse."""
+        return all(_is_timed(c) or c.method in {"check", *RULE_METHODS} for c in self.comparisons)
+
+
+class _Regressions:
+    """The regressed comparisons of a decision by cause; those without one by place if they are times, else by metric."""
+
+    def __init__(self, decision: DecisionDocument, regressed: Sequence[Comparison]) -> None:
+        self._decision = decision
+        self._numbers = {id(c): number for number, c in enumerate(decision.comparisons)}
+        members: dict[tuple[object, ...], list[Comparison]] = {}
+        for comparison in regressed:
+            members.setdefault(self._key(comparison), []).append(comparison)
+        groups = [_Group(self._causes(comparisons), comparisons) for comparisons in members.values()]
+        self._groups = sorted(groups, key=self._order)
+        self._slower = Counter(place for group in groups if group.slower for place in group.places)
+        self._timed = Counter(place for group in groups if group.slower or group.more_time for place in group.places)
+        self._failing = Counter(c.metric for c in regressed if c.gating)
+
+    def ranked(self) -> list[Regression]:
+        return [self._regression(group) for group in self._groups]
+
+    def _key(self, comparison: Comparison) -> tuple[object, ...]:
+        if comparison.cause is not None:
+            group = self._decision.causes[comparison.cause].group
+            return "cause", comparison.cause if group is None else group
+        if _is_timed(comparison):
+            return "time", comparison.workload, comparison.shape
+        return comparison.method, comparison.metric, comparison.limit
+
+    def _causes(self, comparisons: Iterable[Comparison]) -> dict[int, Cause]:
+        numbers = sorted({c.cause for c in comparisons if c.cause is not None})
+        return {number: self._decision.causes[number] for number in numbers}
+
+    def _order(self, group: _Group) -> tuple[float, ...]:
+        return (
+            not any(c.gating or c.accepted for c in group.comparisons),
+            -group.more_time,
+            not group.slower,
+            self._numbers[id(group.comparisons[0])],
+        )
+
+    def _regression(self, group: _Group) -> Regression:
+        slower = group.slower or self._costs(group)
+        elsewhere_slower = any(self._slower[place] for place in group.places)
+        shares_a_call = any(self._timed[place] > 1 for place in group.places)
+        return Regression(
+            causes=list(group.causes),
+            comparisons=[self._numbers[id(c)] for c in group.comparisons],
+            slower=[self._numbers[id(c)] for c in slower],
+            apart=group.more_time if group.more_time and (not group.slower or shares_a_call) else None,
+            at_most=None if slower or elsewhere_slower or group.counts_nothing else self._at_most(group),
+            accepts=self._accepts(group),
+        )
+
+    def _costs(self, group: _Group) -> list[Comparison]:
+        """The fast paths that certainly took longer in its places, in too few pairs for an alarm, the worst first."""
+        found = [c for c in self._fast_paths(group) if c.outcome == "inconclusive"]
+        slower = [c for c in found if c.excludes_no_change and (c.delta or 0.0) > 0.0]
+        return sorted(slower, key=lambda c: c.delta or 0.0, reverse=True)
+
+    def _at_most(self, group: _Group) -> float | None:
+        """The largest slowdown of a fast path that the intervals of its places allow; None if times prove nothing."""
+        timed = self._fast_paths(group)
+        if any(c.outcome == "not_comparable" for c in timed):
+            return None
+        ends = [c.interval[1] for c in timed if c.interval]
+        return max(0.0, *ends) if ends else None
+
+    def _fast_paths(self, group: _Group) -> list[Comparison]:
+        return [
+            c
+            for c in self._decision.comparisons
+            if c.metric == LATENCY and c.method == "paired" and (c.workload, c.shape) in group.places
+        ]
+
+    def _accepts(self, group: _Group) -> list[str]:
+        """The metrics that accept exactly this, with places if others would be accepted too; empty if nothing can be."""
+        decision = self._decision
+        meant = [c for c in group.comparisons if c.gating and c.method != "check"]
+        if decision.verdict != "FAIL" or decision.head.dirty or decision.comparing != "code":
+            return []
+        here = Counter(c.metric for c in meant)
+        keys: dict[str, None] = {}
+        for comparison in meant:
+            where = f"{comparison.workload}/{comparison.shape}" if comparison.shape else comparison.workload
+            is_all = here[comparison.metric] == self._failing[comparison.metric]
+            if not is_all and _PATTERN.search(where):
+                return []
+            keys[comparison.metric if is_all else f"{comparison.metric}@{where}"] = None
+        return list(keys) if len(keys) <= _MOST_KEYS else []
+
+
+def _is_timed(comparison: Comparison) -> bool:
+    timed = comparison.unit == "s" and comparison.method not in RULE_METHODS
+    return timed or comparison.method in SIDE_BY_SIDE

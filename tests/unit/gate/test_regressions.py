@@ -1,0 +1,74 @@
+"""What got worse, by cause, as decision.json lists it: ranked, with its cost, and derived from the documents alone."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perfgate.document.decision import DecisionDocument, Part, Policy
+from perfgate.document.history import History
+from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.regressions import with_regressions
+from tests.fakes.documents import make_comparison, make_counter, make_decision, make_run, suggestions
+
+SLOWER = make_comparison("latency.low", outcome="regressed", delta=0.068, interval=(0.059, 0.077))
+COPIES = make_counter("counters.copies", 0, 1, parts=[Part(name="aten::clone", base=0, head=1, line="model.py:91")])
+ADDED = make_counter(
+    "counters.framework_ops", 40, 64, parts=[Part(name="aten::add", base=12, head=36, line="model.py:88")]
+)
+
+
+def named(decision: DecisionDocument) -> list[tuple[list[str], list[str]]]:
+    return [
+        (
+            [decision.causes[number].op for number in one.causes],
+            [decision.comparisons[number].metric for number in one.comparisons],
+        )
+        for one in decision.regressions
+    ]
+
+
+def test_regressions__time_and_counts_of_two_lines__the_one_that_explains_the_time_leads() -> None:
+    unexplained = make_comparison("latency.low", shape="short", outcome="regressed", delta=0.02, interval=(0.01, 0.03))
+    decision = make_decision("FAIL", comparisons=[COPIES, unexplained, ADDED], suggestions=suggestions())
+    assert named(decision) == [
+        ([], ["latency.low"]),
+        (["aten::add"], ["counters.framework_ops"]),
+        (["aten::clone"], ["counters.copies"]),
+    ]
+    assert [one.suggestion for one in decision.regressions] == [None, 0, None]
+    assert [one.accepts for one in decision.regressions] == [
+        ["latency.low"],
+        ["counters.framework_ops"],
+        ["counters.copies"],
+    ]
+
+
+def test_regressions__count_where_no_call_is_slower__the_slowdown_that_is_still_possible() -> None:
+    unchanged = make_comparison("latency.low", interval=(-0.004, 0.009))
+    assert [one.at_most for one in make_decision("FAIL", comparisons=[unchanged, COPIES]).regressions] == [0.009]
+    undecided = msgspec.structs.replace(SLOWER, outcome="inconclusive")
+    (one,) = make_decision("FAIL", comparisons=[undecided, COPIES]).regressions
+    assert one.at_most is None
+    assert one.slower == [1]
+
+
+def test_comparisons__any_order__worst_first_then_better_then_undecided() -> None:
+    better = make_comparison("latency.p99", outcome="improved", delta=-0.2, interval=(-0.3, -0.1))
+    undecided = make_comparison("latency.p50", outcome="inconclusive", delta=0.02, interval=(-0.1, 0.2))
+    same = make_comparison("latency.p90")
+    made = make_decision("FAIL", comparisons=[same, undecided, better, COPIES, SLOWER])
+    assert [c.metric for c in made.comparisons] == [
+        "latency.low",
+        "counters.copies",
+        "latency.p99",
+        "latency.p50",
+        "latency.p90",
+    ]
+
+
+def test_regressions__altered_in_a_decision__made_again_from_the_documents() -> None:
+    decided = decide(make_run("base"), make_run("head", slowdown=0.1), policy=Policy(), history=History())
+    assert decided.regressions
+    altered = msgspec.structs.replace(decided, regressions=[], comparisons=decided.comparisons[::-1])
+    again = with_regressions(altered)
+    assert again.regressions == decided.regressions
