@@ -27,6 +27,8 @@ def pytest_configure() -> None:
     # The servers that tests start are on this machine.
     for name in ("no_proxy", "NO_PROXY"):
         os.environ[name] = ",".join(filter(None, (os.environ.get(name), "127.0.0.1", "localhost")))
+    # What one test reads is not another's answer, nor that of whoever runs them.
+    os.environ["PERFGATE_NO_TRACE_CACHE"] = "1"
     # The tests read English, in whatever language their user reads.
     os.environ.pop("LANGUAGE", None)
     os.environ["LC_ALL"] = "C.UTF-8"

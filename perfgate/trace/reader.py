@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -27,6 +28,11 @@ class Reader(Protocol):
     def read(self, path: Path) -> Recording:
         """Raises DocumentError, with what is wrong, where and what to do, for a damaged recording."""
 
+    def files(self, path: Path) -> Iterable[Path]:
+        """Every file that ``read`` opens, and every folder in which it looks for files: what is kept of the recording is used
+        for as long as none of them changes.
+        """
+
 
 def all_readers() -> list[Reader]:
     """Highest priority first."""
@@ -39,11 +45,16 @@ def read(path: Path) -> Recording:
 
     Raises DocumentError, with what is wrong, where and what to do, where no reader can.
     """
+    return reader_of(path).read(path)
+
+
+def reader_of(path: Path) -> Reader:
+    """The reader of a file or folder. Raises DocumentError where there is none."""
     if not path.exists():
         raise DocumentError(f"{path} does not exist; name a profiler's output folder or trace file")
     members = all_readers()
     for reader in members:
         if reader.recognises(path):
-            return reader.read(path)
+            return reader
     formats = "; ".join(reader.READS for reader in members)
     raise DocumentError(f"{path} is no profiler output that perfgate can read; it reads: {formats}")

@@ -66,7 +66,7 @@ class MarkedSteps(Sequence[ProfilerStep]):
     """The steps that the host marked, worked out when one is asked for: most questions of a trace ask for none."""
 
     def __init__(self, events: EventTable, marks: Sequence[Mark]) -> None:
-        self._events, self._marks = events, marks
+        self._events, self.marks = events, tuple(marks)
 
     @classmethod
     def of(cls, events: EventTable) -> MarkedSteps | None:
@@ -75,7 +75,7 @@ class MarkedSteps(Sequence[ProfilerStep]):
         return cls(events, marks) if marks else None
 
     def __len__(self) -> int:
-        return len(self._marks)
+        return len(self.marks)
 
     @overload
     def __getitem__(self, index: int) -> ProfilerStep: ...
@@ -88,7 +88,7 @@ class MarkedSteps(Sequence[ProfilerStep]):
 
     @cached_property
     def _steps(self) -> tuple[ProfilerStep, ...]:
-        return profiler_steps(self._events, self._marks) or ()
+        return profiler_steps(self._events, self.marks) or ()
 
 
 def windows_of(marks: Iterable[Mark | _Window]) -> Intervals:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +13,7 @@ from perfgate import trace
 from perfgate.errors import DocumentError
 from perfgate.trace.reader import Reader, all_readers
 from perfgate.trace.recording import Recording
+from tests.samples import unpacked
 
 READERS = all_readers()
 # One path of every kind that some reader takes, so that each reader meets those of all others.
@@ -84,6 +88,47 @@ def test_reader__anything_at_all__recognised_without_an_error_and_read_or_refuse
 def test_reader__nothing_there__refused(reader: Reader, tmp_path: Path) -> None:
     for path in PATHS:
         _read_or_refused(reader, tmp_path / path)
+
+
+_OPENED: list[str] | None = None
+
+
+def _note_opened(event: str, arguments: tuple[Any, ...]) -> None:
+    """What is opened while a reader is listened to; an audit hook cannot be removed again."""
+    if _OPENED is not None and event in ("open", "sqlite3.connect", "os.listdir", "os.scandir"):
+        _OPENED.append(os.fsdecode(arguments[0] if isinstance(arguments[0], str | bytes) else ""))
+
+
+sys.addaudithook(_note_opened)
+
+
+@every_reader
+@pytest.mark.parametrize(
+    "sample",
+    [
+        "cuda-kineto",
+        "cpu-torch2.13",
+        "msinsight-910B-alexnet-2501",
+        "msinsight-gpt3-cann7-2309",
+        "msprof-910B-20cores-2608",
+    ],
+)
+def test_files__recorded_sample__all_that_is_opened(reader: Reader, sample: str, tmp_path: Path) -> None:
+    global _OPENED  # noqa: PLW0603 - the hook is one for the whole process
+    folder = unpacked(tmp_path / "sample", sample)
+    for path in (folder, *folder.rglob("*")):
+        if not reader.recognises(path):
+            continue
+        _OPENED = []
+        try:
+            reader.read(path)
+        except DocumentError:
+            pass
+        finally:
+            opened, _OPENED = {Path(name.removeprefix("file:").partition("?")[0]) for name in _OPENED}, None
+        stray = {name for name in opened if folder in name.parents} - set(reader.files(path))
+        assert opened
+        assert not stray, path
 
 
 def test_read__no_recording__names_all_that_is_read(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from perfgate.toml import tomllib
 from tests.docs.blocks import DOCS, ROOT
 
 _NAMES = "|".join(name.replace("_", "-") for name in member_names(commands))
-_SUBCOMMANDS = "accept|accepted|copy|diff|gaps|list|prune|ranks|record|reduce|requests|steps|top"
+_SUBCOMMANDS = "accept|accepted|cache|copy|diff|gaps|list|prune|ranks|record|reduce|requests|steps|top"
 _QUOTED = re.compile(r"`((?:perfgate|git|pip) [^`\n]+)`")
 # Outside quotes a command is what reads like one: its name, a subcommand, options with their values.
 _BARE = re.compile(
@@ -67,6 +67,8 @@ RUN: dict[str, str | None] = {
     "perfgate run --from-profile DIR --out main": "perfgate run --from-profile REC --out main",
     "perfgate run --from-profile DIR --out run": "perfgate run --from-profile REC --out run",
     "perfgate run --from-profile FOLDER": "perfgate run --from-profile REC",
+    "perfgate trace cache": None,
+    "perfgate trace cache --clear": None,
     "perfgate trace diff": "perfgate trace diff REC REC",
     "perfgate trace diff BASE HEAD": "perfgate trace diff REC REC",
     "perfgate trace flame REC [--head REC]": "perfgate trace flame REC --head REC",

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfgate.cli.groups import CommandGroup
-from perfgate.cli.options import FILE, PATH, language_option
+from perfgate.cli.options import FILE, FOLDER, PATH, language_option
 from perfgate.cli.streams import print_json
+from perfgate.trace.cache import default_folder, use_cache
 
 if TYPE_CHECKING:
     from perfgate.jobs.trace.job import Choice
@@ -77,12 +78,23 @@ def _mentions(file: Path, word: bytes) -> bool:
     metavar="PATTERN",
     help="Kernels whose names match this regular expression communicate; default: `[trace] communication` of perfgate.toml.",
 )
-def COMMAND(comm: tuple[str, ...]) -> None:
+@click.option(
+    "--cache",
+    type=FOLDER,
+    envvar="PERFGATE_TRACE_CACHE",
+    metavar="DIR",
+    help="Keep what was read of large recordings in this folder; default: ~/.cache/perfgate/recordings.",
+)
+@click.option(
+    "--no-cache", is_flag=True, envvar="PERFGATE_NO_TRACE_CACHE", help="Read every recording anew and keep nothing."
+)
+def COMMAND(comm: tuple[str, ...], cache: Path | None, no_cache: bool) -> None:
     """Show where the time goes in a profiler recording. PATH is any output of torch_npu.profiler, msprof or
     torch.profiler, a Chrome trace, a folder of several, or a run folder of perfgate."""
     if "numpy" not in sys.modules:
         # Else numpy starts a thread of OpenBLAS on every CPU, a quarter of its import; nothing here multiplies matrices.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    use_cache(None if no_cache else cache or default_folder(os.environ))
     # Reading settings takes half as long as a short recording: not where the file does not have the word.
     if comm or _mentions(Path("perfgate.toml"), b"communication"):
         from perfgate.config import load_config
@@ -439,6 +451,37 @@ def timeline(path: Path, rank: int | None, device: int | None, out: Path, langua
     spoken = report_language(language, Path())
     write_text_atomically(out, render_timeline(trace_timeline(path, Choice(rank=rank, device=device)), spoken))
     click.echo(str(out))
+
+
+@COMMAND.command("cache")
+@click.option("--clear", is_flag=True, help="Remove all of it.")
+def show_cache(clear: bool) -> None:
+    """Show how much is kept of recordings that were read, so that the next question about one is answered at once.
+
+    A recording that has changed is read again, and so is one whose entry is damaged. What was not used for longest is removed
+    first.
+    """
+    from perfgate.locale import sentence
+    from perfgate.trace.cache import cache_folder
+    from perfgate.trace.cache.folder import MOST_BYTES, RecordingCache
+
+    folder = cache_folder()
+    if folder is None:
+        return click.echo(sentence("nothing is kept: --no-cache, or no home folder"))
+    cache = RecordingCache(folder)
+    if clear:
+        cache.clear()
+    use = cache.use()
+    return click.echo(
+        sentence(
+            "{folder}: {count} recordings, {size} of at most {most} MB, {damaged} damaged entries read again",
+            folder=folder,
+            count=use.recordings,
+            size=round(use.size / 1e6),
+            most=round(MOST_BYTES / 1e6),
+            damaged=use.damaged,
+        )
+    )
 
 
 def _choice(rank: int | None, device: int | None, limit: int | None, as_json: bool) -> Choice:

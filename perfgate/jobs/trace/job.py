@@ -37,6 +37,7 @@ from perfgate.document.trace import (
     TopTimeline,
 )
 from perfgate.errors import UsageError
+from perfgate.trace.cache import recall
 from perfgate.trace.contradictions import contradictions
 from perfgate.trace.fillers import gap_groups
 from perfgate.trace.gaps import CAUSES, DeviceGaps, Gaps, device_gaps
@@ -162,7 +163,7 @@ def recordings_of(path: Path) -> list[Recording]:
         raise UsageError(f"{path} holds the runs of two sides; name {path / 'head'} or {path / 'base'}")
     document = path / "run.json" if path.is_dir() else path
     if document.name != "run.json" or not document.is_file():
-        return [trace.salvage(path)]
+        return [recall(path)]
     # Schemas and drawing take longer to import than a small recording to read.
     from perfgate.document.files import read_run
     from perfgate.jobs.shared.flame import artifact_path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from itertools import islice
@@ -13,6 +14,7 @@ from perfgate.trace.compressed import named
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 MSPROF_OUTPUT = "mindstudio_profiler_output"
 MAX_FOLDERS = 4096
+MAX_FILES = 50_000
 # Any of these makes a folder an analysed one.
 TRACE_VIEWS = named("trace_view.json")
 _ANALYSED = ("kernel_details.csv", *TRACE_VIEWS, "step_trace_time.csv", "analysis.db")
@@ -49,6 +51,22 @@ def msprof_outputs(path: Path) -> Iterator[Path]:
         for number, child in enumerate(sorted(path.glob("PROF_*"))):
             if number < MAX_FOLDERS and (child / MSPROF_OUTPUT).is_dir() and not child.is_symlink():
                 yield child / MSPROF_OUTPUT
+
+
+def files_of_profile(path: Path) -> list[Path]:
+    """A file; or all folders and files below a folder, of an output folder those of the profile around it.
+
+    Raises DocumentError for more than MAX_FILES.
+    """
+    if not path.is_dir():
+        return [path]
+    root = path.parent if path.name in (OUTPUT, MSPROF_OUTPUT) else path
+    found = [root]
+    for folder, folders, files in os.walk(root):
+        found += [Path(folder, name) for name in (*folders, *files)]
+        if len(found) > MAX_FILES:
+            raise DocumentError(f"{root}: more than {MAX_FILES} files; name the profiler's own folder")
+    return found
 
 
 def _analysed(path: Path, depth: int) -> Iterator[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from pathlib import Path
 
 from perfgate.document.message import Message
@@ -25,6 +26,11 @@ def _is_database(path: Path) -> bool:
             return stream.read(len(_MAGIC)) == _MAGIC
     except OSError:
         return False
+
+
+def files(path: Path) -> list[Path]:
+    """The database, and what SQLite has not yet written into it (sqlite.org/wal.html)."""
+    return [path, path.parent, *(path.parent.glob(f"{glob.escape(path.name)}-*"))]
 
 
 def read(path: Path) -> Recording:

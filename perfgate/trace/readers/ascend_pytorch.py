@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfgate.errors import DocumentError
-from perfgate.trace.ascend.layout import OUTPUT, analysed_folders, holds_profiles, raw_folders
+from perfgate.trace.ascend.layout import OUTPUT, analysed_folders, files_of_profile, holds_profiles, raw_folders
 from perfgate.trace.recording import Recording
 
 READS = "folders of torch_npu.profiler (*_ascend_pt, ASCEND_PROFILER_OUTPUT, a folder of several, or a .zip or .tar.gz of them)"
@@ -18,6 +18,10 @@ def recognises(path: Path) -> bool:
     if path.is_dir():
         return holds_profiles(path)
     return path.name.endswith(_ARCHIVES)
+
+
+def files(path: Path) -> list[Path]:
+    return files_of_profile(path)
 
 
 def read(path: Path) -> Recording:

@@ -26,6 +26,10 @@ def recognises(path: Path) -> bool:
     return bool(_NAMES.match(bare_name(path))) or (looks_like(path, _LIST) and looks_like(path, _OWN))
 
 
+def files(path: Path) -> list[Path]:
+    return [path]
+
+
 def read(path: Path) -> Recording:
     """The events of each device. Raises DocumentError, with what is wrong, where and what to do."""
     from perfgate.trace.ascend.timeline import device_events

@@ -58,6 +58,10 @@ def recognises(path: Path) -> bool:
     return path.is_file() and is_json(path)
 
 
+def files(path: Path) -> list[Path]:
+    return [path]
+
+
 def read(path: Path) -> Recording:
     """Raises DocumentError, with what is wrong and what to do."""
     file = scan(path, texts=(_REQUEST, _NAME, _LABELS))

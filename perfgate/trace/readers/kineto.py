@@ -75,6 +75,10 @@ def recognises(path: Path) -> bool:
     return path.is_file() and is_json(path) and looks_like(path, _LOOKS)
 
 
+def files(path: Path) -> list[Path]:
+    return [path, *_trace_files(path)] if path.is_dir() else [path]
+
+
 def read(path: Path) -> Recording:
     """A timeline for each device of a Kineto trace; of a folder, those of all its files.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfgate.trace.ascend.layout import msprof_outputs
+from perfgate.trace.ascend.layout import files_of_profile, msprof_outputs
 from perfgate.trace.recording import Recording
 
 READS = (
@@ -34,6 +34,10 @@ def _header(path: Path) -> str | None:
         return None
     columns = {column.strip().strip('"').lower() for column in first.split(",")}
     return next((stem for stem, needed in _TABLES.items() if needed <= columns), None)
+
+
+def files(path: Path) -> list[Path]:
+    return files_of_profile(path)
 
 
 def read(path: Path) -> Recording:

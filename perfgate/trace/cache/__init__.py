@@ -1,0 +1,49 @@
+"""The columns of large recordings, kept after the first read: the next question about the same recording maps them into memory.
+
+An entry holds the state of every file that was read. It answers only as long as all of them are unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from perfgate.trace.recording import Recording
+
+_FOLDER: ContextVar[Path | None] = ContextVar("recording_cache", default=None)
+
+
+def use_cache(folder: Path | None) -> None:
+    """Keep recordings in this folder from now on; in none for None."""
+    _FOLDER.set(folder)
+
+
+def cache_folder() -> Path | None:
+    """Where recordings are kept; None where they are not."""
+    return _FOLDER.get()
+
+
+def default_folder(environ: Mapping[str, str]) -> Path | None:
+    """By the XDG Base Directory Specification 0.8, which ignores a relative XDG_CACHE_HOME; None without a home."""
+    root = Path(environ.get("XDG_CACHE_HOME", ""))
+    if not root.is_absolute():
+        home = environ.get("HOME", "")
+        if not home:
+            return None
+        root = Path(home, ".cache")
+    return root / "perfgate" / "recordings"
+
+
+def recall(path: Path) -> Recording:
+    """As ``salvage``, from the columns that were kept if there are some. Raises what ``salvage`` raises."""
+    folder = _FOLDER.get()
+    if folder is not None:
+        from perfgate.trace.cache.folder import RecordingCache
+
+        return RecordingCache(folder).read(path)
+    from perfgate.trace.damaged import salvage
+
+    return salvage(path)

@@ -1,0 +1,56 @@
+"""Whether a recording has changed since it was read, without reading it again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+# A change within the same tick of a file system's clock leaves no mark (git: Documentation/technical/racy-git.txt). FAT has the
+# coarsest clock, of two seconds.
+SETTLED_NS = 2_000_000_000
+
+
+class FileState(msgspec.Struct, frozen=True, array_like=True):
+    """What stat says of a file, or of a folder, which changes with the names in it.
+
+    No program can set the time of the last change of an inode (``changed_ns``), so that it also shows a file which was
+    replaced by one of the same size and time of modification.
+    """
+
+    path: str
+    size: int
+    modified_ns: int
+    changed_ns: int
+    inode: int
+
+
+def states_of(paths: Iterable[Path]) -> list[FileState]:
+    """Raises OSError for a path that is missing."""
+    return [state_of(str(path.absolute())) for path in paths]
+
+
+def state_of(path: str) -> FileState:
+    """The present state of a file or folder. Raises OSError for one that is missing."""
+    # NFS answers stat from its memory until somebody opens the file (nfs(5), "Close-to-open cache consistency").
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        stat = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+    return FileState(path, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+
+
+def are_unchanged(states: Iterable[FileState]) -> bool:
+    """Whether all files are still in these states."""
+    try:
+        return all(state_of(state.path) == state for state in states)
+    except OSError:
+        return False
+
+
+def are_settled(states: Iterable[FileState], now_ns: int) -> bool:
+    """Whether the last change of every file is so long ago that a later one is bound to show."""
+    return all(max(state.modified_ns, state.changed_ns) < now_ns - SETTLED_NS for state in states)
