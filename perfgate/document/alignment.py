@@ -24,7 +24,8 @@ class TimedRow:
     """What one operator took on one side: ``time`` over ``count`` runs of it.
 
     ``shape`` are the shapes of its inputs, ``line`` (``model.py:88``) is what called it and ``code`` the text of that line;
-    None where it is not known. ``kind`` tells operators of one name apart (a kernel from the host's operator).
+    None where it is not known. ``kind`` tells operators of one name apart (a kernel from the host's operator), ``operator`` is
+    the one that launched a kernel.
     """
 
     op: str
@@ -34,6 +35,7 @@ class TimedRow:
     line: str | None = None
     code: str | None = None
     kind: str = ""
+    operator: str | None = None
 
 
 class AlignedRow(NamedTuple):

@@ -21,6 +21,7 @@ FlameKind = Literal[
     "copy",
     "comm",
     "other",
+    "fused",
 ]
 FLAME_KINDS: tuple[FlameKind, ...] = get_args(FlameKind)
 FlameUnit = Literal["call", "profiler step", "whole recording"]

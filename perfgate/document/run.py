@@ -26,11 +26,12 @@ Severity = Literal["info", "warning", "severe"]
 Side = Literal["base", "head"]
 ErrorKind = Literal["exception", "exit", "signal", "timeout", "memory", "protocol"]
 Evidence = MessageValue
-RowKind = Literal["compute", "copy", "comm", "host", "python"]
+RowKind = Literal["compute", "copy", "comm", "fused", "host", "python"]
 # Where the time of a call goes. On a device with a timeline of its own: what ran there, then why nothing did. On a CPU:
 # operators of the framework, and everything outside them (Python, the host code between two operators).
 CallPart = Literal[
     "compute",
+    "fused",  # kernels that compute and communicate at once
     "copy",
     "communication",
     "gap_host",
@@ -205,7 +206,7 @@ class OperatorRow(msgspec.Struct, frozen=True, kw_only=True):
     workload: str
     shape: str
     op: str
-    kind: Literal["compute", "copy", "comm", "host"]
+    kind: Literal["compute", "copy", "comm", "fused", "host"]
     self_time: float
     count: float
     share: float

@@ -21,6 +21,7 @@ SpanKind = Literal[
     "memory",
     "other",
     "gap",  # nothing ran on the device
+    "fused",
 ]
 SPAN_KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
 

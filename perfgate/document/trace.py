@@ -9,8 +9,12 @@ import msgspec
 from perfgate.document.alignment import Change
 from perfgate.document.message import Message
 
-TopKey = Literal["type", "name", "shape"]
-TopKind = Literal["compute", "copy", "comm", "host"]
+TopKey = Literal["type", "name", "shape", "line"]
+# "fused": kernels that compute and communicate at once.
+TopKind = Literal["compute", "copy", "comm", "fused", "host"]
+# "replaced": kernels of base gave way to others under the same operator and line.
+DiffChange = Literal[Change, "replaced"]
+DiffKey = Literal["operator", "line"]
 GapCause = Literal[
     "host",  # what ends the gap was launched after the gap began: the host was late
     "synchronization",  # so it was, and the host waited for the device when the device ran dry
@@ -22,7 +26,11 @@ GapCause = Literal[
 
 
 class TopRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One operator or kernel: how often it ran, seconds over the recording, and their share of the timeline's ``base``."""
+    """One operator or kernel: how often it ran, seconds over the recording, and their share of the timeline's ``base``.
+
+    By line the name is the Python function that launched the work. ``operator`` and ``line`` are the operator and the function
+    that launched most of a row's time; None if not recorded, or not asked for.
+    """
 
     name: str
     kind: TopKind
@@ -30,6 +38,8 @@ class TopRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     total: float
     share: float | None
     shapes: str | None = None
+    operator: str | None = None
+    line: str | None = None
 
 
 class TopTimeline(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,29 +131,10 @@ class GapDocument(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[Message] = []
 
 
-class AnswerTimeline(msgspec.Struct, frozen=True, kw_only=True):
-    """The first look at one device of one rank, or at its host: when it idles, and what takes most time.
-
-    ``communication`` is the time in which collectives ran, ``exposed`` the part that no computing hides; None without a device.
-    """
-
-    gaps: GapTimeline
-    top: TopTimeline
-    communication: float | None
-    exposed: float | None
-
-
-class AnswerDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """`perfgate trace REC --json`. ``notes`` name what of the recording was not read."""
-
-    format: str
-    timelines: list[AnswerTimeline]
-    notes: list[Message] = []
-
-
 class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     """One profiler step; ``number`` is None for what the profiler ascribes to no step, a part None where it is not known.
 
+    ``fused`` is the time of kernels that compute and communicate at once, where nothing else computed; None if there are none.
     A batch of a serving engine is a step too: ``phase`` is prefill, decode or mixed, or as ``--step-by`` names it, and
     ``requests`` how many requests the batch has.
     """
@@ -155,6 +146,7 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     communication: float | None
     exposed_communication: float | None
     exposed_copies: float | None = None
+    fused: float | None = None
     preparing: float | None = None
     free: float | None
     phase: str | None = None
@@ -206,7 +198,8 @@ class StepDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DiffTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds of one side in one unit: on the device by sort, in which nothing ran there, and on the host.
+    """Seconds of one side in one unit: on the device by sort (``fused``: computing and communicating at once), in which
+    nothing ran there, and on the host.
 
     ``host`` is self time of operators, or of functions where none were recorded. ``gap`` lies between the device's first and
     last event. What was not recorded is None.
@@ -214,38 +207,53 @@ class DiffTotals(msgspec.Struct, frozen=True, kw_only=True):
 
     kernel: float | None
     copy: float | None
+    fused: float | None = None
     communication: float | None
     gap: float | None
     host: float | None
 
 
 class DiffCost(msgspec.Struct, frozen=True, kw_only=True):
-    """What one operator took on one side in one unit, in seconds, how often it ran, and on what and from where."""
+    """What one operator took on one side in one unit, in seconds, how often it ran, and on what and from where.
+
+    Of several recordings of the side it is the median, and ``times`` has the time in each of them.
+    """
 
     time: float
     count: float
     shapes: str | None = None
     line: str | None = None
+    operator: str | None = None
+    times: list[float] = []
 
 
 class DiffRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One operator or kernel of both sides; ``delta`` is head minus base, and its two parts add up to it."""
+    """One operator or kernel of both sides, or by line all that one function launched.
+
+    ``delta`` is head minus base, and its two parts add up to it. ``delta_range`` is from the least to the largest difference of
+    a recording of head and one of base, if there are several. Of kernels that were ``replaced``, ``before`` and ``after`` are
+    the names, most time first.
+    """
 
     name: str
     kind: TopKind
-    change: Change
+    change: DiffChange
     base: DiffCost | None
     head: DiffCost | None
     delta: float
     by_count: float
     by_speed: float
+    delta_range: tuple[float, float] | None = None
+    before: list[str] = []
+    after: list[str] = []
 
 
 class DiffTimeline(msgspec.Struct, frozen=True, kw_only=True):
     """One timeline of both recordings; ``units`` calls, profiler steps or whole recordings were averaged on each side.
 
     ``rows`` are those that changed, most change of time first; ``rows_in_all`` counts those cut off too, ``same`` those that
-    did not change.
+    did not change. Of several recordings of a side ``base`` and ``head`` are the medians, and ``base_each`` and ``head_each``
+    the totals of each recording.
     """
 
     label: str
@@ -253,19 +261,89 @@ class DiffTimeline(msgspec.Struct, frozen=True, kw_only=True):
     units: tuple[int, int]
     base: DiffTotals
     head: DiffTotals
+    base_each: list[DiffTotals] = []
+    head_each: list[DiffTotals] = []
     rows_in_all: int
     same: int
     rows: list[DiffRow]
 
 
 class DiffDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """`perfgate trace diff --json`. ``unmatched`` names the timelines that only one of the recordings has."""
+    """`perfgate trace diff --json`: ``base`` and ``head`` are the recordings of each side.
 
-    base: str
-    head: str
+    ``unmatched`` names the timelines that only some of the recordings have.
+    """
+
+    base: list[str]
+    head: list[str]
+    by: DiffKey = "operator"
     tolerance: float
     timelines: list[DiffTimeline]
     unmatched: list[str]
+    notes: list[Message] = []
+
+
+# What a device does, or why it does nothing.
+WindowPartName = Literal["computing", "fused", "communication", "copies", "host", "synchronization", "queue", "unknown"]
+
+
+class WindowPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the time of a device; all parts add up to it.
+
+    Fused kernels, communication and copies count where nothing before them in this order ran, as the device's own time; the
+    others are causes of gaps.
+    """
+
+    part: WindowPartName
+    time: float
+    share: float
+
+
+class StepSpread(msgspec.Struct, frozen=True, kw_only=True):
+    """The steps of a timeline: seconds of the middle one (median), the shortest and the longest, and the number of that."""
+
+    count: int
+    median: float
+    shortest: float
+    longest: float
+    slowest: int | None
+
+
+class AnswerTimeline(msgspec.Struct, frozen=True, kw_only=True):
+    """The first look at one device of one rank, or at its host: what holds it up, when it idles, and what takes most time.
+
+    ``window`` is the time from the device's first event to the end of its last; without a timeline of it the profiler's steps
+    together. ``busy`` is the part in which anything ran, ``bound`` the largest of ``parts``. ``communication`` and ``copies``
+    are the time in which collectives and copies ran, ``exposed`` and ``exposed_copies`` the part that no kernel hides,
+    ``concurrent`` the time in which several kernels computed at once; None without a device. ``has_lines`` is whether Python
+    functions were recorded.
+    """
+
+    gaps: GapTimeline
+    top: TopTimeline
+    window: float | None
+    busy: float | None
+    parts: list[WindowPart]
+    bound: WindowPartName | None
+    communication: float | None
+    exposed: float | None
+    copies: float | None
+    exposed_copies: float | None
+    concurrent: float | None
+    has_lines: bool
+    steps: StepSpread | None
+    phases: list[PhaseTotal]
+
+
+class AnswerDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """`perfgate trace REC --json`. ``notes`` name what of the recording was not read.
+
+    ``changes`` are the differences from another recording, if one was named.
+    """
+
+    format: str
+    timelines: list[AnswerTimeline]
+    changes: DiffDocument | None = None
     notes: list[Message] = []
 
 
@@ -312,8 +390,8 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
 
     ``own`` is the step without exposed communication, ``bubble`` the part of that which is receiving from another stage of the
     pipeline, and ``stage`` its place there. ``late`` is how long after the first rank it comes to a collective (mean), ``last``
-    the share of them to which it came last; ``experts`` the seconds of kernels that compute experts. What was not
-    recorded is None.
+    the share of them to which it came last; ``experts`` the seconds of kernels that compute experts. ``fused``
+    is what kernels take that compute and communicate at once, which is not in ``own`` either. What was not recorded is None.
     """
 
     rank: int | None
@@ -332,6 +410,7 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     last: float | None
     stage: int | None
     experts: float | None
+    fused: float | None = None
 
 
 class SlowRankRow(msgspec.Struct, frozen=True, kw_only=True):

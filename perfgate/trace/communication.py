@@ -1,4 +1,4 @@
-"""Which kernels communicate, by their names: one table for every reader, question, step and counter.
+"""Which kernels communicate, alone or while they compute, by their names: one table for all readers, questions and steps.
 
 Device libraries mark no kernel as communication, so names decide. A team adds its own by ``[trace] communication`` in
 perfgate.toml, or with ``--comm PATTERN``.
@@ -10,9 +10,11 @@ import re
 from collections.abc import Iterable
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from perfgate.errors import UsageError
+
+KernelKind = Literal["compute", "comm", "fused"]
 
 
 class CommunicationLibrary(NamedTuple):
@@ -21,6 +23,27 @@ class CommunicationLibrary(NamedTuple):
     name: str
     pattern: str
     source: str
+
+
+_COLLECTIVE = r"(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?allv?)"
+_PRODUCT = r"(?:mat_?mul|gemm|gmm|ffn)"
+# Kernels that multiply matrices and exchange the parts at once: neither computing nor communication alone.
+FUSED = (
+    CommunicationLibrary(
+        "MC2 of CANN, flux, CUTLASS, TensorRT-LLM",
+        rf"{_COLLECTIVE}\w*{_PRODUCT}|{_PRODUCT}\w*{_COLLECTIVE}",
+        "CANN ops-transformer: mc2/ (MatmulAllReduce, AllGatherMatmul, MatmulReduceScatter, AlltoAllvGroupedMatMul); "
+        "TensorRT-LLM: cpp/tensorrt_llm/kernels/cutlass_kernels (GemmAllReduceImpl)",
+    ),
+    CommunicationLibrary(
+        "fused expert parallelism of vLLM Ascend",
+        rf"dispatch_?{_PRODUCT}\w*combine",
+        "vllm-ascend: csrc/dispatch_ffn_combine, csrc/dispatch_gmm_combine_decode",
+    ),
+    CommunicationLibrary(
+        "flux, Triton-distributed", r"(?:^|[_:])(?:ag_gemm|gemm_rs|gemm_ar)(?:_|$|<)", "flux: src/ag_gemm, src/gemm_rs"
+    ),
+)
 
 
 # Matched anywhere in a name, without regard to case.
@@ -76,13 +99,23 @@ def added_communication() -> tuple[str, ...]:
     return _ADDED.get()
 
 
-def communicates(name: str) -> bool:
-    """Whether a kernel of this name is a collective, or the sending or receiving end of one."""
-    return _matcher(_ADDED.get()).search(name) is not None
+def kernel_kind(name: str) -> KernelKind:
+    """Whether a kernel of this name computes, communicates, or does both at once; added patterns come first."""
+    added = _ADDED.get()
+    if added and _matcher(added).search(name):
+        return "comm"
+    if _FUSED.search(name):
+        return "fused"
+    return "comm" if _LIBRARIES.search(name) else "compute"
 
 
 @lru_cache(maxsize=16)
 def _matcher(added: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(
-        "|".join(f"(?:{pattern})" for pattern in (*(one.pattern for one in LIBRARIES), *added)), re.IGNORECASE
-    )
+    return _any_of(added)
+
+
+def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
+
+
+_LIBRARIES, _FUSED = (_any_of(one.pattern for one in table) for table in (LIBRARIES, FUSED))

@@ -27,10 +27,11 @@ EventKind = Literal[
     "python",  # a Python function
     "memory",  # an allocation or release
     "other",
+    "fused",  # a kernel that computes and communicates at once
 ]
 KINDS: tuple[EventKind, ...] = get_args(EventKind)
-DEVICE_KINDS: tuple[EventKind, ...] = ("compute", "copy", "comm")
-KERNEL_KINDS: tuple[EventKind, ...] = ("compute", "comm")
+DEVICE_KINDS: tuple[EventKind, ...] = ("compute", "copy", "comm", "fused")
+KERNEL_KINDS: tuple[EventKind, ...] = ("compute", "comm", "fused")
 KIND_CODES: dict[EventKind, int] = {kind: code for code, kind in enumerate(KINDS)}
 NO_CORRELATION = -1
 NO_TEXT = -1  # of an event without a request or without shapes

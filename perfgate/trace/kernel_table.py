@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from perfgate.trace.analysis import CodeColumn, Codes, Groups, IntColumn, counts_by_name, totals_by_name
 from perfgate.trace.ascend.kinds import type_by_name
+from perfgate.trace.communication import kernel_kind
 from perfgate.trace.counters import CounterColumns, KeptCounters
 from perfgate.trace.events import KIND_CODES, NO_CORRELATION, NO_TEXT, EventTable, constant
 from perfgate.trace.packed import NO_NUMBER, Columns, Packed, PackedReals, Rows, distinct_rows, joined_columns
-from perfgate.trace.recording import Kernel, Shapes, is_collective
+from perfgate.trace.recording import Kernel, Shapes, is_collective_core
 
 NUMBERS = ("start_ns", "duration_ns", "wait_ns", "step", "stream", "task", "model_id", "blocks", "mix_blocks")
 TEXTS = ("name", "type", "core", "state")
@@ -117,13 +118,12 @@ class KernelTable(Sequence[Kernel]):
             for code in np.unique(name[kind == NO_TEXT]).tolist():
                 by_name[code] = numbers.setdefault(type_by_name(self.texts[code]), len(numbers))
             kind = np.where(kind == NO_TEXT, by_name[name], kind)
-        codes = np.array([KIND_CODES["compute"], KIND_CODES["comm"]], dtype=np.uint8)
         return EventTable(
             start=np.where(start == NO_NUMBER, 0, start) if (start == NO_NUMBER).any() else start,
             duration=self.duration,
             track=constant("track", 0, len(self)),
             name=name,
-            kind=codes[self.is_collective.view(np.uint8)],
+            kind=self.kind,
             correlation=constant("correlation", NO_CORRELATION, len(self)),
             group=kind,
             request=constant("request", NO_TEXT, len(self)),
@@ -133,12 +133,17 @@ class KernelTable(Sequence[Kernel]):
         )
 
     @cached_property
+    def kind(self) -> Codes:
+        """The kind of each as an event, as ``Kernel.kind`` says; each name and core is looked at once."""
+        by_core = np.array([is_collective_core(text) for text in (*self.texts, "")], dtype=bool)
+        by_name = np.array([KIND_CODES[kernel_kind(text)] for text in (*self.texts, "")], dtype=np.uint8)
+        return np.where(by_core[self.codes["core"]], np.uint8(KIND_CODES["comm"]), by_name[self.codes["name"]])
+
+    @property
     def is_collective(self) -> npt.NDArray[np.bool_]:
-        """Which are shares of collectives, as ``Kernel.is_collective`` says; each name and core is looked at once."""
-        by_core = np.array([is_collective("", text) for text in (*self.texts, "")], dtype=bool)
-        by_name = np.array([is_collective(text, None) for text in (*self.texts, "")], dtype=bool)
-        either: npt.NDArray[np.bool_] = by_core[self.codes["core"]] | by_name[self.codes["name"]]
-        return either
+        """Which are shares of collectives and nothing else."""
+        collective: npt.NDArray[np.bool_] = self.kind == KIND_CODES["comm"]
+        return collective
 
     @property
     def steps(self) -> list[int]:

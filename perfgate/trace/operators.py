@@ -13,7 +13,7 @@ from perfgate.trace.analysis import CodeColumn, IntColumn, rows_by, self_times
 from perfgate.trace.events import KINDS, EventTable
 
 OpClass = Literal["conv_matmul", "copy", "reshape", "softmax", "other"]
-RowKind = Literal["compute", "copy", "comm", "host"]
+RowKind = Literal["compute", "copy", "comm", "fused", "host"]
 
 # First match wins. Names of torch operators (aten::addmm), of CUDA kernels (volta_sgemm_128x64_nn, cutlass_80_…,
 # implicit_convolve_sgemm, Memcpy HtoD) and of Ascend kernels (MatMulV2, Conv2D, TransData, DataCopy, TransposeD,
@@ -88,4 +88,4 @@ def class_totals(rows: Iterable[OperatorTotal]) -> dict[OpClass, float]:
 
 def _row_kind(code: int) -> RowKind:
     kind = KINDS[code]
-    return kind if kind in ("compute", "copy", "comm") else "host"
+    return kind if kind in ("compute", "copy", "comm", "fused") else "host"

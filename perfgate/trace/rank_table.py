@@ -18,7 +18,8 @@ import numpy as np
 
 from perfgate.trace.analysis import Covered, IntColumn, Intervals, union
 from perfgate.trace.ascend.kinds import type_by_name
-from perfgate.trace.communication import communicates
+from perfgate.trace.communication import kernel_kind
+from perfgate.trace.events import KIND_CODES
 from perfgate.trace.kernel_table import KernelTable
 from perfgate.trace.packed import NO_NUMBER
 from perfgate.trace.recording import Timeline
@@ -37,7 +38,8 @@ COLLECTIVE_CORES = ("HCCL", "COMMUNICATION")
 
 
 class StepParts(msgspec.Struct, frozen=True, array_like=True):
-    """A step in nanoseconds. ``exposed`` is communication that nothing hides, ``free`` that nothing ran.
+    """A step in nanoseconds. ``exposed`` is communication that nothing hides, ``free`` that nothing ran, ``fused`` that
+    kernels alone ran which compute and communicate at once, and so may wait for other ranks.
 
     ``bubble`` is the part of the exposed communication that is spent receiving from another stage of a pipeline, None where
     the profiler says nothing of it.
@@ -49,6 +51,7 @@ class StepParts(msgspec.Struct, frozen=True, array_like=True):
     exposed: int
     free: int
     bubble: int | None = None
+    fused: int = 0
 
 
 class Waiting(msgspec.Struct, frozen=True, array_like=True):
@@ -139,8 +142,9 @@ class RankTable(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def own(self) -> float | None:
-        """Nanoseconds of a typical (median) step without the communication that it waits for; None without steps."""
-        return self._typical([step.length - step.exposed for step in self.steps])
+        """Nanoseconds of a typical (median) step without what may wait for other ranks: exposed communication and fused
+        kernels; None without steps."""
+        return self._typical([step.length - step.exposed - step.fused for step in self.steps])
 
     @property
     def computing(self) -> float | None:
@@ -153,6 +157,10 @@ class RankTable(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def exposed(self) -> float | None:
         return self._typical([step.exposed for step in self.steps])
+
+    @property
+    def fused(self) -> float | None:
+        return self._typical([step.fused for step in self.steps])
 
     @property
     def bubble(self) -> float | None:
@@ -201,7 +209,8 @@ def _steps(timeline: Timeline) -> Iterator[StepParts]:
     for step in timeline.steps or ():
         if step.number is not None and step.length_ns is not None and step.computing_ns is not None:
             exposed, free = step.exposed_communication_ns or 0, step.free_ns or 0
-            yield StepParts(step.number, step.length_ns, step.computing_ns, exposed, free, bubbles.get(step.number))
+            bubble = bubbles.get(step.number)
+            yield StepParts(step.number, step.length_ns, step.computing_ns, exposed, free, bubble, step.fused_ns)
 
 
 def _waiting(timeline: Timeline) -> Waiting:
@@ -262,7 +271,7 @@ def _of_kernels(timeline: Timeline) -> Iterator[_Share]:
         if (
             kernel.start_ns is not None
             and (kernel.core or "").upper() not in COLLECTIVE_CORES
-            and communicates(kernel.name)
+            and kernel_kind(kernel.name) != "compute"
         ):
             name = kernel.type or type_by_name(kernel.name)
             yield _Share(name, name, Group(""), kernel.start_ns, kernel.duration_ns, kernel.step)
@@ -270,7 +279,7 @@ def _of_kernels(timeline: Timeline) -> Iterator[_Share]:
 
 def _of_events(timeline: Timeline, described: Collection[tuple[int, str]]) -> Iterator[_Share]:
     """Kernels that name no group: ranks that ran one as often as each other ran it together."""
-    events = timeline.events.of_kind("comm")
+    events = timeline.events.of_kind("comm", "fused")
     counts = Counter(events.name.tolist())
     for name, start, elapsed in zip(events.name.tolist(), events.start.tolist(), events.duration.tolist()):
         word = events.names[name]
@@ -330,7 +339,7 @@ def _stretches(timeline: Timeline) -> Intervals:
     spans = events.intervals
     if not len(events) and timeline.kernels:
         kernels = KernelTable.of(timeline.kernels)
-        chosen = ~kernels.is_collective & (kernels.start >= 0)
+        chosen = (kernels.kind == KIND_CODES["compute"]) & (kernels.start >= 0)
         spans = Intervals(kernels.start[chosen], kernels.start[chosen] + kernels.duration[chosen])
     busy = union(spans)
     gaps = busy.start[1:] - busy.end[:-1]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from perfgate.document.message import Message
-from perfgate.trace.communication import communicates
+from perfgate.trace.communication import KernelKind, kernel_kind
 from perfgate.trace.events import EventTable
 from perfgate.trace.readings import CORE_CLOCK, Readings
 
@@ -52,8 +52,13 @@ class Kernel(NamedTuple):
 
     @property
     def is_collective(self) -> bool:
-        """Whether it is the share of a collective operation."""
-        return is_collective(self.name, self.core)
+        """Whether it is the share of a collective operation, and computes nothing."""
+        return self.kind == "comm"
+
+    @property
+    def kind(self) -> KernelKind:
+        """What it does; the core tells collectives, at level 0 only the name does."""
+        return "comm" if is_collective_core(self.core) else kernel_kind(self.name)
 
     @property
     def inputs(self) -> str:
@@ -61,9 +66,8 @@ class Kernel(NamedTuple):
         return ";".join(",".join(map(str, shape)) for shape in self.input_shapes)
 
 
-def is_collective(name: str, core: str | None) -> bool:
-    """Whether a kernel is the share of a collective; at level 0 the profiler names no core, and only the name tells."""
-    return (core or "").upper() in ("HCCL", "COMMUNICATION") or communicates(name)
+def is_collective_core(core: str | None) -> bool:
+    return (core or "").upper() in ("HCCL", "COMMUNICATION")
 
 
 class ProfilerStep(NamedTuple):
@@ -72,7 +76,8 @@ class ProfilerStep(NamedTuple):
     ``number`` is None for what the profiler ascribes to no step. ``start_ns`` and ``end_ns`` are those of its work on the
     device's timeline. The parts are nanoseconds that add up to its length: computing, communication and copies that no
     kernel hides, ``preparing_ns`` before the first kernel, and ``free_ns``, in which the device did nothing after that.
-    ``communication_ns`` is all of it, hidden or not. Where copies were not recorded, they are in the time of the last two.
+    ``fused_ns`` is that of kernels that compute and communicate at once, where nothing else computed. ``communication_ns``
+    is all of it, hidden or not. Where copies were not recorded, they are in the time of the last two.
     """
 
     number: int | None
@@ -84,6 +89,7 @@ class ProfilerStep(NamedTuple):
     exposed_copies_ns: int | None = None
     preparing_ns: int | None = None
     free_ns: int | None = None
+    fused_ns: int = 0
 
     @property
     def length_ns(self) -> int | None:
@@ -92,7 +98,7 @@ class ProfilerStep(NamedTuple):
             return None if self.start_ns is None or self.end_ns is None else self.end_ns - self.start_ns
         if self.exposed_communication_ns is None or self.preparing_ns is None or self.free_ns is None:
             return None
-        kernels = self.computing_ns + self.exposed_communication_ns
+        kernels = self.computing_ns + self.fused_ns + self.exposed_communication_ns
         return kernels + (self.exposed_copies_ns or 0) + self.preparing_ns + self.free_ns
 
 

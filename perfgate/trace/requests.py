@@ -21,7 +21,7 @@ from perfgate.trace.analysis import (
 from perfgate.trace.events import DEVICE_KINDS, KERNEL_KINDS, KINDS, NO_TEXT, EventTable
 from perfgate.trace.stacks import requests_served, stacks_of
 
-_ROW_KINDS: dict[str, TopKind] = {"compute": "compute", "copy": "copy", "comm": "comm"}
+_ROW_KINDS: dict[str, TopKind] = {"compute": "compute", "copy": "copy", "comm": "comm", "fused": "fused"}
 
 
 class Request(NamedTuple):

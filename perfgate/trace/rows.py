@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from perfgate.document.alignment import TimedRow
-from perfgate.document.trace import TopKey, TopKind
+from perfgate.document.trace import DiffKey, TopKey, TopKind
 from perfgate.errors import UsageError
 from perfgate.trace.analysis import (
     Codes,
@@ -24,6 +24,7 @@ from perfgate.trace.analysis import (
 from perfgate.trace.events import DEVICE_KINDS, KINDS, NO_TEXT, EventKind, EventTable
 from perfgate.trace.gaps import device_gaps
 from perfgate.trace.kernel_table import KernelTable
+from perfgate.trace.lines import launchers
 from perfgate.trace.packed import NO_NUMBER
 from perfgate.trace.recording import Kernel, Timeline
 from perfgate.trace.stacks import Stacks, frame, project_places, stacks_of
@@ -37,13 +38,17 @@ _HOST_KINDS: tuple[tuple[EventKind, ...], ...] = (("host_op",), ("python",), ("r
 
 @dataclass(frozen=True)
 class TopRow:
-    """One operator: how often, and nanoseconds over the recording. ``shapes`` are those of its inputs, by shape only."""
+    """One operator: how often, and nanoseconds over the recording. ``shapes`` are those of its inputs, by shape only.
+
+    By line the name is the function that launched, and ``operator`` the one that most of its time belongs to.
+    """
 
     name: str
     kind: TopKind
     count: int
     total_ns: int
     shapes: str | None = None
+    operator: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,7 @@ class UnitWork:
     units: int
     kernel_ns: float | None
     copy_ns: float | None
+    fused_ns: float | None
     communication_ns: float | None
     gap_ns: float | None
     host_ns: float | None
@@ -86,13 +92,19 @@ def top(timeline: Timeline, *, by: TopKey, host: bool, longer_ns: int | None = N
     return (None if host else _top_of_device(timeline, by, longer_ns)) or _top_of_host(timeline, by, longer_ns)
 
 
-def unit_work(timeline: Timeline) -> UnitWork:
-    """Kernels come from the device's timeline, else from the profiler's table of them."""
+def unit_work(timeline: Timeline, *, by: DiffKey = "operator") -> UnitWork:
+    """Kernels come from the device's timeline, else from the profiler's table of them; by line from the timeline alone.
+
+    Raises UsageError where rows by line are asked for and no Python functions were recorded.
+    """
     stacks = stacks_of(timeline.events)
     device = stacks.on_device.any()
-    host_kinds = _host_kinds(stacks.events)
-    rows = [*_unit_rows(stacks, host_kinds), *_unit_rows(stacks, DEVICE_KINDS)]
-    if not device and timeline.kernels:
+    of_host = host_kinds(stacks.events)
+    if by == "line":
+        launchers(stacks, DEVICE_KINDS if device else of_host).require_lines()
+    rows_of = _unit_rows_by_line if by == "line" else _unit_rows
+    rows = [*rows_of(stacks, of_host), *rows_of(stacks, DEVICE_KINDS)]
+    if by == "operator" and not device and timeline.kernels:
         steps = KernelTable.of(timeline.kernels).steps
         rows += _unit_rows_of_kernels(timeline.kernels, max(len(steps), 1))
     has_kernels = device or bool(timeline.kernels)
@@ -102,15 +114,18 @@ def unit_work(timeline: Timeline) -> UnitWork:
         units=stacks.units,
         kernel_ns=_total(rows, "compute") if has_kernels else None,
         copy_ns=_total(rows, "copy") if device else None,
+        fused_ns=_total(rows, "fused") or None,
         communication_ns=_total(rows, "comm") if has_kernels else None,
         gap_ns=None if gaps is None else (gaps.end_ns - gaps.start_ns - gaps.busy_ns) / stacks.units,
-        host_ns=_total(rows, "host") if host_kinds else None,
+        host_ns=_total(rows, "host") if of_host else None,
         rows=tuple(rows),
     )
 
 
 def _top_of_device(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top | None:
     work = timeline.events.of_kind(*DEVICE_KINDS)
+    if by == "line" and len(work):
+        return Top("device", union_length(work.intervals), _top_rows_by_line(timeline.events, DEVICE_KINDS, longer_ns))
     kernels = timeline.kernels or ()
     # On Ascend only the table of kernels has the shapes; it has no copies.
     if kernels and (not len(work) or (by == "shape" and (KernelTable.of(kernels).codes["inputs"] != NO_TEXT).any())):
@@ -125,16 +140,42 @@ def _top_of_device(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top
 
 
 def _top_of_host(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top:
-    calls = timeline.events.of_kind(*(_host_kinds(timeline.events) or _HOST_KINDS[0]))
+    kinds = host_kinds(timeline.events) or _HOST_KINDS[0]
+    calls = timeline.events.of_kind(*kinds)
     if not len(calls) and by != "shape" and timeline.operators:
         _require_single_runs(longer_ns)
         rows = [TopRow(total.name, "host", total.count, total.host_self_ns) for total in timeline.operators]
         return Top("host", sum(row.total_ns for row in rows), _most_time_first(rows))
     own = self_times(calls.start, calls.duration, calls.track)
+    if by == "line":
+        return Top("host", int(own.sum()), _top_rows_by_line(timeline.events, kinds, longer_ns))
     return Top("host", int(own.sum()), _top_rows(calls, own, by, longer_ns))
 
 
-def _host_kinds(events: EventTable) -> tuple[EventKind, ...]:
+def _top_rows_by_line(events: EventTable, kinds: tuple[EventKind, ...], longer_ns: int | None) -> tuple[TopRow, ...]:
+    """Rows by the function that launched; else by the operator, and what has neither by itself."""
+    found = launchers(stacks_of(events, whole=True), kinds)
+    found.require_lines()
+    if longer_ns is not None:
+        found = found.select(found.time > longer_ns)
+    work = found.events
+    name = found.name
+    first, row = group_rows(name, work.kind)
+    totals, counts = totals_by_name(row, found.time, first.size), counts_by_name(row, first.size)
+    heaviest = found.heaviest(found.operator_or_own, row, first.size)
+    rows = [
+        TopRow(work.names[name[position]], _row_kind(int(work.kind[position])), count, total, operator=best)
+        for position, count, total, best in zip(first.tolist(), counts.tolist(), totals.tolist(), heaviest)
+    ]
+    return _most_time_first(rows)
+
+
+def _row_kind(code: int) -> TopKind:
+    kind = KINDS[code]
+    return kind if kind in ("compute", "copy", "comm", "fused") else "host"
+
+
+def host_kinds(events: EventTable) -> tuple[EventKind, ...]:
     return next((kinds for kinds in _HOST_KINDS if len(events.of_kind(*kinds))), ())
 
 
@@ -155,11 +196,11 @@ def _top_rows(events: EventTable, time: IntColumn, by: TopKey, longer_ns: int | 
     totals, counts = totals_by_name(row, time, first.size), counts_by_name(row, first.size)
     rows = []
     for position, count, total in zip(first.tolist(), counts.tolist(), totals.tolist()):
-        kind, shape = KINDS[events.kind[position]], int(events.shape[position])
+        shape = int(events.shape[position])
         rows.append(
             TopRow(
                 name=events.names[name[position]],
-                kind=kind if kind in ("compute", "copy", "comm") else "host",
+                kind=_row_kind(int(events.kind[position])),
                 count=count,
                 total_ns=total,
                 shapes=events.names[shape] if by == "shape" and shape != NO_TEXT else None,
@@ -178,7 +219,7 @@ def _top_rows_of_kernels(kernels: Sequence[Kernel], by: TopKey, longer_ns: int |
         [
             TopRow(
                 name=table.texts[name[first]],
-                kind="comm" if table.is_collective[first] else "compute",
+                kind=table[first].kind,
                 count=count,
                 total_ns=total,
                 shapes=str([list(shape) for shape in table[first].input_shapes]) if by == "shape" else None,
@@ -201,7 +242,7 @@ def _added_up(
 ) -> Iterator[tuple[int, int, int]]:
     """Of each name, kind and form of inputs the position of the first kernel, how many there are, and their nanoseconds."""
     chosen = np.arange(len(table)) if longer_ns is None else np.flatnonzero(table.duration > longer_ns)
-    first, row = group_rows(name[chosen], table.is_collective[chosen].astype(np.int8), inputs[chosen])
+    first, row = group_rows(name[chosen], table.kind[chosen], inputs[chosen])
     totals, counts = totals_by_name(row, table.duration[chosen], first.size), counts_by_name(row, first.size)
     return zip(chosen[first].tolist(), counts.tolist(), totals.tolist())
 
@@ -224,8 +265,10 @@ def _unit_rows(stacks: Stacks, kinds: tuple[EventKind, ...]) -> list[TimedRow]:
     columns = events.group, events.kind, events.shape, nearest
     first, row = group_rows(*(column[chosen] for column in columns))
     times, counts = totals_by_name(row, stacks.own[chosen], first.size), counts_by_name(row, first.size)
+    launched = launchers(stacks, kinds)
+    operators = launched.heaviest(launched.operator, row, first.size)
     rows = []
-    for position, time, count in zip(chosen[first].tolist(), times.tolist(), counts.tolist()):
+    for position, time, count, operator in zip(chosen[first].tolist(), times.tolist(), counts.tolist(), operators):
         kind, shape, place = KINDS[events.kind[position]], int(events.shape[position]), int(nearest[position])
         rows.append(
             TimedRow(
@@ -235,6 +278,30 @@ def _unit_rows(stacks: Stacks, kinds: tuple[EventKind, ...]) -> list[TimedRow]:
                 shape=None if shape == NO_TEXT else events.names[shape],
                 line=places[place] if place >= 0 else None,
                 kind=kind if kind in DEVICE_KINDS else "host",
+                operator=operator if kind in DEVICE_KINDS else None,
+            )
+        )
+    return rows
+
+
+def _unit_rows_by_line(stacks: Stacks, kinds: tuple[EventKind, ...]) -> list[TimedRow]:
+    """A row for each launching function and kind of event."""
+    found = launchers(stacks, kinds)
+    work, name = found.events, found.name
+    first, row = group_rows(name, work.kind)
+    times, counts = totals_by_name(row, found.time, first.size), counts_by_name(row, first.size)
+    heaviest = found.heaviest(found.operator_or_own, row, first.size)
+    rows = []
+    for position, time, count, operator in zip(first.tolist(), times.tolist(), counts.tolist(), heaviest):
+        function = frame(work.names[name[position]], "python")
+        rows.append(
+            TimedRow(
+                op=function.name,
+                time=time / stacks.units,
+                count=count / stacks.units,
+                line=function.place,
+                kind=_row_kind(int(work.kind[position])),
+                operator=operator,
             )
         )
     return rows
@@ -248,7 +315,7 @@ def _unit_rows_of_kernels(kernels: Sequence[Kernel], units: int) -> list[TimedRo
             time=total / units,
             count=count / units,
             shape=table[first].inputs or None,
-            kind="comm" if table.is_collective[first] else "compute",
+            kind=table[first].kind,
         )
         for first, count, total in _added_up(table, table.group, table.codes["inputs"])
     ]

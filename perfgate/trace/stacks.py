@@ -97,12 +97,13 @@ class Stacks:
         return int(levels(self.called_by).max()) + 1 if len(self.events) else 0
 
 
-def stacks_of(events: EventTable) -> Stacks:
-    """The stacks of what happened in the calls or profiler steps of a timeline; of all of it where none is marked.
+def stacks_of(events: EventTable, *, whole: bool = False) -> Stacks:
+    """The stacks of what happened in the calls or profiler steps of a timeline; of all of it with ``whole``, or if none is
+    marked.
 
     Work of a device belongs to the unit in which it was launched, and lies under the call that launched it.
     """
-    spans, unit = _units(events)
+    spans, unit = (None, "whole recording") if whole else _units(events)
     chosen = _of_units(events, spans)
     device = chosen.is_kind(*DEVICE_KINDS)
     track = np.where(device, chosen.track, _threads(chosen)[chosen.track])
@@ -143,11 +144,20 @@ def attributed_share(stacks: Stacks) -> float | None:
 
 def operators_above(stacks: Stacks) -> CodeColumn:
     """For each event the nearest operator of the host that it lies in or was launched by, NOTHING_AROUND for none."""
-    nearest = np.full(len(stacks.events), NOTHING_AROUND, dtype=np.int32)
-    operators = stacks.events.is_kind("host_op")
-    for active, above in _upwards(stacks.called_by):
-        first = operators[above] & (nearest[active] == NOTHING_AROUND)
-        nearest[active[first]] = above[first]
+    everything = np.arange(len(stacks.events), dtype=np.int32)
+    return nearest_above(stacks, everything, stacks.events.is_kind("host_op"))
+
+
+def nearest_above(stacks: Stacks, positions: CodeColumn, wanted: _Mask) -> CodeColumn:
+    """For events at some positions the nearest of the wanted ones that they lie in or were launched by, or NOTHING_AROUND."""
+    nearest = np.full(positions.size, NOTHING_AROUND, dtype=np.int32)
+    left, above = np.arange(positions.size), stacks.called_by[positions]
+    while left.size:
+        real = above != NOTHING_AROUND
+        left, above = left[real], above[real]
+        hit = wanted[above]
+        nearest[left[hit]] = above[hit]
+        left, above = left[~hit], stacks.called_by[above[~hit]]
     return nearest
 
 

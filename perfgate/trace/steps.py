@@ -153,6 +153,7 @@ class _Parts(NamedTuple):
     """What the device did in a window, in nanoseconds that add up to it but for ``communication``."""
 
     computing: int
+    fused: int
     communication: int
     exposed_communication: int
     exposed_copies: int
@@ -168,14 +169,18 @@ def _parts(work: EventTable, windows: Intervals, *, copies: bool) -> Iterator[_P
         before = Covered(copying).within(Intervals(windows.start, first))
         copied = Covered(joined(kernels.intervals, copying)).within(windows) - of_kernels
     del kernels
-    communication, computed = _covered(work, "comm").within(windows), of_kernels
-    if communication.any():
-        computed = _covered(work, "compute").within(windows)
+    communication, computed, with_fused = _covered(work, "comm").within(windows), of_kernels, of_kernels
+    is_fused = work.is_kind("fused").any()
+    if communication.any() or is_fused:
+        computed = with_fused = _covered(work, "compute").within(windows)
+    if is_fused:
+        with_fused = _covered(work, "compute", "fused").within(windows)
     preparing = first - windows.start - before
     columns = (
         computed,
+        with_fused - computed,
         communication,
-        of_kernels - computed,
+        of_kernels - with_fused,
         copied,
         preparing,
         windows.end - windows.start - of_kernels - copied - preparing,
@@ -204,6 +209,7 @@ def _step(window: _Window, parts: _Parts, *, copies: bool) -> ProfilerStep:
         start_ns=window.start_ns if window.begins else None,
         end_ns=window.end_ns,
         computing_ns=parts.computing,
+        fused_ns=parts.fused,
         communication_ns=parts.communication,
         exposed_communication_ns=parts.exposed_communication,
         exposed_copies_ns=parts.exposed_copies if copies else None,

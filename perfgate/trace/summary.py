@@ -47,6 +47,7 @@ class StepParts(NamedTuple):
 
     length_ns: int
     computing_ns: int
+    fused_ns: int
     communication_ns: int
     exposed_communication_ns: int
     exposed_copies_ns: int | None
@@ -108,6 +109,7 @@ class DeviceSummary:
         return StepParts(
             length_ns=sum(lengths),
             computing_ns=sum(step.computing_ns or 0 for step in self.steps),
+            fused_ns=sum(step.fused_ns for step in self.steps),
             communication_ns=sum(step.communication_ns or 0 for step in self.steps),
             exposed_communication_ns=sum(step.exposed_communication_ns or 0 for step in self.steps),
             exposed_copies_ns=None if None in copies else sum(copied or 0 for copied in copies),

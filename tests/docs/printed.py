@@ -72,6 +72,7 @@ RUN: dict[str, str | None] = {
     "perfgate trace diff": "perfgate trace diff REC REC",
     "perfgate trace diff BASE HEAD": "perfgate trace diff REC REC",
     "perfgate trace flame REC [--head REC]": "perfgate trace flame REC --head REC",
+    "perfgate trace gaps": "perfgate trace gaps REC",
     "perfgate trace gaps REC": None,
     "perfgate trace ranks": "perfgate trace ranks DIR",
     "perfgate trace ranks DIR [--out FILE]": "perfgate trace ranks DIR --out ranks.html",

@@ -105,15 +105,16 @@ def COMMAND(comm: tuple[str, ...], cache: Path | None, no_cache: bool) -> None:
 
 @COMMAND.command("show")
 @_common
-def show(path: Path, rank: int | None, device: int | None, limit: int | None, as_json: bool) -> None:
-    """Show the first things to know: how busy the device is, what it waits for and where in the code, what takes most time.
+@click.option("--base", type=PATH, metavar="PATH", help="Also show what changed since this recording.")
+def show(path: Path, rank: int | None, device: int | None, limit: int | None, as_json: bool, base: Path | None) -> None:
+    """Show the first things to know: what holds the device up, which operators and lines take most time, what overlaps.
 
-    The same as ``perfgate trace PATH``.
+    The same as ``perfgate trace PATH``. With --base also what changed since another recording.
     """
     from perfgate.jobs.trace.answer import trace_answer
     from perfgate.jobs.trace.job import Choice
 
-    document = trace_answer(path, Choice(rank=rank, device=device, limit=limit))
+    document = trace_answer(path, Choice(rank=rank, device=device, limit=limit), base=base)
     if as_json:
         return print_json(document)
     from perfgate.judging.report.render.trace_answer import render_answer
@@ -126,10 +127,10 @@ def show(path: Path, rank: int | None, device: int | None, limit: int | None, as
 @_common
 @click.option(
     "--by",
-    type=click.Choice(["type", "name", "shape"]),
+    type=click.Choice(["type", "name", "shape", "line"]),
     default="type",
     show_default=True,
-    help="Group rows by operator type if recorded, by name, or by type and input shapes.",
+    help="Group rows by operator type if recorded, by name, by type and input shapes, or by the launching line.",
 )
 @click.option("--host", is_flag=True, help="Show host operators even if the recording has a device.")
 @click.option(
@@ -151,7 +152,8 @@ def top(
     """Rank operators and kernels by time on each device, or on the host if there is none.
 
     Device rows sum the time of kernels, copies and collectives; shares are of the busy time, so overlapping streams
-    add up to more than 100 %. Host rows are self time.
+    add up to more than 100 %. Host rows are self time. By line, a row is the innermost function of the project (else of any
+    file) that launched the work, and the operator with most of its time.
     """
     from perfgate.jobs.trace.job import trace_top
 
@@ -346,6 +348,17 @@ def reduce(path: Path, workers: int | None, out: Path | None) -> None:
     metavar="SHARE",
     help="Times that differ by no more than this share are the same; default 0.05.",
 )
+@click.option(
+    "--by",
+    type=click.Choice(["operator", "line"]),
+    default="operator",
+    show_default=True,
+    help="One row an operator or kernel, or all that one Python function launched.",
+)
+@click.option(
+    "--base", "bases", type=PATH, multiple=True, help="Another recording of base, to show the spread of runs."
+)
+@click.option("--head", "heads", type=PATH, multiple=True, help="Another recording of head.")
 def diff(
     base: Path,
     path: Path,
@@ -354,20 +367,25 @@ def diff(
     limit: int | None,
     as_json: bool,
     tolerance: float | None,
+    by: Any,
+    bases: tuple[Path, ...],
+    heads: tuple[Path, ...],
 ) -> None:
-    """Compare PATH with BASE: operators and kernels added, removed, run more often, or slower.
+    """Compare PATH with BASE: operators and kernels added, removed, replaced, run more often, or slower.
 
-    Rows are matched by name, shapes and calling function, or by fewer of these if one changed. Times are per call or
-    profiler step; on the host, self time. Two recordings of the same program differ too: use perfgate check for a
-    measured comparison.
+    Rows are matched by name, shapes and calling function, or by fewer of these if one changed; kernels that replace others
+    under the same operator and line make one row. Times are per call or profiler step; on the host, self time. Two
+    recordings of the same program differ too: with several of each side (--base, --head) every difference has its range,
+    and times whose ranges overlap are the same. Use perfgate check for a measured comparison.
     """
-    from perfgate.jobs.trace.job import TOLERANCE, trace_diff
+    from perfgate.jobs.trace.diff import TOLERANCE, trace_diff
 
     choice = _choice(rank, device, limit, as_json)
-    document = trace_diff(base, path, choice, tolerance=TOLERANCE if tolerance is None else tolerance)
+    limits = TOLERANCE if tolerance is None else tolerance
+    document = trace_diff([base, *bases], [path, *heads], choice, tolerance=limits, by=by)
     if as_json:
         return print_json(document)
-    from perfgate.judging.report.render.trace import render_diff
+    from perfgate.judging.report.render.trace_diff import render_diff
 
     render_diff(document, _console())
     return None

@@ -1,4 +1,4 @@
-"""``perfgate trace``: what takes the time, when the device idles, how long steps are, and how two recordings differ."""
+"""``perfgate trace``: what takes the time, when the device idles, and how long steps are."""
 
 from __future__ import annotations
 
@@ -7,20 +7,14 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
 from perfgate import trace
-from perfgate.document.alignment import AlignedRow, TimedRow, align
 from perfgate.document.message import Message
 from perfgate.document.trace import (
     CauseTotal,
-    DiffCost,
-    DiffDocument,
-    DiffRow,
-    DiffTimeline,
-    DiffTotals,
     GapDocument,
     GapGroupRow,
     GapRow,
@@ -32,7 +26,6 @@ from perfgate.document.trace import (
     StepTimeline,
     TopDocument,
     TopKey,
-    TopKind,
     TopRow,
     TopTimeline,
 )
@@ -43,7 +36,7 @@ from perfgate.trace.fillers import gap_groups
 from perfgate.trace.gaps import CAUSES, DeviceGaps, Gaps, device_gaps
 from perfgate.trace.phases import Batch, batches
 from perfgate.trace.recording import ProfilerStep, Recording, Timeline
-from perfgate.trace.rows import UnitWork, top, unit_work
+from perfgate.trace.rows import top
 from perfgate.trace.steps import profiler_steps
 
 _NS = 1e9
@@ -118,7 +111,7 @@ def trace_steps(path: Path, choice: Choice, *, step_by: str | None = None) -> St
     except re.error as error:
         raise UsageError(f"--step-by {step_by!r} is no regular expression: {error}") from error
     chosen = choose(path, choice)
-    timelines = [_steps(pick, choice, step_by) for pick in chosen]
+    timelines = [step_timeline(pick, choice, step_by) for pick in chosen]
     return StepDocument(
         format=format_of(chosen),
         slowest_rank=_slowest(pick.timeline for pick in chosen),
@@ -189,6 +182,7 @@ def top_timeline(pick: ChosenTimeline, choice: Choice, by: TopKey, host: bool, l
             total=row.total_ns / _NS,
             share=row.total_ns / table.base_ns if table.base_ns else None,
             shapes=row.shapes,
+            operator=row.operator,
         )
         for row in table.rows[: choice.limit]
     ]
@@ -255,7 +249,7 @@ def _causes(window_ns: int, gaps: Gaps) -> list[CauseTotal]:
     return sorted(totals, key=lambda one: -one.total)
 
 
-def _steps(pick: ChosenTimeline, choice: Choice, step_by: str | None) -> StepTimeline:
+def step_timeline(pick: ChosenTimeline, choice: Choice, step_by: str | None) -> StepTimeline:
     steps: Sequence[ProfilerStep] = () if step_by else pick.timeline.steps or ()
     found = [] if steps else batches(pick.timeline.events, step_by)
     if found:
@@ -307,6 +301,7 @@ def _step(step: ProfilerStep, origin: int | None, batch: Batch | None) -> StepRo
         communication=_seconds(step.communication_ns),
         exposed_communication=_seconds(step.exposed_communication_ns),
         exposed_copies=_seconds(step.exposed_copies_ns),
+        fused=step.fused_ns / _NS if step.fused_ns else None,
         preparing=_seconds(step.preparing_ns),
         free=_seconds(step.free_ns),
         phase=batch.phase if batch else None,
@@ -333,91 +328,8 @@ def _slowest(timelines: Iterable[Timeline]) -> SlowestRank | None:
 
 def _own_length(step: ProfilerStep) -> int | None:
     length = step.length_ns
-    return None if length is None else length - (step.exposed_communication_ns or 0)
+    return None if length is None else length - (step.exposed_communication_ns or 0) - step.fused_ns
 
 
 def _seconds(nanoseconds: float | None) -> float | None:
     return None if nanoseconds is None else nanoseconds / _NS
-
-
-# Two recordings of one program differ by this much in the time of an operator on a machine that others use too.
-TOLERANCE = 0.05
-
-
-def trace_diff(base: Path, head: Path, choice: Choice, *, tolerance: float = TOLERANCE) -> DiffDocument:
-    """The differences of every timeline that both recordings have; times whose ratio is near 1 are the same.
-
-    Raises UsageError where they have none in common, or one counts by steps and the other cannot.
-    """
-    before, after = _by_label(choose(base, choice)), _by_label(choose(head, choice))
-    if len(before) == len(after) == 1:
-        before = dict(zip(after, before.values()))
-    shared = [label for label in after if label in before]
-    if not shared:
-        raise UsageError(
-            f"{base} holds {', '.join(before)} and {head} holds {', '.join(after)}; choose with --rank and --device"
-        )
-    return DiffDocument(
-        base=str(base),
-        head=str(head),
-        tolerance=tolerance,
-        timelines=[_diff(label, before[label], after[label], choice, tolerance) for label in shared],
-        unmatched=sorted(before.keys() ^ after.keys()),
-        notes=notes_of([*before.values(), *after.values()]),
-    )
-
-
-def _by_label(chosen: Sequence[ChosenTimeline]) -> dict[str, ChosenTimeline]:
-    several = len({pick.recording.path for pick in chosen}) > 1
-    return {
-        f"{pick.recording.path.name}, {pick.timeline.label}" if several else pick.timeline.label: pick
-        for pick in chosen
-    }
-
-
-def _diff(label: str, base: ChosenTimeline, head: ChosenTimeline, choice: Choice, tolerance: float) -> DiffTimeline:
-    before, after = unit_work(base.timeline), unit_work(head.timeline)
-    if before.unit != after.unit:
-        raise UsageError(
-            f"{label}: base was recorded by {before.unit} and head by {after.unit}, so their times are of different "
-            "amounts of work; record both alike"
-        )
-    pairs = align(before.rows, after.rows)
-    changed = [pair for pair in pairs if pair.change(tolerance=tolerance) != "same"]
-    return DiffTimeline(
-        label=label,
-        unit=before.unit,
-        units=(before.units, after.units),
-        base=_totals(before),
-        head=_totals(after),
-        rows_in_all=len(changed),
-        same=len(pairs) - len(changed),
-        rows=[_row(pair, tolerance) for pair in changed[: choice.limit]],
-    )
-
-
-def _row(pair: AlignedRow, tolerance: float) -> DiffRow:
-    return DiffRow(
-        name=pair.row.op,
-        kind=cast(TopKind, pair.row.kind),
-        change=pair.change(tolerance=tolerance),
-        base=_cost(pair.base),
-        head=_cost(pair.head),
-        delta=pair.delta / _NS,
-        by_count=pair.by_count / _NS,
-        by_speed=pair.by_speed / _NS,
-    )
-
-
-def _cost(row: TimedRow | None) -> DiffCost | None:
-    return None if row is None else DiffCost(time=row.time / _NS, count=row.count, shapes=row.shape, line=row.line)
-
-
-def _totals(work: UnitWork) -> DiffTotals:
-    return DiffTotals(
-        kernel=_seconds(work.kernel_ns),
-        copy=_seconds(work.copy_ns),
-        communication=_seconds(work.communication_ns),
-        gap=_seconds(work.gap_ns),
-        host=_seconds(work.host_ns),
-    )

@@ -332,6 +332,7 @@ def _row(table: RankTable, late: float | None, last: float | None) -> RankRow:
         own=_seconds(table.own),
         computing=_seconds(table.computing),
         exposed=_seconds(table.exposed),
+        fused=_seconds(table.fused) or None,
         free=_seconds(table.free),
         bubble=_seconds(table.bubble),
         wait_share=wait,

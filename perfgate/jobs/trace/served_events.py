@@ -18,6 +18,7 @@ _CATEGORIES: dict[EventKind, str] = {
     "compute": "kernel",
     "copy": "gpu_memcpy",
     "comm": "kernel",
+    "fused": "kernel",
     "annotation": "user_annotation",
     "device_annotation": "gpu_user_annotation",
     "runtime": "runtime",

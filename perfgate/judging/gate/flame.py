@@ -20,7 +20,7 @@ from perfgate.judging.gate.contributions import call_times
 
 _STREAM = FLAME_KINDS.index("stream")
 _OPERATOR = FLAME_KINDS.index("host_op")
-_ON_DEVICE = frozenset(FLAME_KINDS.index(kind) for kind in ("compute", "copy", "comm"))
+_ON_DEVICE = frozenset(FLAME_KINDS.index(kind) for kind in ("compute", "copy", "comm", "fused"))
 
 
 def with_pairs(tree: FlameTree, decision: DecisionDocument, workload: str, shape: str) -> FlameTree:

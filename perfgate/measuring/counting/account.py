@@ -37,7 +37,7 @@ _GAP_PARTS: dict[GapCause, CallPart] = {
     "queue": "gap_queue",
     "unknown": "gap_unknown",
 }
-_DEVICE_PARTS: tuple[CallPart, ...] = ("compute", "communication", "copy", *_GAP_PARTS.values())
+_DEVICE_PARTS: tuple[CallPart, ...] = ("compute", "fused", "communication", "copy", *_GAP_PARTS.values())
 
 
 @dataclass(frozen=True)
@@ -122,19 +122,23 @@ def _host_parts(stacks: Stacks, calls: Intervals, chosen: Iterable[int]) -> dict
 
 
 def _device_parts(trace: CallTrace, spans: Intervals, chosen: Iterable[int]) -> dict[CallPart, int]:
-    """What the device did of each call and why it did nothing; copies and collectives where nothing else ran."""
+    """What the device did of each call and why it did nothing; fused kernels, collectives and copies where nothing else ran."""
     work = trace.device_work()
     computing = union(work.of_kind("compute").intervals)
-    sending = union(joined(computing, work.of_kind("comm").intervals))
+    fused = union(joined(computing, work.of_kind("fused").intervals))
+    sending = union(joined(fused, work.of_kind("comm").intervals))
     busy = union(work.intervals)
     device = device_gaps(trace.events)
     gaps = device.gaps if device is not None else ()
     parts: dict[CallPart, int] = dict.fromkeys(_DEVICE_PARTS, 0)
     for call in chosen:
         window = _window(spans, call)
-        computed, sent, worked = (intersection(part, window).length for part in (computing, sending, busy))
+        computed, with_fused, sent, worked = (
+            intersection(part, window).length for part in (computing, fused, sending, busy)
+        )
         parts["compute"] += computed
-        parts["communication"] += sent - computed
+        parts["fused"] += with_fused - computed
+        parts["communication"] += sent - with_fused
         parts["copy"] += worked - sent
         idle = window.length - worked
         start, end = int(window.start[0]), int(window.end[0])

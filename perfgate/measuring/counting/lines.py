@@ -30,6 +30,7 @@ _ROW_KINDS: dict[int, RowKind] = {
     KIND_CODES["compute"]: "compute",
     KIND_CODES["copy"]: "copy",
     KIND_CODES["comm"]: "comm",
+    KIND_CODES["fused"]: "fused",
 }
 # What the profiler calls a Python function: file(line of its def): name.
 _FUNCTION = re.compile(r"(?P<file>[^<>]+\.py)\((?P<line>\d+)\): (?P<name>\w+)")

@@ -25,7 +25,7 @@ from perfgate.trace.ascend.database import Database, open_database, open_unchang
 from perfgate.trace.ascend.files import Device, Stamp, stamp_of
 from perfgate.trace.ascend.kernels import of_graph
 from perfgate.trace.ascend.kinds import HARDWARE, python_kind, task_kind, type_by_name
-from perfgate.trace.communication import communicates
+from perfgate.trace.communication import kernel_kind
 from perfgate.trace.counters import CounterColumns
 from perfgate.trace.events import KIND_CODES, NO_CORRELATION, EventKind, EventTable, constant
 from perfgate.trace.kernel_table import KernelTable, joined_tables, kernel_table
@@ -211,8 +211,7 @@ class _Export:
         def judge(place: int, kind: int, is_kernel: int) -> _Verdict:
             title = self._words.text(place)
             if is_kernel:
-                sort: EventKind = "comm" if communicates(title) else "compute"
-                return _Verdict(title, self._words.cell(kind) or type_by_name(title), sort)
+                return _Verdict(title, self._words.cell(kind) or type_by_name(title), kernel_kind(title))
             # Parts of a kernel are tasks of their own: only what the table of kernels names is one.
             plain = task_kind(title, title)
             return _Verdict(title, title, "other" if plain == "compute" and self._computing.rows else plain)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from perfgate.trace.communication import communicates
+from perfgate.trace.communication import kernel_kind
 from perfgate.trace.events import EventKind
 
 HARDWARE = "Ascend Hardware"
@@ -63,8 +63,9 @@ def task_kind(task_type: str, name: str) -> EventKind:
     word = task_type.upper()
     if name.startswith("MEMCPY") or _COPY_TASK.search(word):
         return "copy"
-    if communicates(name) and not name.lower().startswith(_PARTS_OF_COLLECTIVES):
-        return "comm"
+    by_name = kernel_kind(name)
+    if by_name != "compute" and not name.lower().startswith(_PARTS_OF_COLLECTIVES):
+        return by_name
     # Level0 tells no task type in some tables; its kernels are what is left.
     return "compute" if not word or word == "N/A" or _COMPUTE_TASK.search(word) else "other"
 

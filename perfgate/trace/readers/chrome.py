@@ -23,7 +23,7 @@ from perfgate.trace.chrome_events import (
     absent_device,
     timelines_by_device,
 )
-from perfgate.trace.communication import communicates
+from perfgate.trace.communication import kernel_kind
 from perfgate.trace.compressed import is_json
 from perfgate.trace.events import (
     DEVICE_KINDS,
@@ -170,6 +170,7 @@ def _kind(track: _Track, name: str, category: str) -> EventKind:
         return kind
     if kind is None and track.device == HOST:
         return "other"
-    if track.collectives or communicates(name):
+    if track.collectives:
         return "comm"
-    return "copy" if _COPY.search(name) else "compute"
+    by_name = kernel_kind(name)
+    return "copy" if by_name == "compute" and _COPY.search(name) else by_name

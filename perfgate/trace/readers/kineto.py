@@ -24,7 +24,7 @@ from perfgate.trace.chrome_events import (
     looks_like,
     timelines_by_device,
 )
-from perfgate.trace.communication import communicates
+from perfgate.trace.communication import kernel_kind
 from perfgate.trace.compressed import is_json, named
 from perfgate.trace.events import (
     DEVICE_KINDS,
@@ -238,6 +238,7 @@ _ADDED_BY_NAME: tuple[tuple[EventKind, EventKind | None], ...] = (
     ("memory", None),
     ("annotation", "host_op"),
     ("comm", "compute"),
+    ("fused", "compute"),
 )
 
 
@@ -274,7 +275,8 @@ def _kind_by_name(word: str) -> int:
         return KIND_CODES["memory"]
     if STEP_NAME.fullmatch(word):
         return KIND_CODES["annotation"]
-    return KIND_CODES["comm"] if communicates(word) else _OTHER
+    kind = kernel_kind(word)
+    return _OTHER if kind == "compute" else KIND_CODES[kind]
 
 
 def _kinds(texts: ScannedTexts, by_category: Codes, name: CodeColumn) -> Codes:

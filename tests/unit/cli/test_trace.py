@@ -56,7 +56,7 @@ def test_trace__path_alone__first_screen_of_the_recording() -> None:
     assert (done.returncode, done.stdout) == (0, trace("show", DEVICE).stdout)
     assert "the device is busy" in done.stdout
     (timeline,) = answer(DEVICE)["timelines"]
-    assert set(timeline) == {"gaps", "top", "communication", "exposed"}
+    assert set(timeline) >= {"gaps", "top", "parts", "bound", "communication", "exposed", "steps"}
 
 
 def test_trace__kernels_that_the_settings_call_communication__are(

@@ -346,6 +346,12 @@ def test_communication__recorded_npus__waiting_transit_and_idle_as_the_file_has_
     )
 
 
+def test_judge_recording__fused_kernels__their_share_of_a_step_apart() -> None:
+    step = ProfilerStep(1, None, None, 60, 0, 0, None, 0, 0, fused_ns=40)
+    outcome = recorded(Timeline(0, 0, EventTableBuilder().table(), steps=(step,), collectives=()))
+    assert values(outcome, "communication.fused") == {("rank 0", "profiler"): pytest.approx(0.4)}
+
+
 def on_rank(number: int, *, exposed: int) -> Timeline:
     collective = Collective("hcom_allReduce__1_0_1", "collective", None, 1, None, 10 * MS, 9 * MS, MS, None, None)
     step = ProfilerStep(

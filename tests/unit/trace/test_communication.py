@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextvars import copy_context
+
 import pytest
 
 from perfgate.errors import UsageError
-from perfgate.trace.communication import add_communication, communicates
+from perfgate.trace.communication import add_communication, kernel_kind
 
 COMMUNICATING = (
     "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
@@ -44,21 +46,51 @@ COMPUTING = (
     "cclamp_kernel",
 )
 
+FUSED = (
+    "aclnnMatmulAllReduce_MatmulAllReduce_MatmulAllReduce",
+    "MatmulAllReduceAddRmsNorm",
+    "AllGatherMatmul",
+    "MatmulReduceScatterV2",
+    "BatchMatMulReduceScatterAlltoAll",
+    "AlltoAllvGroupedMatMul",
+    "AlltoAllAllGatherBatchMatMul",
+    "DispatchFFNCombine",
+    "aclnnDispatchGmmCombineDecode",
+    "void tensorrt_llm::kernels::cutlass_kernels::GemmAllReduceImplTwoshot_Sm90<true>(int)",
+    "flux::gemm_rs<half>",
+)
+
 
 @pytest.mark.parametrize("name", COMMUNICATING)
-def test_communicates__kernels_of_communication_libraries__do(name: str) -> None:
-    assert communicates(name)
+def test_kernel_kind__kernels_of_communication_libraries__do(name: str) -> None:
+    assert kernel_kind(name) == "comm"
 
 
 @pytest.mark.parametrize("name", COMPUTING)
-def test_communicates__kernels_that_compute__do_not(name: str) -> None:
-    assert not communicates(name)
+def test_kernel_kind__kernels_that_compute__do_not(name: str) -> None:
+    assert kernel_kind(name) == "compute"
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_kernel_kind__kernels_that_multiply_and_exchange_at_once__are_a_kind_of_their_own(name: str) -> None:
+    assert kernel_kind(name) == "fused"
+
+
+def test_kernel_kind__a_pattern_of_the_team__comes_first() -> None:
+    def added() -> str:
+        add_communication(["^MatmulAllReduce"])
+        return kernel_kind("MatmulAllReduce")
+
+    assert copy_context().run(added) == "comm"
 
 
 def test_add_communication__a_teams_own_kernel__counts_too() -> None:
-    assert not communicates("our_ring_exchange<4>")
-    add_communication(["our_ring"])
-    assert communicates("our_ring_exchange<4>")
+    def added() -> str:
+        add_communication(["our_ring"])
+        return kernel_kind("our_ring_exchange<4>")
+
+    assert kernel_kind("our_ring_exchange<4>") == "compute"
+    assert copy_context().run(added) == "comm"
 
 
 def test_add_communication__no_regular_expression__is_refused() -> None:

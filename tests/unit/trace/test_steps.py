@@ -52,6 +52,21 @@ def test_profiler_steps__communication_half_hidden__parts_add_up() -> None:
     assert found.length_ns == 70
 
 
+def test_profiler_steps__fused_kernel__neither_computing_nor_communication() -> None:
+    (found,) = profiler_steps(
+        table(
+            step(1, 0, 100),
+            ("k", "compute", 10, 30, -1),
+            ("MatmulAllReduce", "fused", 30, 30, -1),
+            ("nccl", "comm", 50, 20, -1),
+        )
+    ) or ()  # fmt: skip
+
+    # It counts where nothing else computes, and hides communication.
+    assert (found.fused_ns, found.communication_ns, *parts(found)) == (20, 20, 30, 10, 0, 10, 0)
+    assert found.length_ns == 70
+
+
 def test_profiler_steps__copy_before_the_first_kernel__it_is_no_preparing() -> None:
     (found,) = profiler_steps(table(step(1, 0, 100), ("m", "copy", 5, 10, -1), ("k", "compute", 20, 30, -1))) or ()
 

@@ -61,6 +61,7 @@ def test_summarize__kineto_with_three_steps__work_times_and_copies_of_each(tmp_p
     assert found.parts() == StepParts(
         length_ns=2_575_000,
         computing_ns=1_200_000,
+        fused_ns=0,
         communication_ns=300_000,
         exposed_communication_ns=300_000,
         exposed_copies_ns=150_000,
@@ -138,7 +139,7 @@ def test_summarize__only_steps_and_collectives__times_and_a_count_and_nothing_el
 
     assert found.works == ({WorkItem("comm", "hcom_allReduce_"): 2},) * 2
     assert found.absent == {"counters.kernels", "counters.format_conversions", "counters.device_copies"}
-    assert found.parts() == StepParts(2000, 1200, 600, 200, None, 100, 500)
+    assert found.parts() == StepParts(2000, 1200, 0, 600, 200, None, 100, 500)
     assert found.collectives == {"hcom_allReduce_": 160}
     assert found.totals == ()
 

@@ -35,10 +35,11 @@ _KIND_WORDS = {
     "compute": phrase("kernel"),
     "copy": phrase("copy"),
     "comm": phrase("collective"),
+    "fused": phrase("fused kernel"),
     "other": phrase("other"),
 }
 _STREAM = FLAME_KINDS.index("stream")
-_ON_DEVICE = frozenset(FLAME_KINDS.index(kind) for kind in ("compute", "copy", "comm"))
+_ON_DEVICE = frozenset(FLAME_KINDS.index(kind) for kind in ("compute", "copy", "comm", "fused"))
 _UNIT_WORDS = {
     "call": phrase("one call"),
     "profiler step": phrase("one profiler step"),

@@ -27,6 +27,7 @@ _KIND_WORDS = {
     "compute": phrase("kernel"),
     "copy": phrase("copy"),
     "comm": phrase("collective"),
+    "fused": phrase("fused kernel"),
     "annotation": phrase("annotation"),
     "device_annotation": phrase("annotation"),
     "runtime": phrase("runtime call"),

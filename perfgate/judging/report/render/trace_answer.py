@@ -2,59 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
-from perfgate.document.trace import AnswerDocument, AnswerTimeline, GapGroupRow, TopTimeline
+from perfgate.document.trace import (
+    AnswerDocument,
+    AnswerTimeline,
+    DiffTimeline,
+    DiffTotals,
+    GapGroupRow,
+    StepSpread,
+    TopRow,
+    TopTimeline,
+    WindowPartName,
+)
 from perfgate.judging.report.render.trace import print_notes, timeline_names
+from perfgate.judging.report.render.trace_diff import changed_name, difference, signed
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.gap_causes import CAUSE_WORDS
 from perfgate.judging.report.text.kernels import kernel_name
 from perfgate.judging.report.text.numbers import amount, counted, percent
+from perfgate.judging.report.text.places import short_place
 from perfgate.judging.report.text.words import phrase
 from perfgate.locale import translate
 
 _NAME = 56  # letters of a name in a sentence
-_BUSY = phrase("the device is busy {share} of {time}")
+_LEAST = 0.01  # parts and groups of gaps below this share of the time are not worth a line, but the largest
+_BOUND: dict[WindowPartName, str] = {
+    "computing": phrase("bound by computing: the device is busy {share} of {time}"),
+    "fused": phrase("bound by fused kernels: the device is busy {share} of {time}"),
+    "communication": phrase("bound by communication: the device is busy {share} of {time}"),
+    "copies": phrase("bound by copies: the device is busy {share} of {time}"),
+    "host": phrase("host bound: the device is busy {share} of {time}"),
+    "synchronization": phrase("bound by synchronization: the device is busy {share} of {time}"),
+    "queue": phrase("bound by dependencies between streams: the device is busy {share} of {time}"),
+    "unknown": phrase("the device is busy {share} of {time}, and the recording does not show why it idles"),
+}
+_PARTS: dict[WindowPartName, str] = {
+    "computing": phrase("{share} computing"),
+    "fused": phrase("{share} fused kernels"),
+    "communication": phrase("{share} communication alone"),
+    "copies": phrase("{share} copies alone"),
+    "host": phrase("{share} idle until the host launched"),
+    "synchronization": phrase("{share} idle after the host had waited for the device"),
+    "queue": phrase("{share} idle with work in the queue"),
+    "unknown": phrase("{share} idle, cause not recorded"),
+}
 _NO_DEVICE = phrase("nothing ran on a device")
+_NO_TIMELINE = phrase("no timeline of the device was recorded: when it was busy is not known")
+_HOST_ALONE = phrase("the host alone was recorded: nothing overlaps with a device")
+_OVERLAP_UNKNOWN = phrase("what overlaps is not known without a timeline of the device")
+_RANKS = phrase("several ranks: perfgate trace ranks names the one that delays the others; --rank N shows one")
+_MORE = phrase("… {timelines}; --rank N shows one")
+_MOST_TIMELINES = 4
 _IDLE = phrase("idle {time} ({share}) in {gaps}: {where}; {why}")
 _THEN = phrase("{where}, before {kernel}")
 _UNKNOWN = phrase("the recording does not show the host then")
 _HEAVY = phrase("{name}: {time}, {share} of the busy time, {count} ×")
 _HOST = phrase("{name}: {time}, {share} of the host's self time, {count} ×")
-_COMMUNICATION = phrase("communication {time}, {exposed} of it exposed")
+_FROM = phrase("{what}, from {where}")
+_NO_LINES = phrase("no lines: the recording has no Python functions; record with with_stack=True")
+_COMMUNICATION = phrase("communication {time}, {share} of it hidden by computing")
 _NO_COMMUNICATION = phrase("no communication")
+_COPIES = phrase("copies {time}, {share} of it hidden by kernels")
+_CONCURRENT = phrase("several kernels computed at once for {time}")
+_NOT_CONCURRENT = phrase("no two kernels computed at once")
+_STEPS = phrase("{steps} of {median}, {shortest} to {longest}; the longest is step {slowest}")
+_ALIKE = phrase("{steps} of {median}, {shortest} to {longest}")
+_PHASE = phrase("{phase}: {steps} of {median}")
+_COMPARE = phrase("what changed: add --base OTHER, an earlier recording of the same program")
+_NOTHING_CHANGED = phrase("nothing changed since {base}: {rows} as before")
+_CHANGED = phrase("changed since {base}, in one {unit}:")
 
 
 def render_answer(document: AnswerDocument, console: Console) -> None:
     """Print what there is to know first of every timeline."""
     names = timeline_names([timeline.gaps for timeline in document.timelines])
-    for timeline, name in zip(document.timelines, names):
-        if name:
-            console.print(Text(name, "bold"))
-        for sentence, style in _sentences(timeline):
-            console.print(Text(sentence, style))
+    for timeline, name in zip(document.timelines[:_MOST_TIMELINES], names):
+        title, *sentences = _sentences(timeline)
+        console.print(Text(f"{name}: {title}" if name else title, "bold"))
+        console.print(_listed(sentences))
+    if (more := len(document.timelines) - _MOST_TIMELINES) > 0:
+        console.print(Text(translate(_MORE).format(timelines=counted(more, "more timeline")), "dim"))
+    if len({timeline.gaps.rank for timeline in document.timelines}) > 1:
+        console.print(Text(translate(_RANKS), "dim"))
+    if document.changes is None:
+        console.print(Text(translate(_COMPARE), "dim"))
+    else:
+        for compared in document.changes.timelines:
+            title, *sentences = _changes(compared, short_place(clean(document.changes.base[0])))
+            console.print(Text(title, "bold"))
+            console.print(_listed(sentences))
     print_notes(document.notes, console)
 
 
-def _sentences(timeline: AnswerTimeline) -> Iterator[tuple[str, str]]:
+def _listed(sentences: Iterable[str]) -> Table:
+    """Sentences with a mark each, so that a long one is seen to go on."""
+    table = Table.grid(padding=(0, 1))
+    for sentence in sentences:
+        table.add_row(Text("-", "dim"), Text(sentence, overflow="fold"))
+    return table
+
+
+def _sentences(timeline: AnswerTimeline) -> Iterator[str]:
     gaps = timeline.gaps
-    if gaps.window and gaps.busy is not None:
-        share = percent(gaps.busy / gaps.window)
-        yield translate(_BUSY).format(share=share, time=amount(gaps.window, "s")), "bold"
-        yield from ((f"  {_idle(group)}", "") for group in gaps.groups)
+    if timeline.bound is not None and timeline.window and timeline.busy is not None:
+        words = translate(_BOUND[timeline.bound])
+        yield words.format(share=percent(timeline.busy / timeline.window), time=amount(timeline.window, "s"))
+        yield ", ".join(
+            translate(_PARTS[part.part]).format(share=percent(part.share))
+            for number, part in enumerate(timeline.parts)
+            if part.share >= _LEAST or not number
+        )
+        for number, group in enumerate(gaps.groups):
+            if group.share >= _LEAST or not number:
+                yield _idle(group)
     else:
-        yield translate(_NO_DEVICE), "bold"
-    yield from ((f"  {sentence}", "") for sentence in _heaviest(timeline.top))
-    if timeline.communication is None or timeline.exposed is None:
-        return
-    if not timeline.communication:
-        yield f"  {translate(_NO_COMMUNICATION)}", ""
-        return
-    times = {"time": amount(timeline.communication, "s"), "exposed": amount(timeline.exposed, "s")}
-    yield f"  {translate(_COMMUNICATION).format(**times)}", ""
+        yield translate(_NO_TIMELINE if timeline.top.side == "device" else _NO_DEVICE)
+    yield from _heaviest(timeline.top)
+    if not timeline.has_lines:
+        yield translate(_NO_LINES)
+    yield from _overlap(timeline)
+    yield from _steps(timeline)
 
 
 def _idle(group: GapGroupRow) -> str:
@@ -74,5 +146,69 @@ def _idle(group: GapGroupRow) -> str:
 def _heaviest(top: TopTimeline) -> Iterator[str]:
     words = translate(_HEAVY if top.side == "device" else _HOST)
     for row in top.rows:
-        name, share = clean(kernel_name(row.name, limit=_NAME)), "–" if row.share is None else percent(row.share)
-        yield words.format(name=name, time=amount(row.total, "s"), share=share, count=f"{row.count:,}")
+        name = kernel_name(row.name, limit=_NAME) if top.side == "device" else row.name
+        share = "–" if row.share is None else percent(row.share)
+        what = words.format(name=clean(name), time=amount(row.total, "s"), share=share, count=f"{row.count:,}")
+        where = _where(row)
+        yield translate(_FROM).format(what=what, where=where) if where else what
+
+
+def _where(row: TopRow) -> str:
+    return " · ".join(
+        clean(text, limit=2 * _NAME) for text in (row.operator, row.line and short_place(row.line)) if text
+    )
+
+
+def _overlap(timeline: AnswerTimeline) -> Iterator[str]:
+    if timeline.communication is None or timeline.exposed is None:
+        yield translate(_OVERLAP_UNKNOWN if timeline.top.side == "device" else _HOST_ALONE)
+        return
+    if timeline.communication:
+        yield _hidden(_COMMUNICATION, timeline.communication, timeline.exposed)
+    else:
+        yield translate(_NO_COMMUNICATION)
+    if timeline.copies and timeline.exposed_copies is not None:
+        yield _hidden(_COPIES, timeline.copies, timeline.exposed_copies)
+    if timeline.concurrent:
+        yield translate(_CONCURRENT).format(time=amount(timeline.concurrent, "s"))
+    elif timeline.concurrent is not None:
+        yield translate(_NOT_CONCURRENT)
+
+
+def _hidden(words: str, total: float, exposed: float) -> str:
+    return translate(words).format(time=amount(total, "s"), share=percent(1 - exposed / total))
+
+
+def _steps(timeline: AnswerTimeline) -> Iterator[str]:
+    if timeline.phases:
+        for phase in timeline.phases:
+            steps, median = counted(phase.count, "step"), amount(phase.length, "s")
+            yield translate(_PHASE).format(phase=clean(phase.phase), steps=steps, median=median)
+    elif timeline.steps is not None and timeline.steps.count > 1:
+        yield _spread(timeline.steps)
+
+
+def _spread(steps: StepSpread) -> str:
+    words = translate(_ALIKE if steps.slowest is None else _STEPS)
+    times = {name: amount(getattr(steps, name), "s") for name in ("median", "shortest", "longest")}
+    return words.format(steps=counted(steps.count, "step"), slowest=steps.slowest, **times)
+
+
+def _changes(timeline: DiffTimeline, base: str) -> Iterator[str]:
+    if not timeline.rows:
+        yield translate(_NOTHING_CHANGED).format(base=base, rows=counted(timeline.same, "row"))
+        return
+    yield translate(_CHANGED).format(base=base, unit=translate(timeline.unit))
+    yield ", ".join(_sums(timeline))
+    for row in timeline.rows:
+        cost = row.head or row.base
+        where = cost and " · ".join(clean(text) for text in (cost.operator, cost.line) if text)
+        what = f"{translate(row.change)} {changed_name(row, 2 * _NAME)}: {difference(row)}"
+        yield translate(_FROM).format(what=what, where=where) if where else what
+
+
+def _sums(timeline: DiffTimeline) -> Iterator[str]:
+    for field in DiffTotals.__struct_fields__:
+        base, head = getattr(timeline.base, field), getattr(timeline.head, field)
+        if base is not None and head is not None:
+            yield f"{translate(field)} {signed(head - base)}"

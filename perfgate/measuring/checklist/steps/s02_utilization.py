@@ -54,7 +54,7 @@ class UtilizationStep:
             if parts is None:
                 outcome.values += missing(_TIMELINE_METRICS, device_times_missing(summary), {"shape": summary.shape})
                 continue
-            kernels_ns = parts.computing_ns + parts.exposed_communication_ns
+            kernels_ns = parts.computing_ns + parts.fused_ns + parts.exposed_communication_ns
             numbers = {
                 "utilization.busy": kernels_ns / parts.length_ns,
                 "utilization.computing": parts.computing_ns / parts.length_ns,
@@ -153,7 +153,7 @@ def _judge_parts(parts: StepParts, shape: str, limits: Limits) -> list[Finding]:
         _Rest("utilization.busy", "free", parts.free_ns),
         key=lambda rest: rest.ns,
     )
-    busy = (parts.computing_ns + parts.exposed_communication_ns) / parts.length_ns
+    busy = (parts.computing_ns + parts.fused_ns + parts.exposed_communication_ns) / parts.length_ns
     evidence: MaybeEvidence = {
         "shape": shape,
         "computing": parts.computing_ns / parts.length_ns,

@@ -246,7 +246,7 @@ def _judge_ai_cpu(summary: DeviceSummary, limits: Limits) -> StepOutcome:
 
 def _class_shares(totals: Sequence[OperatorTotal]) -> dict[OpClass, float]:
     """The share of each class in what the device computes: in a collective it mostly waits for others."""
-    computed = [total for total in totals if total.kind != "comm"]
+    computed = [total for total in totals if total.kind not in ("comm", "fused")]
     computed_ns = sum(total.typical_ns for total in computed)
     return {group: ns / computed_ns if computed_ns else 0.0 for group, ns in class_totals(computed).items()}
 

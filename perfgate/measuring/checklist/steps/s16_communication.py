@@ -233,14 +233,17 @@ def _links(summary: DeviceSummary) -> Iterator[Value]:
 def _judge_overlap(summary: DeviceSummary, limits: Limits) -> StepOutcome:
     """How much of the communication computing hides, and how much of the steps the rest takes."""
     parts = summary.parts()
-    if parts is None or not parts.communication_ns:
+    if parts is None:
         return StepOutcome()
+    fused = several({"communication.fused": parts.fused_ns / parts.length_ns}, profiled(summary), count=summary.spans)
+    if not parts.communication_ns:
+        return StepOutcome(fused if parts.fused_ns else [])
     exposed = parts.exposed_communication_ns / parts.length_ns
     numbers = {
         "communication.hidden": 1.0 - parts.exposed_communication_ns / parts.communication_ns,
         "communication.exposed": exposed,
     }
-    values = several(numbers, profiled(summary), count=summary.spans)
+    values = [*several(numbers, profiled(summary), count=summary.spans), *(fused if parts.fused_ns else [])]
     return StepOutcome(values, above("communication.exposed", exposed, limits, {"shape": summary.shape}))
 
 

@@ -13,8 +13,8 @@ const trees = packed_trees.map((one) => ({ ...one, parent: summed(one.parent),
 const word = (english, values) => sentences[english].replace(/\{(\w+)\}/g, (_, name) => values[name]);
 const ROW = 18, THINNEST = 0.4, ALL = -1, FONT = "11px ui-monospace, Menlo, Consolas, monospace";
 const dark = matchMedia("(prefers-color-scheme: dark)");
-const HUES = { thread: 220, stream: 220, python: 205, host_op: 28, annotation: 265, runtime: 50, compute: 350, copy: 165, comm: 300, other: 220 };
-const OPERATORS = new Set(["host_op", "compute", "copy", "comm"]);
+const HUES = { thread: 220, stream: 220, python: 205, host_op: 28, annotation: 265, runtime: 50, compute: 350, copy: 165, comm: 300, fused: 325, other: 220 };
+const OPERATORS = new Set(["host_op", "compute", "copy", "comm", "fused"]);
 const canvas = $("canvas"), pen = canvas.getContext("2d"), tip = $("tip");
 // One frame is a number: a node of the tree, or the size of the tree for the chosen tracks together.
 let marks = new Map(), sums = new Map(), whole, tree, size, first, children, base, head, weight, roots, zoomed, focused, pointed = ALL, matches = null, drawn = [], levels = 0;

@@ -12,8 +12,8 @@ for (const one of timelines) { one.at = one.sizes.map((size) => { const at = beh
 // The page's language comes with the data: its sentences by their English ones, with {name} for every value.
 const word = (english, values) => sentences[english].replace(/\{(\w+)\}/g, (_, name) => values[name]);
 const ROW = 16, TITLE = 18, RULER = 22, LISTED = 50, NEAREST = 4, FONT = "11px ui-monospace, Menlo, Consolas, monospace";
-const HUES = { python: 205, host_op: 28, annotation: 265, device_annotation: 265, runtime: 50, compute: 350, copy: 165, comm: 300, memory: 90, other: 220, gap: 0 };
-const ON_DEVICE = ["compute", "copy", "comm"].map((kind) => kinds.indexOf(kind));
+const HUES = { python: 205, host_op: 28, annotation: 265, device_annotation: 265, runtime: 50, compute: 350, copy: 165, comm: 300, fused: 325, memory: 90, other: 220, gap: 0 };
+const ON_DEVICE = ["compute", "copy", "comm", "fused"].map((kind) => kinds.indexOf(kind));
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const pane = $("pane"), canvas = $("canvas"), pen = canvas.getContext("2d"), tip = $("tip");
 // The spans of the timeline that is shown: columns, and their numbers by row and start. A row is one level of a track.
