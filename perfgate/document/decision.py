@@ -12,9 +12,7 @@ from perfgate.document.explanation import (
     Aspect,
     Cause,
     Explanation,
-    OperatorChange,
-    OperatorTest,
-    OperatorTime,
+    OperatorDelta,
     PartSite,
     Replacement,
 )
@@ -497,8 +495,9 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     ``comparisons`` are in reading order: what regressed, the worst first; what improved; what is undecided; then the rest. So
     are ``explanations``. ``causes`` are what made calls worse, of every shape the likeliest first, and ``regressions`` what got
-    worse by each, the most important first. ``replaced`` are operators that took the place of others, whether or not that
-    costs anything.
+    worse by each, the most important first. ``operators`` are those whose count changed, what weighs most first; then those
+    that were tested, what lost most first; then what else the pairs profiled. ``replaced`` are operators that took the place
+    of others, whether or not that costs anything.
     ``unmoved`` are the workloads whose weights and inputs lay in one place in all quads of a pair.
     ``waited`` is the share of the measured time in which workers, or else threads of jobs, waited for a CPU; None where the
     kernel did not say. ``recorded`` is set where both sides were made from a profiler's recording: times of kernels are
@@ -528,9 +527,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     harness_changes: list[HarnessChange] = []
     invalid: list[Invalid] = []
     missing: list[Missing] = []
-    operator_tests: list[OperatorTest] = []
-    operator_times: list[OperatorTime] = []
-    operator_changes: list[OperatorChange] = []
+    operators: list[OperatorDelta] = []
     explanations: list[Explanation] = []
     causes: list[Cause] = []
     regressions: list[Regression] = []

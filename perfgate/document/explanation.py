@@ -16,7 +16,7 @@ Compiling = Literal["graph_break", "recompilation"]
 # How a change reaches a line: it changed the line itself, one that calls it, the function around it; or one elsewhere.
 Reach = Literal["line", "caller", "function", "elsewhere"]
 
-ContributionKind = Literal[
+PartKind = Literal[
     "added", "removed", "more", "fewer", "other_inputs", "slower", "faster", "waiting", "outside", "launching"
 ]
 InputsChange = Literal["shape", "dtype", "layout"]
@@ -35,45 +35,44 @@ class PartSite(msgspec.Struct, frozen=True, kw_only=True):
     tensor: str | None = None
 
 
-class OperatorTest(msgspec.Struct, frozen=True, kw_only=True):
-    """One operator's self time a call on both sides, tested over the pairs; it informs and never fails the gate.
+class OperatorDelta(msgspec.Struct, frozen=True, kw_only=True):
+    """What the change did to one operator of a shape: how often a call runs it, what it takes, and what the pairs prove.
 
-    ``p`` is one-sided, in the direction of ``delta``; ``q`` is it adjusted for false discoveries among all operators of the
-    decision (Benjamini-Hochberg); ``delta``, ``interval`` and ``confidence`` are as in Comparison; times in seconds.
-    ``share`` is the operator's part of the self time of all operators of the base's call.
+    ``base_count`` and ``head_count`` are its calls in one call, None if they are not known to differ. ``base`` and ``head`` are
+    its self seconds in a call, None if no pair profiled it. ``seconds`` is what it is shown to add to a call, below zero if it
+    saves time: that of the explanation, else of its own test, else the paired estimate (Hodges-Lehmann). It is the only
+    estimate of the operator's change; ``head`` is ``base`` and that.
+
+    Its own test informs and never fails the gate. ``delta``, ``interval`` and ``confidence`` are as in Comparison; ``p`` is
+    one-sided, in the direction of ``delta``; ``q`` is it adjusted for false discoveries among all operators of the decision
+    (Benjamini-Hochberg); ``share`` is its part of the self time of all operators of the base's call, ``pairs`` how many pairs
+    were tested. ``alone`` is an operator that its test found slower, and that neither a count nor an explanation names.
+
+    ``kind`` is its part in an explanation: ``other_inputs`` if it runs as often on inputs of another shape, dtype or layout
+    (``inputs_change``). ``outside`` is the time outside operators: ``launching`` if it grew with the number of operators,
+    ``waiting`` if the host waits for its device more often, in ``op``. ``function`` is the project's Python function, ``line``
+    the project's line. ``sites`` are the lines of the head that run it more often, with their own counts. In an explanation
+    the place is that of the explanation.
     """
 
-    workload: str
-    shape: str
+    workload: str = ""
+    shape: str = ""
     op: str
-    base: float
-    head: float
-    share: float
-    delta: float
-    interval: tuple[float, float] | None
-    confidence: float | None
-    p: float
-    q: float
-    outcome: Literal["regressed", "improved", "unchanged", "inconclusive"]
-    pairs: int
-    line: str | None = None
-
-
-class Contribution(msgspec.Struct, frozen=True, kw_only=True):
-    """What one operator adds to the time of a call, in seconds as the pairs tell it; below zero where it saves time.
-
-    ``kind`` is what became of it: ``other_inputs`` where it runs as often on inputs of another shape, dtype or layout
-    (``inputs_change``). ``outside`` is the time outside operators: ``launching`` where it grew with the number of operators,
-    ``waiting`` where the host waits for its device more often, in ``op``. Counts are of one call; ``function`` is the
-    project's Python function, ``line`` the project's line. Inputs are said where they differ. ``sites`` are the lines of the
-    head that run it more often, with their own counts.
-    """
-
-    op: str
-    kind: ContributionKind
-    seconds: float
+    kind: PartKind | None = None
     base_count: float | None = None
     head_count: float | None = None
+    base: float | None = None
+    head: float | None = None
+    seconds: float = 0.0
+    share: float | None = None
+    delta: float | None = None
+    interval: tuple[float, float] | None = None
+    confidence: float | None = None
+    p: float | None = None
+    q: float | None = None
+    outcome: Literal["regressed", "improved", "unchanged", "inconclusive", "untested"] = "untested"
+    pairs: int | None = None
+    alone: bool = False
     line: str | None = None
     function: str | None = None
     inputs_change: InputsChange | None = None
@@ -85,6 +84,10 @@ class Contribution(msgspec.Struct, frozen=True, kw_only=True):
     def profiled(self) -> str:
         """The name under which the pairs profiled what it is about."""
         return OUTSIDE_OPERATORS if self.kind in ("waiting", "outside", "launching") else self.op
+
+    @property
+    def more_count(self) -> float:
+        return (self.head_count or 0.0) - (self.base_count or 0.0)
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,36 +106,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     metric: str | None = None
     measured: float | None = None
     explained: float = 0.0
-    contributions: list[Contribution] = []
+    contributions: list[OperatorDelta] = []
     base_bound: Bottleneck | None = None
     head_bound: Bottleneck | None = None
-    other_inputs: list[Contribution] = []
-
-
-class OperatorTime(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator's self seconds in one call on both sides, over all profiled pairs; also of OUTSIDE_OPERATORS.
-
-    ``base`` is the median of the base's members, and ``head - base`` the one estimate of the difference there is: that of the
-    explanation, else of the operator's test, else the paired one (Hodges-Lehmann). ``pairs`` is how many pairs profiled.
-    """
-
-    workload: str
-    shape: str
-    op: str
-    base: float
-    head: float
-    pairs: int
-
-
-class OperatorChange(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator that came, went or runs more or less often: how often a call runs it on both sides."""
-
-    workload: str
-    shape: str
-    op: str
-    base_count: float
-    head_count: float
-    line: str | None = None
+    other_inputs: list[OperatorDelta] = []
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,7 +152,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     mentions: int = 1
     stage: bool = False
     rank: int | None = None
-    part: Contribution | None = None
+    part: OperatorDelta | None = None
     counted: bool = False
     compiling: Compiling | None = None
     aspect: Aspect | None = None

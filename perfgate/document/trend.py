@@ -15,7 +15,7 @@ import msgspec
 
 from perfgate.catalogue.terms import Better, Kind
 from perfgate.document.decision import TestbedDifference
-from perfgate.document.explanation import OperatorChange
+from perfgate.document.explanation import OperatorDelta
 from perfgate.document.history import Confirmation
 from perfgate.document.message import Message
 
@@ -139,7 +139,7 @@ class TrendCause(msgspec.Struct, frozen=True, kw_only=True):
     commits: list[CommitLabel] = []
     commit_count: int = 0
     changes: list[TrendPlace]
-    operators: list[OperatorChange] = []
+    operators: list[OperatorDelta] = []
 
 
 class TestbedSpan(msgspec.Struct, frozen=True, kw_only=True):

@@ -83,8 +83,9 @@ def run_2(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def decision_2(decision: dict[str, Any]) -> dict[str, Any]:
-    """Sentences become messages."""
-    upgraded = {**decision, "reasons": [_reason_2(reason) for reason in decision["reasons"]]}
+    """Sentences become messages; the three lists of operators are gone."""
+    kept = {name: value for name, value in decision.items() if not name.startswith("operator_")}
+    upgraded = {**kept, "reasons": [_reason_2(reason) for reason in decision["reasons"]]}
     upgraded["base"] = _with_quotes(decision["base"], "chosen_because")
     upgraded["head"] = _with_quotes(decision["head"], "chosen_because")
     upgraded["warnings"] = [_quoted(warning) for warning in decision.get("warnings", [])]

@@ -25,7 +25,7 @@ from perfgate.document.decision import (
     TestbedDifference,
     Verdict,
 )
-from perfgate.document.explanation import OperatorChange, OperatorTest, OperatorTime
+from perfgate.document.explanation import OperatorDelta
 from perfgate.document.message import quote
 from perfgate.document.run import (
     CodeChange,
@@ -47,6 +47,7 @@ from perfgate.document.seal import Seal
 from perfgate.document.testbed import Testbed
 from perfgate.judging.advice.advise import suggested
 from perfgate.judging.gate.causes import with_causes
+from perfgate.judging.gate.operators import joined
 from perfgate.judging.gate.regressions import with_regressions
 
 BASE_COMMIT = "a1b2c3d4e5f60718293a4b5c6d7e8f9001122334"
@@ -104,8 +105,10 @@ def make_decision(verdict: Verdict = "PASS", **fields: Any) -> DecisionDocument:
     ``changes`` are the places of the code that it changed.
     """
     changes: list[CodeChange] = fields.pop("changes", [])
+    counted = fields.pop("operator_changes", [])
+    timed = fields.pop("operator_times", operator_times() if counted else [])
     values: dict[str, Any] = {
-        "operator_times": operator_times() if fields.get("operator_changes") else [],
+        "operators": joined(counted, fields.pop("operator_tests", []), timed),
         "perfgate_version": "0.1.0",
         "project": "demo",
         "reasons": [],
@@ -218,27 +221,27 @@ def code_changes() -> list[CodeChange]:
     ]
 
 
-def operator_changes() -> list[OperatorChange]:
+def operator_changes() -> list[OperatorDelta]:
     """Return what the traces show of the same change."""
     return [
-        OperatorChange(
+        OperatorDelta(
             workload="encoder", shape="long", op="aten::add", base_count=12, head_count=36, line="model.py:88",
         ),
-        OperatorChange(
+        OperatorDelta(
             workload="encoder", shape="long", op="aten::clone", base_count=0, head_count=1, line="model.py:91",
         ),
     ]  # fmt: skip
 
 
-def operator_times() -> list[OperatorTime]:
+def operator_times() -> list[OperatorDelta]:
     """Return what the pairs say of the same operators."""
     return [
-        OperatorTime(workload="encoder", shape="long", op="aten::add", base=0.0009, head=0.0028, pairs=12),
-        OperatorTime(workload="encoder", shape="long", op="aten::clone", base=0.0, head=0.0004, pairs=12),
+        OperatorDelta(workload="encoder", shape="long", op="aten::add", base=0.0009, head=0.0028, seconds=0.0019),
+        OperatorDelta(workload="encoder", shape="long", op="aten::clone", base=0.0, head=0.0004, seconds=0.0004),
     ]
 
 
-def make_operator_test(op: str = "aten::mm", **fields: Any) -> OperatorTest:
+def make_operator_test(op: str = "aten::mm", **fields: Any) -> OperatorDelta:
     """Return a tested operator of ``encoder``/``long``: 3 % of the call, ten percent slower unless said otherwise."""
     values: dict[str, Any] = {
         "workload": "encoder",
@@ -255,10 +258,11 @@ def make_operator_test(op: str = "aten::mm", **fields: Any) -> OperatorTest:
         "pairs": 12,
         "line": "model.py:41",
     }
-    return OperatorTest(op=op, **{**values, **fields})
+    values |= fields
+    return OperatorDelta(op=op, seconds=values["head"] - values["base"], **values)
 
 
-def operator_tests() -> list[OperatorTest]:
+def operator_tests() -> list[OperatorDelta]:
     """Return one operator that got slower, and three that say something else."""
     same: dict[str, Any] = {"delta": 0.002, "interval": (-0.011, 0.014), "p": 0.4, "q": 0.6, "line": None}
     return [

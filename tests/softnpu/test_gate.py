@@ -67,9 +67,9 @@ def test_check__one_operator_slower_on_the_device__fails_and_names_it_with_its_s
     assert (done.returncode, decision["verdict"]) == (1, "FAIL"), comment
     assert _of(decision, "latency.low")["outcome"] == "regressed"
     assert _of(decision, "counters.kernels")["outcome"] == "unchanged"
-    slower = [test for test in decision["operator_tests"] if test["outcome"] == "regressed"]
+    slower = [test for test in decision["operators"] if test["outcome"] == "regressed"]
     # What lost most comes first; on a software device its neighbours lose their caches to it.
-    assert slower[0]["op"] == "Relu", decision["operator_tests"]
+    assert slower[0]["op"] == "Relu", decision["operators"]
     assert slower[0]["head"] - slower[0]["base"] == pytest.approx(0.008, rel=0.2)
     assert "`Relu` takes" in comment
     assert 0 < slower[0]["share"] < 1

@@ -9,7 +9,7 @@ import msgspec
 
 from perfgate.catalogue.lookup import metric
 from perfgate.document.decision import Policy
-from perfgate.document.explanation import OperatorChange
+from perfgate.document.explanation import OperatorDelta
 from perfgate.document.run import RunDocument
 from perfgate.document.trend import TrendCause, TrendSeries
 from perfgate.judging.gate.counters import compare_counters
@@ -28,18 +28,18 @@ def with_operators(
     if cause.direction != "worse":
         return cause
     named: Counter[tuple[str, str, str]] = Counter()
-    changes: dict[tuple[str, str, str], OperatorChange] = {}
+    changes: dict[tuple[str, str, str], OperatorDelta] = {}
     for change in _more_often(cause, series, documents):
         key = (change.workload, change.shape, change.op)
         named[key] += 1
         changes.setdefault(key, change)
-    ordered = sorted(changes, key=lambda key: (-named[key], changes[key].base_count - changes[key].head_count, key))
+    ordered = sorted(changes, key=lambda key: (-named[key], -changes[key].more_count, key))
     return msgspec.structs.replace(cause, operators=[changes[key] for key in ordered][:_MOST_OPERATORS])
 
 
 def _more_often(
     cause: TrendCause, series: Sequence[TrendSeries], documents: Mapping[str, RunDocument]
-) -> Iterator[OperatorChange]:
+) -> Iterator[OperatorDelta]:
     """Yield every part of every counter that grew in the workloads of the cause."""
     entries = [(series[place.series], series[place.series].changes[place.change].at) for place in cause.changes]
     workloads = {entry.workload for entry, _ in entries}
@@ -49,7 +49,7 @@ def _more_often(
         for compared in compare_counters(Evidence(documents[good], documents[bad]), Policy()):
             if compared.workload in workloads and metric(compared.metric).amount == "calls":
                 yield from (
-                    OperatorChange(
+                    OperatorDelta(
                         workload=compared.workload,
                         shape=compared.shape,
                         op=part.name,

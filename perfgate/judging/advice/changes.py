@@ -16,7 +16,7 @@ from perfgate.catalogue.names import (
     SYNCS,
 )
 from perfgate.document.decision import Comparison, DecisionDocument, Gain, Part, Suggestion
-from perfgate.document.explanation import Contribution, Explanation
+from perfgate.document.explanation import Explanation, OperatorDelta
 from perfgate.document.message import Message, message_from
 from perfgate.document.run import Evidence
 
@@ -108,7 +108,7 @@ def _on_explanations(explanations: Sequence[Explanation]) -> Iterator[_Advised]:
                 )
 
 
-def _rule_of(part: Contribution, *, first: bool) -> str | None:
+def _rule_of(part: OperatorDelta, *, first: bool) -> str | None:
     """The rule on a part of a slower call that counters do not see.
 
     An operator that merely takes longer gets advice only where it comes first: behind others, they are the cause.
@@ -194,20 +194,16 @@ def at_most(share: float) -> Gain | None:
     return Gain(kind="estimated", speedup=1 / (1 - share), share=share)
 
 
-def _seconds(advised: _Advised, contributions: Sequence[Contribution]) -> float:
-    def is_of(part: Contribution) -> bool:
+def _seconds(advised: _Advised, contributions: Sequence[OperatorDelta]) -> float:
+    def is_of(part: OperatorDelta) -> bool:
         if advised.line is not None and part.line is not None:
             return part.line == advised.line
         return advised.op in (part.op, part.function)
 
     own = [part for part in contributions if part.seconds > 0 and is_of(part)]
     seconds = sum(part.seconds for part in own)
-    more = sum(max(0.0, _more(part)) for part in own)
+    more = sum(max(0.0, part.more_count) for part in own)
     for part in contributions:
-        if part.kind == "launching" and _more(part) > 0:
-            seconds += max(0.0, part.seconds) * min(1.0, more / _more(part))
+        if part.kind == "launching" and part.more_count > 0:
+            seconds += max(0.0, part.seconds) * min(1.0, more / part.more_count)
     return seconds
-
-
-def _more(part: Contribution) -> float:
-    return (part.head_count or 0.0) - (part.base_count or 0.0)

@@ -15,7 +15,7 @@ from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import PREPROCESSING, PYTHON_TIMES
 from perfgate.catalogue.terms import Amount
 from perfgate.document.decision import RULE_METHODS, SIDE_BY_SIDE, Comparison, DecisionDocument, Part
-from perfgate.document.explanation import Aspect, Cause, Compiling, Contribution, Explanation, OperatorChange
+from perfgate.document.explanation import Aspect, Cause, Compiling, Explanation, OperatorDelta
 from perfgate.document.run import OperatorRow, RunDocument
 from perfgate.judging.gate.changed_code import ChangedCode
 from perfgate.judging.gate.contributions import EXPLAINS
@@ -162,9 +162,9 @@ class _Causes:
         merged: dict[_Key, Cause] = {}
         for part in _from_comparisons(self._decision.comparisons):
             _merge(merged, part)
-        times = {(t.workload, t.shape, t.op): t.head - t.base for t in self._decision.operator_times}
-        for change in self._decision.operator_changes:
-            _merge(merged, _of_change(change, times.get((change.workload, change.shape, change.op))))
+        for operator in self._decision.operators:
+            if operator.base_count is not None:
+                _merge(merged, _of_change(operator))
         for explained in self._decision.explanations:
             if (explained.measured or 0.0) <= 0:
                 continue
@@ -330,9 +330,7 @@ def _on_other_inputs(decision: DecisionDocument, listed: Iterable[Cause]) -> lis
         if c.outcome == "regressed" and c.method == "exact" and not any(part.head > part.base for part in c.parts)
     }
     slower = {
-        (test.workload, test.shape, test.op): test.head - test.base
-        for test in decision.operator_tests
-        if test.outcome == "regressed"
+        (test.workload, test.shape, test.op): test.seconds for test in decision.operators if test.outcome == "regressed"
     }
     changed: dict[tuple[_Place, str, str | None], Cause] = {}
     for explained in decision.explanations:
@@ -448,19 +446,18 @@ def _tested(comparison: Comparison, decision: DecisionDocument) -> Cause | None:
     """The operator that lost most time in the pairs, where that explains a good part of a slower call."""
     if comparison.method != "paired" or comparison.unit != "s" or comparison.outcome != "regressed":
         return None
-    at_place = [t for t in decision.operator_tests if (t.workload, t.shape) == (comparison.workload, comparison.shape)]
+    at_place = [t for t in decision.operators if (t.workload, t.shape) == (comparison.workload, comparison.shape)]
     slower = [test for test in at_place if test.outcome == "regressed"]
-    most = max(slower, key=lambda test: test.head - test.base, default=None)
+    most = max(slower, key=lambda test: test.seconds, default=None)
     if most is None or comparison.base is None or comparison.head is None:
         return None
-    more_time = most.head - most.base
-    if more_time < EXPLAINS * (comparison.head - comparison.base):
+    if most.seconds < EXPLAINS * (comparison.head - comparison.base):
         return None
     return Cause(
         workload=comparison.workload,
         shape=comparison.shape,
         op=most.op,
-        more_time=more_time,
+        more_time=most.seconds,
         line=most.line,
         tested=True,
     )
@@ -520,19 +517,19 @@ def _of_stage(where: _Place, part: Part, *, inclusive: bool) -> Cause:
     return replace(_of_kernels(where, part), more_time=more_time, line=part.line, stage=True, inclusive=inclusive)
 
 
-def _of_change(change: OperatorChange, more_time: float | None) -> Cause:
+def _of_change(change: OperatorDelta) -> Cause:
     return Cause(
         workload=change.workload,
         shape=change.shape,
         op=change.op,
-        base_count=change.base_count,
-        head_count=change.head_count,
-        more_time=more_time or None,
+        base_count=change.base_count or 0.0,
+        head_count=change.head_count or 0.0,
+        more_time=change.seconds or None,
         line=change.line,
     )
 
 
-def _merge_explained(merged: dict[_Key, Cause], explained: Explanation, part: Contribution, number: int) -> None:
+def _merge_explained(merged: dict[_Key, Cause], explained: Explanation, part: OperatorDelta, number: int) -> None:
     """Add what the explanation of a slower call knows: the seconds are the pairs', the exact counts stay the counters'."""
     where = explained.workload, explained.shape
     name = part.function or part.op

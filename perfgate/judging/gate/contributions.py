@@ -23,11 +23,10 @@ from perfgate.catalogue.names import LOW_PRECISION_OPS, SYNCS
 from perfgate.document.alignment import AlignedRow, TimedRow, align
 from perfgate.document.decision import Comparison, Invalid, Part
 from perfgate.document.explanation import (
-    Contribution,
-    ContributionKind,
     Explanation,
     InputsChange,
-    OperatorTest,
+    OperatorDelta,
+    PartKind,
     PartSite,
 )
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow
@@ -48,9 +47,9 @@ MAX_CONTRIBUTIONS = 30
 MAX_OTHER_INPUTS = 12
 # The share of a call's change from which what the code does otherwise is its cause, and not what takes longer by itself.
 EXPLAINS = 0.25
-_COUNTED: frozenset[ContributionKind] = frozenset({"added", "removed", "more", "fewer"})
-_CHANGED: frozenset[ContributionKind] = frozenset({*_COUNTED, "other_inputs", "waiting"})
-_UNCHANGED: frozenset[ContributionKind] = frozenset({"slower", "faster", "outside"})
+_COUNTED: frozenset[PartKind] = frozenset({"added", "removed", "more", "fewer"})
+_CHANGED: frozenset[PartKind] = frozenset({*_COUNTED, "other_inputs", "waiting"})
+_UNCHANGED: frozenset[PartKind] = frozenset({"slower", "faster", "outside"})
 # The share of the growth outside operators from which it is put down to there being more operators.
 _LAUNCHING = 0.5
 _MOVED = ("regressed", "improved")
@@ -60,7 +59,7 @@ _EXPLAINED_METRICS = tuple(name for name, entry in METRICS.items() if entry.expl
 def explanations(
     evidence: Evidence,
     comparisons: Sequence[Comparison],
-    tests: Sequence[OperatorTest] = (),
+    tests: Sequence[OperatorDelta] = (),
     *,
     invalid: Iterable[Invalid] = (),
 ) -> list[Explanation]:
@@ -75,7 +74,7 @@ def explanations(
         times = [] if place in spoiled else call_times(comparisons, *place)
         moved = next((time for time in times if time.outcome in _MOVED), None)
         exact = [c for c in comparisons if (c.workload, c.shape, c.method) == (*place, "exact")]
-        tested = {test.op: test.head - test.base for test in tests if (test.workload, test.shape) == place}
+        tested = {test.op: test.seconds for test in tests if (test.workload, test.shape) == place}
         explained.append(_Shape(evidence, before[place], after[place], moved, exact, tested).explanation())
     return explained
 
@@ -130,7 +129,7 @@ class _Shape:
             contributions=parts[:MAX_CONTRIBUTIONS],
         )
 
-    def _other_inputs(self) -> list[Contribution]:
+    def _other_inputs(self) -> list[OperatorDelta]:
         """The operators that run as often as before on inputs of another form, as the traces show them."""
         before, after = self._rows
         parts = []
@@ -141,7 +140,7 @@ class _Shape:
                 change = _inputs_change(pair)
                 if change is not None and pair.base is not None and pair.head is not None:
                     parts.append(
-                        Contribution(
+                        OperatorDelta(
                             op=op,
                             kind="other_inputs",
                             seconds=0.0,
@@ -155,7 +154,7 @@ class _Shape:
                     )
         return parts[:MAX_OTHER_INPUTS]
 
-    def _contributions(self, pairs: PairedTimes, clocked: float, measured: float) -> list[Contribution]:
+    def _contributions(self, pairs: PairedTimes, clocked: float, measured: float) -> list[OperatorDelta]:
         added = _added_seconds(pairs, abs(measured) * MIN_PART)
         outside = added.pop(OUTSIDE_OPERATORS, None)
         parts = [self._of_operator(op, self.tested.get(op, seconds)) for op, seconds in added.items()]
@@ -181,7 +180,7 @@ class _Shape:
             return 0.0
         return max(0.0, float(np.median([sum(first.values()) for first, _ in pairs])) - clocked) / events
 
-    def _of_operator(self, op: str, seconds: float) -> Contribution:
+    def _of_operator(self, op: str, seconds: float) -> OperatorDelta:
         before, after = (rows.get(op, []) for rows in self._rows)
         base_count, head_count = _count(before), _count(after)
         site = _largest(align(map(_timed, before), map(_timed, after)), growing=seconds > 0)
@@ -196,7 +195,7 @@ class _Shape:
         # A copy on the device that is new: the host began to wait for it.
         new_copy = site is not None and site.base is None and site.row.kind == "copy"
         wait = self._more_waits if new_copy else None
-        return Contribution(
+        return OperatorDelta(
             op=op,
             kind=_kind(base_count, head_count, change, seconds),
             seconds=rounded(seconds),
@@ -221,14 +220,14 @@ class _Shape:
         waits = (part for c in self.exact if c.metric == SYNCS for part in c.parts)
         return next((part for part in waits if part.head > part.base), None)
 
-    def _of_outside(self, seconds: float, *, before: float | None) -> Contribution:
+    def _of_outside(self, seconds: float, *, before: float | None) -> OperatorDelta:
         """What is added outside operators: that of waiting, of more operators, else of the function that grew most.
 
         ``before`` is base's time outside operators; None where no pair has it, so that operators cannot be priced.
         """
         wait = self._more_waits
         if wait is not None and seconds > 0:
-            return Contribution(
+            return OperatorDelta(
                 op=wait.name,
                 kind="waiting",
                 seconds=rounded(seconds),
@@ -239,7 +238,7 @@ class _Shape:
         accounts = self.before, self.after
         base_ops, head_ops = (_count(row for row in account.rows if row.kind != "python") for account in accounts)
         if before is not None and base_ops and before / base_ops * (head_ops - base_ops) / seconds >= _LAUNCHING:
-            return Contribution(
+            return OperatorDelta(
                 op=OUTSIDE_OPERATORS,
                 kind="launching",
                 seconds=rounded(seconds),
@@ -249,7 +248,7 @@ class _Shape:
         old, new = ([_timed(row) for row in account.rows if row.kind == "python"] for account in accounts)
         site = _largest(align(old, new), growing=seconds > 0)
         changed = ChangedCode(self.evidence.head.run.source.changes)
-        return Contribution(
+        return OperatorDelta(
             op=OUTSIDE_OPERATORS,
             kind="outside",
             seconds=rounded(seconds),
@@ -272,7 +271,7 @@ def _added_seconds(pairs: PairedTimes, smallest: float) -> dict[str, float]:
     return seconds
 
 
-def _without_profiler(parts: Sequence[Contribution], measured: float, *, at_most: float) -> list[Contribution]:
+def _without_profiler(parts: Sequence[OperatorDelta], measured: float, *, at_most: float) -> list[OperatorDelta]:
     """The parts without what the profiler adds with every further operator: what is beyond the measured difference.
 
     That is ``at_most`` so many seconds an operator, and may well be less: a call that is profiled has other costs too. The
@@ -296,11 +295,11 @@ def _without_profiler(parts: Sequence[Contribution], measured: float, *, at_most
     ]
 
 
-def _more_runs(part: Contribution) -> float:
-    return (part.head_count or 0.0) - (part.base_count or 0.0) if part.kind in _COUNTED else 0.0
+def _more_runs(part: OperatorDelta) -> float:
+    return part.more_count if part.kind in _COUNTED else 0.0
 
 
-def _ranked(parts: Sequence[Contribution], measured: float, *, counted: Collection[str]) -> list[Contribution]:
+def _ranked(parts: Sequence[OperatorDelta], measured: float, *, counted: Collection[str]) -> list[OperatorDelta]:
     """The parts in the order of what their lines explain together, the likeliest cause first.
 
     What one line of code costs mostly spreads over several operators: that which the code calls (``clone``, one of those
@@ -316,7 +315,7 @@ def _ranked(parts: Sequence[Contribution], measured: float, *, counted: Collecti
     changed = sum(sign * part.seconds for part in parts if part.kind in from_code and sign * part.seconds > 0)
     threshold = EXPLAINS * abs(measured)
 
-    def order(numbered: tuple[int, Contribution]) -> tuple[bool, bool, float, bool, float, str]:
+    def order(numbered: tuple[int, OperatorDelta]) -> tuple[bool, bool, float, bool, float, str]:
         number, part = numbered
         line_seconds = by_line[part.line or number]
         slower_alone = part.kind in _UNCHANGED and changed < threshold <= line_seconds
@@ -356,7 +355,7 @@ def _largest(aligned: Sequence[AlignedRow], *, growing: bool) -> AlignedRow | No
     return max(aligned, key=weight, default=None)
 
 
-def _kind(base: float, head: float, change: InputsChange | None, seconds: float) -> ContributionKind:
+def _kind(base: float, head: float, change: InputsChange | None, seconds: float) -> PartKind:
     if base == head:
         if change is not None:
             return "other_inputs"

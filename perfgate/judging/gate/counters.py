@@ -12,7 +12,7 @@ from perfgate.catalogue.lookup import is_known, metric
 from perfgate.catalogue.names import COPIES, DEFERRED_OPS, FLOPS, FRAMEWORK_OPS, LOW_PRECISION_OPS
 from perfgate.document.alignment import AlignedRow, TimedRow, align
 from perfgate.document.decision import Comparison, Outcome, Part, Policy
-from perfgate.document.explanation import Aspect, OperatorChange, PartSite, Replacement
+from perfgate.document.explanation import Aspect, OperatorDelta, PartSite, Replacement
 from perfgate.document.message import Message
 from perfgate.document.run import CallRow, CounterSet, CounterSite, OpCount, OperatorRow
 from perfgate.judging.gate.comparison import Place, comparison, relative_change, rounded, tolerance
@@ -331,7 +331,7 @@ MIN_SHARE = 0.002  # of a side's busy time; an op that runs more often for less 
 MAX_SITES = 6
 
 
-def operator_changes(evidence: Evidence) -> list[OperatorChange]:
+def operator_changes(evidence: Evidence) -> list[OperatorDelta]:
     """The operators that came, went or run more or less often, a few per shape.
 
     Each side was traced by itself, so the traced times say how much an operator weighs on its side, never how much more or
@@ -339,7 +339,7 @@ def operator_changes(evidence: Evidence) -> list[OperatorChange]:
     counts are not of one call.
     """
     before, after = evidence.base.operators, evidence.head.operators
-    changes: list[OperatorChange] = []
+    changes: list[OperatorDelta] = []
     for place in sorted((before.keys() & after.keys()) - evidence.unmarked):
         old, new = before[place], after[place]
         lines = evidence.head.operator_lines(place)
@@ -350,7 +350,7 @@ def operator_changes(evidence: Evidence) -> list[OperatorChange]:
             if weights[op] > MIN_SHARE or not (op in old and op in new)
         ]
         changes += [
-            OperatorChange(
+            OperatorDelta(
                 workload=place.workload,
                 shape=place.shape,
                 op=op,

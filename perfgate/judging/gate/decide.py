@@ -48,7 +48,7 @@ from perfgate.judging.gate.covering import waited_of_jobs
 from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence, RunIndex, of_workload
 from perfgate.judging.gate.findings import with_findings
 from perfgate.judging.gate.harness import harness_changes, not_compared
-from perfgate.judging.gate.operators import compare_operators, judge_subroutines, operator_times
+from perfgate.judging.gate.operators import compare_operators, joined, judge_subroutines, operator_times
 from perfgate.judging.gate.pairs import QUANTILE
 from perfgate.judging.gate.profiles import explain_jobs, missing_profiles
 from perfgate.judging.gate.recordings import compare_kernel_times, recorded_times, untimed_places
@@ -163,9 +163,11 @@ def decide(
         harness_changes=changes,
         invalid=invalid,
         missing=missing,
-        operator_tests=tests,
-        operator_times=[] if incomparable else operator_times(evidence, tests, explained, invalid=invalid),
-        operator_changes=operator_changes(evidence),
+        operators=joined(
+            operator_changes(evidence),
+            tests,
+            [] if incomparable else operator_times(evidence, tests, explained, invalid=invalid),
+        ),
         explanations=explained,
         links=_links(base, "base") + _links(head, "head"),
         warnings=[

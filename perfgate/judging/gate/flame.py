@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from perfgate.document.decision import Comparison, DecisionDocument
-from perfgate.document.explanation import Cause, Explanation, OperatorTest, OperatorTime
+from perfgate.document.explanation import Cause, Explanation, OperatorDelta
 from perfgate.document.flame import FLAME_KINDS, NONE, FlameCosts, FlameMark, FlameTree, WhyCounts, node_totals
 from perfgate.document.run import OUTSIDE_OPERATORS
 from perfgate.judging.gate.contributions import call_times
@@ -28,11 +28,11 @@ def with_pairs(tree: FlameTree, decision: DecisionDocument, workload: str, shape
     is_job = any(c.method == "turns" and c.workload == workload for c in decision.comparisons)
     if is_job or tree.base is None or tree.head is None:
         return tree
-    rows = [row for row in decision.operator_times if (row.workload, row.shape) == (workload, shape)]
+    rows = [row for row in decision.operators if (row.workload, row.shape) == (workload, shape)]
     tree = msgspec.structs.replace(
         tree,
-        base=_with_times(tree, tree.base, {row.op: row.base for row in rows}),
-        head=_with_times(tree, tree.head, {row.op: row.head for row in rows}),
+        base=_with_times(tree, tree.base, {row.op: row.base for row in rows if row.base is not None}),
+        head=_with_times(tree, tree.head, {row.op: row.head for row in rows if row.head is not None}),
     )
     call = next(iter(call_times(decision.comparisons, workload, shape)), None)
     marks = _marks(tree, decision, workload, shape)
@@ -42,13 +42,14 @@ def with_pairs(tree: FlameTree, decision: DecisionDocument, workload: str, shape
 def _marks(tree: FlameTree, decision: DecisionDocument, workload: str, shape: str) -> list[FlameMark]:
     """The operators of the tree that the decision's causes name, and those whose times the pairs decided."""
 
-    def here(row: Cause | Explanation | OperatorTest | OperatorTime) -> bool:
+    def here(row: Cause | Explanation | OperatorDelta) -> bool:
         return (row.workload, row.shape) == (workload, shape)
 
     named = {cause.op for cause in filter(here, decision.causes)}
-    decided = {test.op for test in filter(here, decision.operator_tests) if test.outcome in ("regressed", "improved")}
+    decided = {test.op for test in filter(here, decision.operators) if test.outcome in ("regressed", "improved")}
     decided |= {part.profiled for why in filter(here, decision.explanations) for part in why.contributions}
-    seconds = {row.op: row.head - row.base for row in filter(here, decision.operator_times) if row.op in decided}
+    profiled = [row for row in filter(here, decision.operators) if row.base is not None]
+    seconds = {row.op: row.seconds for row in profiled if row.op in decided}
     return [
         FlameMark(name=at, named=text in named, seconds=seconds.get(text))
         for at, text in enumerate(tree.texts)

@@ -11,14 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Literal, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import OPERATOR_TIME, PYTHON_TIMES
 from perfgate.document.budget import judges_subroutines
-from perfgate.document.decision import Comparison, Invalid, Outcome, Part, Policy
-from perfgate.document.explanation import Explanation, OperatorTest, OperatorTime
+from perfgate.document.decision import Comparison, DecisionDocument, Invalid, Outcome, Part, Policy
+from perfgate.document.explanation import Explanation, OperatorDelta
 from perfgate.document.run import OUTSIDE_OPERATORS, Side
 from perfgate.judging.gate.comparison import Place, configured_tolerance, rounded
 from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence, Kind, PairedTimes
@@ -26,6 +27,7 @@ from perfgate.judging.gate.rule import SHAPE, alarm_looks
 from perfgate.stats.error_control import false_discovery, nominal_level
 from perfgate.stats.signed_rank import estimate, lower_bound, p_above, p_below, upper_bound
 
+replace = msgspec.structs.replace
 FALSE_DISCOVERIES = 0.05  # share of the named operators that may be named wrongly
 FALSE_ALARMS = 0.01  # and of those that fail the gate
 SMALLEST_CHANGE = 0.02  # smaller ones are what the profiler and the memory layout do to an operator
@@ -59,7 +61,7 @@ class _Cell(NamedTuple):
 # --- tests
 
 
-def compare_operators(evidence: Evidence, *, invalid: Iterable[Invalid] = ()) -> list[OperatorTest]:
+def compare_operators(evidence: Evidence, *, invalid: Iterable[Invalid] = ()) -> list[OperatorDelta]:
     """Test every operator that both sides run equally often in enough pairs; those that lost most seconds come first.
 
     Shapes whose times are ``invalid`` are left out. An operator that one side runs more often is a matter of the exact
@@ -69,7 +71,7 @@ def compare_operators(evidence: Evidence, *, invalid: Iterable[Invalid] = ()) ->
     of those named faster.
     """
     tests = list(_tests(list(_cells(evidence, invalid, "operators")), evidence))
-    return sorted(tests, key=lambda test: (test.base - test.head, test.workload, test.shape, test.op))
+    return sorted(tests, key=lambda test: (-test.seconds, test.workload, test.shape, test.op))
 
 
 def judge_subroutines(
@@ -120,7 +122,7 @@ def _cells(evidence: Evidence, invalid: Iterable[Invalid], kind: Kind) -> Iterat
                 yield _Cell(place, part, full_name, ratios, typical, typical / call_seconds)
 
 
-def _tests(cells: Sequence[_Cell], evidence: Evidence, *, others: int = 0) -> Iterator[OperatorTest]:
+def _tests(cells: Sequence[_Cell], evidence: Evidence, *, others: int = 0) -> Iterator[OperatorDelta]:
     """Yield the test of each cell: one-sided in the direction of its effect, and adjusted for all cells and ``others``."""
     slower = [p_above(cell.differences, 0.0) for cell in cells]
     faster = [p_below(cell.differences, 0.0) for cell in cells]
@@ -130,22 +132,24 @@ def _tests(cells: Sequence[_Cell], evidence: Evidence, *, others: int = 0) -> It
         yield _test(cell, p_slower if is_slower else p_faster, q_slower if is_slower else q_faster, evidence)
 
 
-def _test(cell: _Cell, p: float, q: float, evidence: Evidence) -> OperatorTest:
+def _test(cell: _Cell, p: float, q: float, evidence: Evidence) -> OperatorDelta:
     effect = estimate(cell.differences)
     tail = (1 - CONFIDENCE) / 2
     low, high = lower_bound(cell.differences, tail), upper_bound(cell.differences, tail)
     smallest, excluded = math.log1p(SMALLEST_CHANGE), math.log1p(EXCLUDED_CHANGE)
+    base, head = rounded(cell.base), rounded(cell.base * math.exp(effect))
     outcome: Literal["regressed", "improved", "unchanged", "inconclusive"] = "inconclusive"
     if q <= FALSE_DISCOVERIES and abs(effect) > smallest:
         outcome = "regressed" if effect > 0 else "improved"
     elif -excluded < low and high < excluded:
         outcome = "unchanged"
-    return OperatorTest(
+    return OperatorDelta(
         workload=cell.place.workload,
         shape=cell.place.shape,
         op=cell.op,
-        base=rounded(cell.base),
-        head=rounded(cell.base * math.exp(effect)),
+        base=base,
+        head=head,
+        seconds=head - base,
         share=rounded(cell.share),
         delta=rounded(math.expm1(effect)),
         interval=(rounded(math.expm1(low)), rounded(math.expm1(high))),
@@ -158,7 +162,10 @@ def _test(cell: _Cell, p: float, q: float, evidence: Evidence) -> OperatorTest:
     )
 
 
-def _judge(cell: _Cell, allowed: float, test: OperatorTest, policy: Policy) -> Comparison:
+def _judge(cell: _Cell, allowed: float, test: OperatorDelta, policy: Policy) -> Comparison:
+    assert test.pairs is not None
+    assert test.delta is not None
+    assert test.q is not None
     level = nominal_level(FALSE_ALARMS, alarm_looks(policy.looks), test.pairs, shape=SHAPE)
     outcome: Outcome = "inconclusive"
     if test.q <= level and abs(test.delta) > allowed:
@@ -184,7 +191,9 @@ def _judge(cell: _Cell, allowed: float, test: OperatorTest, policy: Policy) -> C
         p_adjusted=test.q,
         tolerance=allowed,
         pairs=test.pairs,
-        parts=[Part(name=cell.op, base=test.base, head=test.head, line=test.line)] if outcome == "regressed" else [],
+        parts=[Part(name=cell.op, base=test.base or 0.0, head=test.head or 0.0, line=test.line)]
+        if outcome == "regressed"
+        else [],
     )
 
 
@@ -231,31 +240,61 @@ def _absent(evidence: Evidence, place: Place, kind: Kind) -> set[tuple[str, Side
     return absent
 
 
-# --- times of all operators
+# --- all operators
+
+
+def joined(
+    changes: Iterable[OperatorDelta], tests: Iterable[OperatorDelta], times: Iterable[OperatorDelta]
+) -> list[OperatorDelta]:
+    """Each operator of a shape once, in the order of the lists: its counts, its test, and what it takes."""
+    known: dict[tuple[str, str, str], OperatorDelta] = {}
+    for delta in (*changes, *tests, *times):
+        key = delta.workload, delta.shape, delta.op
+        first = known.setdefault(key, delta)
+        if first is not delta and delta.outcome != "untested":
+            known[key] = replace(delta, base_count=first.base_count, head_count=first.head_count)
+        elif first is not delta:
+            known[key] = replace(first, base=delta.base, head=delta.head, seconds=delta.seconds)
+    return list(known.values())
+
+
+def mark_alone(decision: DecisionDocument) -> list[OperatorDelta]:
+    """The decision's operators; one that runs more often, or that a count or an explanation names, belongs to the causes."""
+    named = {(c.workload, c.shape, part.name) for c in decision.comparisons for part in c.parts if part.aspect is None}
+    named |= {(e.workload, e.shape, part.op) for e in decision.explanations for part in e.contributions}
+    return [
+        replace(
+            delta,
+            alone=delta.outcome == "regressed"
+            and delta.base_count is None
+            and (delta.workload, delta.shape, delta.op) not in named,
+        )
+        for delta in decision.operators
+    ]
 
 
 def operator_times(
     evidence: Evidence,
-    tests: Iterable[OperatorTest],
+    tests: Iterable[OperatorDelta],
     explanations: Iterable[Explanation],
     *,
     invalid: Iterable[Invalid] = (),
-) -> list[OperatorTime]:
+) -> list[OperatorDelta]:
     """What every profiled operator takes on both sides, most time first, shape by shape.
 
-    Whatever says by how much an operator differs says the difference of these two numbers: what the explanation puts down to
-    it, which is without the profiler's own time, else what its test says, else the paired estimate.
+    The difference is that of its explanation, which is without the profiler's own time, else that of its test, else the
+    paired estimate.
     """
     spoiled = {(entry.workload, entry.shape) for entry in invalid}
-    differences = {(test.workload, test.shape, test.op): test.head - test.base for test in tests}
+    differences = {(test.workload, test.shape, test.op): test.seconds for test in tests}
     differences |= {
         (e.workload, e.shape, part.profiled): part.seconds for e in explanations for part in e.contributions
     }
-    times: list[OperatorTime] = []
+    times: list[OperatorDelta] = []
     for place in evidence.places:
         pairs = [] if place in spoiled else evidence.paired_times(place)
         rows = [_time(place, op, pairs, differences) for op in _heaviest(pairs)]
-        times += sorted(rows, key=lambda row: -max(row.base, row.head))
+        times += sorted(rows, key=lambda row: -max(row.base or 0.0, row.head or 0.0))
     return times
 
 
@@ -268,13 +307,16 @@ def _heaviest(pairs: PairedTimes) -> list[str]:
     return [*operators[:MAX_OPERATORS], *(total.keys() & {OUTSIDE_OPERATORS})]
 
 
-def _time(place: Place, op: str, pairs: PairedTimes, differences: Mapping[tuple[str, str, str], float]) -> OperatorTime:
+def _time(
+    place: Place, op: str, pairs: PairedTimes, differences: Mapping[tuple[str, str, str], float]
+) -> OperatorDelta:
     before = float(np.median([first.get(op, 0.0) for first, _ in pairs]))
     difference = differences.get((*place, op))
     if difference is None:
         difference = estimate(np.array([second.get(op, 0.0) - first.get(op, 0.0) for first, second in pairs]))
     gone = not any(op in second for _, second in pairs)
     before, after = (max(0.0, -difference), 0.0) if gone else (before, max(0.0, before + difference))
-    return OperatorTime(
-        workload=place.workload, shape=place.shape, op=op, base=rounded(before), head=rounded(after), pairs=len(pairs)
+    base, head = rounded(before), rounded(after)
+    return OperatorDelta(
+        workload=place.workload, shape=place.shape, op=op, base=base, head=head, seconds=rounded(head - base)
     )

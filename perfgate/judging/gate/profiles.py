@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from perfgate.document.decision import SIDE_BY_SIDE, Comparison
-from perfgate.document.explanation import Contribution, Explanation
+from perfgate.document.explanation import Explanation, OperatorDelta
 from perfgate.document.message import Message
 from perfgate.document.profile import JobProfile, ProfiledLine
 from perfgate.document.run import CodeChange, RunDocument
@@ -98,7 +98,7 @@ def _explain(base: JobProfile, head: JobProfile, changes: Sequence[CodeChange]) 
             measured=rounded(total),
             explained=rounded(math.fsum(growth.seconds for growth in leading)),
             contributions=[
-                Contribution(
+                OperatorDelta(
                     op=growth.function[1],
                     kind="slower",
                     seconds=rounded(growth.seconds),

@@ -17,6 +17,7 @@ from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.decision import RULE_METHODS, SIDE_BY_SIDE, Comparison, DecisionDocument, Regression
 from perfgate.document.explanation import Cause
+from perfgate.judging.gate.operators import mark_alone
 
 replace = msgspec.structs.replace
 _OUTCOMES = ("regressed", "improved", "inconclusive")
@@ -33,7 +34,7 @@ _Place = tuple[str, str]
 
 
 def with_regressions(decision: DecisionDocument) -> DecisionDocument:
-    """The decision with its comparisons and explanations in reading order, and the regressions."""
+    """The decision with its comparisons and explanations in reading order, the regressions, and the operators slower alone."""
     comparisons = sorted(decision.comparisons, key=_reading_order)
     regressed = [c for c in comparisons if c.outcome == "regressed"]
     # Single operators explain metrics; they lead only if no metric regressed.
@@ -41,7 +42,7 @@ def with_regressions(decision: DecisionDocument) -> DecisionDocument:
     rank = {(c.workload, c.shape): number for number, c in reversed(list(enumerate(regressed)))}
     explanations = sorted(decision.explanations, key=lambda e: rank.get((e.workload, e.shape), len(rank)))
     decision = replace(decision, comparisons=comparisons, explanations=explanations)
-    return replace(decision, regressions=_Regressions(decision, regressed).ranked())
+    return replace(decision, operators=mark_alone(decision), regressions=_Regressions(decision, regressed).ranked())
 
 
 def _reading_order(c: Comparison) -> tuple[float, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perfgate.document.decision import Comparison, Part, Suggestion
-from perfgate.document.explanation import Contribution, Explanation
+from perfgate.document.explanation import Explanation, OperatorDelta
 from perfgate.judging.advice.changes import on_changes
 from perfgate.judging.report.text.messages import word
 from tests.fakes.documents import make_comparison, make_decision
@@ -30,7 +30,7 @@ def _rules(found: list[Suggestion]) -> list[tuple[str, str | None]]:
     return [(suggestion.rule, suggestion.line) for suggestion in found]
 
 
-def _slower(*contributions: Contribution, measured: float = 0.004) -> Explanation:
+def _slower(*contributions: OperatorDelta, measured: float = 0.004) -> Explanation:
     explained = sum(part.seconds for part in contributions)
     return Explanation(
         workload="encoder", shape="long", metric="latency.low", measured=measured, explained=explained,
@@ -86,7 +86,7 @@ def test_on_changes__counter_that_rose__its_rule_with_the_line_of_the_rise(metri
 @pytest.mark.parametrize("copy", ["aten::_to_copy", "aten::copy_"])
 def test_on_changes__host_waits_for_a_copy__the_copy_need_not_be_waited_for(copy: str) -> None:
     counted = _regressed("counters.syncs", Part(name=copy, base=0, head=1, line=LINE))
-    waiting = _slower(Contribution(op=copy, kind="waiting", seconds=0.004, line=LINE))
+    waiting = _slower(OperatorDelta(op=copy, kind="waiting", seconds=0.004, line=LINE))
     assert _rules(_advice(counted)) == _rules(_advice(explanations=(waiting,))) == [("copy-that-waits", LINE)]
 
 
@@ -108,8 +108,8 @@ def test_on_changes__slower_stage__the_one_that_got_slowest() -> None:
 def test_on_changes__call_that_is_explained__gain_of_undoing_the_line_by_amdahl() -> None:
     add = Part(name="aten::add", base=1, head=7, line=LINE)
     latency = make_comparison("latency.low", outcome="regressed", base=0.016, head=0.020, shape="long")
-    on_line = Contribution(op="aten::add", kind="more", seconds=0.003, base_count=1, head_count=7, line=LINE)
-    beside = Contribution(op="aten::stack", kind="added", seconds=0.001, base_count=0, head_count=1, line=LINE)
+    on_line = OperatorDelta(op="aten::add", kind="more", seconds=0.003, base_count=1, head_count=7, line=LINE)
+    beside = OperatorDelta(op="aten::stack", kind="added", seconds=0.001, base_count=0, head_count=1, line=LINE)
     found = _advice(_regressed("counters.framework_ops", add), latency, explanations=(_slower(on_line, beside),))
     assert _rules(found) == [("small-ops", LINE)]
     gain = found[0].gain
@@ -121,8 +121,8 @@ def test_on_changes__call_that_is_explained__gain_of_undoing_the_line_by_amdahl(
 def test_on_changes__operators_between_which_time_passes__their_part_of_it_belongs_to_the_line() -> None:
     add = Part(name="aten::add", base=1, head=7, line=LINE)
     latency = make_comparison("latency.low", outcome="regressed", base=0.016, head=0.020, shape="long")
-    on_line = Contribution(op="aten::add", kind="more", seconds=0.001, base_count=1, head_count=7, line=LINE)
-    between = Contribution(op="outside operators", kind="launching", seconds=0.003, base_count=10, head_count=19)
+    on_line = OperatorDelta(op="aten::add", kind="more", seconds=0.001, base_count=1, head_count=7, line=LINE)
+    between = OperatorDelta(op="outside operators", kind="launching", seconds=0.003, base_count=10, head_count=19)
     found = _advice(_regressed("counters.framework_ops", add), latency, explanations=(_slower(on_line, between),))
     assert found[0].evidence["more seconds a call"] == pytest.approx(0.001 + 0.003 * 6 / 9)
 
@@ -139,27 +139,27 @@ def test_on_changes__operators_between_which_time_passes__their_part_of_it_belon
     ],
 )
 def test_on_changes__contribution_that_no_counter_sees__its_rule(fields: dict[str, Any], rule: str) -> None:
-    part = Contribution(op="aten::mm", seconds=0.004, line=LINE, base_inputs="f32[8]", head_inputs="f32[9]", **fields)
+    part = OperatorDelta(op="aten::mm", seconds=0.004, line=LINE, base_inputs="f32[8]", head_inputs="f32[9]", **fields)
     assert _rules(_advice(explanations=(_slower(part),))) == [(rule, LINE)]
 
 
 def test_on_changes__slower_in_the_wake_of_another_and_small_parts__nothing_of_them() -> None:
-    first = Contribution(op="aten::mm", kind="added", seconds=0.003, line=LINE)
-    wake = Contribution(op="aten::add", kind="slower", seconds=0.001)
-    small = Contribution(op="aten::mul", kind="other_inputs", inputs_change="shape", seconds=0.0003)
+    first = OperatorDelta(op="aten::mm", kind="added", seconds=0.003, line=LINE)
+    wake = OperatorDelta(op="aten::add", kind="slower", seconds=0.001)
+    small = OperatorDelta(op="aten::mul", kind="other_inputs", inputs_change="shape", seconds=0.0003)
     assert _advice(explanations=(_slower(first, wake, small),)) == []
     # A leak: what came is told first and costs little by itself.
-    little = Contribution(op="aten::mm", kind="added", seconds=0.0001, line=LINE)
+    little = OperatorDelta(op="aten::mm", kind="added", seconds=0.0001, line=LINE)
     assert _advice(explanations=(_slower(little, wake),)) == []
 
 
 def test_on_changes__faster_call__no_advice_on_what_it_is_made_of() -> None:
-    gone = Contribution(op="aten::mm", kind="other_inputs", inputs_change="shape", seconds=-0.003, line=LINE)
+    gone = OperatorDelta(op="aten::mm", kind="other_inputs", inputs_change="shape", seconds=-0.003, line=LINE)
     assert _advice(explanations=(_slower(gone, measured=-0.003),)) == []
 
 
 def test_on_changes__dropped_autocast_seen_in_counters_too__said_once() -> None:
-    dtype = Contribution(op="aten::mm", kind="other_inputs", inputs_change="dtype", seconds=0.004, line=LINE)
+    dtype = OperatorDelta(op="aten::mm", kind="other_inputs", inputs_change="dtype", seconds=0.004, line=LINE)
     part = Part(name="aten::mm", aspect="full precision", base=2, head=4, line=LINE)
     found = _advice(_regressed("counters.low_precision_ops", part, method="check"), explanations=(_slower(dtype),))
     assert _rules(found) == [("dropped-precision", LINE)]

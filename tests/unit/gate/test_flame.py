@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from perfgate.document.decision import Comparison
-from perfgate.document.explanation import Cause, OperatorTime
+from perfgate.document.explanation import Cause, OperatorDelta
 from perfgate.document.flame import FLAME_KINDS, FlameCosts, FlameTree, merged, node_totals, side_by_side
 from perfgate.document.run import OUTSIDE_OPERATORS
 from perfgate.judging.gate.flame import with_pairs
@@ -56,10 +56,10 @@ def totals(tree: FlameTree) -> tuple[float, float]:
     return base, head
 
 
-def times(**seconds: tuple[float, float]) -> list[OperatorTime]:
+def times(**seconds: tuple[float, float]) -> list[OperatorDelta]:
     names = {"outside": OUTSIDE_OPERATORS, "mm": "aten::mm", "clone": "aten::clone"}
     return [
-        OperatorTime(workload="encoder", shape="long", op=names[name], base=base, head=head, pairs=12)
+        OperatorDelta(workload="encoder", shape="long", op=names[name], base=base, head=head, seconds=head - base)
         for name, (base, head) in seconds.items()
     ]
 

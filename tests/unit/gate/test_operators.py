@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from perfgate.document.decision import Invalid
-from perfgate.document.explanation import Contribution, Explanation, OperatorTest
+from perfgate.document.explanation import Explanation, OperatorDelta
 from perfgate.document.message import quote
 from perfgate.document.run import OUTSIDE_OPERATORS, OperatorRow, RunDocument
 from perfgate.judging.gate.evidence import Evidence
@@ -56,7 +56,7 @@ def measured(
     return times(base, {}), times(head, factors)
 
 
-def named(tests: list[OperatorTest]) -> set[tuple[str, str]]:
+def named(tests: list[OperatorDelta]) -> set[tuple[str, str]]:
     return {(test.op, test.outcome) for test in tests if test.outcome in ("regressed", "improved")}
 
 
@@ -190,7 +190,7 @@ def test_operator_times__one_difference_for_each_operator__the_explanations_befo
     base, head = measured(spread=0.0, slower={"aten::copy_": 1.7, "aten::gelu": 1.1})
     base, head = traced(base, copy_=9, gelu=2), traced(head, copy_=25, gelu=2)
     tests = compare_operators(Evidence(base, head))
-    part = Contribution(op="aten::copy_", kind="more", seconds=0.0004, base_count=9, head_count=25)
+    part = OperatorDelta(op="aten::copy_", kind="more", seconds=0.0004, base_count=9, head_count=25)
     times = {time.op: time for time in operator_times(Evidence(base, head), tests, [explained(part)])}
     assert (times["aten::copy_"].base, times["aten::copy_"].head) == (0.0008, pytest.approx(0.0012))
     (gelu,) = [test for test in tests if test.op == "aten::gelu"]
@@ -212,7 +212,7 @@ def test_operator_times__time_outside_operators_by_another_name__is_its_own_row(
         )
         for side in (base, head)
     )
-    waiting = Contribution(op=".item()", kind="waiting", seconds=0.0003)
+    waiting = OperatorDelta(op=".item()", kind="waiting", seconds=0.0003)
     times = {time.op: time for time in operator_times(Evidence(base, head), [], [explained(waiting)])}
     assert (times[OUTSIDE_OPERATORS].base, times[OUTSIDE_OPERATORS].head) == (0.001, pytest.approx(0.0013))
     assert ".item()" not in times
@@ -234,5 +234,5 @@ def test_operator_times__operator_that_only_one_side_runs__is_zero_on_the_other(
     assert times["aten::gelu"].base == pytest.approx(0.001, rel=0.1)
 
 
-def explained(*parts: Contribution) -> Explanation:
+def explained(*parts: OperatorDelta) -> Explanation:
     return Explanation(workload=WORKLOAD, shape=SHAPE, metric="latency.low", measured=0.001, contributions=list(parts))

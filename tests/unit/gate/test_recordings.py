@@ -190,7 +190,7 @@ def test_decide__whole_recordings_of_other_lengths__nobody_is_blamed(tmp_path: P
     counted = next(c for c in decision.comparisons if c.metric == "counters.kernels")
     assert (counted.outcome, counted.gating, counted.base, counted.head) == ("inconclusive", True, 12, 16)
     assert "mark no steps" in (text_of(counted.reason))
-    assert decision.operator_changes == []
+    assert decision.operators == []
 
 
 def test_decide__whole_recordings_of_equal_counts__no_time_was_compared(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from perfgate.document.decision import Comparison, DecisionDocument, Part, SideSummary
-from perfgate.document.explanation import OperatorChange, OperatorTime
+from perfgate.document.explanation import OperatorDelta
 from perfgate.document.message import Message
 from perfgate.document.run import CodeChange
 from perfgate.judging.report.render.comment import CommentContext, render_comment
@@ -94,11 +94,11 @@ def test_blocks__times_of_operators__what_costs_most_first_and_each_by_itself() 
         counted("counters.framework_ops", 10, 11, "aten::add", "model.py:7"),
         counted("counters.copies", 0, 1, "aten::clone", "model.py:9"),
         operator_times=[
-            OperatorTime(workload="encoder", shape="long", op=op, base=0.0, head=seconds, pairs=14)
+            OperatorDelta(workload="encoder", shape="long", op=op, base=0.0, head=seconds, seconds=seconds)
             for op, seconds in (("aten::add", 1e-4), ("aten::clone", 2e-3))
         ],
         operator_changes=[
-            OperatorChange(workload="encoder", shape="long", op=op, base_count=0, head_count=1, line=line)
+            OperatorDelta(workload="encoder", shape="long", op=op, base_count=0, head_count=1, line=line)
             for op, line in (("aten::add", "model.py:7"), ("aten::clone", "model.py:9"))
         ],
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfgate.document.explanation import Cause, OperatorChange
+from perfgate.document.explanation import Cause, OperatorDelta
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.view.summary import Summary
 from tests.causes.comments import cause_of
@@ -33,7 +33,7 @@ def test_causes__counts_and_trace__one_entry_per_operator() -> None:
 
 
 def test_causes__traces_alone__say_how_often_and_not_how_long() -> None:
-    more = OperatorChange(workload="encoder", shape="long", op="aten::add", base_count=12, head_count=36)
+    more = OperatorDelta(workload="encoder", shape="long", op="aten::add", base_count=12, head_count=36)
     comparisons = regressed_time() + regressed_counters()
     decision = make_decision("FAIL", comparisons=comparisons, operator_changes=[more], operator_times=[])
     assert {cause.more_time for cause in decision.causes} == {None}

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from perfgate.document.decision import Failure, Invalid, Link, Missing, Part, Procedure, SideSummary, StepSummary
-from perfgate.document.explanation import OperatorChange
+from perfgate.document.explanation import OperatorDelta
 from perfgate.document.message import Message, quote
 from perfgate.document.run import TIME_SPENT, TOO_SLOW, ErrorDetail
 from perfgate.errors import EXIT_MEASURING
@@ -324,7 +324,7 @@ def test_error__base_fails_alike__said_once_and_not_of_the_change() -> None:
 def test_budget__thousands_of_ops__stays_within_60000_and_keeps_the_failing_rows() -> None:
     parts = [Part(name=f"custom::op_{n}" + "x" * 90, base=n, head=n + 1, line=f"model.py:{n}") for n in range(5000)]
     changes = [
-        OperatorChange(workload="encoder", shape="long", op=part.name, base_count=part.base, head_count=part.head)
+        OperatorDelta(workload="encoder", shape="long", op=part.name, base_count=part.base, head_count=part.head)
         for part in parts
     ]  # fmt: skip
     ops = [make_counter(f"ops.count:{part.name}", part.base, part.head, gating=False) for part in parts]

@@ -9,7 +9,7 @@ import re
 from msgspec.structs import replace
 
 from perfgate.document.decision import Link, Missing, NoiseFloor
-from perfgate.document.explanation import OperatorChange, OperatorTime
+from perfgate.document.explanation import OperatorDelta
 from perfgate.document.run import OperatorRow, RunDocument, Side
 from perfgate.judging.report.render.html import render_html
 from perfgate.judging.report.text import svg
@@ -81,8 +81,8 @@ def test_render_html__operators_that_each_side_traced_by_itself__times_of_the_pa
                           count=count, share=0.3)  # fmt: skip
         return replace(make_run(side), operators=[row])
 
-    times = [OperatorTime(workload="encoder", shape="long", op="aten::copy_", base=98e-6, head=151e-6, pairs=12)]
-    change = OperatorChange(workload="encoder", shape="long", op="aten::copy_", base_count=9, head_count=25)
+    times = [OperatorDelta(workload="encoder", shape="long", op="aten::copy_", base=98e-6, head=151e-6, seconds=53e-6)]
+    change = OperatorDelta(workload="encoder", shape="long", op="aten::copy_", base_count=9, head_count=25)
     decision = make_decision("FAIL", comparisons=regressed_time(), operator_changes=[change], operator_times=times)
     page = render_html(decision, traced("base", 3.49e-3, 9), traced("head", 0.343e-3, 25))
     (row,) = re.findall(r"<tr[^>]*><td><code>aten::copy_</code></td><td class=\"number\">9.*?</tr>", page, re.DOTALL)

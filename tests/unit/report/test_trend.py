@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from rich.console import Console
 
-from perfgate.document.explanation import OperatorChange
+from perfgate.document.explanation import OperatorDelta
 from perfgate.document.trend import CommitLabel, NotLookedAt
 from perfgate.judging.report.render.trend import TrendContext, issue_title, render_issue, render_news
 from perfgate.judging.report.render.trend_page import render_trend_page
@@ -119,7 +119,7 @@ def test_render_issue__one_commit_moved_three_metrics__one_regression_with_the_r
 
 def test_render_issue__operator_runs_more_often__named_with_its_line() -> None:
     document = make_trend(make_series(make_change()))
-    operator = OperatorChange(
+    operator = OperatorDelta(
         workload="encoder", shape="long", op="aten::item", base_count=0, head_count=1, line="m.py:8"
     )
     document = msgspec.structs.replace(

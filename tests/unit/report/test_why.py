@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from perfgate.document.decision import Comparison, DecisionDocument, Part
-from perfgate.document.explanation import Contribution, Explanation, OperatorChange, PartSite
+from perfgate.document.explanation import Explanation, OperatorDelta, PartSite
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.html import render_html
 from tests.causes.comments import cause_of
@@ -17,11 +17,11 @@ from tests.fakes.documents import make_comparison, make_counter, make_decision, 
 US = 1e-6
 
 
-def part(op: str, kind: str, microseconds: float, **fields: object) -> Contribution:
-    return Contribution(op=op, kind=kind, seconds=microseconds * US, **fields)  # type: ignore[arg-type]
+def part(op: str, kind: str, microseconds: float, **fields: object) -> OperatorDelta:
+    return OperatorDelta(op=op, kind=kind, seconds=microseconds * US, **fields)  # type: ignore[arg-type]
 
 
-def explained(*parts: Contribution, measured: float = 400, **fields: object) -> Explanation:
+def explained(*parts: OperatorDelta, measured: float = 400, **fields: object) -> Explanation:
     return Explanation(
         workload="encoder", shape="long", metric="latency.low", measured=measured * US,
         explained=sum(one.seconds for one in parts), contributions=list(parts), **fields,
@@ -83,7 +83,7 @@ def cell(made: DecisionDocument) -> str:
         ),
     ],
 )
-def test_why__parts_and_measured__add_up_in_words(parts: list[Contribution], said: str) -> None:
+def test_why__parts_and_measured__add_up_in_words(parts: list[OperatorDelta], said: str) -> None:
     assert said in why(decision(explained(*parts)))[0]
 
 
@@ -134,7 +134,7 @@ def test_why__what_holds_the_call_up__is_said_of_both_sides(base: str, head: str
     ],
 )  # fmt: skip
 def test_why__what_became_of_an_operator__is_said_in_its_own_words(
-    contribution: Contribution, bullet: str, in_table: str
+    contribution: OperatorDelta, bullet: str, in_table: str
 ) -> None:
     made = decision(explained(contribution))
     assert why(made)[1] == bullet
@@ -152,7 +152,7 @@ def test_why__counted_operator_and_one_that_lost_most__the_explanations_order_co
 
 def test_table__no_explanation__of_counted_and_tested_operators_the_one_with_more_time() -> None:
     slower = make_comparison(outcome="regressed", base=0.001, head=0.0014, delta=0.4, interval=(0.3, 0.5))
-    change = OperatorChange(workload="encoder", shape="long", op="TransData", base_count=0, head_count=2)  # fmt: skip
+    change = OperatorDelta(workload="encoder", shape="long", op="TransData", base_count=0, head_count=2)  # fmt: skip
     made = make_decision("FAIL", comparisons=[slower], operator_changes=[change],
                          operator_tests=[make_operator_test("Relu", base=1e-5, head=3.16e-4)])  # fmt: skip
     assert "`Relu` takes 306 µs longer" in cell(made)

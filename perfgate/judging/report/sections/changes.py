@@ -25,7 +25,6 @@ from perfgate.judging.report.view.rows import (
     common_confidence,
     grouped,
     row,
-    slower_operators,
     worded_account,
     worded_causes,
     worded_test,
@@ -142,7 +141,7 @@ class _Operators:
 
 def _operators(summary: Summary) -> _Operators | None:
     """Operators that got slower by themselves, which the whole call may hardly show; none fails the gate."""
-    slower = slower_operators(summary)
+    slower = [operator for operator in summary.tested_operators if operator.alone]
     if not slower:
         return None
     most = min(_MOST_OPERATORS, summary.detail)
@@ -150,8 +149,8 @@ def _operators(summary: Summary) -> _Operators | None:
         operators=[worded_test(test, summary) for test in slower[:most]],
         total=len(slower),
         more=max(0, len(slower) - most),
-        pairs=max(test.pairs for test in slower),
-        tested=len(summary.decision.operator_tests),
+        pairs=max(test.pairs or 0 for test in slower),
+        tested=len(summary.tested_operators),
     )
 
 

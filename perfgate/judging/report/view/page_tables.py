@@ -95,8 +95,8 @@ def _self_time(side: Mapping[_Key, _Rows], key: _Key, op: str) -> float | None:
 
 def _paired_times(decision: DecisionDocument) -> dict[_Key, _Times]:
     times: dict[_Key, _Times] = {}
-    for row in decision.operator_times:
-        if row.op != OUTSIDE_OPERATORS:
+    for row in decision.operators:
+        if row.base is not None and row.op != OUTSIDE_OPERATORS:
             times.setdefault((row.workload, row.shape), {})[row.op] = (row.base or None, row.head or None)
     return times
 

@@ -12,7 +12,7 @@ import msgspec
 from perfgate.catalogue.lookup import MESSAGES
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.decision import RULE_METHODS, Clock, Comparison, StoredComparison
-from perfgate.document.explanation import Bottleneck, Cause, Explanation, OperatorTest, PartSite
+from perfgate.document.explanation import Bottleneck, Cause, Explanation, OperatorDelta, PartSite
 from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers, svg
@@ -291,31 +291,7 @@ def _explanation(summary: Summary) -> Explanation | None:
     return next((entry for entry in summary.decision.explanations if (entry.measured or 0.0) > 0), None)
 
 
-def slower_operators(summary: Summary) -> list[OperatorTest]:
-    """The operators that got slower by themselves, in the decision's order.
-
-    One that also runs more often, or that the explanation of a slower call names, belongs to the causes.
-    """
-    counted = {(change.workload, change.shape, change.op) for change in summary.decision.operator_changes}
-    counted |= {
-        (c.workload, c.shape, part.name)
-        for c in summary.decision.comparisons
-        for part in c.parts
-        if part.aspect is None
-    }
-    counted |= {
-        (explanation.workload, explanation.shape, part.op)
-        for explanation in summary.decision.explanations
-        for part in explanation.contributions
-    }
-    return [
-        test
-        for test in summary.decision.operator_tests
-        if test.outcome == "regressed" and (test.workload, test.shape, test.op) not in counted
-    ]
-
-
-def worded_test(test: OperatorTest, summary: Summary) -> OperatorView:
+def worded_test(test: OperatorDelta, summary: Summary) -> OperatorView:
     """One tested operator as the words of a line; ``call`` is the whole call's change, None where unknown."""
     change = named_change(_comparison(test))
     return OperatorView(
@@ -327,7 +303,7 @@ def worded_test(test: OperatorTest, summary: Summary) -> OperatorView:
         confidence=change.confidence,
         op=test.op,
         line=test.line,
-        share=numbers.percent(test.share),
+        share=numbers.percent(test.share or 0.0),
         call=_whole_call(test, summary),
         label=say(_OPERATOR_LABELS[test.outcome]),
         outcome=Words(test.outcome),
@@ -336,12 +312,12 @@ def worded_test(test: OperatorTest, summary: Summary) -> OperatorView:
 
 def operator_rows(summary: Summary, *, most: int) -> list[OperatorView]:
     """The rows of the page's table, with a bar for every interval."""
-    tests = summary.decision.operator_tests[:most]
+    tests = summary.tested_operators[:most]
     scale = svg.scale_of([test.interval for test in tests if test.interval], [])
     return [replace(worded_test(test, summary), bar=_bar(test, scale)) for test in tests]
 
 
-def _bar(test: OperatorTest, scale: float) -> object:
+def _bar(test: OperatorDelta, scale: float) -> object:
     return (
         Words("")
         if test.interval is None
@@ -349,7 +325,7 @@ def _bar(test: OperatorTest, scale: float) -> object:
     )
 
 
-def _whole_call(test: OperatorTest, summary: Summary) -> Words | None:
+def _whole_call(test: OperatorDelta, summary: Summary) -> Words | None:
     key = (test.workload, test.shape, LATENCY, "paired")
     whole = next((c for c in summary.metrics if (c.workload, c.shape, c.metric, c.method) == key), None)
     if whole is None or whole.delta is None or whole.outcome == "not_comparable":
@@ -357,7 +333,7 @@ def _whole_call(test: OperatorTest, summary: Summary) -> Words | None:
     return say("undecided") if whole.outcome == "inconclusive" else formats.directed_percent(whole.delta, whole.unit)
 
 
-def _comparison(test: OperatorTest) -> Comparison:
+def _comparison(test: OperatorDelta) -> Comparison:
     return Comparison(
         workload=test.workload,
         shape=test.shape,
@@ -365,7 +341,7 @@ def _comparison(test: OperatorTest) -> Comparison:
         unit="s",
         better="lower",
         method="paired",
-        outcome=test.outcome,
+        outcome="informs" if test.outcome == "untested" else test.outcome,
         gating=False,
         base=test.base,
         head=test.head,

@@ -17,7 +17,7 @@ from perfgate.document.decision import (
     NoiseFloor,
     Verdict,
 )
-from perfgate.document.explanation import Cause
+from perfgate.document.explanation import Cause, OperatorDelta
 from perfgate.document.message import Message
 from perfgate.document.run import TOO_SLOW
 from perfgate.judging.report.text.words import Linked
@@ -118,6 +118,10 @@ class Summary:
     def worst(self) -> Comparison | None:
         gating = [comparison for comparison in self.regressed if comparison.gating]
         return next(iter(gating or self.regressed), None)
+
+    @cached_property
+    def tested_operators(self) -> list[OperatorDelta]:
+        return [operator for operator in self.decision.operators if operator.outcome != "untested"]
 
     def cause_of(self, comparison: Comparison) -> Cause | None:
         return None if comparison.cause is None else self.decision.causes[comparison.cause]
