@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from perfgate.errors import UsageError
+
 CONFIG_NAME = "perfgate.toml"
 # How deep below the root of a repository projects are looked for.
 _DEPTH = 3
@@ -12,8 +14,14 @@ _NEVER = frozenset({"node_modules", "site-packages", "build", "dist"})
 
 
 def find_project(start: Path) -> Path:
-    """The folder itself or the nearest one above it with a perfgate.toml, within the repository; itself if there is none."""
-    here = start.resolve()
+    """The folder itself or the nearest one above it with a perfgate.toml, within the repository; itself if there is none.
+
+    Raises UsageError where the current folder is gone.
+    """
+    try:
+        here = start.resolve()
+    except FileNotFoundError:
+        raise UsageError("the current folder was removed; go to one that exists") from None
     lineage = [here, *here.parents]
     within = next((n + 1 for n, folder in enumerate(lineage) if (folder / ".git").exists()), 1)
     found = next((folder for folder in lineage[:within] if (folder / CONFIG_NAME).is_file()), here)

@@ -29,7 +29,7 @@ BUG_ADVICE = "this is a bug in perfgate; please report it"
 # The order is the one in which a newcomer meets them. A command that stands in none comes last, under "More".
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Start": ("init", "config", "demo", "doctor"),
-    "Judge": ("local", "check", "run", "gate", "upgrade"),
+    "Judge": ("local", "check", "run", "gate", "upgrade", "bisect"),
     "Look": ("advise", "explain", "trace", "serve", "baseline", "trend"),
     "CI": ("publish", "command", "report"),
     "Shell": ("completion",),

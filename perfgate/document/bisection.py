@@ -1,4 +1,4 @@
-"""The bisection document: which of several packages, or releases of one, makes the workload slower, and all that was tried."""
+"""The bisection document: which of several commits, packages, or releases of one, makes the workload slower, and all trials."""
 
 from __future__ import annotations
 
@@ -11,58 +11,78 @@ from perfgate.stats.culprits import Answer, Outcome
 BISECTION_SCHEMA: Literal["perfgate/bisection"] = "perfgate/bisection"
 BISECTION_SCHEMA_VERSION = 1
 
+# What answered a trial: a gate of its own, exact counters of stored runs, or nothing where the state could not be made.
+AnsweredBy = Literal["gate", "store", "nothing"]
 
-class PackageChange(msgspec.Struct, frozen=True, kw_only=True):
+
+class PackageChange(msgspec.Struct, frozen=True, kw_only=True, tag="package", tag_field="kind"):
     """A package with its old and its new version; ``before`` is None for one that the old stack does not have."""
 
     package: str
     before: str | None
     after: str
 
-    def __str__(self) -> str:
-        return f"{self.package}=={self.after}"
+
+class CommitChange(msgspec.Struct, frozen=True, kw_only=True, tag="commit", tag_field="kind"):
+    """A commit of the searched branch; ``before`` is the commit that it follows there."""
+
+    commit: str
+    before: str
+    subject: str
+    author: str
 
 
-class TriedStack(msgspec.Struct, frozen=True, kw_only=True):
-    """The old stack with some of the changes, and what a gate of the old stack against it answered.
+class BisectionTrial(msgspec.Struct, frozen=True, kw_only=True):
+    """The old state with some of the changes, and what a comparison of the old state with it answered.
 
     ``changes`` are positions in the document's list. ``folder`` holds the gate's documents and comment, below that of this
-    document; None where the stack could not be installed. ``repeated`` is set where a first gate was inconclusive and a second
-    one had more time. ``reason`` is why the stack could not be tried, in the words of pip or of the project's setup.
+    document; None where no gate ran. ``repeated`` is set where a first gate was inconclusive and a second one had more time.
+    ``reason`` is why the state could not be tried, in the words of git, pip or the workload. ``error`` bounds the probability
+    that the answer is wrong: 0 for exact counters.
     """
 
     changes: list[int]
     answer: Answer
+    answered_by: AnsweredBy = "nothing"
     folder: str | None = None
     repeated: bool = False
     reason: str | None = None
+    error: float = 0.0
 
 
 class BisectionDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What a bisection of packages found.
+    """What a bisection found.
 
-    With ``cumulative`` the changes are consecutive releases of one package. ``culprits`` are positions in ``changes``: the
+    ``commit`` is the commit of all stacks, or the last of the searched commits, and ``good`` the commit before the first; None
+    for stacks. With ``cumulative`` a change contains those before it. ``culprits`` are positions in ``changes``: the
     lists are slow together only, and the members of one list could not be tried apart. ``suspects`` are what is left where a
-    gate could not decide. ``followed`` are the exact counters that regress with all changes together, and so alone decide
-    about each stack; where there are none, any regression does. ``deciding`` is the position in ``tried`` of the gate whose
-    comment shows the result.
+    gate could not decide. ``followed`` is what alone decides about each state: the exact counters that regress with all changes
+    together, or else the time that moved most clearly; where it is empty, any regression does. ``irrelevant`` is the number of
+    commits that change nothing the workload runs; they are not among the changes. ``deciding`` is the position in ``tried`` of
+    the gate whose comment shows the result. ``confirmation`` is a gate of the culprit against the state just before it, None
+    where it was compared with that already. ``error`` bounds the probability that any answer of the search is wrong.
     """
 
     commit: str
     perfgate_version: str
-    changes: list[PackageChange]
+    changes: list[PackageChange | CommitChange]
     cumulative: bool
     outcome: Outcome
     culprits: list[list[int]]
     suspects: list[int]
     followed: list[str]
-    tried: list[TriedStack]
+    tried: list[BisectionTrial]
     deciding: int | None
     duration: float
+    good: str | None = None
+    irrelevant: int = 0
+    confirmation: BisectionTrial | None = None
+    error: float = 0.0
     schema: Literal["perfgate/bisection"] = BISECTION_SCHEMA
     schema_version: int = BISECTION_SCHEMA_VERSION
 
     @property
     def gates(self) -> int:
         """How many gates were run, repetitions included."""
-        return sum(1 + stack.repeated for stack in self.tried if stack.folder)
+        trials = [*self.tried, *([self.confirmation] if self.confirmation else [])]
+        return sum(1 + trial.repeated for trial in trials if trial.answered_by == "gate")

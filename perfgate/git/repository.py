@@ -223,6 +223,13 @@ class Repository:
         output = self._run(*NAMES_OF_CHANGED, base, head, "--")
         return [name for name in output.split("\0") if name]
 
+    def commits_between(self, first: str, last: str) -> list[tuple[str, str, str]]:
+        """The commits after ``first`` up to ``last``, oldest first, each with author and subject; of a merge only itself."""
+        fields = "--format=%H%x00%an%x00%s"
+        lines = self._run("log", "--first-parent", "--reverse", "--no-show-signature", fields, f"{first}..{last}", "--")
+        entries = (line.split("\0", 2) for line in lines.split("\n") if line)
+        return [(commit, author, subject) for commit, author, subject in entries]
+
     def show(self, commit: str, path: str) -> str | None:
         """A file's text at a commit, None when it is not there."""
         try:

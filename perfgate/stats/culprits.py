@@ -5,7 +5,7 @@ A pure search: it knows neither packages nor commits, and asks for as few answer
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Literal, NamedTuple
 
@@ -13,6 +13,9 @@ from typing import Literal, NamedTuple
 Answer = Literal["slow", "fast", "undecided", "impossible"]
 Trial = Callable[[frozenset[int]], Answer]
 Outcome = Literal["none", "found", "undecided", "impossible"]
+
+# So many that cannot be tried are taken for a row of them.
+_ROW = 3
 
 
 class Culprits(NamedTuple):
@@ -77,8 +80,7 @@ def _edge(count: int, always: frozenset[int], ask: Trial, alone: Answer) -> Edge
     """
     fast, slow = 0, count
     impossible: set[int] = set()
-    while between := [size for size in range(fast + 1, slow) if size not in impossible]:
-        middle = min(between, key=lambda size: abs(2 * size - fast - slow))
+    while (middle := _next(fast, slow, impossible)) is not None:
         answer = ask(always | frozenset(range(middle)))
         if answer == "undecided":
             return Edge(fast, slow, undecided=True)
@@ -89,3 +91,25 @@ def _edge(count: int, always: frozenset[int], ask: Trial, alone: Answer) -> Edge
         else:
             fast = middle
     return Edge(fast, slow)
+
+
+def _next(fast: int, slow: int, impossible: Iterable[int]) -> int | None:
+    """The number of changes to try next; None where no other is worth it.
+
+    Far from the middle halves badly, but what cannot be tried has neighbours: a commit that does not build is followed by
+    others until somebody repairs it. So a quarter of what is left is given up rather than trying one after the other. After
+    three the ends of the row are searched, and where it fills all that is left, the rest of it is not tried.
+    """
+    inside = sorted(size for size in impossible if fast < size < slow)
+    if len(inside) > _ROW:
+        before, after = inside[0] - fast, slow - inside[-1]
+        if before == after == 1:
+            return None
+        return fast + before // 2 if before >= after else slow - after // 2
+    quarter = (slow - fast) // 4
+
+    def cost(size: int) -> int:
+        away = min((abs(size - other) for other in inside), default=quarter)
+        return abs(2 * size - fast - slow) - 4 * min(away, quarter)
+
+    return min((size for size in range(fast + 1, slow) if size not in impossible), key=cost, default=None)

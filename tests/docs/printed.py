@@ -119,6 +119,8 @@ NOT_RUN: dict[str, str] = {
     "perfgate baseline": "a group of commands",
     "perfgate baseline record": "measures the whole checklist on main: tests/end_to_end/test_branch_store.py",
     "perfgate baseline record --from": "keeps the artifact of a CI job of main: tests/attacks/test_item_10_the_store.py",
+    "git bisect run": "gates for minutes: tests/end_to_end/test_bisect.py",
+    "perfgate bisect": "gates for minutes: tests/end_to_end/test_bisect.py",
     "perfgate command": "runs for a comment on GitHub alone: tests/end_to_end/test_command.py",
     "perfgate demo": "two whole gates: tests/end_to_end/test_demo.py",
     "perfgate doctor": "three minutes of gates: tests/end_to_end/test_doctor.py",
@@ -154,6 +156,7 @@ WHOLE = {
     "perfgate completion": "perfgate completion bash",
     "perfgate completion fish \\| source": "perfgate completion fish",
     "perfgate baseline record --from": "perfgate baseline record --from DIR",
+    "perfgate bisect": "perfgate bisect --good REV",
     "perfgate upgrade --bisect": "perfgate upgrade --bisect LIST",
 }
 

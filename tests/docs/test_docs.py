@@ -47,6 +47,7 @@ NOT_RUN = {
     "builds an image, which needs podman or docker and a registry",
     "needs the documents of an earlier check and jq",
     "proves the machine in about three minutes; tests/end_to_end/test_doctor.py runs it",
+    "gates for minutes; tests/end_to_end/test_bisect.py runs the same in a repository of its own",
     "installs packages and gates for minutes; tests/end_to_end/test_upgrade_bisect.py runs the same on wheels of its own",
 }
 

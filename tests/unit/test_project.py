@@ -86,3 +86,12 @@ def test_project_of_change__not_one_project__asks(monorepo: Path, files: tuple[s
     with pytest.raises(ConfigError) as caught:
         project_of_change(monorepo, WORK_TREE)
     assert str(caught.value).endswith(f"but a/, libs/b/ have one each; {why}")
+
+
+def test_find_project__current_folder_was_removed__said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(UsageError, match="the current folder was removed"):
+        find_project(Path())

@@ -20,14 +20,7 @@ from perfgate.cli.options import (
     language_option,
     workload_option,
 )
-from perfgate.errors import EXIT_INCONCLUSIVE, EXIT_MEASURING, EXIT_PASS, UsageError
-
-BISECTION_CODES = {
-    "none": EXIT_PASS,
-    "found": EXIT_PASS,
-    "undecided": EXIT_INCONCLUSIVE,
-    "impossible": EXIT_MEASURING,
-}
+from perfgate.errors import UsageError
 
 
 @click.command("upgrade", cls=RecordCommand)
@@ -97,12 +90,12 @@ def COMMAND(
     from perfgate.cli.progress import TerminalProgress
     from perfgate.cli.streams import people_on_stderr, print_json
     from perfgate.config import report_language
+    from perfgate.jobs.bisect.job import RESULT, StackSearch, bisect_stack
+    from perfgate.jobs.bisect.request import parse_bisect
     from perfgate.jobs.check.job import check_change
     from perfgate.jobs.shared.options import CheckOptions, GivenInterpreters
-    from perfgate.jobs.upgrade.job import RESULT, BisectOptions, bisect_stack
-    from perfgate.jobs.upgrade.request import parse_bisect
     from perfgate.judging.gate.verdict import exit_code
-    from perfgate.judging.report.render.bisection import render_bisection
+    from perfgate.judging.report.render.bisection import bisection_code, render_bisection
     from perfgate.judging.report.render.terminal import render_terminal
 
     spoken = report_language(language, directory)
@@ -116,14 +109,14 @@ def COMMAND(
     document: object
     with people_on_stderr(as_json):
         if bisect is not None:
-            wanted = BisectOptions(parse_bisect(bisect), request)
+            wanted = StackSearch(parse_bisect(bisect), request)
             with TerminalProgress() as progress:
                 found = bisect_stack(directory, wanted, check_change, progress)
             render_bisection(found.document, Console(), spoken)
             if found.decision:
                 render_terminal(found.decision, Console(), spoken)
             click.echo(f"written to {out}: {RESULT}")
-            document, code = found.document, BISECTION_CODES[found.document.outcome]
+            document, code = found.document, bisection_code(found.document)
         else:
             with TerminalProgress() as progress:
                 decision = check_change(directory, request, progress)

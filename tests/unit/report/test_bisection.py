@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from perfgate.document.bisection import BisectionDocument, PackageChange, TriedStack
+from perfgate.document.bisection import BisectionDocument, BisectionTrial, PackageChange
 from perfgate.judging.report.render.bisection import render_bisection, result_line
 
 PACKAGES = [
@@ -41,7 +41,9 @@ def make_bisection(outcome: Any = "found", **fields: Any) -> BisectionDocument:
         ),
         (make_bisection("none"), "Nothing gets slower with 3 changes together"),
         (
-            make_bisection("impossible", tried=[TriedStack(changes=[0, 1, 2], answer="impossible", reason="no wheel")]),
+            make_bisection(
+                "impossible", tried=[BisectionTrial(changes=[0, 1, 2], answer="impossible", reason="no wheel")]
+            ),
             "The new stack cannot be measured: no wheel",
         ),
         (
@@ -69,9 +71,9 @@ def test_result_line__each_outcome__one_sentence(document: BisectionDocument, li
 
 def test_render_bisection__tried_stacks__each_with_its_answer_and_nothing_a_terminal_obeys() -> None:
     tried = [
-        TriedStack(changes=[0, 1, 2], answer="slow", folder="gates/01", repeated=True),
-        TriedStack(changes=[0], answer="impossible", reason="needs \x1b[2Jattrs 26"),
-        TriedStack(changes=[1], answer="fast", folder="gates/03"),
+        BisectionTrial(changes=[0, 1, 2], answer="slow", answered_by="gate", folder="gates/01", repeated=True),
+        BisectionTrial(changes=[0], answer="impossible", reason="needs \x1b[2Jattrs 26"),
+        BisectionTrial(changes=[1], answer="fast", answered_by="gate", folder="gates/03"),
     ]
     console = Console(file=io.StringIO(), width=140)
     render_bisection(make_bisection(culprits=[[0]], tried=tried), console)

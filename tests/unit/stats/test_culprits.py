@@ -86,6 +86,22 @@ def test_find_culprits__one_release_cannot_be_installed__the_others_still_tell()
                 assert len(stack.tried) <= ceil(log2(count)) + 3
 
 
+@pytest.mark.parametrize("start", [20, 60, 90, 100, 101, 110, 130, 169])
+def test_find_culprits__thirty_commits_in_a_row_do_not_build__few_of_them_are_tried(start: int) -> None:
+    trials = []
+    for culprit in range(200):
+        broken = range(start, start + 30)
+        stack = Stack([culprit], lambda changes: "impossible" if len(changes) in broken else None)  # noqa: B023
+        found = find_culprits(200, stack, cumulative=True)
+        # The state with the culprit and the one before it are those with culprit and culprit + 1 changes.
+        inside = start <= culprit + 1 and culprit < start + 30
+        block = tuple(range(start - 1, start + 30)) if inside else (culprit,)
+        assert found == Culprits("found", (block,))
+        trials.append(len(stack.tried))
+    assert sum(trials) / len(trials) <= 1.5 * log2(200)
+    assert max(trials) <= 2.5 * log2(200)
+
+
 def test_find_culprits__releases_around_the_slow_one_cannot_be_installed__all_named_as_one_block() -> None:
     # With 6, 7 or 8 of 16 releases nothing can be tried, and the seventh is slow.
     stack = Stack([6], lambda changes: "impossible" if len(changes) in (6, 7, 8) else None)

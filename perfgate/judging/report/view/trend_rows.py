@@ -115,7 +115,9 @@ def _next_commands(cause: TrendCause, lead: Moved) -> list[str]:
         return []
     commands = ["perfgate trend --confirm"] if change.evidence == "suspected" and change.confirmation is None else []
     if change.last_good:
+        ends = f"--good {short(change.last_good)} --bad {short(change.first_bad)}"
         commands.append(f"git checkout {short(change.first_bad)} && perfgate check --base {short(change.last_good)}")
+        commands.append(f"perfgate bisect {shlex.quote(series.metric)} {ends}")
     place = f"{series.workload}/{series.shape}" if series.shape else series.workload
     metric = shlex.quote(f"{series.metric}@{place}" if len(cause.changes) == 1 else "*")
     commands.append(f"perfgate baseline accept {metric} --commit {short(change.first_bad)} --reason TEXT")

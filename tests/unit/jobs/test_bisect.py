@@ -1,4 +1,4 @@
-"""What `perfgate upgrade --bisect` asks for, and how it reads pip and gates."""
+"""What a bisection asks for, and how it reads pip and gates."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from perfgate.config import load_config
+from perfgate.document.budget import Place, parse_place
 from perfgate.document.decision import Comparison, DecisionDocument
 from perfgate.document.message import Message
 from perfgate.errors import MeasuringError, UsageError
-from perfgate.jobs.upgrade.job import answer_of, exact_regressions
-from perfgate.jobs.upgrade.request import NewPackages, ReleaseRange, parse_bisect
-from perfgate.jobs.upgrade.stacks import StackMaker, releases_between, versions_in
+from perfgate.jobs.bisect.answers import Reading, Signal, read_first, read_last, read_next, signal_of
+from perfgate.jobs.bisect.request import NewPackages, ReleaseRange, parse_bisect
+from perfgate.jobs.bisect.stacks import StackMaker, releases_between, versions_in
 from tests.fakes.documents import make_comparison, make_decision, make_failure
 from tests.fakes.wheels import write_wheel
 
@@ -83,18 +84,20 @@ REGRESSED = [make_comparison("counters.framework_ops", outcome="regressed", meth
         (make_decision("INCONCLUSIVE", failures=[make_failure("head")]), "impossible"),
     ],
 )
-def test_answer_of__gate__its_own_verdict_and_nothing_else(decision: DecisionDocument, answer: str) -> None:
-    assert answer_of(decision) == answer
+def test_read_first__gate__its_own_verdict_and_nothing_else(decision: DecisionDocument, answer: str) -> None:
+    assert read_first(decision).answer == answer
 
 
-OPS = "encoder/long counters.framework_ops"
+OPS = Place("counters.framework_ops", "encoder", "long")
 SLOWER = make_comparison("latency.low", outcome="regressed")
 SAME_OPS = make_comparison("counters.framework_ops", outcome="unchanged", method="exact")
 OTHER_OPS = make_comparison("counters.framework_ops", outcome="not_comparable", method="exact", gating=False)
 
 
-def test_exact_regressions__gate_of_all_changes__its_counters_and_no_times() -> None:
-    assert exact_regressions(make_decision("WARN", comparisons=[*REGRESSED, SLOWER])) == {OPS}
+def test_signal_of__gate_of_all_changes__its_counters_and_no_times() -> None:
+    signal = signal_of(make_decision("WARN", comparisons=[*REGRESSED, SLOWER]))
+    assert signal == Signal(frozenset([OPS]))
+    assert signal.names == ["encoder/long counters.framework_ops"]
 
 
 @pytest.mark.parametrize(
@@ -107,15 +110,16 @@ def test_exact_regressions__gate_of_all_changes__its_counters_and_no_times() -> 
         ("PASS", [], "undecided"),
     ],
 )
-def test_answer_of__counters_to_follow__they_alone_answer(
+def test_read_next__counters_to_follow__they_alone_answer(
     verdict: str, comparisons: list[Comparison], answer: str
 ) -> None:
-    assert answer_of(make_decision(verdict, comparisons=comparisons), frozenset([OPS])) == answer
+    decision = make_decision(verdict, comparisons=comparisons)
+    assert read_next(decision, Signal(frozenset([OPS])), 0.01).answer == answer
 
 
-def test_answer_of__old_stack_fails__no_answer() -> None:
-    with pytest.raises(MeasuringError, match="the old stack cannot be measured"):
-        answer_of(make_decision("INCONCLUSIVE", failures=[make_failure("base")]))
+def test_read_first__old_state_fails__no_answer() -> None:
+    with pytest.raises(MeasuringError, match="the old state cannot be measured"):
+        read_first(make_decision("INCONCLUSIVE", failures=[make_failure("base")]))
 
 
 def make_maker(folder: Path, **environ: str) -> StackMaker:
@@ -149,3 +153,53 @@ def test_releases__index_does_not_answer__exit_4_and_what_to_do(tmp_path: Path) 
 def test_versions_in__interpreter__installed_ones_and_none_for_others() -> None:
     versions = versions_in(Path(sys.executable), ["PyTest", "no-such-package"])
     assert versions == {"PyTest": pytest.__version__, "no-such-package": None}
+
+
+def time_moved(metric: str, delta: float, half: float, outcome: str = "regressed") -> Comparison:
+    return make_comparison(
+        metric, outcome=outcome, delta=delta, interval=(delta - half, delta + half), p_adjusted=0.001
+    )
+
+
+def test_signal_of__times_alone_moved__the_one_that_moved_most_clearly() -> None:
+    moved = [time_moved("latency.p50", 0.05, 0.03), time_moved("latency.low", 0.04, 0.005)]
+    signal = signal_of(make_decision("FAIL", comparisons=moved))
+    assert (signal.counters, signal.time) == (frozenset(), Place("latency.low", "encoder", "long"))
+    assert signal.size == pytest.approx(0.0392, abs=1e-4)
+
+
+def test_signal_of__metric_that_is_named__nothing_else_counts() -> None:
+    moved = [*REGRESSED, time_moved("latency.p50", 0.05, 0.03)]
+    signal = signal_of(make_decision("FAIL", comparisons=moved), parse_place("latency.*@enc*"))
+    assert signal.time == Place("latency.p50", "encoder", "long")
+    assert signal_of(make_decision("FAIL", comparisons=moved), parse_place("latency.*@other")) == Signal()
+
+
+TIME = Signal(time=Place("latency.low", "encoder", "long"), size=0.04)
+
+
+@pytest.mark.parametrize(
+    ("delta", "half", "answer"),
+    [
+        (0.040, 0.008, "slow"),
+        (0.001, 0.008, "fast"),
+        (-0.030, 0.008, "fast"),
+        (0.019, 0.008, "undecided"),
+        (0.040, 0.080, "undecided"),
+    ],
+)
+def test_read_next__time_to_follow__whether_half_of_the_slowdown_is_there_and_how_surely(
+    delta: float, half: float, answer: str
+) -> None:
+    decision = make_decision("WARN", comparisons=[time_moved("latency.low", delta, half, "unchanged")])
+    reading = read_next(decision, TIME, 0.01)
+    assert reading.answer == answer
+    assert reading.error == 1.0 if answer == "undecided" else reading.error <= 0.01
+
+
+def test_read_last__part_of_the_slowdown_is_certain__slow_as_the_first_of_several() -> None:
+    third = make_decision("FAIL", comparisons=[time_moved("latency.low", 0.013, 0.008)])
+    assert read_last(third, TIME) == Reading("slow", 0.001)
+    assert read_last(
+        make_decision("WARN", comparisons=[time_moved("latency.low", 0.01, 0.02, "inconclusive")]), TIME
+    ) == (Reading("undecided", 1.0))

@@ -24,7 +24,7 @@ from perfgate.conductor.workers.virtualenv import (
 from perfgate.conductor.workers.worker import Say
 from perfgate.config import Config
 from perfgate.errors import MeasuringError, UsageError
-from perfgate.jobs.upgrade.request import ReleaseRange
+from perfgate.jobs.bisect.request import ReleaseRange
 from perfgate.locale import sentence
 
 # Prints the versions of the distributions named as arguments, null for one that is not installed.

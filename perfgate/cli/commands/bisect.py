@@ -1,0 +1,148 @@
+"""``perfgate bisect``."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from perfgate.cli.isolation import drop_secrets
+from perfgate.cli.options import (
+    FOLDER,
+    Options,
+    RecordCommand,
+    allow_token_option,
+    always_option,
+    checklist_option,
+    device_option,
+    directory_option,
+    json_option,
+    language_option,
+    workload_option,
+)
+from perfgate.errors import PerfgateError
+
+if TYPE_CHECKING:
+    from perfgate.document.bisection import BisectionDocument
+    from perfgate.jobs.bisect.job import CommitSearch
+
+# What `git bisect run` reads: 0 good, 1 to 124 bad, 125 skipped, and above 127 the search is stopped.
+GIT_CODES = {"fast": 0, "slow": 1, "undecided": 125, "impossible": 125}
+GIT_STOPS = 128
+
+
+@click.command("bisect", cls=RecordCommand)
+@click.argument("metric", required=False)
+@click.option("--good", required=True, metavar="REV", help="A commit that is fast.")
+@click.option("--bad", default="HEAD", show_default=True, metavar="REV", help="A later commit that is slow.")
+@click.option(
+    "--error",
+    type=click.FloatRange(0, 0.5, min_open=True),
+    default=0.05,
+    show_default=True,
+    metavar="P",
+    help="The probability of a wrong result that noise may cause over the whole search.",
+)
+@click.option(
+    "--for-git",
+    is_flag=True,
+    help="Judge the checked-out commit alone, with the exit codes of `git bisect run`: 0 good, 1 bad, 125 skip, 128 stop.",
+)
+@click.option(
+    "--out",
+    type=FOLDER,
+    default=".perfgate/bisect",
+    show_default=True,
+    help="Folder for the documents, the reports, traces and logs.",
+)
+@workload_option
+@checklist_option
+@device_option
+@always_option
+@allow_token_option
+@json_option
+@language_option
+@directory_option()
+def COMMAND(
+    options: Options,
+    metric: str | None,
+    good: str,
+    bad: str,
+    error: float,
+    for_git: bool,
+    out: Path,
+    allow_token: bool,
+    as_json: bool,
+    language: str | None,
+    directory: Path,
+) -> None:
+    """Find the commit that makes a workload slower, between a good and a bad one.
+
+    METRIC may be a pattern, and name a workload and shape: latency.p50@encoder/long. Without it any regression counts.
+
+    Exit codes: 0 the commit is found, or the bad commit is not slower · 3 undecided · 4 one of the ends cannot be measured.
+    """
+    drop_secrets(directory, allow_token=allow_token)
+    from perfgate.cli.streams import people_on_stderr, print_json
+    from perfgate.config import report_language
+    from perfgate.document.budget import parse_place
+    from perfgate.jobs.bisect.job import CommitSearch
+    from perfgate.jobs.shared.options import CheckOptions
+    from perfgate.jobs.trust.acceptance import refuse_unknown_metric
+
+    if metric is not None:
+        refuse_unknown_metric(metric)
+    request = options.record(CheckOptions, out=out, language=report_language(language, directory))
+    wanted = CommitSearch(good, bad, request, metric=parse_place(metric) if metric else None, error=error)
+    if for_git:
+        raise SystemExit(_judge(directory, wanted))
+    with people_on_stderr(as_json):
+        document = _search(directory, wanted)
+    if as_json:
+        print_json(document)
+    from perfgate.judging.report.render.bisection import bisection_code
+
+    raise SystemExit(bisection_code(document))
+
+
+def _search(directory: Path, wanted: CommitSearch) -> BisectionDocument:
+    from rich.console import Console
+
+    from perfgate.cli.progress import TerminalProgress
+    from perfgate.cli.streams import make_streams_harmless
+    from perfgate.jobs.bisect.job import RESULT, bisect_commits
+    from perfgate.jobs.check.job import check_change
+    from perfgate.judging.report.render.bisection import render_bisection
+    from perfgate.judging.report.render.terminal import render_terminal
+
+    with TerminalProgress() as progress:
+        found = bisect_commits(directory, wanted, check_change, progress)
+    # Subjects of commits stand in the table.
+    make_streams_harmless(os.environ)
+    render_bisection(found.document, Console(), wanted.check.language)
+    if found.decision:
+        render_terminal(found.decision, Console(), wanted.check.language)
+    click.echo(f"written to {wanted.check.out}: {RESULT}")
+    return found.document
+
+
+def _judge(directory: Path, wanted: CommitSearch) -> int:
+    """The exit code for ``git bisect run``, which takes any from 1 to 124 for a bad commit: errors of ours are above."""
+    from perfgate.cli.progress import TerminalProgress
+    from perfgate.jobs.bisect.job import judge_commit
+    from perfgate.jobs.check.job import check_change
+
+    try:
+        with TerminalProgress() as progress:
+            answer = judge_commit(directory, wanted, check_change, progress)
+    except PerfgateError as error:
+        click.echo(f"perfgate: {error}", err=True)
+        return GIT_STOPS
+    except Exception:  # noqa: BLE001 - a bug must not make a commit bad
+        traceback.print_exc()
+        return GIT_STOPS
+    click.echo(answer)
+    return GIT_CODES[answer]

@@ -1,1 +1,0 @@
-"""`perfgate upgrade --bisect`: find the package, or the release of one, that makes the workload slower."""

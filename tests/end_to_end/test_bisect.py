@@ -1,0 +1,64 @@
+"""`perfgate bisect` with real gates, in a small history with broken and irrelevant commits."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.conftest import Clone, Perfgate
+
+# Up to eight gates; only a command that hangs takes as long.
+SECONDS = 3600
+RELU = "return torch.relu(y)"
+
+
+@pytest.fixture
+def good(clone: Clone) -> str:
+    """Commits on top of a good one: documents, a comment, a broken model, and the fifth relevant one is slow."""
+    first = clone.commit("the good one")
+    for number in range(4):
+        clone.commit(f"neutral {number}", model=(RELU, f"number = {number}\n        {RELU}"))
+        (clone.root / "README.md").write_text(f"{number}\n")
+        clone.commit(f"document {number}")
+    clone.commit("breaks it", model=(RELU, f"raise RuntimeError\n        {RELU}"))
+    clone.commit("slow and whole again", model=("raise RuntimeError\n", "y = y + 0 + 0 + 0 + 0\n"))
+    for number in range(4):
+        clone.commit(f"later {number}", model=(RELU, f"number = {number}\n        {RELU}"))
+    return first
+
+
+def run(perfgate: Perfgate, clone: Clone, *arguments: str) -> tuple[int, str]:
+    perfgate.environment["COLUMNS"] = "200"
+    process = perfgate.start(*arguments, cwd=clone.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    output, errors = process.communicate(timeout=SECONDS)
+    return process.returncode, output + errors
+
+
+@pytest.mark.slow
+def test_bisect__slow_commit_after_a_broken_one__both_named_with_the_comment(
+    perfgate: Perfgate, clone: Clone, good: str
+) -> None:
+    code, output = run(perfgate, clone, "bisect", "--good", good, "--out", "out", "--steps", "4")
+    assert code == 0, output
+    document: dict[str, Any] = json.loads((clone.root / "out" / "bisection.json").read_text())
+    assert (document["outcome"], document["irrelevant"], document["error"]) == ("found", 4, 0.0)
+    subjects = [document["changes"][at]["subject"] for at in document["culprits"][0]]
+    # Of the broken commit nobody can tell whether it was slow already.
+    assert subjects == ["breaks it", "slow and whole again"]
+    assert "the commits between cannot be tried" in output
+    assert "aten::add" in output
+    assert len(document["tried"]) <= 7
+
+
+@pytest.mark.slow
+def test_bisect__for_git__the_codes_that_git_bisect_run_reads(perfgate: Perfgate, clone: Clone, good: str) -> None:
+    judge = ("bisect", "--good", good, "--for-git", "--steps", "4")
+    for revision, expected in (("HEAD", 1), ("HEAD~5", 125), ("HEAD~6", 0)):
+        clone.git("checkout", "-q", revision)
+        code, output = run(perfgate, clone, *judge)
+        assert code == expected, output
+    code, output = run(perfgate, clone, "bisect", "--good", "nowhere", "--for-git")
+    assert code == 128, output
