@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfgate.config import load_config
-from perfgate.errors import ConfigError
+from perfgate.errors import ConfigError, UsageError
 from perfgate.jobs.check.project import project_of_change
 from perfgate.jobs.shared.options import CheckOptions
 from perfgate.project import find_project, projects_below
