@@ -120,6 +120,7 @@ NOT_RUN: dict[str, str] = {
     "perfgate baseline record": "measures the whole checklist on main: tests/end_to_end/test_branch_store.py",
     "perfgate baseline record --from": "keeps the artifact of a CI job of main: tests/attacks/test_item_10_the_store.py",
     "git bisect run": "gates for minutes: tests/end_to_end/test_bisect.py",
+    "git merge-base": "needs two commits of the reader's: tests/unit/jobs/test_bisect_commits.py",
     "perfgate bisect": "gates for minutes: tests/end_to_end/test_bisect.py",
     "perfgate command": "runs for a comment on GitHub alone: tests/end_to_end/test_command.py",
     "perfgate demo": "two whole gates: tests/end_to_end/test_demo.py",

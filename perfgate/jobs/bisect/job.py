@@ -17,6 +17,7 @@ from perfgate.document.bisection import BisectionDocument, BisectionTrial
 from perfgate.document.budget import Place
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import write_text_atomically
+from perfgate.errors import ConfigError, SetUpError
 from perfgate.git.repository import Repository
 from perfgate.jobs.bisect.answers import failed_on, read_first
 from perfgate.jobs.bisect.commits import CommitStates
@@ -93,9 +94,17 @@ def bisect_commits(directory: Path, wanted: CommitSearch, check: Check, progress
 
 
 def judge_commit(directory: Path, wanted: CommitSearch, check: Check, progress: Progress) -> Answer:
-    """Whether the checked-out commit is slower than the good one, by one gate: what ``git bisect run`` asks for."""
-    options = replace(_prepared(wanted.check, wanted.metric), base=wanted.good, allow_dirty=True)
-    decision = check(directory, options, progress)
+    """Whether the checked-out commit is slower than the good one, by one gate: what ``git bisect run`` asks for.
+
+    Raises RepositoryError for an unknown good commit, and MeasuringError where the good one or the machine fails.
+    """
+    good = Repository(directory).resolve(wanted.good)
+    options = replace(_prepared(wanted.check, wanted.metric), base=good, allow_dirty=True)
+    try:
+        decision = check(directory, options, progress)
+    except (ConfigError, SetUpError) as error:
+        progress.note(str(error))
+        return "impossible"
     return "impossible" if failed_on(decision, "head") else read_first(decision, wanted.metric).answer
 
 

@@ -14,7 +14,7 @@ from perfgate.document.bisection import BisectionTrial, CommitChange, PackageCha
 from perfgate.document.budget import Place
 from perfgate.document.decision import Comparing, DecisionDocument
 from perfgate.document.message import as_message, english
-from perfgate.errors import ConfigError, MeasuringError, RepositoryError
+from perfgate.errors import ConfigError, MachineBusyError, MeasuringError, RepositoryError, SetUpError
 from perfgate.jobs.bisect.answers import Reading, Signal, read_first, read_last, read_next, signal_of
 from perfgate.jobs.shared.doors import Check, Progress
 from perfgate.jobs.shared.options import NONE_GIVEN, CheckOptions, GivenInterpreters
@@ -116,8 +116,8 @@ class Search:
                 reading = self._read(decision)
                 if reading.answer == "undecided" and self.signal.time:
                     reading = read_last(decision, self.signal)
-        except (ConfigError, RepositoryError, MeasuringError) as error:
-            if not self.tried:
+        except (ConfigError, RepositoryError, MeasuringError, SetUpError) as error:
+            if not self.tried or isinstance(error, MachineBusyError):
                 raise
             return msgspec.structs.replace(trial, reason=str(error))
         self.decisions[folder] = decision
