@@ -194,6 +194,13 @@ def test_render_issue__new_testbed_failed_runs_left_out__in_the_folds() -> None:
     assert "2 series have too few versions to tell a change from noise: `latency.p99 · encoder/long`" in text
 
 
+def test_render_issue__one_of_several_commits__a_bisection_finds_it() -> None:
+    commits = make_change().commits[:1] * 3
+    text = render_issue(make_trend(make_series(make_change(commits=commits, commit_count=20))), CONTEXT)
+    assert "`perfgate bisect latency.p50 --good 0013c0ffee --bad 0014c0ffee`" in text
+    assert "git checkout" not in text
+
+
 def test_render_issue__hundreds_of_changes__folds_go_first_then_rows_and_it_fits() -> None:
     series = [
         make_series(

@@ -109,15 +109,17 @@ def _is_certain(cause: TrendCause, document: TrendDocument) -> bool:
 
 
 def _next_commands(cause: TrendCause, lead: Moved) -> list[str]:
-    """The commands that confirm a regression, show one commit against its parent, and accept it."""
+    """The commands that confirm a regression, find its commit or show it against its parent, and accept it."""
     series, change = lead
     if cause.direction != "worse" or cause.standing not in ("new", "open") or not change.first_bad:
         return []
     commands = ["perfgate trend --confirm"] if change.evidence == "suspected" and change.confirmation is None else []
     if change.last_good:
-        ends = f"--good {short(change.last_good)} --bad {short(change.first_bad)}"
-        commands.append(f"git checkout {short(change.first_bad)} && perfgate check --base {short(change.last_good)}")
-        commands.append(f"perfgate bisect {shlex.quote(series.metric)} {ends}")
+        good, bad = short(change.last_good), short(change.first_bad)
+        if change.commit_count > 1:
+            commands.append(f"perfgate bisect {shlex.quote(series.metric)} --good {good} --bad {bad}")
+        else:
+            commands.append(f"git checkout {bad} && perfgate check --base {good}")
     place = f"{series.workload}/{series.shape}" if series.shape else series.workload
     metric = shlex.quote(f"{series.metric}@{place}" if len(cause.changes) == 1 else "*")
     commands.append(f"perfgate baseline accept {metric} --commit {short(change.first_bad)} --reason TEXT")
