@@ -8,7 +8,6 @@ Only the standard library is imported: the script may run where nothing is insta
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 import resource
@@ -17,6 +16,7 @@ import sys
 import time
 from typing import Any, NoReturn, SupportsFloat
 
+from perfgate.measuring.operator_recorder import started_profiler
 from perfgate.system.turns import MAX_LINE, TURN_VARIABLE
 
 _BACKENDS = ("npu", "cuda")
@@ -102,7 +102,7 @@ class _Rank:
         granted = json.loads(line)
         self._granted = int(granted["steps"])
         self._trace = granted["trace"]
-        self._profile = _profile() if self._trace else None
+        self._profile = started_profiler(record_shapes=True) if self._trace else None
         self._losses: list[Any] = []
         self._ends: list[float] = []
         self._samples = 0
@@ -113,25 +113,6 @@ class _Rank:
             self._connection.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
             _end()
-
-
-def _profile() -> Any:
-    """A profiler of torch that has been started; None where there is no torch, or the script profiles itself.
-
-    It looks at the host, and at CUDA devices: torch.profiler sees no kernels of an NPU, and by itself would ask for them.
-    """
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return None
-    profiler = importlib.import_module("torch.profiler")
-    kinds = profiler.ProfilerActivity
-    activities = [kinds.CPU, *([kinds.CUDA] if torch.cuda.is_initialized() else [])]
-    profile = profiler.profile(activities=activities, record_shapes=True)
-    try:
-        profile.start()
-    except RuntimeError:
-        return None
-    return profile
 
 
 def _wait_for_device() -> Any:

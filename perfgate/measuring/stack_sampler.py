@@ -8,7 +8,9 @@ have no thread; their coroutines are sampled as the thread ``task``.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
+import math
 import os
 import sys
 import sysconfig
@@ -27,6 +29,8 @@ _TASKS_EVERY = 4
 _MOST_SECONDS = 120.0
 _MOST_SAMPLES = 200_000
 _DEEPEST = 200
+# Of a process that is sampled from its start: when it first writes, and how long its end waits for the last samples.
+_FIRST_WRITE_SECONDS, _JOIN_SECONDS = 0.1, 10.0
 # A sample must be where the thread is when its time has come. By default a thread keeps the interpreter for 5 ms more, or until
 # it lets go of it by itself, so that every sample would lie in calls that do, such as sending.
 _SWITCH_INTERVAL = 1e-5
@@ -51,12 +55,35 @@ def toggle() -> None:
         _sampler = None
 
 
-class StackSampler:
-    """Samples until it is stopped, and then writes ``PID.stacks``."""
+def sample_from_start(folder: Path) -> None:
+    """Sample until the process ends; one that it forks begins its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def begin() -> None:
+        global _sampler  # noqa: PLW0603 - a process has one
+        _sampler = StackSampler(folder, first_write=_FIRST_WRITE_SECONDS)
+        _sampler.start()
+
+    begin()
+    os.register_at_fork(after_in_child=begin)
+    atexit.register(_end)
+
+
+def _end() -> None:
+    if _sampler is not None and _sampler.pid == os.getpid():
+        _sampler.stop()
+        _sampler.join()
+
+
+class StackSampler:
+    """Samples until it is stopped, and then writes ``PID.stacks``.
+
+    After ``first_write`` seconds, twice as many and so on it writes what there is, for a process may end without a word.
+    """
+
+    def __init__(self, folder: Path, *, first_write: float = math.inf) -> None:
         self.pid = os.getpid()
         self._folder = folder
+        self._next_write = first_write
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="perfgate-profile", daemon=True)
         self._frames: dict[tuple[CodeType, int], int] = {}
@@ -73,6 +100,9 @@ class StackSampler:
     def stop(self) -> None:
         self._ended.set()
 
+    def join(self) -> None:
+        self._thread.join(_JOIN_SECONDS)
+
     def _run(self) -> None:
         before = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_INTERVAL)
@@ -86,8 +116,12 @@ class StackSampler:
             while not self._ended.wait(_PERIOD_SECONDS) and len(self._samples) < _MOST_SAMPLES:
                 number += 1
                 last = self._sample(last, tasks=number % _TASKS_EVERY == 0)
-                if last - began > _MOST_SECONDS * 1e9:
+                seconds = (last - began) / 1e9
+                if seconds > _MOST_SECONDS:
                     break
+                if seconds > self._next_write:
+                    self._write(STACKS, json.dumps(self._document(began, last)).encode())
+                    self._next_write *= 2
         finally:
             sys.setswitchinterval(before)
         self._write(STACKS, json.dumps(self._document(began, time.perf_counter_ns())).encode())
@@ -96,6 +130,8 @@ class StackSampler:
         """Take a sample of every thread; return when."""
         now = time.perf_counter_ns()
         natives = {thread.ident: (thread.native_id, thread.name) for thread in threading.enumerate()}
+        main = threading.main_thread()
+        natives[main.ident] = self.pid, main.name  # a forked process still has its parent's number there
         loops = []
         for ident, frame in sys._current_frames().items():
             if ident == self._thread.ident or ident not in natives:

@@ -14,7 +14,7 @@ from perfgate.conductor.results.result import Results, read_results, written_fil
 from perfgate.conductor.sides.executed_lines import counted_lines, counting
 from perfgate.conductor.sides.program import Program, ProgramEnd, SideError
 from perfgate.conductor.sides.side import SidePlace, SidePlan, TurnResult, times_of
-from perfgate.conductor.sides.stacks import SideStacks
+from perfgate.conductor.sides.stacks import SideStacks, sample_run
 from perfgate.document.job import PYTHON_LINES, JobNumber
 from perfgate.document.message import Message
 from perfgate.errors import ResultsError
@@ -50,14 +50,18 @@ class CommandSide:
     def count(self) -> Mapping[str, int]:
         """Run it once more and count the lines of Python that it runs; 0 where that fails or takes long, or runs none."""
         with tempfile.TemporaryDirectory() as folder:
-            program = self._started(counting(self._settings.command, self._place.environment, Path(folder)))
-            try:
-                code = program.wait(min(self._settings.timeout, COUNTING_SHARE * self._settings.budget)).code
-            except SideError:
-                code = -1
-            finally:
-                self.stop()
-            return {PYTHON_LINES: 0 if code else counted_lines(Path(folder))}
+            line = counting(self._settings.command, self._place.environment, Path(folder))
+            return {PYTHON_LINES: counted_lines(Path(folder)) if self._runs_to_its_end(line) else 0}
+
+    def _runs_to_its_end(self, line: str) -> bool:
+        """Run a line that takes no turn; return whether it ends well before too much time has passed."""
+        program = self._started(line)
+        try:
+            return program.wait(min(self._settings.timeout, COUNTING_SHARE * self._settings.budget)).code == 0
+        except SideError:
+            return False
+        finally:
+            self.stop()
 
     @property
     def _metrics(self) -> Path:
@@ -92,8 +96,10 @@ class CommandSide:
         return self._turn(end, results)
 
     def profile(self, number: int) -> SideStacks | None:  # noqa: ARG002 - every run does the same work
-        """A run is not profiled: it may take as long as all others together."""
-        return None
+        """Sample the stacks of all Python processes of one run more; None where that fails or takes long."""
+        if self._place.profile is None:
+            return None
+        return sample_run(self._place.profile, lambda: self._runs_to_its_end(self._settings.command))
 
     def _turn(self, end: ProgramEnd, results: Results) -> TurnResult:
         values = {CPU: end.cpu, DURATION: end.seconds, MEMORY: end.memory}

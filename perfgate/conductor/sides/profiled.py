@@ -12,6 +12,7 @@ from pathlib import Path, PurePath
 
 import msgspec
 
+from perfgate.conductor.sides.profiled_operators import operators_of
 from perfgate.conductor.sides.stacks import ProcessStacks, SideStacks, StackFrame, StackSample
 from perfgate.document.profile import CalledFunction, JobProfile, ProfiledLine
 
@@ -86,6 +87,11 @@ def profile_of(workload: str, stacks: SideStacks, root: Path) -> JobProfile:
             )
             for frame, by in list(callers.items())[:_MOST_FUNCTIONS]
         ],
+        operators=[
+            msgspec.structs.replace(operator, function=_plain(operator.function))
+            for operator in operators_of(stacks, root)
+        ],
+        operator_units=stacks.operator_units,
     )
 
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
@@ -28,6 +29,7 @@ from perfgate.catalogue.names import (
 from perfgate.conductor.sides.hccl import next_group, port_settings, rank_table_of_group
 from perfgate.conductor.sides.program import Program, SideError
 from perfgate.conductor.sides.rank_counts import read_counts
+from perfgate.conductor.sides.recorded_operators import record_operators
 from perfgate.conductor.sides.rendezvous import Peer, Rendezvous
 from perfgate.conductor.sides.side import SidePlace, SidePlan, TurnResult
 from perfgate.conductor.sides.stacks import SideStacks, sample_stacks
@@ -186,7 +188,10 @@ class RanksSide:
             self._take(self._settings.steps)
             return self._settings.steps
 
-        return sample_stacks(folder, self._program.processes, work, "step")
+        sampled = sample_stacks(folder, self._program.processes, work, "step")
+        with suppress(SideError):
+            return record_operators(sampled, self._program.processes, work)
+        return sampled
 
     def _count(self) -> tuple[RankCounts, ...]:
         """Let all ranks do the steps of a turn under the profiler, once a start."""

@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 
@@ -29,7 +30,8 @@ from perfgate.conductor.machine.cpus import granted_cpus
 from perfgate.conductor.sides.answers import check_answers
 from perfgate.conductor.sides.client import RequestClient
 from perfgate.conductor.sides.hccl import next_group, port_settings
-from perfgate.conductor.sides.program import Program, ProgramEnd
+from perfgate.conductor.sides.program import Program, ProgramEnd, SideError
+from perfgate.conductor.sides.recorded_operators import record_operators
 from perfgate.conductor.sides.server_numbers import numbers_of, turn_of_load
 from perfgate.conductor.sides.server_profiler import ServerProfiler
 from perfgate.conductor.sides.side import SidePlace, SidePlan, TurnResult
@@ -225,14 +227,10 @@ class ServerSide:
 
         profiler = ServerProfiler(self._url)
         try:
-            return sample_stacks(
-                folder,
-                program.processes,
-                work,
-                "token" if streams else "request",
-                begin=profiler.start,
-                end=profiler.stop,
-            )
+            sampled = sample_stacks(folder, program.processes, work, "token" if streams else "request")
+            with suppress(SideError):
+                return record_operators(sampled, program.processes, work, begin=profiler.start, end=profiler.stop)
+            return sampled
         finally:
             self._sleep(program)
 

@@ -22,9 +22,11 @@ class ServerProfiler:
         self._url = url
         self._runs = False
 
-    def start(self, folder: Path) -> None:
+    def start(self, folder: Path) -> bool:
+        """Whether the server has a profiler, which now records."""
         settings = {"output_dir": str(folder), "activities": ["CPU", "GPU"], "with_stack": True, "record_shapes": True}
         self._runs = self._post("/start_profile", settings, _START_SECONDS)
+        return self._runs
 
     def stop(self) -> None:
         if self._runs:

@@ -96,7 +96,10 @@ class Side(Protocol):
         """Count, after the last turn, what a turn executes where that takes a run of its own; nothing of most sides."""
 
     def profile(self, number: int) -> SideStacks | None:
-        """Sample the stacks of the side while it does the work of turns from ``number`` on; None where that is not possible."""
+        """Sample stacks and record operators of the side while it does the work of turns from ``number`` on.
+
+        None where that is not possible.
+        """
 
     def stop(self) -> None:
         """End every process; a side that is not running stays so."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from perfgate.document.profile import ProfileUnit
-from perfgate.system.profiling import PROFILE_SIGNAL, PROFILE_VARIABLE, STACKS, STARTED, SWITCH
+from perfgate.system.profiling import FROM_START, PROFILE_SIGNAL, PROFILE_VARIABLE, STACKS, STARTED, SWITCH
 
 # So long is profiled, in as many turns as it takes.
 PROFILE_SECONDS = 2.0
@@ -65,7 +65,10 @@ class ProcessStacks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SideStacks(NamedTuple):
-    """The stacks of all processes of a side while it did so many units of work in so many seconds; its traces in ``folder``."""
+    """The stacks of all processes of a side while it did so many units of work in so many seconds.
+
+    ``traces`` lie in ``folder`` and hold the operators of ``operator_units`` units.
+    """
 
     per: ProfileUnit
     units: int
@@ -73,6 +76,7 @@ class SideStacks(NamedTuple):
     processes: list[ProcessStacks]
     traces: list[Path]
     folder: Path = Path()
+    operator_units: int = 0
 
 
 def profiling_environment(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
@@ -88,21 +92,16 @@ def sample_stacks(
     processes: Callable[[], list[int]],
     work: Callable[[], int],
     per: ProfileUnit,
-    *,
-    begin: Callable[[Path], None] = lambda _: None,
-    end: Callable[[], None] = lambda: None,
 ) -> SideStacks:
     """Sample while ``work`` is done until there is enough; it returns how many units it did.
 
-    ``begin`` and ``end`` switch a profiler of the program's own. The folder is emptied before: whatever lies there is not of
-    this profile.
+    The folder is emptied before: whatever lies there is not of this profile.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / SWITCH).touch()
-    asked = _signal(processes())
-    _wait_for(folder, asked, STARTED, _START_SECONDS)
-    begin(folder)
+    asked = signal_processes(processes())
+    wait_for_files(folder, asked, STARTED, _START_SECONDS)
     began, units, turns = time.monotonic(), 0, 0
     try:
         while turns < MOST_TURNS and time.monotonic() - began < PROFILE_SECONDS:
@@ -111,15 +110,30 @@ def sample_stacks(
         seconds = time.monotonic() - began
     finally:
         (folder / SWITCH).unlink(missing_ok=True)
-        _signal(list(asked))
-        end()
+        signal_processes(list(asked))
     started = {pid for pid in asked if (folder / f"{pid}{STARTED}").exists()}
-    _wait_for(folder, started, STACKS, _END_SECONDS)
+    wait_for_files(folder, started, STACKS, _END_SECONDS)
     found = [read for pid in sorted(started) if (read := _read(folder / f"{pid}{STACKS}")) is not None]
-    return SideStacks(per, units, seconds, found, traces=sorted(folder.rglob("*.json*")), folder=folder)
+    return SideStacks(per, units, seconds, found, traces=[], folder=folder)
 
 
-def _signal(pids: list[int]) -> set[int]:
+def sample_run(folder: Path, run: Callable[[], bool]) -> SideStacks | None:
+    """Sample all Python processes of a run from their start to their end; None where ``run`` says that it failed."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / FROM_START).touch()
+    began = time.monotonic()
+    try:
+        if not run():
+            return None
+    finally:
+        (folder / FROM_START).unlink(missing_ok=True)
+    seconds = time.monotonic() - began
+    found = [read for file in sorted(folder.glob(f"*{STACKS}")) if (read := _read(file)) is not None]
+    return SideStacks("run", 1, seconds, found, traces=[], folder=folder)
+
+
+def signal_processes(pids: list[int]) -> set[int]:
     """Send the signal to those that catch it, and return them."""
     asked = set()
     for pid in pids:
@@ -140,7 +154,7 @@ def _catches(pid: int) -> bool:
     return bool(int(caught, 16) >> (PROFILE_SIGNAL - 1) & 1)
 
 
-def _wait_for(folder: Path, pids: set[int], suffix: str, seconds: float) -> None:
+def wait_for_files(folder: Path, pids: set[int], suffix: str, seconds: float) -> None:
     """Wait until every process has written its file, has ended, or the time is up."""
     ends = time.monotonic() + seconds
     while time.monotonic() < ends and any(

@@ -136,7 +136,7 @@ class TurnTaker:
                 if self._take_swap() if len(self.layouts) > 1 else self._take_start():
                     break
             self._count_runs()
-            if self.measured.base and self.measured.record.kind != "command":
+            if self.measured.base:
                 self._profile()
         except SideError as error:
             self._fail(error.detail, self._acting)

@@ -11,6 +11,7 @@ import msgspec
 
 from perfgate import trace
 from perfgate.conductor.sides.profiled import profile_of, write_trace
+from perfgate.conductor.sides.profiled_operators import kept_traces
 from perfgate.conductor.sides.stacks import SideStacks
 from perfgate.conductor.sides.turns import NAMES, SideName
 from perfgate.document.flame import FlameTree, side_by_side
@@ -20,10 +21,6 @@ from perfgate.errors import DocumentError
 from perfgate.jobs.shared.flame import PairFlame, tree_of
 from perfgate.jobs.shared.session import artifact_of
 from perfgate.measuring.counting.collect import trace_name
-
-# A trace of a server's own profiler that is larger is of no use to anybody who downloads it.
-_MOST_BYTES = 200 << 20
-_MOST_TRACES = 4
 
 
 @dataclass
@@ -72,10 +69,9 @@ class KeptProfiles:
         )
 
     def _keep_own_traces(self, workload: str, side: SideName, sampled: SideStacks, folder: Path) -> None:
-        kept = [file for file in sampled.traces if file.is_file() and not file.is_symlink()][:_MOST_TRACES]
-        for number, file in enumerate(file for file in kept if file.stat().st_size <= _MOST_BYTES):
+        for number, file in enumerate(kept_traces(sampled)):
             suffix = "".join(file.suffixes[-2:]) if file.suffix == ".gz" else file.suffix
-            copy = folder / f"{trace_name(workload, f'server-{number}')}{suffix}"
+            copy = folder / f"{trace_name(workload, f'operators-{number}')}{suffix}"
             shutil.copyfile(file, copy)
             self.artifacts[side].append(artifact_of(copy, copy.read_bytes(), "trace", workload=workload))
 

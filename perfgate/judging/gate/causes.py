@@ -249,7 +249,8 @@ class _Causes:
             return None
         origin = top.origin
         slower = [c for c in causes if c.more_time and c.origin and c.origin.function == origin.function]
-        name = origin.function or top.op
+        is_in_it = origin.function is None or top.op.endswith(f".{origin.function}")
+        name = top.op if is_in_it else origin.function or top.op
         seconds = sum(c.more_time or 0.0 for c in slower)
         return Cause(
             workload=top.workload,

@@ -18,6 +18,7 @@ from perfgate.document.run import CodeChange, RunDocument
 from perfgate.judging.gate.comparison import rounded
 from perfgate.judging.gate.contributions import EXPLAINS
 from perfgate.judging.gate.evidence import Evidence
+from perfgate.judging.gate.profiled_operators import OperatorGrowth, grown_operators
 
 # A function is believed to take longer where that is so many standard errors of its samples: with hundreds of functions chance
 # names one in a hundred profiles.
@@ -25,8 +26,6 @@ _SURE = 4.0
 # One that the change touches is expected to differ.
 _SURE_OF_CHANGED = 2.5
 _MOST_FUNCTIONS = 10
-# Only kinds of jobs that stay while they are measured are profiled.
-_PROFILED_KINDS = ("server", "ranks")
 
 _Function = tuple[str, str]
 
@@ -65,7 +64,7 @@ def explain_jobs(evidence: Evidence, comparisons: Sequence[Comparison]) -> list[
 def slower_jobs(head: RunDocument, comparisons: Iterable[Comparison]) -> list[str]:
     """The jobs of which a number got worse."""
     worse = {c.workload for c in comparisons if c.outcome == "regressed" and c.method in SIDE_BY_SIDE}
-    return [job.name for job in head.jobs if job.name in worse and job.kind in _PROFILED_KINDS]
+    return [job.name for job in head.jobs if job.name in worse]
 
 
 def missing_profiles(evidence: Evidence, comparisons: Iterable[Comparison]) -> list[Message]:
@@ -89,26 +88,48 @@ def _explain(base: JobProfile, head: JobProfile, changes: Sequence[CodeChange]) 
     grown = _grown(_by_function(base.lines), _by_function(head.lines), stretch, changes)
     total = max(head.cpu - base.cpu, math.fsum(growth.seconds for growth in grown))
     leading = [growth for growth in grown if growth.seconds >= EXPLAINS * total][:_MOST_FUNCTIONS]
-    if not leading:
+    operators = grown_operators(base, head, changes)
+    parts = _parts(leading, operators)
+    if not parts:
         return []
     return [
         Explanation(
             workload=head.workload,
             shape="",
-            measured=rounded(total),
-            explained=rounded(math.fsum(growth.seconds for growth in leading)),
-            contributions=[
-                OperatorDelta(
-                    op=growth.function[1],
-                    kind="slower",
-                    seconds=rounded(growth.seconds),
-                    function=growth.function[1],
-                    line=growth.line,
-                )
-                for growth in leading
-            ],
+            measured=rounded(max(total, *(part.seconds for part in parts))),
+            explained=rounded(
+                math.fsum(growth.seconds for growth in leading) or math.fsum(part.seconds for part in parts)
+            ),
+            contributions=parts,
         )
     ]
+
+
+def _parts(functions: Sequence[_Growth], operators: Sequence[OperatorGrowth]) -> list[OperatorDelta]:
+    """The functions that take longer, each with what it calls that does; else the operators, of whatever function.
+
+    Operators of a device come first: the function that waits for the device takes longer too, and is not to blame.
+    """
+    total = math.fsum(growth.seconds for growth in operators)
+    leading = [growth for growth in operators if growth.seconds >= EXPLAINS * total]
+    on_device = [growth.contribution() for growth in leading if growth.operator.on_device]
+    if not functions or on_device:
+        return (on_device or [growth.contribution() for growth in leading])[:_MOST_FUNCTIONS]
+    parts = []
+    for function in functions:
+        parts.append(
+            OperatorDelta(
+                op=function.function[1],
+                kind="slower",
+                seconds=rounded(function.seconds),
+                function=function.function[1],
+                line=function.line,
+            )
+        )
+        called = [growth for growth in operators if growth.function == function.function]
+        of_function = math.fsum(growth.seconds for growth in called)
+        parts += [growth.contribution(function.line) for growth in called if growth.seconds >= EXPLAINS * of_function]
+    return parts
 
 
 def _by_function(lines: Iterable[ProfiledLine]) -> dict[_Function, list[ProfiledLine]]:

@@ -6,7 +6,9 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
+import msgspec
 import numpy as np
 
 from perfgate.catalogue.names import (
@@ -92,8 +94,16 @@ def losses_differ(base: Iterable[Turn], head: Iterable[Turn], tolerance: float) 
 # --- counts of profiled steps
 
 
-def compare_counts(place: Place, base: Iterable[Turn], head: Iterable[Turn], policy: Policy) -> Iterator[Comparison]:
+def compare_counts(
+    place: Place,
+    base: Iterable[Turn],
+    head: Iterable[Turn],
+    policy: Policy,
+    lines: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Comparison]:
     """Compare what ranks called in profiled steps: exactly, with what differs by name and rank as parts.
+
+    ``lines`` are where the profile of the head saw them called.
 
     What starts of one side disagree about is not exact. Its usual total is the same on both sides, or nothing is decided.
     """
@@ -118,7 +128,12 @@ def compare_counts(place: Place, base: Iterable[Turn], head: Iterable[Turn], pol
             head=rounded(total[1]),
             delta=relative_change(total[0], total[1]),
             tolerance=tolerated,
-            parts=_operator_parts(sides) if name == RANKS_OPERATORS else _parts_of(name, before[0], after[0]),
+            parts=[
+                msgspec.structs.replace(part, line=lines.get(part.name) if part.head > part.base else None)
+                for part in (
+                    _operator_parts(sides) if name == RANKS_OPERATORS else _parts_of(name, before[0], after[0])
+                )
+            ],
         )
     for name, of in ((RANKS_EXPOSED, _exposed), (RANKS_SKEW, _skew)):
         yield _profiled_time(place, name, *([of(start) for start in side] for side in sides), policy=policy)

@@ -40,6 +40,7 @@ from perfgate.judging.gate.covering import with_covered
 from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence
 from perfgate.judging.gate.executed import compare_lines
 from perfgate.judging.gate.judge import Tested, judge
+from perfgate.judging.gate.profiled_operators import operator_lines
 from perfgate.judging.gate.quads import Quad, quads_of, turns_of
 from perfgate.judging.gate.ranks import compare_counts, exposed_parts, losses_differ, rank_parts
 from perfgate.judging.gate.required_jobs import TrustedNumbers
@@ -124,7 +125,9 @@ def compare_turns(
         if job.kind == "command":
             of_stacks = evidence.head.run.session.command == "upgrade"
             rows += compare_lines(place, *evidence.turns(job.name), policy, of_stacks=of_stacks)
-        rows += compare_counts(Place(job.name, ""), *turns_of(measured.values()), policy)
+        before, after = (next((one for one in run.profiles if one.workload == job.name), None) for run in evidence.runs)
+        called_at = operator_lines(before, after, evidence.head.run.source.changes)
+        rows += compare_counts(place, *turns_of(measured.values()), policy, called_at)
     gating = [cell for cell in cells if cell.tested.gating]
     p_values = [p_slower(cell.tested.worse, 0.0, alarm_looks(cell.looks)) for cell in gating]
     of_answers = [compared.p_fewer(len(LOOKS["server"])) for compared in answers.values()]

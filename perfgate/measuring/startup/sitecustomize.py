@@ -1,7 +1,7 @@
 """Runs at the start of every Python process of a job: catch the signal that starts and ends a profile.
 
-Nothing else happens before the signal comes: no thread, and no import of perfgate. The sitecustomize that this file hides runs
-after it.
+Nothing else happens before the signal comes: no thread, and no import of perfgate; unless the whole run is profiled, as that of
+a command. The sitecustomize that this file hides runs after it.
 """
 
 import contextlib
@@ -14,9 +14,10 @@ from pathlib import Path
 
 
 def _toggle(_number: int, _frame: object) -> None:
-    from perfgate.measuring.stack_sampler import toggle
+    from perfgate.measuring import operator_recorder, stack_sampler
 
-    toggle()
+    stack_sampler.toggle()
+    operator_recorder.toggle()
 
 
 def _run_hidden() -> None:
@@ -27,7 +28,12 @@ def _run_hidden() -> None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
-if os.environ.get("PERFGATE_PROFILE"):
+_FOLDER = Path(os.environ.get("PERFGATE_PROFILE") or os.devnull)
+if Path(os.devnull) != _FOLDER:
     with contextlib.suppress(ValueError):  # not in the main thread
         signal.signal(signal.SIGRTMAX - 4, _toggle)
 _run_hidden()
+if (_FOLDER / "from-start").exists():
+    from perfgate.measuring.stack_sampler import sample_from_start
+
+    sample_from_start(_FOLDER)

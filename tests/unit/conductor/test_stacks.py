@@ -7,14 +7,20 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import torch
 
-from perfgate.conductor.sides import stacks
+from perfgate.conductor.sides import recorded_operators, stacks
 from perfgate.conductor.sides.profiled import profile_of, write_trace
-from perfgate.conductor.sides.stacks import SideStacks, profiling_environment, sample_stacks
+from perfgate.conductor.sides.profiled_operators import operators_of
+from perfgate.conductor.sides.recorded_operators import record_operators
+from perfgate.conductor.sides.stacks import SideStacks, profiling_environment, sample_run, sample_stacks
 from perfgate.jobs.shared.flame import tree_of
+from perfgate.measuring import operator_recorder
+from perfgate.system.profiling import PROFILE_VARIABLE
 from perfgate.trace import read
 
 ROOT = Path(__file__).parents[3]
@@ -25,10 +31,10 @@ def heavy():
     return sum(number * number for number in range(600_000))
 
 def naps():
-    time.sleep(0.003)
+    time.sleep(0.01)
 
 async def waits():
-    await asyncio.sleep(0.004)
+    await asyncio.sleep(0.02)
 
 async def main():
     while True:
@@ -133,3 +139,77 @@ def test_profile__nobody_can_be_asked__is_empty(tmp_path: Path, monkeypatch: pyt
     sampled = sample_stacks(tmp_path / "profile", list, lambda: 1, "token")
     assert sampled == SideStacks("token", 0, sampled.seconds, [], [], tmp_path / "profile")
     assert profile_of("chat", sampled, tmp_path).lines == []
+
+
+RUN = """
+import os
+
+def heavy():
+    return sum(number * number for number in range(4_000_000))
+
+def child():
+    return sum(number * number for number in range(9_000_000))
+
+heavy()
+if not os.fork():
+    child()
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_sample_run__a_command_and_what_it_forks__both_are_named_however_they_end(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(RUN)
+    environment = profiling_environment({**os.environ, "PYTHONPATH": str(ROOT)}, tmp_path / "profile")
+    ended = []
+
+    def run() -> bool:
+        ended.append(subprocess.run([sys.executable, "program.py"], cwd=tmp_path, env=environment, check=False))
+        return ended[-1].returncode == 0
+
+    sampled = sample_run(tmp_path / "profile", run)
+    assert sampled is not None
+    profile = profile_of("bench", sampled, tmp_path)
+    assert (profile.per, profile.units, len(sampled.processes)) == ("run", 1, 2)
+    assert {line.function for line in profile.lines} >= {"heavy", "child"}
+    (tmp_path / "program.py").write_text("raise SystemExit(3)")
+    assert sample_run(tmp_path / "profile", run) is None
+
+
+def test_record_operators__threads_of_a_program__by_the_function_that_calls_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PROFILE_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(recorded_operators, "signal_processes", lambda pids: operator_recorder.toggle() or set(pids))
+    values = torch.ones(64)
+
+    def twice() -> None:
+        values.sort().values.sort()
+
+    def work() -> int:
+        pool.submit(lambda: [twice() for _ in range(5)]).result()
+        return 5
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()
+        recorded = record_operators(SideStacks("token", 5, 1.0, [], [], tmp_path), lambda: [os.getpid()], work)
+    assert (recorded.operator_units, len(recorded.traces)) == (5, 1)
+    (sort,) = [operator for operator in operators_of(recorded, ROOT) if operator.name == "aten::sort"]
+    assert (sort.calls, sort.seconds > 0, sort.line.rpartition(":")[0]) == (
+        2,
+        True,
+        "tests/unit/conductor/test_stacks.py",
+    )
+
+
+def test_record_operators__a_server_that_records_itself__its_trace_and_no_other(tmp_path: Path) -> None:
+    ended = []
+    recorded = record_operators(
+        SideStacks("token", 5, 1.0, [], [], tmp_path),
+        list,
+        lambda: 7,
+        begin=lambda folder: bool((folder / "own.json").write_text("{}")),
+        end=lambda: ended.append(True),
+    )
+    assert (recorded.operator_units, [file.name for file in recorded.traces], ended) == (7, ["own.json"], [True])
+    assert operators_of(recorded, tmp_path) == []

@@ -335,7 +335,7 @@ def test_time_is_up__so_many_quads_would_decide__the_budget_is_overrun_by_a_thir
 def test_command__after_its_turns__two_runs_of_each_side_are_counted() -> None:
     record = JobRecord(name="bench", kind="command", reference="python bench.py", sha256="0" * 64)
     measured, calls, _ = taken(SidePlan(turns=2), looks=(8,), record=record)
-    assert [what for _, what, _ in calls if what != "stop"][-4:] == ["count"] * 4
+    assert [what for _, what, _ in calls if what != "stop"][-6:] == [*["count"] * 4, "profile", "profile"]
     for turns in (measured.base, measured.head):
         assert [turn.counters for turn in turns] == [*[{}] * 6, {"python_lines": 100}, {"python_lines": 100}]
     served, _, _ = taken(SidePlan(turns=4, fewest=4, most=8), looks=(8,))

@@ -7,7 +7,7 @@ import pytest
 
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.job import JobNumber, JobRecord
-from perfgate.document.profile import CalledFunction, JobProfile, ProfiledLine
+from perfgate.document.profile import CalledFunction, JobProfile, ProfiledLine, ProfiledOperator
 from perfgate.document.run import CodeChange, RunDocument
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.unit.gate.test_turns import CPU, NAME, TPOT, judged, runs
@@ -28,7 +28,12 @@ RECORD = JobRecord(
 )
 
 
-def profile(*lines: _Line, seconds: float = 6e-3, functions: tuple[CalledFunction, ...] = ()) -> JobProfile:
+def profile(
+    *lines: _Line,
+    seconds: float = 6e-3,
+    functions: tuple[CalledFunction, ...] = (),
+    operators: tuple[ProfiledOperator, ...] = (),
+) -> JobProfile:
     return JobProfile(
         workload=NAME,
         per="token",
@@ -40,7 +45,25 @@ def profile(*lines: _Line, seconds: float = 6e-3, functions: tuple[CalledFunctio
             for function, line, cpu, waited, samples, code in lines
         ],
         functions=list(functions),
+        operators=list(operators),
+        operator_units=100 if operators else 0,
     )
+
+
+def operator(name: str, calls: float, seconds: float, *, on_device: bool = False) -> ProfiledOperator:
+    """One that `Model.forward` calls so often in a token, each call taking nearly the same."""
+    return ProfiledOperator(
+        name=name,
+        function="Model.forward",
+        line="model.py:18",
+        calls=calls,
+        seconds=seconds,
+        spread=1e-6,
+        on_device=on_device,
+    )
+
+
+LINEAR, RELU = operator("aten::linear", 4, 1e-3), operator("aten::relu", 4, 1e-4)
 
 
 def decided(
@@ -131,3 +154,50 @@ def test_missing_profiles__are_named_and_change_no_verdict(
     assert lacking.verdict == whole.verdict
     notes = [note for note in lacking.warnings if note.code == "notes.no-profile"]
     assert [note.values["sides"] for note in notes] == ([sides] if slowdown else [])
+
+
+def test_explain_jobs__a_function_takes_longer__the_operators_that_it_calls_more_often_follow() -> None:
+    slower: _Line = ("Model.forward", "model.py:20", 6e-3, 0.0, 600, "return self.head(states)")
+    sort = operator("aten::sort", 0.5, 2e-3)
+    decision = decided(profile(FORWARD, operators=(LINEAR, RELU)), profile(slower, operators=(LINEAR, RELU, sort)))
+    (explained,) = decision.explanations
+    assert [(part.op, part.kind, part.base_count, part.head_count, part.line) for part in explained.contributions] == [
+        ("Model.forward", "slower", None, None, "model.py:20"),
+        ("aten::sort", "added", 0, 0.5, "model.py:20"),
+    ]
+    comment = render_comment(decision, CommentContext(marker="<!-- perfgate -->"))
+    assert "`Model.forward` takes 2.00 ms longer at `model.py:20`" in comment.splitlines()[2]
+    assert "`aten::sort`" in comment
+
+
+@pytest.mark.parametrize(
+    ("grown", "kind"),
+    [(operator("aten::linear", 8, 2e-3), "more"), (operator("aten::linear", 4, 2e-3), "slower")],
+)
+def test_explain_jobs__no_function_is_sure__the_operator_with_the_changed_line(
+    grown: ProfiledOperator, kind: str
+) -> None:
+    decision = decided(
+        profile(FORWARD, operators=(LINEAR, RELU)),
+        profile(FORWARD, operators=(grown, RELU)),
+        change("model.py", 19, "Model.forward", begins=18, ends=20),
+    )
+    (part,) = decision.explanations[0].contributions
+    assert (part.op, part.kind, part.seconds, part.line) == ("aten::linear", kind, 1e-3, "model.py:19")
+    assert (decision.causes[0].op, decision.causes[0].line) == ("aten::linear", "model.py:19")
+
+
+def test_explain_jobs__work_of_a_device_takes_longer__it_and_not_the_function_that_waits() -> None:
+    waits: _Line = ("step", "engine.py:9", 5e-3, 0.0, 500, "torch.cuda.synchronize()")
+    before, after = (operator("aten::linear", 4, seconds, on_device=True) for seconds in (1e-3, 4e-3))
+    decision = decided(profile(FORWARD, operators=(before,)), profile(FORWARD, waits, operators=(after,)))
+    assert [part.op for part in decision.explanations[0].contributions] == ["aten::linear"]
+
+
+def test_explain_jobs__smaller_batches__every_operator_is_called_more_often_and_none_named() -> None:
+    base = tuple(operator(f"aten::{number}", 4, 1e-3) for number in range(20))
+    head = tuple(operator(f"aten::{number}", 6, 1.5e-3) for number in range(20))
+    assert decided(profile(FORWARD, operators=base), profile(FORWARD, operators=head)).explanations == []
+    # A document from elsewhere may hold anything.
+    none = tuple(operator(f"aten::{number}", 0, 0.0) for number in range(20))
+    assert decided(profile(FORWARD, operators=none), profile(FORWARD, operators=head)).verdict == "FAIL"

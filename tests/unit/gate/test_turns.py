@@ -13,6 +13,7 @@ from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.job import CollectiveCount, CpuTime, JobKind, JobNumber, JobRecord, RankCounts, Turn
 from perfgate.document.message import Message
+from perfgate.document.profile import JobProfile, ProfiledOperator
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import SampleSet, pack
 from perfgate.judging.gate.decide import Look, decide
@@ -476,6 +477,32 @@ def test_ranks__a_collective_twice__fails_by_name_whatever_the_times_say() -> No
     assert [(part.name, part.ranks, part.base, part.head) for part in row.parts] == [("allreduce", "each", 2, 4)]
     comment = render_comment(decision, CommentContext(marker="<!-- perfgate -->"))
     assert "2 more `allreduce` in each rank (2 → 4)" in comment
+
+
+def test_ranks__a_collective_twice_and_profiled__with_the_line_that_calls_it() -> None:
+    documents = counted(runs(record=job("ranks")), calls=(2, 4))
+    called = [
+        ProfiledOperator(
+            name="c10d::allreduce_", function="step", line="train.py:20", calls=calls, seconds=1e-4, spread=0
+        )
+        for calls in (4, 8)
+    ]
+    profiled = [
+        msgspec.structs.replace(
+            run,
+            profiles=[
+                JobProfile(
+                    workload=NAME, per="step", units=8, seconds=0.01, cpu=0.01, operators=[operator], operator_units=4
+                )
+            ],
+        )
+        for run, operator in zip(documents, called)
+    ]
+    decision = judged(profiled[0], profiled[1])
+    (row,) = [c for c in decision.comparisons if c.metric == "ranks.collectives"]
+    assert [(part.name, part.line) for part in row.parts] == [("allreduce", "train.py:20")]
+    title = render_comment(decision, CommentContext(marker="<!-- perfgate -->")).splitlines()[2]
+    assert "2 more `allreduce` in each rank (2 → 4) at `train.py:20`" in title
 
 
 def test_ranks__a_collective_twice_and_slower__the_time_is_put_down_to_what_is_exact() -> None:

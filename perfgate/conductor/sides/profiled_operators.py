@@ -1,0 +1,130 @@
+"""The operators in the traces of a side: how often the functions of the project call each, and how long that takes."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate import trace
+from perfgate.conductor.sides.stacks import SideStacks, StackFrame
+from perfgate.document.profile import ProfiledOperator
+from perfgate.errors import DocumentError
+from perfgate.trace.analysis import NOTHING_AROUND
+from perfgate.trace.recording import Timeline
+from perfgate.trace.stacks import Stacks, operators_above, project_places, stacks_of
+
+_MOST_OPERATORS = 300
+_USUAL = 0.9
+# A trace of a server's own profiler that is larger takes long to read, and nobody downloads it.
+MOST_TRACE_BYTES = 200 << 20
+MOST_TRACES = 4
+_Floats = npt.NDArray[np.float64]
+
+
+class _Key(NamedTuple):
+    """An operator and the place where the function that calls it begins, as the profiler writes it; empty for none."""
+
+    name: str
+    place: str
+    on_device: bool
+
+
+def kept_traces(sampled: SideStacks) -> list[Path]:
+    """The traces that are read and attached. A link is none: it may lead anywhere."""
+    files = [file for file in sampled.traces if file.is_file() and not file.is_symlink()]
+    return [file for file in files if file.stat().st_size <= MOST_TRACE_BYTES][:MOST_TRACES]
+
+
+def operators_of(sampled: SideStacks, root: Path) -> list[ProfiledOperator]:
+    """The operators of a unit of work, most time first. A trace that cannot be read tells none."""
+    seconds: dict[_Key, list[_Floats]] = defaultdict(list)
+    for file in kept_traces(sampled):
+        try:
+            for timeline in trace.read(file).timelines:
+                for key, times in _calls(timeline):
+                    seconds[key].append(times)
+        except (DocumentError, ValueError):
+            continue
+    places = _Places(sampled, root)
+    units = max(1, sampled.operator_units)
+    found = []
+    for key, parts in seconds.items():
+        times = np.concatenate(parts)
+        # Of a busy machine some calls hold times in which the thread did not run.
+        usual = np.sort(times)[: max(1, math.ceil(_USUAL * times.size))]
+        function, line = places.of(key.place)
+        found.append(
+            ProfiledOperator(
+                name=key.name,
+                function=function,
+                line=line,
+                calls=times.size / units,
+                seconds=_rounded(float(usual.mean()) * times.size / units),
+                spread=_rounded(float(usual.std())),
+                on_device=key.on_device,
+            )
+        )
+    return sorted(found, key=lambda operator: -operator.seconds)[:_MOST_OPERATORS]
+
+
+def _calls(timeline: Timeline) -> Iterator[tuple[_Key, _Floats]]:
+    """Yield the seconds of every call of each operator that Python calls; of a device those of the work it launched."""
+    stacks = stacks_of(timeline.events)
+    above = operators_above(stacks)
+    outermost = stacks.events.is_kind("host_op") & (above == NOTHING_AROUND)
+    if not outermost.any():
+        return
+    on_device = bool(stacks.on_device.any())
+    times = _device_times(stacks, above) if on_device else stacks.events.duration.astype(np.float64)
+    nearest, listed = project_places(stacks.events, stacks.called_by)
+    calls = np.flatnonzero(outermost)
+    groups: dict[_Key, list[int]] = defaultdict(list)
+    for call, name, place in zip(calls.tolist(), stacks.events.group[calls].tolist(), nearest[calls].tolist()):
+        at = "" if place == NOTHING_AROUND else listed[place]
+        groups[_Key(stacks.events.names[name], at, on_device)].append(call)
+    for key, members in groups.items():
+        yield key, times[members] / 1e9
+
+
+def _device_times(stacks: Stacks, above: npt.NDArray[np.int32]) -> _Floats:
+    """For each outermost operator the nanoseconds of the device's work under it."""
+    times = np.zeros(len(stacks.events), dtype=np.float64)
+    for event in np.flatnonzero(stacks.on_device).tolist():
+        operator = above[event]
+        while operator != NOTHING_AROUND and above[operator] != NOTHING_AROUND:
+            operator = above[operator]
+        if operator != NOTHING_AROUND:
+            times[operator] += stacks.own[event]
+    return times
+
+
+class _Places:
+    """Where the functions that a trace names stand in the project: torch writes paths below some folder of ``sys.path``."""
+
+    def __init__(self, sampled: SideStacks, root: Path) -> None:
+        self._root = root.resolve()
+        self._frames: dict[tuple[str, int], list[StackFrame]] = defaultdict(list)
+        for process in sampled.processes:
+            for frame in process.frames:
+                self._frames[Path(frame.file).name, frame.first].append(frame)
+
+    def of(self, place: str) -> tuple[str, str]:
+        """The name of the function that begins at a place, and that place below the root; empty where they are unknown."""
+        file, _, number = place.rpartition(":")
+        if not number.isdecimal():
+            return "", ""
+        for frame in self._frames[Path(file).name, int(number)]:
+            path = Path(frame.file)
+            if path.as_posix().endswith(file) and path.is_relative_to(self._root):
+                return frame.function, f"{path.relative_to(self._root).as_posix()}:{number}"
+        return ("", place) if (self._root / file).is_file() else ("", "")
+
+
+def _rounded(seconds: float) -> float:
+    return float(f"{seconds:.6g}")

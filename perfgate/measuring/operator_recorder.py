@@ -1,0 +1,102 @@
+"""Record the operators of the process it runs in, by its own torch.profiler, and write the trace to the folder of its side.
+
+Only the standard library is imported: a server may run where nothing is installed that perfgate needs. Operators of all threads
+are recorded, each under the Python functions that ran it (torch before 2.7: those of the main thread).
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from perfgate.system.profiling import OPERATORS, OPERATORS_SWITCH, PROFILE_SIGNAL, PROFILE_VARIABLE, RECORDING
+
+# A recording grows by tens of megabytes a second. A turn that takes longer is recorded in part.
+_MOST_SECONDS = 5.0
+
+_recorder: OperatorRecorder | None = None
+
+
+def toggle() -> None:
+    """Begin to record where the folder says so, else stop. Called by the signal, in the main thread."""
+    global _recorder  # noqa: PLW0603 - a process has one
+    folder = Path(os.environ.get(PROFILE_VARIABLE, ""))
+    is_wanted = (folder / OPERATORS_SWITCH).exists()
+    running = _recorder is not None and _recorder.pid == os.getpid()
+    if running and _recorder is not None and (not is_wanted or _recorder.is_over):
+        _recorder.stop()
+        _recorder = None
+    elif is_wanted and not running:
+        _recorder = OperatorRecorder(folder)
+        _recorder.start()
+
+
+class OperatorRecorder:
+    """Records until it is stopped, and then writes ``PID.operators.json.gz``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.pid = os.getpid()
+        self._folder = folder
+        self._profiler: Any = None
+        self._ends = 0.0
+        # The profiler must be stopped by the thread that started it, which is the one that gets the signal.
+        self._timer = threading.Timer(_MOST_SECONDS, os.kill, (self.pid, PROFILE_SIGNAL))
+        self._timer.daemon = True
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self._ends
+
+    def start(self) -> None:
+        self._profiler = started_profiler(with_stack=True, all_threads=True)
+        self._ends = time.monotonic() + _MOST_SECONDS
+        if self._profiler is not None:
+            self._timer.start()
+        with suppress(OSError):
+            (self._folder / f"{self.pid}{RECORDING}").write_text("torch" if self._profiler is not None else "")
+
+    def stop(self) -> None:
+        self._timer.cancel()
+        if self._profiler is None:
+            return
+        written = self._folder / f"{self.pid}.writing.json.gz"
+        with suppress(OSError, RuntimeError):
+            self._profiler.stop()
+            self._profiler.export_chrome_trace(str(written))
+            written.replace(self._folder / f"{self.pid}{OPERATORS}")
+
+
+def started_profiler(*, with_stack: bool = False, record_shapes: bool = False, all_threads: bool = False) -> Any:
+    """A profiler of torch that has been started; None where there is no torch, or the program profiles itself.
+
+    It looks at the host, and at CUDA devices: torch.profiler sees no kernels of an NPU, and by itself would ask for them.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "cuda"):  # it is being imported
+        return None
+    profiler = importlib.import_module("torch.profiler")
+    kinds = profiler.ProfilerActivity
+    activities = [kinds.CPU, *([kinds.CUDA] if torch.cuda.is_initialized() else [])]
+    settings = {"experimental_config": config} if all_threads and (config := _all_threads()) is not None else {}
+    try:
+        profile = profiler.profile(
+            activities=activities, with_stack=with_stack, record_shapes=record_shapes, **settings
+        )
+        profile.start()
+    except RuntimeError:
+        return None
+    return profile
+
+
+def _all_threads() -> Any:
+    """The setting by which threads are recorded that began before; None of a torch that has none."""
+    with suppress(ImportError, AttributeError, TypeError):
+        config = importlib.import_module("torch._C._profiler")._ExperimentalConfig
+        return config(profile_all_threads=True)
+    return None
