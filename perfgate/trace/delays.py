@@ -7,10 +7,12 @@ blamed for what it takes longer than the middle rank between them, up to what it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from perfgate.trace.analysis import IntColumn
 from perfgate.trace.packed import NO_NUMBER
@@ -20,6 +22,8 @@ from perfgate.trace.ranks import Arrivals
 # Perfgate's own marks. Whoever is blamed for less than a hundredth of the job, or for less than four times what the middle rank
 # is, is not named: the last of equal ranks is someone in every collective. Who comes nearly as late as the last is blamed too.
 LEAST, TIMES_THE_MIDDLE, NEARLY = 0.01, 4.0, 0.8
+# A rank that is never late by much more than others are must be late more often than chance explains, over all ranks.
+_CHANCE = 0.01
 # Late in so many of the steps is a rank that is slow, in fewer one that hiccups.
 _MOST_STEPS = 0.5
 
@@ -74,8 +78,33 @@ def delays(tables: Sequence[RankTable], arrived: Arrivals) -> list[Delay]:
     named = np.flatnonzero(
         (totals >= LEAST * job) & (totals >= TIMES_THE_MIDDLE * np.quantile(totals, 0.5, method="lower"))
     )
-    found = [_delay(int(rank), tables, columns, arrived, blame, job) for rank in named]
+    stands_out = _stands_out(arrived, blame.time, named, len(tables))
+    found = [_delay(int(rank), tables, columns, arrived, blame, job) for rank in named[stands_out]]
     return sorted(found, key=lambda one: -one.total)
+
+
+def _stands_out(arrived: Arrivals, blamed: IntColumn, named: npt.NDArray[np.intp], ranks: int) -> npt.NDArray[np.bool_]:
+    """Which ranks are late by far more than the middle rank at its worst, or more often than chance has it."""
+    worst = np.zeros(ranks, dtype=np.int64)
+    np.maximum.at(worst, arrived.rank, blamed)
+    is_late = blamed > 0
+    sizes, late = np.bincount(arrived.collective), np.bincount(arrived.collective, weights=is_late)
+    chance = (late / np.maximum(sizes, 1))[arrived.collective]
+    far = worst[named] >= TIMES_THE_MIDDLE * np.quantile(worst, 0.5, method="lower")
+    often = [
+        _tail(int(is_late[own].sum()), int(own.sum()), float(chance[own].mean())) * ranks <= _CHANCE
+        for own in (arrived.rank == rank for rank in named)
+    ]
+    either: npt.NDArray[np.bool_] = far | np.array(often, dtype=bool)
+    return either
+
+
+def _tail(least: int, trials: int, chance: float) -> float:
+    """The probability of ``least`` or more of so many independent events of equal chance."""
+    return sum(
+        math.comb(trials, count) * chance**count * (1 - chance) ** (trials - count)
+        for count in range(least, trials + 1)
+    )
 
 
 def _blame(columns: Sequence[ShareColumns], arrived: Arrivals) -> _Blame:

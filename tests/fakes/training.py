@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +24,7 @@ class Training:
     """Ranks in groups of ``tensor`` that meet after every layer, and across those groups at the end of each step.
 
     A layer computes 10 ms with one percent of noise. ``extra`` adds time that a rank computes, ``idle`` time in which its
-    device has nothing to do. ``named`` is whether kernels tell their groups.
+    device has nothing to do. ``named`` is whether kernels tell their groups, ``kernel`` the one that communicates.
     """
 
     ranks: int = 64
@@ -32,6 +35,7 @@ class Training:
     idle: Computing = lambda rank, step, layer: 0.0
     noise: float = 0.01
     named: bool = True
+    kernel: str = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
     seed: int = 0
     _builders: list[EventTableBuilder] = field(default_factory=list)
 
@@ -93,16 +97,29 @@ class Training:
             for rank in range(self.ranks)
         ]
 
+    def write(self, folder: Path) -> Path:
+        """Write a file a rank, as torch.profiler does with NCCL's arguments of kernels."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for timeline in self.timelines():
+            document = {
+                "schemaVersion": 1,
+                "distributedInfo": {"rank": timeline.rank, "world_size": self.ranks},
+                "traceEvents": _rows(timeline),
+            }
+            (folder / f"job_{timeline.rank}.pt.trace.json").write_text(json.dumps(document))
+        return folder
+
     def _within(self) -> list[np.ndarray]:
         return list(np.arange(self.ranks).reshape(-1, self.tensor))
 
     def _across(self) -> list[np.ndarray]:
         return list(np.arange(self.ranks).reshape(-1, self.tensor).T)
 
-    @staticmethod
-    def _exchange(kind: str, number: int, group: np.ndarray, start: int, end: int, ahead: int) -> CollectiveKernel:
+    def _exchange(
+        self, kind: str, number: int, group: np.ndarray, start: int, end: int, ahead: int
+    ) -> CollectiveKernel:
         return CollectiveKernel(
-            name="ncclDevKernel_AllReduce_Sum_bf16_RING_LL",
+            name=self.kernel,
             operation="allreduce",
             group=f"{kind}{number}",
             ranks=tuple(group.tolist()),
@@ -111,3 +128,31 @@ class Training:
             elapsed_ns=end - start,
             sent=4_000_000,
         )
+
+
+def _rows(timeline: Timeline) -> list[dict[str, Any]]:
+    described = {one.start_ns: one for one in timeline.collective_kernels or ()}
+    rows: list[dict[str, Any]] = [
+        {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{step.number}", "pid": 1, "tid": 1,
+         "ts": (step.start_ns or 0) / 1000, "dur": ((step.end_ns or 0) - (step.start_ns or 0)) / 1000}
+        for step in timeline.steps or ()
+    ]  # fmt: skip
+    events = timeline.events
+    for name, track, start, duration in zip(
+        events.name.tolist(), events.track.tolist(), events.start.tolist(), events.duration.tolist()
+    ):
+        arguments: dict[str, Any] = {"device": 0, "stream": 7 + track}
+        if (one := described.get(start)) is not None and one.name == events.names[name]:
+            arguments |= {
+                "Collective name": one.operation,
+                "Process Group Name": one.group,
+                "Process Group Ranks": str(list(one.ranks)),
+                "Group size": one.size,
+                "In msg nelems": 2_000_000,
+                "dtype": "BFloat16",
+            }
+        rows.append(
+            {"ph": "X", "cat": "kernel", "name": events.names[name], "pid": 0, "tid": 7 + track,
+             "ts": start / 1000, "dur": duration / 1000, "args": arguments}
+        )  # fmt: skip
+    return rows

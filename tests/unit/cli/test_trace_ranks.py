@@ -26,18 +26,21 @@ def job(
     slow_rank: int | None = None,
     slow_link: tuple[int, int] | None = None,
     late_rank: int | None = None,
+    slow_stage: int | None = None,
     stages: int = 1,
+    ranks: int = RANKS,
 ) -> Path:
     """Write the tables of a job in the layout of torch_npu.profiler: all ranks take equally long, the early ones wait.
 
     The clock of rank N is N seconds ahead. Of every four collectives a late rank comes 2 ms late to the first.
     """
     lot = random.Random(3)
-    for rank in range(RANKS):
+    for rank in range(ranks):
+        stage = rank * stages // ranks
         output = folder / f"host_{rank}_20251101000000000_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
         output.mkdir(parents=True)
         (output.parent / f"profiler_info_{rank}.json").write_text(json.dumps({"rank_id": rank}))
-        pipeline = {"group_name": "pp", "global_ranks": list(range(rank % (RANKS // stages), RANKS, RANKS // stages))}
+        pipeline = {"group_name": "pp", "global_ranks": list(range(rank % (ranks // stages), ranks, ranks // stages))}
         (output.parent / "profiler_metadata.json").write_text(json.dumps({"parallel_group_info": {"a": pipeline}}))
         operations = {}
         for number in range(8):
@@ -55,7 +58,8 @@ def job(
         (output / "communication.json").write_text(json.dumps({"step0": {"p2p": {}, "collective": operations}}))
         rows = [STEP_COLUMNS]
         for step in range(3):
-            computing = 8000.0 * (1.25 if rank == slow_rank else 1.0) * lot.uniform(0.99, 1.01)
+            slower = 1.25 if rank == slow_rank or stage == slow_stage else 1.0
+            computing = 8000.0 * slower * lot.uniform(0.99, 1.01)
             free = 1000.0 * lot.uniform(0.99, 1.01)
             exposed = 12_000.0 - computing - free
             rows.append(f"{step},{computing},{exposed},500,{exposed + 500},{free},12000,0,0")
@@ -67,7 +71,7 @@ def job(
                 "Transit Time(ms)": 2.0 * (8 if (rank, other) == slow_link else 1) * lot.uniform(0.98, 1.02),
                 "Bandwidth(GB/s)": 20.0,
             }
-            for other in range(RANKS)
+            for other in range(min(ranks, RANKS))
         }
         matrix = {"step0": {"p2p": {}, "collective": {"allreduce-top1@17": pairs}}}
         (output / "communication_matrix.json").write_text(json.dumps(matrix))

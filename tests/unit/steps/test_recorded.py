@@ -93,6 +93,14 @@ def test_recorded_checklist__no_scheduler__not_applicable(name: str) -> None:
     assert (step.status, step.values) == ("not_applicable", [])
 
 
+def test_recorded_checklist__one_step_alone__one_latency_and_no_quantiles() -> None:
+    step = ProfilerStep(1, None, None, 60, 0, 0, None, 0, 40)
+    recording = Recording(Path("one"), "kineto", [Timeline(0, 0, EventTableBuilder().table(), steps=(step,))])
+    latency, *_ = recorded_checklist(RecordingContext(recording, summarize(recording.timelines), "model", {})).steps
+
+    assert [(value.metric, value.value, value.count) for value in latency.values] == [("latency.single", 1e-7, 1)]
+
+
 def test_recorded_checklist__numbers_of_the_recording(tmp_path: Path) -> None:
     latency, utilization, transfer, *_ = checklist(tmp_path).steps
 

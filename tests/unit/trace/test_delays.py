@@ -24,6 +24,11 @@ def test_delays__equal_ranks__nobody_is_named(ranks: int, tensor: int, noise: fl
     assert found(Training(ranks=ranks, tensor=tensor, noise=noise)) == []
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_delays__short_recording_of_equal_ranks__nobody_is_named_by_chance(seed: int) -> None:
+    assert found(Training(ranks=64, steps=4, layers=2, seed=seed)) == []
+
+
 @pytest.mark.parametrize(("ranks", "slow"), [(8, 0), (64, 13), (64, 58)])
 def test_delays__rank_that_computes_longer__is_named_with_what_it_costs(ranks: int, slow: int) -> None:
     (delay,) = found(Training(ranks=ranks, extra=lambda rank, step, layer: MS if rank == slow else 0.0))

@@ -104,6 +104,9 @@ class LatencyStep:
             if lengths is None:
                 reason = NO_STEPS if summary.unit == "whole recording" else Message("times.steps-without-times")
                 outcome.values += missing([*_QUANTILES, _SPREAD, "latency.max"], reason, {"shape": summary.shape})
+            elif len(lengths) == 1:
+                only = Value(metric="latency.single", value=lengths[0] / 1e9, count=1, labels=profiled(summary))
+                outcome.values.append(only)
             else:
                 outcome.values += _quantiles(np.array(lengths) / 1e9, profiled(summary))
         return or_absent(outcome)
