@@ -99,8 +99,8 @@ def render_double(language: Language) -> str:
 def _parts(summary: Summary) -> list[_Part]:
     parts: list[_Part] = []
     for section in SECTIONS:
-        if (view := section.fill(summary)) is not None:
-            text, folded = render_with_summary(f"comment/{section.name}.md.j2", "markdown", vars(view))
+        if (values := section.fill(summary)) is not None:
+            text, folded = render_with_summary(f"comment/{section.name}.md.j2", "markdown", values)
             parts.append(_Part(_tidy(text), section.drop, section.title, section.fold if folded else "", folded))
     return [part for part in parts if part.text]
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Mapping
 
 from perfgate.catalogue.lookup import CARDS
 from perfgate.catalogue.names import LATENCY
-from perfgate.document.decision import Comparison, DecisionDocument, Link
+from perfgate.document.decision import Comparison, DecisionDocument
 from perfgate.document.run import RunDocument
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers, svg
+from perfgate.judging.report.text.names import place
 from perfgate.judging.report.text.templates import environment, template_source
 from perfgate.judging.report.text.words import Words, translated
 from perfgate.judging.report.view.blocks import blocks
@@ -25,11 +27,11 @@ from perfgate.judging.report.view.page_tables import (
     paired_samples,
     testbed_rows,
 )
-from perfgate.judging.report.view.records import AbsentStep, BarRow, FileView, PageEnd, PageTables, PageTop, PlotView
+from perfgate.judging.report.view.records import BarRow, PlotView
 from perfgate.judging.report.view.remedy import remedy_lines
 from perfgate.judging.report.view.rows import operator_rows, row, worded_account, worded_causes, worst_cause
 from perfgate.judging.report.view.suggestions import worded_suggestion
-from perfgate.judging.report.view.summary import CommentContext, Summary, place
+from perfgate.judging.report.view.summary import CommentContext, Summary
 from perfgate.locale import Language, speaking
 
 _MAX_ROWS = 2000
@@ -51,55 +53,55 @@ def _render(decision: DecisionDocument, base: RunDocument | None, head: RunDocum
     values = {
         "style": Words(style),
         "style_hash": Words(base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()),
-        **vars(_top(summary)),
-        **vars(_tables(summary, base, head)),
-        **vars(_end(summary, base, head)),
+        **_top(summary),
+        **_tables(summary, base, head),
+        **_end(summary, base, head),
     }
     return jinja.get_template("page/report.html.j2").render(values)
 
 
-def _top(summary: Summary) -> PageTop:
+def _top(summary: Summary) -> Mapping[str, object]:
     decision = summary.decision
-    return PageTop(
-        project=decision.project,
-        verdict=Words(decision.verdict),
-        headline=headline(summary, "html"),
-        cause=worst_cause(summary),
-        subject=decision.head.subject,
-        branch=decision.head.branch,
-        busy=busy_line(summary, "html"),
-        counts=counts_line(summary, "html"),
-        base_line=base_line(summary, "html"),
-        warnings=decision.warnings[:_MAX_ROWS],
-        recorded=decision.recorded,
-        rules=decision.comparing == "rules",
-        harness_changes=summary.telling_harness_changes[:_MAX_ROWS],
-        remedy=remedy_lines(summary, "html"),
-        missing=[named_missing(entry) for entry in decision.missing[:_MAX_ROWS]],
-        failures=worded_failures(decision.failures)[:_MAX_PLOTS],
-        blocks=blocks(summary),
-        causes=worded_causes(summary.causes[:_MAX_PLOTS]),
-        account=worded_account(summary),
-        suggestions=[worded_suggestion(suggestion) for suggestion in decision.suggestions if suggestion.introduced][
+    return {
+        "project": decision.project,
+        "verdict": Words(decision.verdict),
+        "headline": headline(summary, "html"),
+        "cause": worst_cause(summary),
+        "subject": decision.head.subject,
+        "branch": decision.head.branch,
+        "busy": busy_line(summary, "html"),
+        "counts": counts_line(summary, "html"),
+        "base_line": base_line(summary, "html"),
+        "warnings": decision.warnings[:_MAX_ROWS],
+        "recorded": decision.recorded,
+        "rules": decision.comparing == "rules",
+        "harness_changes": summary.telling_harness_changes[:_MAX_ROWS],
+        "remedy": remedy_lines(summary, "html"),
+        "missing": [named_missing(entry) for entry in decision.missing[:_MAX_ROWS]],
+        "failures": worded_failures(decision.failures)[:_MAX_PLOTS],
+        "blocks": blocks(summary),
+        "causes": worded_causes(summary.causes[:_MAX_PLOTS]),
+        "account": worded_account(summary),
+        "suggestions": [worded_suggestion(suggestion) for suggestion in decision.suggestions if suggestion.introduced][
             :_MAX_ROWS
         ],
-        other_suggestions=[
+        "other_suggestions": [
             worded_suggestion(suggestion) for suggestion in decision.suggestions if not suggestion.introduced
         ][:_MAX_ROWS],
-    )
+    }
 
 
-def _tables(summary: Summary, base: RunDocument | None, head: RunDocument) -> PageTables:
+def _tables(summary: Summary, base: RunDocument | None, head: RunDocument) -> Mapping[str, object]:
     quiet = [*summary.inconclusive, *summary.not_comparable, *summary.unchanged, *summary.informing]
     listed = [*summary.regressed, *summary.improved, *quiet][:_MAX_ROWS]
     scale = svg.scale_of([c.interval for c in listed if c.interval], [c.tolerance or 0 for c in listed if c.interval])
-    return PageTables(
-        rows=[_bar_row(comparison, summary, scale) for comparison in listed],
-        plots=[_plot(samples, summary) for samples in paired_samples(base, head)[:_MAX_PLOTS]],
-        operator_tests=operator_rows(summary, most=_MAX_ROWS),
-        operators=operator_tables(summary.decision, base, head),
-        counters=counter_rows(base, head),
-    )
+    return {
+        "rows": [_bar_row(comparison, summary, scale) for comparison in listed],
+        "plots": [_plot(samples, summary) for samples in paired_samples(base, head)[:_MAX_PLOTS]],
+        "operator_tests": operator_rows(summary, most=_MAX_ROWS),
+        "operators": operator_tables(summary.decision, base, head),
+        "counters": counter_rows(base, head),
+    }
 
 
 def _bar_row(comparison: Comparison, summary: Summary, scale: float) -> BarRow:
@@ -133,39 +135,30 @@ def _plot(samples: PlaceSamples, summary: Summary) -> PlotView:
     )
 
 
-def _end(summary: Summary, base: RunDocument | None, head: RunDocument) -> PageEnd:
+def _end(summary: Summary, base: RunDocument | None, head: RunDocument) -> Mapping[str, object]:
     decision = summary.decision
     steps = worded_steps(decision.steps)[:_MAX_ROWS]
     present = {step.number for step in steps}
-    return PageEnd(
-        found=changed_findings(summary),
-        steps=steps,
-        numbers=step_numbers(summary)[:_MAX_ROWS],
-        quantiles=quantile_rows(summary)[:_MAX_ROWS],
-        absent_steps=[
-            AbsentStep(number, translated(step.title))
-            for number, step in CARDS.items()
-            if number not in present and number != 20
+    new, gone = changed_findings(summary)
+    return {
+        "new": new[:_MAX_ROWS],
+        "gone": gone[:_MAX_ROWS],
+        "steps": steps,
+        "numbers": step_numbers(summary)[:_MAX_ROWS],
+        "quantiles": quantile_rows(summary)[:_MAX_ROWS],
+        "absent_steps": [
+            (number, translated(step.title)) for number, step in CARDS.items() if number not in present and number != 20
         ],
-        testbed=testbed_rows(base, head),
-        observed=sorted(head.testbed.observed.items())[:_MAX_ROWS],
-        links=[_link(link) for link in decision.links[:_MAX_ROWS]],
-        procedure=decision.procedure,
-        procedure_version=decision.procedure.version,
-        gate_title=translated(CARDS[20].title),
-        seed=str(decision.procedure.seed),
-        alpha=numbers.setting(decision.policy.alpha),
-        margin=numbers.setting(decision.excluded),
-        version=decision.perfgate_version,
-        sha256={"base": decision.base.sha256, "head": decision.head.sha256},
-    )
-
-
-def _link(link: Link) -> FileView:
-    return FileView(
-        side=Words(link.side),
-        kind=link.kind,
-        path=link.path,
-        size=formats.quantity(link.bytes, "B"),
-        opens=Words(link.path) if link.path in _OWN_PAGES else None,
-    )
+        "testbed": testbed_rows(base, head),
+        "observed": sorted(head.testbed.observed.items())[:_MAX_ROWS],
+        "links": decision.links[:_MAX_ROWS],
+        "own_pages": _OWN_PAGES,
+        "procedure": decision.procedure,
+        "procedure_version": decision.procedure.version,
+        "gate_title": translated(CARDS[20].title),
+        "seed": str(decision.procedure.seed),
+        "alpha": numbers.setting(decision.policy.alpha),
+        "margin": numbers.setting(decision.excluded),
+        "version": decision.perfgate_version,
+        "sha256": {"base": decision.base.sha256, "head": decision.head.sha256},
+    }

@@ -15,12 +15,13 @@ from perfgate.document.decision import Comparison, DecisionDocument, Failure
 from perfgate.document.run import RunDocument, StepResult
 from perfgate.judging.report.text.escape import MAX_PROSE, clean
 from perfgate.judging.report.text.messages import word
+from perfgate.judging.report.text.names import place
 from perfgate.judging.report.text.templates import render
 from perfgate.judging.report.view.checklist import step_row
 from perfgate.judging.report.view.facts import worded_failure
 from perfgate.judging.report.view.headline import headline
 from perfgate.judging.report.view.rows import label, row
-from perfgate.judging.report.view.summary import CommentContext, Summary, place
+from perfgate.judging.report.view.summary import CommentContext, Summary
 from perfgate.locale import Language, speaking
 
 SUITE = "perfgate"

@@ -17,16 +17,17 @@ from perfgate.document.run import RunDocument
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.messages import word
+from perfgate.judging.report.text.names import first_line
 from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.blocks import blocks
 from perfgate.judging.report.view.checklist import job_lines, recorded_lines, run_title, step_rows, terminal_notes
 from perfgate.judging.report.view.facts import base_line, counts_line, worded_failures
 from perfgate.judging.report.view.findings import changed_findings
-from perfgate.judging.report.view.headline import first_line, headline
+from perfgate.judging.report.view.headline import headline
 from perfgate.judging.report.view.records import Blocks
 from perfgate.judging.report.view.remedy import remedy_lines
-from perfgate.judging.report.view.rows import grouped, recorded_row, row, stored_row, worded_causes, worst_cause
+from perfgate.judging.report.view.rows import grouped, row, stored_row, worded_causes, worst_cause
 from perfgate.judging.report.view.suggestions import introduced, suggestion_lines
 from perfgate.judging.report.view.summary import CommentContext, Summary
 from perfgate.locale import Language, speaking
@@ -211,19 +212,16 @@ def _print_causes(listed: Blocks, console: Console) -> None:
 
 
 def _print_findings(summary: Summary, console: Console) -> None:
-    found = changed_findings(summary)
-    for title, rows in (
-        ((say("New in the checklist"), found.new), (say("Better: no longer in the checklist"), found.gone))
-        if found
-        else ()
-    ):
-        _print_lines(title, [line("shared/finding.j2", "plain", {"row": row}) for row in rows], console)
+    titles = say("New in the checklist"), say("Better: no longer in the checklist")
+    for title, found in zip(titles, changed_findings(summary)):
+        rows = [line("shared/finding.j2", "plain", {"row": row}) for row in found[: summary.detail]]
+        _print_lines(title, rows, console)
 
 
 def _print_recorded(summary: Summary, console: Console) -> None:
     """Print the longest recorded times; the rest stands in the comment and the page."""
     title = say("Recorded, not compared: measure with perfgate check")
-    rows = [recorded_row(comparison) for comparison in summary.recorded if comparison.unit == "s"]
+    rows = [comparison for comparison in summary.recorded if comparison.unit == "s"]
     _print_lines(title, [line("shared/recorded.j2", "plain", {"row": row}) for row in rows[:_SHOWN_RECORDED]], console)
     if len(rows) > _SHOWN_RECORDED:
         console.print(Text(f"  {say('… {count} more in decision.json', count=len(rows) - _SHOWN_RECORDED)}", "dim"))

@@ -11,9 +11,9 @@ from perfgate.document.trend import RunHealth, TestbedSpan, TrendCause, TrendDoc
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.templates import environment, template_source
 from perfgate.judging.report.text.words import Words, say, translated
-from perfgate.judging.report.view.headline import metric_name
 from perfgate.judging.report.view.trend_rows import (
     Moved,
     cause_row,

@@ -14,8 +14,8 @@ from perfgate.document.trend import RunHealth, TrendChange, TrendPoint, TrendSer
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
+from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.headline import metric_name
 from perfgate.judging.report.view.trend_rows import day, short
 
 _WIDTH, _HEIGHT = 760, 270

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from perfgate.document.decision import Comparison
-from perfgate.judging.report.sections.section import Section
+from perfgate.judging.report.sections.section import Section, Values
 from perfgate.judging.report.text.numbers import to_two_digits
-from perfgate.judging.report.text.words import Words
 from perfgate.judging.report.view.blocks import block_numbers, blocks
 from perfgate.judging.report.view.facts import counts
 from perfgate.judging.report.view.headline import named_change
-from perfgate.judging.report.view.records import (
-    AccountView,
-    Blocks,
-    CauseView,
-    Change,
-    OperatorView,
-    Row,
-    SuggestionView,
-)
 from perfgate.judging.report.view.rows import (
     common_confidence,
     grouped,
@@ -41,60 +30,41 @@ _MOST_SETTINGS = 3
 _ROOM = 1.05
 
 
-def _causes(summary: Summary) -> Blocks | None:
+def _causes(summary: Summary) -> Values | None:
     """One block a cause, what costs most time first."""
     listed = blocks(summary)
-    return listed if listed.blocks else None
+    return vars(listed) if listed.blocks else None
 
 
-@dataclass(frozen=True)
-class _Table:
-    rows: list[Row]
-    more: int
-    confidence: Words | None
-    fold: bool
-    rules: bool
-    regressed: int
-    improved: int
-    operators: int
-
-
-def _table(summary: Summary) -> _Table | None:
+def _table(summary: Summary) -> Values | None:
     """Regressed metrics, worst first, then improved ones; folded where the causes or a PASS come before them."""
     moved = [*summary.regressed, *summary.improved]
     if not moved:
         return None
     listed = moved[: summary.detail]
     numbers, of_metrics = block_numbers(summary), counts(summary)
-    return _Table(
-        rows=grouped(row(one, summary, numbers.get(id(one))) for one in listed),
-        more=len(moved) - len(listed),
-        confidence=common_confidence(listed),
-        fold=summary.verdict != "INCONCLUSIVE",
-        rules=of_metrics.rules,
-        regressed=of_metrics.regressed,
-        improved=of_metrics.improved,
-        operators=sum(c.is_of_operator for c in moved),
-    )
+    return {
+        "rows": grouped(row(one, summary, numbers.get(id(one))) for one in listed),
+        "more": len(moved) - len(listed),
+        "confidence": common_confidence(listed),
+        "fold": summary.verdict != "INCONCLUSIVE",
+        "rules": of_metrics.rules,
+        "regressed": of_metrics.regressed,
+        "improved": of_metrics.improved,
+        "operators": sum(c.is_of_operator for c in moved),
+    }
 
 
-@dataclass(frozen=True)
-class _Improved:
-    better: list[Change]
-    more: int
-    budgets: list[str]
-
-
-def _improved(summary: Summary) -> _Improved | None:
+def _improved(summary: Summary) -> Values | None:
     """The largest improvements and the new baseline that they propose. A change that also fails has other news first."""
     better = [comparison for comparison in summary.improved if comparison.gating]
     if summary.verdict not in {"PASS", "WARN"} or not better:
         return None
-    return _Improved(
-        better=[named_change(comparison) for comparison in better[:_MOST_IMPROVED]],
-        more=max(0, len(better) - _MOST_IMPROVED),
-        budgets=list(_tighter_budgets(summary, better))[:_MOST_IMPROVED],
-    )
+    return {
+        "better": [named_change(comparison) for comparison in better[:_MOST_IMPROVED]],
+        "more": max(0, len(better) - _MOST_IMPROVED),
+        "budgets": list(_tighter_budgets(summary, better))[:_MOST_IMPROVED],
+    }
 
 
 def _tighter_budgets(summary: Summary, better: list[Comparison]) -> Iterator[str]:
@@ -110,57 +80,35 @@ def _tighter_budgets(summary: Summary, better: list[Comparison]) -> Iterator[str
             yield f'"{budget.metric}@{budget.workload}/{budget.shape}" = {rounded:g}'
 
 
-@dataclass(frozen=True)
-class _Why:
-    causes: list[CauseView]
-    more: int
-    account: AccountView | None
-
-
-def _why(summary: Summary) -> _Why | None:
+def _why(summary: Summary) -> Values | None:
     """Operator changes and counter parts, the largest first, and how much time they account for."""
     ranked = summary.causes if summary.verdict in {"FAIL", "WARN"} and summary.regressed else []
     if not ranked:
         return None
     most = min(_MOST_CAUSES, summary.detail)
-    return _Why(
-        causes=worded_causes(ranked[:most]),
-        more=max(0, len(ranked) - most),
-        account=worded_account(summary),
-    )
+    return {
+        "causes": worded_causes(ranked[:most]),
+        "more": max(0, len(ranked) - most),
+        "account": worded_account(summary),
+    }
 
 
-@dataclass(frozen=True)
-class _Operators:
-    operators: list[OperatorView]
-    total: int
-    more: int
-    pairs: int
-    tested: int
-
-
-def _operators(summary: Summary) -> _Operators | None:
+def _operators(summary: Summary) -> Values | None:
     """Operators that got slower by themselves, which the whole call may hardly show; none fails the gate."""
     slower = [operator for operator in summary.tested_operators if operator.alone]
     if not slower:
         return None
     most = min(_MOST_OPERATORS, summary.detail)
-    return _Operators(
-        operators=[worded_test(test, summary) for test in slower[:most]],
-        total=len(slower),
-        more=max(0, len(slower) - most),
-        pairs=max(test.pairs or 0 for test in slower),
-        tested=len(summary.tested_operators),
-    )
+    return {
+        "operators": [worded_test(test, summary) for test in slower[:most]],
+        "total": len(slower),
+        "more": max(0, len(slower) - most),
+        "pairs": max(test.pairs or 0 for test in slower),
+        "tested": len(summary.tested_operators),
+    }
 
 
-@dataclass(frozen=True)
-class _Suggestions:
-    suggestions: list[SuggestionView]
-    more: int
-
-
-def _suggestions(summary: Summary) -> _Suggestions | None:
+def _suggestions(summary: Summary) -> Values | None:
     """What else to try about what the change brought; everything else stands in the page and in decision.json."""
     if summary.verdict not in {"FAIL", "WARN"}:
         return None
@@ -170,20 +118,13 @@ def _suggestions(summary: Summary) -> _Suggestions | None:
     distinct = [tip for tip in worded if (tip.message, tip.line) not in shown]
     if not distinct:
         return None
-    return _Suggestions(
-        suggestions=distinct[:_MOST_SUGGESTIONS],
-        more=max(0, len(distinct) - _MOST_SUGGESTIONS),
-    )
+    return {
+        "suggestions": distinct[:_MOST_SUGGESTIONS],
+        "more": max(0, len(distinct) - _MOST_SUGGESTIONS),
+    }
 
 
-@dataclass(frozen=True)
-class _Intended:
-    budgets: list[str]
-    limits: list[str]
-    wrong_output: bool
-
-
-def _intended(summary: Summary) -> _Intended | None:
+def _intended(summary: Summary) -> Values | None:
     """The budgets and limits that would let it pass; a wrong output cannot be tolerated."""
     failing = [c for c in summary.regressed if c.gating]
     if summary.verdict != "FAIL" or summary.decision.comparing == "rules":
@@ -199,7 +140,11 @@ def _intended(summary: Summary) -> _Intended | None:
     wrong_output = any(c.method == "check" for c in failing)
     if not (budgets or limits or wrong_output):
         return None
-    return _Intended(budgets[:_MOST_SETTINGS], limits[:_MOST_SETTINGS], wrong_output)
+    return {
+        "budgets": budgets[:_MOST_SETTINGS],
+        "limits": limits[:_MOST_SETTINGS],
+        "wrong_output": wrong_output,
+    }
 
 
 CAUSES = Section("causes", "causes", _causes)

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from perfgate.document.decision import HarnessChange
-from perfgate.document.message import Message
-from perfgate.judging.report.sections.section import Section
+from perfgate.judging.report.sections.section import Section, Values
 from perfgate.judging.report.text.words import Words
 from perfgate.judging.report.view.checklist import other_notes
 from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, worded_failures
-from perfgate.judging.report.view.headline import headline, missing_entries
-from perfgate.judging.report.view.records import CauseView, FailureView, MissingView, RemedyView
+from perfgate.judging.report.view.headline import headline, missing_values
 from perfgate.judging.report.view.remedy import remedy
 from perfgate.judging.report.view.rows import worst_cause
 from perfgate.judging.report.view.summary import Summary
@@ -27,98 +22,62 @@ _SHORT_LISTS = 10
 _SIGNS = {"PASS": "✅", "WARN": "⚠️", "FAIL": "❌", "INCONCLUSIVE": "❔", "SKIPPED": "⏭️"}
 
 
-@dataclass(frozen=True)
-class _Title:
-    sign: Words
-    headline: Words
-    cause: CauseView | None
+def _title(summary: Summary) -> Values:
+    return {
+        "sign": Words(_SIGNS[summary.verdict]),
+        "headline": headline(summary, "markdown"),
+        "cause": worst_cause(summary),
+    }
 
 
-def _title(summary: Summary) -> _Title:
-    return _Title(Words(_SIGNS[summary.verdict]), headline(summary, "markdown"), worst_cause(summary))
-
-
-@dataclass(frozen=True)
-class _Notes:
-    busy: Words | None
-    warnings: list[Message]
-    more: int
-
-
-def _notes(summary: Summary) -> _Notes | None:
+def _notes(summary: Summary) -> Values | None:
     """What to know before anything else: that the machine was busy, and the gate's warnings."""
     warnings, busy = other_notes(summary.decision.warnings), busy_line(summary, "markdown")
     if not warnings and busy is None:
         return None
-    return _Notes(busy, warnings[:_MOST_WARNINGS], more=max(0, len(warnings) - _MOST_WARNINGS))
+    return {"busy": busy, "warnings": warnings[:_MOST_WARNINGS], "more": max(0, len(warnings) - _MOST_WARNINGS)}
 
 
-@dataclass(frozen=True)
-class _Facts:
-    counts: Words
-    base: Words
-    fold: bool
-
-
-def _facts(summary: Summary) -> _Facts | None:
+def _facts(summary: Summary) -> Values | None:
     """Counts and noise floor; base, head and testbed. They are folded, unless they are what is amiss."""
     if summary.is_unread:
         return None
-    return _Facts(
-        counts=counts_line(summary, "markdown") if summary.is_measured else Words(""),
-        base=base_line(summary, "markdown"),
-        fold=summary.is_measured and not (summary.decision.testbed_differences and summary.verdict == "INCONCLUSIVE"),
-    )
+    differs = summary.verdict == "INCONCLUSIVE" and summary.decision.testbed_differences
+    return {
+        "counts": counts_line(summary, "markdown") if summary.is_measured else Words(""),
+        "base": base_line(summary, "markdown"),
+        "fold": summary.is_measured and not differs,
+    }
 
 
-def _remedy(summary: Summary) -> RemedyView | None:
+def _remedy(summary: Summary) -> Values | None:
     """The reasons of an INCONCLUSIVE, WARN or SKIPPED, and the next thing to do about each."""
     return remedy(summary) if summary.verdict in {"INCONCLUSIVE", "WARN", "SKIPPED"} else None
 
 
-@dataclass(frozen=True)
-class _Harness:
-    changes: list[HarnessChange]
-    more: int
-
-
-def _harness(summary: Summary) -> _Harness | None:
+def _harness(summary: Summary) -> Values | None:
     """What a change of the workload file changed about what is measured, whatever the verdict."""
     changes = summary.telling_harness_changes
-    return _Harness(changes[:_MOST_CHANGES], max(0, len(changes) - _MOST_CHANGES)) if changes else None
+    return {"changes": changes[:_MOST_CHANGES], "more": max(0, len(changes) - _MOST_CHANGES)} if changes else None
 
 
-@dataclass(frozen=True)
-class _Failures:
-    failures: list[FailureView]
-    more: int
-    lines: int
-
-
-def _failures(summary: Summary) -> _Failures | None:
+def _failures(summary: Summary) -> Values | None:
     """What could not be measured, with the end of its traceback."""
     if not summary.failures:
         return None
     worded = worded_failures(summary.failures)
-    return _Failures(
-        failures=worded[:_MOST_FAILURES],
-        more=max(0, len(worded) - _MOST_FAILURES),
-        lines=12 if summary.detail > _SHORT_LISTS else 4,
-    )
+    return {
+        "failures": worded[:_MOST_FAILURES],
+        "more": max(0, len(worded) - _MOST_FAILURES),
+        "lines": 12 if summary.detail > _SHORT_LISTS else 4,
+    }
 
 
-@dataclass(frozen=True)
-class _Missing:
-    missing: list[MissingView]
-    more_missing: int
-    count: int
-
-
-def _missing(summary: Summary) -> _Missing | None:
+def _missing(summary: Summary) -> Values | None:
     """What the documents of a FAIL lack; of an undecided verdict that is a reason, and stands with what to do about it."""
     if summary.verdict != "FAIL" or not summary.decision.missing:
         return None
-    return _Missing(**vars(missing_entries(summary)), count=len(summary.decision.missing))
+    return {**missing_values(summary), "count": len(summary.decision.missing)}
 
 
 TITLE = Section("title", "title", _title)

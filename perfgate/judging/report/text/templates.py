@@ -19,6 +19,7 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import MAX_PROSE, clean, code_span, fenced, prose
 from perfgate.judging.report.text.messages import Pieces, word
+from perfgate.judging.report.text.names import evidence_of, first_line, place_of, title_of
 from perfgate.judging.report.text.words import Linked, Words, say
 from perfgate.locale import Language, current_language, gap_between, translate
 
@@ -79,6 +80,7 @@ def _environment(medium: Medium, language: Language) -> Environment:
     jinja.globals["language"] = Words(language)
     jinja.filters.update(_FILTERS[medium])
     jinja.filters.update(_NUMBER_FILTERS)
+    jinja.filters.update(_DOCUMENT_FILTERS)
     return jinja
 
 
@@ -208,6 +210,8 @@ _NUMBER_FILTERS: dict[str, Callable[..., object]] = {
     "counted": numbers.counted,
     "quantity": lambda value, unit, metric="": formats.quantity(value, unit, metric=metric),
     "percent": numbers.percent,
+    "plus_minus": numbers.plus_minus,
+    "setting": numbers.setting,
     "duration": numbers.duration,
     "whole": numbers.whole,
     "sentence": lambda message: str(word(message)),
@@ -215,4 +219,15 @@ _NUMBER_FILTERS: dict[str, Callable[..., object]] = {
     "said": say,
     # A number and its unit stay together in narrow table columns.
     "whole_cell": lambda words: Words(words.replace(" ", "\u00a0")),
+}
+# What a document's records are called, and their numbers in words.
+_DOCUMENT_FILTERS: dict[str, Callable[..., object]] = {
+    "place": place_of,
+    "metric": title_of,
+    "evidence": evidence_of,
+    "base": lambda comparison: formats.sides(comparison)[0],
+    "head": lambda comparison: formats.sides(comparison)[1],
+    "change": formats.change,
+    "limit": formats.limit,
+    "first_line": first_line,
 }

@@ -11,12 +11,13 @@ from perfgate.document.explanation import Cause
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text.names import place
 from perfgate.judging.report.text.words import say
 from perfgate.judging.report.view.headline import named_change
 from perfgate.judging.report.view.records import Blocks, CauseBlock, CauseView, Change, SuggestionView
 from perfgate.judging.report.view.rows import worded_cause
 from perfgate.judging.report.view.suggestions import worded_suggestion
-from perfgate.judging.report.view.summary import Summary, place
+from perfgate.judging.report.view.summary import Summary
 
 _COMMIT_LENGTH = 9
 _MOST_BLOCKS = 3

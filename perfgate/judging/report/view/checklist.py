@@ -21,13 +21,13 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.messages import word, word_findings
+from perfgate.judging.report.text.names import first_line, metric_name, place
 from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import Words, phrase, say, translated
 from perfgate.judging.report.view.findings import new_of
-from perfgate.judging.report.view.headline import first_line, metric_name
 from perfgate.judging.report.view.records import Note, QuantileRow, StepLine, StepNumber, StepView
 from perfgate.judging.report.view.rows import stored_row
-from perfgate.judging.report.view.summary import Summary, place
+from perfgate.judging.report.view.summary import Summary
 
 # The good ones first, and what they are called.
 STATUS_NAMES = {

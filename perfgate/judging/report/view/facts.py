@@ -11,9 +11,10 @@ from perfgate.document.decision import CPU_DECIDES, Failure
 from perfgate.document.message import Message
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import word
+from perfgate.judging.report.text.names import first_line
 from perfgate.judging.report.text.templates import Medium, line
 from perfgate.judging.report.text.words import Words
-from perfgate.judging.report.view.headline import first_line, loaded_differences
+from perfgate.judging.report.view.headline import loaded_differences
 from perfgate.judging.report.view.records import Counts, FailureView
 from perfgate.judging.report.view.summary import Summary
 

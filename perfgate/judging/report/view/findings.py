@@ -8,21 +8,19 @@ from perfgate.catalogue.lookup import CARDS
 from perfgate.document.decision import JudgedFinding, StepSummary
 from perfgate.document.run import Finding
 from perfgate.judging.report.text.messages import word_findings
+from perfgate.judging.report.text.names import place
 from perfgate.judging.report.text.words import translated
 from perfgate.judging.report.view.blocks import listed_regressions
-from perfgate.judging.report.view.records import ChangedFindings, FindingView
-from perfgate.judging.report.view.summary import Summary, place
+from perfgate.judging.report.view.records import FindingView
+from perfgate.judging.report.view.summary import Summary
 
 
-def changed_findings(summary: Summary) -> ChangedFindings | None:
-    """New and gone findings in the order of steps; None if there are none."""
+def changed_findings(summary: Summary) -> tuple[list[FindingView], list[FindingView]]:
+    """New and gone findings in the order of steps."""
     steps = sorted(summary.decision.steps, key=lambda step: (step.number, step.workload))
     new = [view for step in steps for view in _views(step, new_of(step), summary)]
     gone = [view for step in steps for view in _views(step, step.gone, summary)]
-    if not new and not gone:
-        return None
-    most = summary.detail
-    return ChangedFindings(new[:most], gone[:most], max(0, len(new) - most), max(0, len(gone) - most))
+    return new, gone
 
 
 def new_of(step: StepSummary) -> list[JudgedFinding]:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from statistics import multimode
 
-from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import (
     JOB_OUTPUT,
     JOB_WORK,
     LATENCY,
     LOW_PRECISION_OPS,
-    NUMBER,
     SIGNATURE,
     SLA,
-    SUBROUTINE_TIMES,
 )
 from perfgate.document.decision import (
     RULE_METHODS,
-    Clock,
     Comparison,
     DecisionDocument,
     Missing,
@@ -29,18 +25,18 @@ from perfgate.document.explanation import Replacement
 from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text.names import evidence_of, metric_name, place
 from perfgate.judging.report.text.templates import Medium, line
-from perfgate.judging.report.text.words import Words, phrase, say, translated
+from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.records import (
     Change,
     FastPath,
     Headline,
     InvalidView,
-    MissingList,
     MissingView,
     WiderMargin,
 )
-from perfgate.judging.report.view.summary import Summary, place
+from perfgate.judging.report.view.summary import Summary
 
 # What tells most of another stack.
 _FIRST_FIELDS = ("torch", "torch_npu", "python")
@@ -116,14 +112,6 @@ def _replaced(decision: DecisionDocument) -> list[Replacement]:
     for replaced in decision.replaced:
         distinct.setdefault((replaced.before, replaced.after, replaced.line), replaced)
     return list(distinct.values())
-
-
-def evidence_of(comparison: Comparison) -> str:
-    """What ``pairs`` counts: pairs of processes, turns of a step, the quads of a job, or its runs where each is a process."""
-    if comparison.method != "turns":
-        return "turn" if comparison.method == "repeated" else "pair"
-    is_of_runs = comparison.starts == comparison.pairs and comparison.pairs != 1
-    return "run" if is_of_runs else "quad"
 
 
 def named_change(comparison: Comparison) -> Change:
@@ -221,36 +209,21 @@ def named_missing(entry: Missing) -> MissingView:
     )
 
 
-def missing_entries(summary: Summary) -> MissingList:
+def missing_values(summary: Summary) -> Mapping[str, object]:
     """The values of ``shared/missing_list.j2``."""
     # That nothing was measured of a workload which is too slow is said already.
     told = {failure.workload for failure in summary.too_slow}
     missing = [entry for entry in summary.decision.missing if entry.workload not in told]
-    return MissingList(
-        missing=[named_missing(entry) for entry in missing[:_NAMED_MISSING]],
-        more_missing=max(0, len(missing) - _NAMED_MISSING),
-    )
+    return {
+        "missing": [named_missing(entry) for entry in missing[:_NAMED_MISSING]],
+        "more_missing": max(0, len(missing) - _NAMED_MISSING),
+    }
 
 
 def further_reasons(summary: Summary) -> list[Message]:
     """The decision's reasons without the one the title already says, and without acceptances: the causes say whose they are."""
     reasons = summary.decision.reasons[1 if _kind(summary) == "reason" else 0 :]
     return [reason for reason in reasons if reason.code != "verdict.accepted"]
-
-
-def metric_name(name: str, clock: Clock = "wall") -> str:
-    """A metric's title as our words; of an operator, a module or a function its name, which is from outside.
-
-    What was not timed by the clock on the wall is called so: a tail may lie below the median that was.
-    """
-    if name.startswith((*SUBROUTINE_TIMES, NUMBER)):
-        return name.partition(".")[2]
-    if name.startswith("ops.") and ":" in name:
-        return name.partition(":")[2]
-    if name not in METRICS:
-        return name
-    entry = METRICS[name]
-    return translated(entry.title if clock == "wall" else entry.clock_titles.get(clock, entry.title))
 
 
 def _kind(summary: Summary) -> str:
@@ -289,11 +262,6 @@ def _undecided_kind(summary: Summary) -> str:
         (summary.has_reason("untimed"), "untimed"),
     ]
     return next((kind for condition, kind in checks if condition), "reason")
-
-
-def first_line(text: str | None) -> str:
-    """The first line of a message that has any text; empty where there is none."""
-    return next((line.strip() for line in (text or "").splitlines() if line.strip()), "")
 
 
 def loaded_differences(decision: DecisionDocument) -> list[PackageDifference]:

@@ -14,10 +14,9 @@ from perfgate.document.run import OUTSIDE_OPERATORS, OperatorRow, RunDocument
 from perfgate.document.samples import Replicate, unpack
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers, svg
+from perfgate.judging.report.text.names import metric_name, place
 from perfgate.judging.report.text.words import Words, say
-from perfgate.judging.report.view.headline import metric_name
 from perfgate.judging.report.view.records import CounterLine, OperatorLine, OperatorTable, TestbedLine
-from perfgate.judging.report.view.summary import place
 
 _MAX_OPERATORS = 40
 _MAX_TABLES = 40

@@ -5,12 +5,11 @@ Our own words and numbers are ``Words``; every other text is from outside, and e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from perfgate.document.decision import Failure, HarnessChange, Procedure, Suggestion, TestbedDifference, Verdict
+from perfgate.document.decision import Failure, HarnessChange, Suggestion, TestbedDifference
 from perfgate.document.explanation import Origin, Replacement
 from perfgate.document.message import Message
 from perfgate.judging.report.text.words import Words
@@ -223,16 +222,6 @@ class FindingView:
 
 
 @dataclass(frozen=True)
-class ChangedFindings:
-    """What the change brought and removed, each with how many more there are."""
-
-    new: list[FindingView]
-    gone: list[FindingView]
-    more_new: int
-    more_gone: int
-
-
-@dataclass(frozen=True)
 class Note:
     """A finding in words, and whether the change brought it."""
 
@@ -266,18 +255,6 @@ class FailureView:
     signal: str | None
     message: str
     text: str | None
-
-
-@dataclass(frozen=True)
-class RecordedView:
-    """One recorded number of both sides."""
-
-    name: str
-    time_of: Words
-    place: str
-    base: Words
-    head: Words
-    reason: Message | None
 
 
 @dataclass(frozen=True)
@@ -336,17 +313,6 @@ class QuantileRow:
     base: list[Words]
     head: list[Words]
     counts: Words
-
-
-@dataclass(frozen=True)
-class FileView:
-    """A kept file; ``opens`` is its address where a click may open it."""
-
-    side: Words
-    path: str
-    size: Words
-    kind: str = ""
-    opens: Words | None = None
 
 
 @dataclass(frozen=True)
@@ -518,14 +484,6 @@ class Headline:
 
 
 @dataclass(frozen=True)
-class MissingList:
-    """The first of what is missing, and how many more there are."""
-
-    missing: list[MissingView]
-    more_missing: int
-
-
-@dataclass(frozen=True)
 class Counts:
     """How many metrics ended how, and what the measuring took: pairs of functions, quads of jobs."""
 
@@ -606,105 +564,6 @@ class WantedEvidence:
     out_of_reach: bool
     looks_used_up: bool
     others: list[OtherEvidence]
-
-
-@dataclass(frozen=True)
-class RemedyView:
-    """Why nothing was decided, and what is known about the way out."""
-
-    verdict: Verdict
-    reasons: list[Message]
-    failed_sides: set[str]
-    neither_runs: bool
-    same_tree: bool
-    other_harness: bool
-    narrower: bool
-    costless: bool
-    differs: bool
-    invalid: list[InvalidView]
-    missing: list[MissingView]
-    more_missing: int
-    invalid_kinds: set[str]
-    undecided: bool
-    unjudged: bool
-    out_of_time: bool
-    # The budget that would do where calls are too slow for the one there is.
-    budget_for_slow: int | None
-    unread: bool
-    nothing: bool
-    wanted: WantedEvidence | None
-    in_ci: bool
-    uncommitted: bool
-    recorded: bool
-    broken_promise: bool
-
-
-@dataclass(frozen=True)
-class PageTop:
-    """The page above its tables: the verdict, why, and what to do."""
-
-    project: str
-    verdict: Words
-    headline: Words
-    cause: CauseView | None
-    subject: str | None
-    branch: str | None
-    busy: Words | None
-    counts: Words
-    base_line: Words
-    warnings: list[Message]
-    recorded: bool
-    rules: bool
-    harness_changes: list[HarnessChange]
-    remedy: list[Words]
-    missing: list[MissingView]
-    failures: list[FailureView]
-    blocks: Blocks
-    causes: list[CauseView]
-    account: AccountView | None
-    suggestions: list[SuggestionView]
-    other_suggestions: list[SuggestionView]
-
-
-@dataclass(frozen=True)
-class PageTables:
-    """The tables and drawings of what was measured."""
-
-    rows: list[BarRow]
-    plots: list[PlotView]
-    operator_tests: list[OperatorView]
-    operators: list[OperatorTable]
-    counters: list[CounterLine]
-
-
-@dataclass(frozen=True)
-class AbsentStep:
-    """A step that the head did not run."""
-
-    number: int
-    title: Words
-
-
-@dataclass(frozen=True)
-class PageEnd:
-    """The checklist, the testbed, the files, and how it was decided."""
-
-    found: ChangedFindings | None
-    steps: list[StepView]
-    numbers: list[StepNumber]
-    quantiles: list[QuantileRow]
-    absent_steps: list[AbsentStep]
-    testbed: list[TestbedLine]
-    observed: list[tuple[str, str]]
-    links: list[FileView]
-    procedure: Procedure
-    procedure_version: int
-    gate_title: Words
-    seed: str
-    alpha: Words
-    margin: Words
-    version: str
-    sha256: Mapping[str, str | None]
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from perfgate.document.decision import RULE_METHODS, Comparison, Failure
 from perfgate.document.message import Message
 from perfgate.document.run import TIME_SPENT
 from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text.names import evidence_of, metric_name, place
 from perfgate.judging.report.text.templates import Medium, ReadyHtml, render
 from perfgate.judging.report.text.words import Words
-from perfgate.judging.report.view.headline import evidence_of, further_reasons, metric_name, missing_entries
-from perfgate.judging.report.view.records import InvalidView, OtherEvidence, RemedyView, WantedEvidence
-from perfgate.judging.report.view.summary import Summary, place
+from perfgate.judging.report.view.headline import further_reasons, missing_values
+from perfgate.judging.report.view.records import InvalidView, OtherEvidence, WantedEvidence
+from perfgate.judging.report.view.summary import Summary
 
 _MOST_REASONS = 5
 # Who is asked for more pairs than this many whole jobs measure is not helped by another job.
@@ -34,44 +37,44 @@ _WORDED = {
 }
 
 
-def remedy(summary: Summary) -> RemedyView:
+def remedy(summary: Summary) -> Mapping[str, object]:
     """The values of ``shared/remedy.j2``."""
     decision = summary.decision
     open_ones = [c for c in summary.inconclusive if c.must_decide]
-    return RemedyView(
-        verdict=summary.verdict,
-        reasons=[
+    return {
+        "verdict": summary.verdict,
+        "reasons": [
             reason
             for reason in further_reasons(summary)
             if not (isinstance(reason, Message) and reason.code in _WORDED)
         ][:_MOST_REASONS],
-        failed_sides=set() if summary.is_about_harness else {failure.side for failure in summary.failures},
-        same_tree=any(reason.code == "gate.no-change" for reason in decision.reasons if isinstance(reason, Message)),
-        neither_runs=summary.neither_side_runs,
-        other_harness=summary.is_about_harness and summary.verdict == "INCONCLUSIVE",
-        costless=summary.verdict == "WARN" and summary.has_reason("costless"),
-        narrower=summary.is_about_harness and summary.verdict == "WARN",
-        differs=bool(decision.testbed_differences) and decision.comparing == "code",
-        invalid=[InvalidView(place(i.workload, i.shape), i.message) for i in summary.invalid[:_MOST_REASONS]],
-        **vars(missing_entries(summary)),
-        invalid_kinds={entry.kind for entry in summary.invalid},
-        undecided=summary.verdict == "INCONCLUSIVE"
+        "failed_sides": set() if summary.is_about_harness else {failure.side for failure in summary.failures},
+        "same_tree": any(reason.code == "gate.no-change" for reason in decision.reasons if isinstance(reason, Message)),
+        "neither_runs": summary.neither_side_runs,
+        "other_harness": summary.is_about_harness and summary.verdict == "INCONCLUSIVE",
+        "costless": summary.verdict == "WARN" and summary.has_reason("costless"),
+        "narrower": summary.is_about_harness and summary.verdict == "WARN",
+        "differs": bool(decision.testbed_differences) and decision.comparing == "code",
+        "invalid": [InvalidView(place(i.workload, i.shape), i.message) for i in summary.invalid[:_MOST_REASONS]],
+        **missing_values(summary),
+        "invalid_kinds": {entry.kind for entry in summary.invalid},
+        "undecided": summary.verdict == "INCONCLUSIVE"
         and any(comparison.method not in {"check", *RULE_METHODS} for comparison in summary.inconclusive),
-        unjudged=summary.verdict == "INCONCLUSIVE" and bool(summary.unjudged),
-        budget_for_slow=max((budget for f in summary.too_slow if (budget := budget_of(f))), default=None),
-        out_of_time=any(failure.error.message == TIME_SPENT for failure in decision.failures),
-        unread=summary.verdict == "INCONCLUSIVE" and summary.is_unread,
-        nothing=summary.verdict == "INCONCLUSIVE" and not summary.metrics,
+        "unjudged": summary.verdict == "INCONCLUSIVE" and bool(summary.unjudged),
+        "budget_for_slow": max((budget for f in summary.too_slow if (budget := budget_of(f))), default=None),
+        "out_of_time": any(failure.error.message == TIME_SPENT for failure in decision.failures),
+        "unread": summary.verdict == "INCONCLUSIVE" and summary.is_unread,
+        "nothing": summary.verdict == "INCONCLUSIVE" and not summary.metrics,
         # An upgrade report starts anew each time, so that no number of pairs can be asked for.
-        wanted=_wanted(open_ones, decision.policy.looks[-1]) if decision.comparing == "code" else None,
-        in_ci=decision.in_ci,
+        "wanted": _wanted(open_ones, decision.policy.looks[-1]) if decision.comparing == "code" else None,
+        "in_ci": decision.in_ci,
         # Pairs are added to those of a commit; uncommitted changes have none that will be there again.
-        uncommitted=decision.head.dirty,
-        recorded=decision.recorded,
-        broken_promise=any(
+        "uncommitted": decision.head.dirty,
+        "recorded": decision.recorded,
+        "broken_promise": any(
             formats.is_budget(comparison) and not comparison.gating for comparison in summary.inconclusive
         ),
-    )
+    }
 
 
 def _wanted(open_ones: list[Comparison], last_look: int) -> WantedEvidence | None:
@@ -112,6 +115,6 @@ def remedy_lines(summary: Summary, medium: Medium) -> list[Words]:
     """The remedy as one item per line, for media that make lists themselves."""
     if summary.verdict not in {"INCONCLUSIVE", "WARN", "SKIPPED"}:
         return []
-    text = render("shared/remedy.j2", medium, vars(remedy(summary)))
+    text = render("shared/remedy.j2", medium, remedy(summary))
     items = [line.strip().removeprefix("- ") for line in text.splitlines() if line.strip()]
     return [ReadyHtml(item) if medium == "html" else Words(item) for item in items]

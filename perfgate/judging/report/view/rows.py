@@ -17,18 +17,18 @@ from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.messages import word
+from perfgate.judging.report.text.names import metric_name, place
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.headline import metric_name, named_change
+from perfgate.judging.report.view.headline import named_change
 from perfgate.judging.report.view.records import (
     AccountView,
     CauseView,
     Line,
     OperatorView,
-    RecordedView,
     Row,
     StoredView,
 )
-from perfgate.judging.report.view.summary import Summary, place
+from perfgate.judging.report.view.summary import Summary
 
 # Of the lines that add to one cause.
 _NAMED_LINES = 3
@@ -237,18 +237,6 @@ def _standing(comparison: StoredComparison) -> Words:
     if comparison.interval is None:
         return say("too few runs to say")
     return say(_STANDINGS[comparison.outside])
-
-
-def recorded_row(comparison: Comparison) -> RecordedView:
-    base, head = formats.sides(comparison)
-    return RecordedView(
-        name=metric_name(comparison.metric),
-        time_of=say("self time of ") if comparison.is_of_operator else Words(""),
-        place=place(comparison.workload, comparison.shape),
-        base=base,
-        head=head,
-        reason=comparison.reason,
-    )
 
 
 def worded_account(summary: Summary) -> AccountView | None:

@@ -20,6 +20,7 @@ from perfgate.document.decision import (
 from perfgate.document.explanation import Cause, OperatorDelta
 from perfgate.document.message import Message
 from perfgate.document.run import TOO_SLOW
+from perfgate.judging.report.text.names import place
 from perfgate.judging.report.text.words import Linked
 from perfgate.locale import Language
 
@@ -199,8 +200,3 @@ class Summary:
 
     def _with_outcome(self, outcome: str) -> list[Comparison]:
         return [comparison for comparison in self.metrics if comparison.outcome == outcome]
-
-
-def place(workload: str, shape: str) -> str:
-    """Where a number belongs: the workload, and the shape unless it is the only, unnamed one."""
-    return workload if shape in {"", "default"} else f"{workload}/{shape}"

@@ -17,8 +17,8 @@ from perfgate.document.history import moment
 from perfgate.document.trend import CommitLabel, TrendCause, TrendChange, TrendDocument, TrendSeries, place_of
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.headline import metric_name
 from perfgate.judging.report.view.records import CauseView, CommitView, TrendCauseRow, TrendRow
 from perfgate.judging.report.view.rows import worded_cause
 

@@ -1,0 +1,61 @@
+"""What metrics, places and evidence are called."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from perfgate.catalogue.lookup import METRICS
+from perfgate.catalogue.names import NUMBER, SUBROUTINE_TIMES
+from perfgate.document.decision import Clock, Comparison, NoiseFloor
+from perfgate.judging.report.text.words import translated
+
+
+class InPlace(Protocol):
+    """Whatever a document holds about one shape of a workload."""
+
+    @property
+    def workload(self) -> str: ...
+
+    @property
+    def shape(self) -> str: ...
+
+
+def place(workload: str, shape: str) -> str:
+    """Where a number belongs: the workload, and the shape unless it is the only, unnamed one."""
+    return workload if shape in {"", "default"} else f"{workload}/{shape}"
+
+
+def place_of(entry: InPlace) -> str:
+    return place(entry.workload, entry.shape)
+
+
+def metric_name(name: str, clock: Clock = "wall") -> str:
+    """A metric's title as our words; of an operator, a module or a function its name, which is from outside.
+
+    What was not timed by the clock on the wall is called so: a tail may lie below the median that was.
+    """
+    if name.startswith((*SUBROUTINE_TIMES, NUMBER)):
+        return name.partition(".")[2]
+    if name.startswith("ops.") and ":" in name:
+        return name.partition(":")[2]
+    if name not in METRICS:
+        return name
+    entry = METRICS[name]
+    return translated(entry.title if clock == "wall" else entry.clock_titles.get(clock, entry.title))
+
+
+def title_of(entry: Comparison | NoiseFloor) -> str:
+    return metric_name(entry.metric, entry.clock)
+
+
+def evidence_of(comparison: Comparison) -> str:
+    """What ``pairs`` counts: pairs of processes, turns of a step, the quads of a job, or its runs where each is a process."""
+    if comparison.method != "turns":
+        return "turn" if comparison.method == "repeated" else "pair"
+    is_of_runs = comparison.starts == comparison.pairs and comparison.pairs != 1
+    return "run" if is_of_runs else "quad"
+
+
+def first_line(text: str | None) -> str:
+    """The first line of a message that has any text; empty where there is none."""
+    return next((line.strip() for line in (text or "").splitlines() if line.strip()), "")
