@@ -5,8 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from contextlib import ExitStack
 
 from hypothesis import settings
+
+from perfgate.system.garbage import quiet
 
 # The same examples every time, and no limit on what one of them takes: a test that fails today and not tomorrow proves nothing.
 settings.register_profile("perfgate", derandomize=True, deadline=None)
@@ -17,6 +20,8 @@ _PREFIXES = ("ACTIONS_", "CI_", "GITHUB_", "GITLAB_", "GITEA_", "GITEE_", "GIT_"
 _NAMES = ("CI", "COLUMNS", "FORCE_COLOR", "NO_COLOR")
 # A machine's one lock is that of all who measure on it; the others are switches of the tests themselves.
 _KEPT = ("PERFGATE_LOCK", "PERFGATE_WRITE_GOLDEN", "PERFGATE_FUZZ_ARGUMENTS")
+
+_SESSION = ExitStack()
 
 
 def pytest_configure() -> None:
@@ -43,6 +48,6 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Take the tests themselves out of the collector's sight: perfgate collects garbage around what it measures."""
-    gc.collect()
-    gc.freeze()
+    """Freeze the tests themselves: perfgate collects garbage around what it measures, which would walk over them each time."""
+    _SESSION.enter_context(quiet())
+    gc.enable()

@@ -8,6 +8,9 @@ from contextlib import contextmanager
 # The functions themselves, taken before user code runs: one that puts an empty collect() into the module hides its garbage.
 from gc import collect, disable, enable, freeze, get_freeze_count, isenabled, unfreeze
 
+# Open contexts of quiet().
+_depth = 0
+
 
 @contextmanager
 def quiet() -> Iterator[None]:
@@ -17,14 +20,18 @@ def quiet() -> Iterator[None]:
     measurements inside the context costs microseconds instead of a walk over everything that torch imported. Contexts
     may nest.
     """
+    global _depth  # noqa: PLW0603 - the heap is one for the whole process
     was_enabled = isenabled()
-    was_frozen = get_freeze_count() > 0
+    # Counting walks over everything that is frozen, so an inner context does not count.
+    was_frozen = _depth > 0 or get_freeze_count() > 0
     collect()
     freeze()
     disable()
+    _depth += 1
     try:
         yield
     finally:
+        _depth -= 1
         if not was_frozen:
             unfreeze()
         if was_enabled:

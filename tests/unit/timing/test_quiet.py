@@ -7,15 +7,18 @@ from collections.abc import Iterator
 
 import pytest
 
+from perfgate.system import garbage
 from perfgate.system.garbage import collector_off, quiet
 
 
 @pytest.fixture(autouse=True)
-def _thaw() -> Iterator[None]:
+def _outermost(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Leave the context that the whole session is in (tests/conftest.py)."""
+    monkeypatch.setattr(garbage, "_depth", 0)
     gc.unfreeze()
     yield
     gc.enable()
-    gc.unfreeze()
+    gc.freeze()
 
 
 def test_quiet__inside__collector_off_and_heap_frozen() -> None:
