@@ -20,7 +20,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail, Evidence, Finding, Severity
 
 DECISION_SCHEMA: Literal["perfgate/decision"] = "perfgate/decision"
-DECISION_SCHEMA_VERSION = 2
+DECISION_SCHEMA_VERSION = 1
 
 # Few looks, each twice the last: every further one takes from the others, and unchanged code mostly needs the first alone.
 DEFAULT_LOOKS = (8, 16, 32, 64, 128)

@@ -10,7 +10,7 @@ from perfgate.document.decision import Verdict
 from perfgate.document.message import Message
 
 DOCTOR_SCHEMA: Literal["perfgate/doctor"] = "perfgate/doctor"
-DOCTOR_SCHEMA_VERSION = 2
+DOCTOR_SCHEMA_VERSION = 1
 
 FitnessStatus = Literal["ok", "attention", "unfit", "unavailable"]
 PlantedOutcome = Literal["agrees", "differs", "too_busy"]

@@ -19,20 +19,20 @@ from typing import Any, TypeVar
 import msgspec
 
 from perfgate.catalogue.names import RANKS_LOSS
-from perfgate.document.decision import DECISION_SCHEMA, DecisionDocument
-from perfgate.document.run import RUN_SCHEMA, RunDocument
+from perfgate.document.decision import DECISION_SCHEMA, DECISION_SCHEMA_VERSION, DecisionDocument
+from perfgate.document.run import RUN_SCHEMA, RUN_SCHEMA_VERSION, RunDocument
 from perfgate.document.samples import BlockColumns
 from perfgate.document.schema import convert_checked
 from perfgate.document.strict_json import DAMAGED, MAX_BYTES, check_values, parse_json, refuse
-from perfgate.document.upgrade import CURRENT, UPGRADES, upgrade
 from perfgate.errors import DocumentError, PerfgateError
 
 Document = RunDocument | DecisionDocument
 _Record = TypeVar("_Record", RunDocument, DecisionDocument)
 
-_SCHEMAS: dict[type[Any], tuple[str, str]] = {
-    RunDocument: (RUN_SCHEMA, "run"),
-    DecisionDocument: (DECISION_SCHEMA, "decision"),
+# Name and version of each document's schema, and its file in schemas/.
+_SCHEMAS: dict[type[Any], tuple[str, int, str]] = {
+    RunDocument: (RUN_SCHEMA, RUN_SCHEMA_VERSION, "run"),
+    DecisionDocument: (DECISION_SCHEMA, DECISION_SCHEMA_VERSION, "decision"),
 }
 # No number of a job is smaller or larger in any base unit. A loss, which only informs, may be any number.
 SMALLEST, LARGEST = 1e-30, 1e30
@@ -40,12 +40,12 @@ _BUG = "this is a bug in perfgate or in what it measured; please report it"
 
 
 def read_run(path: Path) -> RunDocument:
-    """Read a run document of this or an older version. Raises DocumentError for anything else."""
+    """Read a run document of this version. Raises DocumentError for anything else."""
     return parse_run(_read(path), name=str(path))
 
 
 def read_decision(path: Path) -> DecisionDocument:
-    """Read a decision document of this or an older version. Raises DocumentError for anything else."""
+    """Read a decision document of this version. Raises DocumentError for anything else."""
     return parse_decision(_read(path), name=str(path))
 
 
@@ -105,7 +105,8 @@ def canonical_bytes(document: Document, *, name: str) -> bytes:
     except TypeError as error:  # e.g. a number of numpy's
         refuse(name, "$", str(error), _BUG)
     record: type[Any] = type(document)
-    checked = convert_checked(value, record, _SCHEMAS[record][1], name=name, remedy=_BUG)
+    *_, file = _SCHEMAS[record]
+    checked = convert_checked(value, record, file, name=name, remedy=_BUG)
     return msgspec.json.encode(checked, order="deterministic")
 
 
@@ -149,13 +150,30 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def _parse(data: bytes, record: type[_Record], name: str, *, complete: bool = False) -> _Record:
-    schema, file = _SCHEMAS[record]
+    schema, version, file = _SCHEMAS[record]
     value = parse_json(data, name=name)
-    value = upgrade(value, schema, name=name, current=CURRENT[schema], upgrades=UPGRADES[schema])
+    _refuse_other_versions(value, schema, version, name)
     document = convert_checked(value, record, file, name=name, remedy=DAMAGED)
     if complete and (path := left_out(value, document)):
         refuse(name, ascii(path)[1:-1][:200], "this field is missing", DAMAGED)
     return document
+
+
+def _refuse_other_versions(value: Any, schema: str, version: int, name: str) -> None:
+    if not isinstance(value, dict):
+        refuse(name, "$", f"an object was expected, not {type(value).__name__}", DAMAGED)
+    if value.get("schema") != schema:
+        found = ascii(value.get("schema"))[:80]
+        refuse(name, "$.schema", f"{found} where {schema!r} was expected", "give the file that this command reads")
+    written = value.get("schema_version")
+    if not isinstance(written, int) or isinstance(written, bool) or written < 0:
+        refuse(name, "$.schema_version", f"a version number was expected, found {ascii(written)[:80]}", DAMAGED)
+    if written > version:
+        newer = f"version {written} was written by a newer perfgate; this one reads version {version}"
+        refuse(name, "$.schema_version", newer, "upgrade perfgate")
+    if written < version:
+        older = f"version {written} was written by an older perfgate; this one reads version {version}"
+        refuse(name, "$.schema_version", older, "measure again with this perfgate")
 
 
 def _read(path: Path) -> bytes:

@@ -17,7 +17,7 @@ from perfgate.document.seal import Seal
 from perfgate.document.testbed import Environment, Testbed
 
 RUN_SCHEMA: Literal["perfgate/run"] = "perfgate/run"
-RUN_SCHEMA_VERSION = 2
+RUN_SCHEMA_VERSION = 1
 # The session's command of a document that was made from a profiler's recording, without measuring.
 FROM_PROFILE = "from-profile"
 
@@ -70,7 +70,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """What a step noticed: the rule it broke, how bad, and the values that it saw, in base units.
 
-    ``message`` is the sentence of an older document that rule and evidence do not give.
+    ``message`` is the sentence of a step that another package brings, for a rule without an entry in the catalogue.
     """
 
     rule: str

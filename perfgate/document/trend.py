@@ -20,7 +20,7 @@ from perfgate.document.history import Confirmation
 from perfgate.document.message import Message
 
 TREND_SCHEMA: Literal["perfgate/trend"] = "perfgate/trend"
-TREND_SCHEMA_VERSION = 3
+TREND_SCHEMA_VERSION = 1
 STATE_SCHEMA: Literal["perfgate/trend-state"] = "perfgate/trend-state"
 # What a state may remember; of more than these the weakest are forgotten, and told as new once more.
 MOST_KNOWN = 100

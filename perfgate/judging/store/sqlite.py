@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -78,8 +78,6 @@ CONDITIONS = sa.Table(
     sa.Column("procedure", sa.Text, nullable=False),
     sa.Column("waited", sa.Float),
 )
-# The version of the store that has them.
-CONDITIONS_SINCE = 4
 
 ACCEPTANCES = sa.Table(
     "acceptances",
@@ -108,54 +106,35 @@ CONFIRMATIONS = sa.Table(
     sa.Column("confirmed_at", sa.Text, nullable=False),
 )
 
-Migration = Callable[[sa.Connection], None]
+# Of the tables above. A change of them that follows a release gets a new version and makes stores of the old one current.
+STORE_VERSION = 1
 
 
-def _first_tables(connection: sa.Connection) -> None:
-    METADATA.create_all(connection, tables=[VERSION, RUNS, VALUES])
+def create_tables(connection: sa.Connection) -> None:
+    """Create the tables in an empty database."""
+    METADATA.create_all(connection)
+    connection.execute(VERSION.insert().values(version=STORE_VERSION))
 
 
-def _add_acceptances(connection: sa.Connection) -> None:
-    METADATA.create_all(connection, tables=[ACCEPTANCES])
-
-
-def _add_confirmations(connection: sa.Connection) -> None:
-    METADATA.create_all(connection, tables=[CONFIRMATIONS])
-
-
-def _add_conditions(connection: sa.Connection) -> None:
-    METADATA.create_all(connection, tables=[CONDITIONS])
-
-
-# MIGRATIONS[n] makes a store of version n one of version n + 1. Version 0 is the empty database. A new table adds a step
-# here; a step never changes, so the first change of a table's columns gives the steps a frozen copy of what they create.
-MIGRATIONS: tuple[Migration, ...] = (_first_tables, _add_acceptances, _add_confirmations, _add_conditions)
-
-
-def migrate(connection: sa.Connection, place: str, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:
-    """Bring the tables up to date in the transaction of ``connection``. Raises StoreError for another's database."""
-    version = store_version(connection, place, newest=len(migrations))
-    for migration in migrations[version:]:
-        migration(connection)
-    if version < len(migrations):
-        connection.execute(VERSION.delete())
-        connection.execute(VERSION.insert().values(version=len(migrations)))
-
-
-def store_version(connection: sa.Connection, place: str, *, newest: int = len(MIGRATIONS)) -> int:
-    """The version of the tables, 0 for an empty database. Raises StoreError for a newer or a foreign one."""
+def has_tables(connection: sa.Connection, place: str) -> bool:
+    """Whether the tables are there, False for an empty database. Raises StoreError for those of another version or program."""
     names = sa.inspect(connection).get_table_names()
     if VERSION.name not in names:
         if names:
             raise StoreError(f"{place} is a database of something else (it holds {names[0]!a}); choose another path")
-        return 0
+        return False
     version = int(connection.execute(sa.select(VERSION.c.version)).scalar() or 0)
-    if version > newest:
+    if version > STORE_VERSION:
         raise StoreError(
-            f"{place} was written by a newer perfgate (store version {version}, this one knows {newest}); "
+            f"{place} was written by a newer perfgate (store version {version}, this one knows {STORE_VERSION}); "
             "upgrade perfgate"
         )
-    return version
+    if version < STORE_VERSION:
+        raise StoreError(
+            f"{place} was written by an older perfgate (store version {version}, this one knows {STORE_VERSION}); "
+            "move it away and record the runs of main again"
+        )
+    return True
 
 
 def open_engine(path: Path) -> sa.Engine:
@@ -169,7 +148,7 @@ def open_engine(path: Path) -> sa.Engine:
     return engine
 
 
-def create_file(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:
+def create_file(path: Path) -> None:
     """Create a store with its tables, unless another process does first.
 
     It gets its name once it is whole. SQLite would create an empty file first, and a crash before its first write would leave
@@ -180,7 +159,7 @@ def create_file(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> N
         engine = open_engine(fresh)
         write_ahead(engine)
         with engine.connect().execution_options(immediate=True) as connection, connection.begin():
-            migrate(connection, str(path), migrations)
+            create_tables(connection)
         engine.dispose()
         try:
             os.link(fresh, path)

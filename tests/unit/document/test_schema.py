@@ -73,5 +73,5 @@ def test_schemas__every_text_array_and_number__bounded() -> None:
 def test_run_schema__first_lines__pinned_to_the_version() -> None:
     run = load_schema("run")["$defs"]["RunDocument"]
     assert run["properties"]["schema"] == {"const": "perfgate/run"}
-    assert run["properties"]["schema_version"] == {"const": 2}
+    assert run["properties"]["schema_version"] == {"const": 1}
     assert run["required"][:2] == ["schema", "schema_version"]

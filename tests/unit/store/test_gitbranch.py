@@ -363,7 +363,7 @@ def test_show__document_damaged__refused(clone: Path, remote: Path, data: bytes,
 
 def test_show__document_of_a_newer_perfgate__says_to_upgrade_and_not_to_delete_it(clone: Path, remote: Path) -> None:
     record(clone, "s1")
-    newer = canonical_bytes(minimal_run(session="s2"), name="x").replace(b'"schema_version":2', b'"schema_version":3')
+    newer = canonical_bytes(minimal_run(session="s2"), name="x").replace(b'"schema_version":1', b'"schema_version":2')
     run_id = hashlib.sha256(newer).hexdigest()
     put(remote, f"documents/{run_id}.json.gz", gzip.compress(newer))
     with pytest.raises(StoreError, match=r"written by a newer perfgate; .* upgrade perfgate$"):

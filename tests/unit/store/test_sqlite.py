@@ -12,14 +12,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-import sqlalchemy as sa
 
 from perfgate.document.files import write_run
-from perfgate.document.history import Acceptance
 from perfgate.document.run import RunDocument
 from perfgate.errors import StoreError
 from perfgate.judging.store.backends.sql import SqlStore
-from perfgate.judging.store.sqlite import MIGRATIONS
 from tests.unit.document.minimal import minimal_run
 
 
@@ -157,67 +154,19 @@ def test_store__database_of_something_else__refused_and_untouched(tmp_path: Path
     assert (tmp_path / "store.db").read_bytes() == before
 
 
-def test_store__newer_version__refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        (9, r"newer perfgate \(store version 9, this one knows 1\); upgrade perfgate"),
+        (0, r"older perfgate \(store version 0, this one knows 1\); move it away and record the runs of main again"),
+    ],
+)
+def test_store__another_version__refused_and_untouched(tmp_path: Path, version: int, message: str) -> None:
     SqlStore(tmp_path / "store.db").record(minimal_run())
-    execute(tmp_path / "store.db", "UPDATE perfgate_store SET version = 9")
-    assert_refused(
-        tmp_path / "store.db",
-        rf"newer perfgate \(store version 9, this one knows {len(MIGRATIONS)}\); upgrade perfgate",
-    )
-
-
-def add_note(connection: sa.Connection) -> None:
-    connection.exec_driver_sql("ALTER TABLE runs ADD COLUMN note TEXT DEFAULT 'none'")
-
-
-def test_store__older_version__migrated_by_reading_and_by_writing(tmp_path: Path) -> None:
-    for name in ("read", "write"):
-        SqlStore(tmp_path / name).record(minimal_run())
-    newer = (*MIGRATIONS, add_note)
-    assert len(SqlStore(tmp_path / "read", migrations=newer).runs("shop")) == 1
-    SqlStore(tmp_path / "write", migrations=newer).record(minimal_run(session="s2"))
-    for name in ("read", "write"):
-        with closing(sqlite3.connect(tmp_path / name)) as connection:
-            assert connection.execute("SELECT version FROM perfgate_store").fetchall() == [(len(newer),)]
-            assert set(connection.execute("SELECT note FROM runs").fetchall()) == {("none",)}
-
-
-def make_first_version(path: Path) -> None:
-    """Turn a new store into one that perfgate's first version wrote."""
-    newer = ("acceptances", "confirmations", "step_conditions")
-    execute(path, *(f"DROP TABLE {table}" for table in newer), "UPDATE perfgate_store SET version = 1")
-
-
-def test_store__written_before_conditions__has_none_and_gets_them(tmp_path: Path) -> None:
-    store = SqlStore(tmp_path / "store.db")
-    store.record(minimal_run())
-    make_first_version(tmp_path / "store.db")
-    assert store.conditions("shop", "f1") == {}
-    newer = store.record(minimal_run(session="s2"))
-    assert list(store.conditions("shop", "f1")) == [newer]
-
-
-def test_store__written_before_acceptances__gets_them(tmp_path: Path) -> None:
-    SqlStore(tmp_path / "store.db").record(minimal_run())
-    make_first_version(tmp_path / "store.db")
-    said = Acceptance(commit="c" * 40, metric="latency.*", reason="meant", accepted_by="Li", accepted_at="2026-03-01")
-    SqlStore(tmp_path / "store.db").accept("shop", said)
-    assert SqlStore(tmp_path / "store.db").accepted("shop") == [said]
+    execute(tmp_path / "store.db", f"UPDATE perfgate_store SET version = {version}")
+    assert_refused(tmp_path / "store.db", message)
+    execute(tmp_path / "store.db", "UPDATE perfgate_store SET version = 1")
     assert len(SqlStore(tmp_path / "store.db").runs("shop")) == 1
-
-
-def fail(connection: sa.Connection) -> None:
-    connection.exec_driver_sql("CREATE TABLE half (a)")
-    connection.exec_driver_sql("this is not SQL")
-
-
-def test_store__migration_fails_half_way__nothing_of_it_stays(tmp_path: Path) -> None:
-    SqlStore(tmp_path / "store.db").record(minimal_run())
-    with pytest.raises(StoreError, match="syntax error"):
-        SqlStore(tmp_path / "store.db", migrations=(*MIGRATIONS, fail)).runs("shop")
-    assert len(SqlStore(tmp_path / "store.db").runs("shop")) == 1
-    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
-        assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'half'").fetchone() == (0,)
 
 
 @pytest.mark.parametrize(

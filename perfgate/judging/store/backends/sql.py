@@ -24,19 +24,16 @@ from perfgate.errors import StoreError
 from perfgate.judging.store.sqlite import (
     ACCEPTANCES,
     CONDITIONS,
-    CONDITIONS_SINCE,
     CONFIRMATIONS,
-    MIGRATIONS,
     RESTORE,
     RUNS,
     VALUES,
-    Migration,
     clear_errors,
     create_file,
-    migrate,
+    create_tables,
+    has_tables,
     open_engine,
     open_read_only,
-    store_version,
     write_ahead,
 )
 from perfgate.judging.store.store import (
@@ -75,12 +72,9 @@ def _now() -> datetime:
 class SqlStore:
     """The Store in one SQLite file. It holds no connection between calls, so it may be kept over a fork."""
 
-    def __init__(
-        self, path: Path, *, clock: Callable[[], datetime] = _now, migrations: tuple[Migration, ...] = MIGRATIONS
-    ) -> None:
+    def __init__(self, path: Path, *, clock: Callable[[], datetime] = _now) -> None:
         self._path = path
         self._clock = clock
-        self._migrations = migrations
         self._engine = open_engine(path)
 
     def record(self, run: RunDocument, *, allow_dirty: bool = False) -> str:
@@ -160,7 +154,7 @@ class SqlStore:
             .where(RUNS.c.project == project, RUNS.c.fingerprint == fingerprint)
         )
         conditions: dict[str, list[StepConditions]] = {}
-        for row in self._read(query, since=CONDITIONS_SINCE):
+        for row in self._read(query):
             conditions.setdefault(row["run_id"], []).append(
                 StepConditions(**{name: row[name] for name in StepConditions.__struct_fields__})
             )
@@ -240,35 +234,31 @@ class SqlStore:
             raise StoreError(f"{name} cannot be read ({error}); {RESTORE}") from error
         return recorded_document(data, run_id, name=name, remedy=RESTORE)
 
-    def _read(self, query: sa.Select[Any], *, since: int = 1) -> list[sa.RowMapping]:
-        """The rows of a query, none from a file that nobody may write and that is older than version ``since``."""
+    def _read(self, query: sa.Select[Any]) -> list[sa.RowMapping]:
         if not self._is_there():
             return []
-        if not (os.access(self._path, os.W_OK) and os.access(self._path.parent, os.W_OK)):
-            return self._read_from(open_read_only(self._path), query, since)
-        with clear_errors(self._path):
-            if 0 < self._version() < len(self._migrations):
-                with self._writing():
-                    pass
-        return self._read_from(self._engine, query, since)
-
-    def _read_from(self, engine: sa.Engine, query: sa.Select[Any], since: int) -> list[sa.RowMapping]:
+        writable = os.access(self._path, os.W_OK) and os.access(self._path.parent, os.W_OK)
+        engine = self._engine if writable else open_read_only(self._path)
         with clear_errors(self._path), engine.connect() as connection:
-            version = store_version(connection, str(self._path), newest=len(self._migrations))
-            return list(connection.execute(query).mappings()) if version >= since else []
+            there = has_tables(connection, str(self._path))
+            return list(connection.execute(query).mappings()) if there else []
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
-        """Begin a transaction as its only writer, on tables that are up to date."""
+        """Begin a transaction as its only writer."""
         is_there = self._is_there()
         with clear_errors(self._path):
             if not is_there:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-                create_file(self._path, self._migrations)
-            if self._version() == 0:
+                create_file(self._path)
+            with self._engine.connect() as connection:
+                is_empty = not has_tables(connection, str(self._path))
+            if is_empty:
                 write_ahead(self._engine)
             with self._engine.connect().execution_options(immediate=True) as connection, connection.begin():
-                migrate(connection, str(self._path), self._migrations)
+                # Another process may have created them since.
+                if is_empty and not has_tables(connection, str(self._path)):
+                    create_tables(connection)
                 yield connection
 
     def _is_there(self) -> bool:
@@ -283,10 +273,6 @@ class SqlStore:
                 "back a copy of it, or remove the file to begin a new store"
             )
         return is_there
-
-    def _version(self) -> int:
-        with self._engine.connect() as connection:
-            return store_version(connection, str(self._path), newest=len(self._migrations))
 
 
 def _stored_run(row: sa.RowMapping) -> StoredRun:
