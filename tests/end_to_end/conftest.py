@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.command import COMMAND, run_perfgate
 from tests.end_to_end.publishing import enterprise, github, gitlab, job, project  # noqa: F401 - fixtures
 
 # So long a command may take where many others run beside it; it ends one that would never end.
@@ -49,20 +49,10 @@ class Perfgate:
     environment: dict[str, str] = field(default_factory=dict)
 
     def start(self, *arguments: str, cwd: Path, **options: Any) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "perfgate.cli.main", *arguments]
-        return subprocess.Popen(command, cwd=cwd, env=self.environment, text=True, **options)
+        return subprocess.Popen([*COMMAND, *arguments], cwd=cwd, env=self.environment, text=True, **options)
 
     def __call__(self, *arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "perfgate.cli.main", *arguments]
-        return subprocess.run(
-            command,
-            cwd=cwd,
-            env={**self.environment, **environment},
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
+        return run_perfgate(*arguments, cwd=cwd, environment={**self.environment, **environment}, timeout=SECONDS)
 
     @property
     def scratch_folders(self) -> list[str]:

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import subprocess
-import sys
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -37,6 +36,7 @@ from perfgate.jobs.shared.doors import Doors
 from perfgate.judging.forge.comment import marker
 from perfgate.judging.gate.decide import decide
 from perfgate.version import __version__
+from tests.command import COMMAND, run_perfgate
 from tests.fakes.forge import BOT, BOT_TOKEN, FakeForge, StoredChange
 from tests.fakes.forge_dialects import GitHubDialect, GitHubEnterpriseDialect, GitLabDialect
 from tests.unit.gate.builders import pairs_of
@@ -269,16 +269,19 @@ class Job:
 
     def command(self, *options: str, token: str | None = BOT_TOKEN, **environ: str) -> subprocess.CompletedProcess[str]:
         """Publish with the real command, in a process of its own."""
-        with self.start(*options, token=token, **environ) as process:
-            out, err = process.communicate(timeout=600)
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+        environment = self._environment(token, environ)
+        return run_perfgate("publish", *(options or (str(self.artifact),)), cwd=self.root, environment=environment)
 
     def start(self, *options: str, token: str | None = BOT_TOKEN, **environ: str) -> subprocess.Popen[str]:
+        command = [*COMMAND, "publish", *(options or (str(self.artifact),))]
+        environment = self._environment(token, environ)
+        return subprocess.Popen(
+            command, env=environment, cwd=self.root, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+
+    def _environment(self, token: str | None, environ: dict[str, str]) -> dict[str, str]:
         plain = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-        environment = {**plain, **self.environ, **({"PERFGATE_TOKEN": token} if token else {}), **environ}
-        command = [sys.executable, "-m", "perfgate", "publish", *(options or (str(self.artifact),))]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(command, env=environment, cwd=self.root, text=True, **pipes)  # type: ignore[call-overload,no-any-return]
+        return {**plain, **self.environ, **({"PERFGATE_TOKEN": token} if token else {}), **environ}
 
     def comments(self, number: int = 7) -> list[str]:
         return [comment.body for comment in self.fake.comments.get(number, []) if comment.author == BOT]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +16,7 @@ from perfgate.jobs.publish.command import CommandRequest, run_command
 from perfgate.jobs.shared.doors import Doors
 from perfgate.jobs.shared.store import open_project_store
 from perfgate.judging.forge.comment import read_state
+from tests.command import run_perfgate
 from tests.end_to_end.publishing import START, Job
 from tests.fakes.forge import BOT, BOT_TOKEN, PERSON
 
@@ -346,15 +345,7 @@ def test_order__not_started_by_a_comment__says_so(own: Job) -> None:
 def test_command__as_a_process__ends_with_0_and_quotes_the_stranger(own: Job) -> None:
     order = Order(own, "eve", "/perfgate run")
     plain = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    done = subprocess.run(
-        [sys.executable, "-m", "perfgate", "command"],
-        cwd=own.root,
-        env={**plain, **order.environ, "GITHUB_TOKEN": BOT_TOKEN},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    done = run_perfgate("command", cwd=own.root, environment={**plain, **order.environ, "GITHUB_TOKEN": BOT_TOKEN})
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[0] == "Nothing was done."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from perfgate.document.history import History
 from perfgate.document.run import CiContext
 from perfgate.judging.forge.comment import marker, read_state
 from perfgate.judging.gate.decide import decide
+from tests.command import COMMAND, run_perfgate
 from tests.end_to_end.publishing import Project, make_side
 from tests.fakes.forge import BOT, BOT_TOKEN, FakeForge, StoredChange
 from tests.fakes.forge_dialects import GitHubDialect
@@ -48,19 +48,27 @@ class Given:
 
     def start(self, folder: Path, run: int, *options: str) -> subprocess.Popen[str]:
         """Start a publisher."""
-        plain = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-        told = ["--forge", self.host, "--repository", "team/model", "--change-request", "7"]
-        told += ["--head-sha", self.project.head, "--run", str(run), "--api-url", self.fake.api_url, *options]
-        command = [sys.executable, "-m", "perfgate", "publish", str(folder), *told]
-        environ = {**plain, "PERFGATE_TOKEN": BOT_TOKEN, "PERFGATE_STORE": str(self.folder / "store.db")}
         return subprocess.Popen(
-            command, env=environ, cwd=self.project.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*COMMAND, *self._arguments(folder, run, *options)],
+            env=self._environment(),
+            cwd=self.project.root,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
 
     def publish(self, folder: Path, run: int, *options: str) -> subprocess.CompletedProcess[str]:
-        process = self.start(folder, run, *options)
-        out, err = process.communicate(timeout=600)
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+        arguments = self._arguments(folder, run, *options)
+        return run_perfgate(*arguments, cwd=self.project.root, environment=self._environment())
+
+    def _arguments(self, folder: Path, run: int, *options: str) -> list[str]:
+        told = ["--forge", self.host, "--repository", "team/model", "--change-request", "7"]
+        told += ["--head-sha", self.project.head, "--run", str(run), "--api-url", self.fake.api_url, *options]
+        return ["publish", str(folder), *told]
+
+    def _environment(self) -> dict[str, str]:
+        plain = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+        return {**plain, "PERFGATE_TOKEN": BOT_TOKEN, "PERFGATE_STORE": str(self.folder / "store.db")}
 
     def comments(self) -> list[str]:
         return [comment.body for comment in self.fake.comments.get(7, []) if comment.author == BOT]
@@ -101,8 +109,7 @@ def test_publish__artifact_of_another_run__is_not_believed(job: Given) -> None:
 def test_publish__options_in_part__wrong_use(job: Given) -> None:
     folder = job.measure(123)
     environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    command = [sys.executable, "-m", "perfgate", "publish", str(folder), "--forge", job.host, "--run", "123"]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=600, check=False)
+    done = run_perfgate("publish", str(folder), "--forge", job.host, "--run", "123", environment=environ)
     assert done.returncode == 2
     assert "missing: --repository (PERFGATE_REPOSITORY), --head-sha (PERFGATE_HEAD_SHA)" in done.stderr
 

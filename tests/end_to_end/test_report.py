@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +29,7 @@ from perfgate.document.run import (
 )
 from perfgate.errors import PerfgateError
 from perfgate.judging.gate.decide import decide
+from tests.command import run_perfgate
 from tests.fakes.documents import make_decision, make_run
 from tests.fakes.runner import separating_runner
 from tests.unit.forge.test_runner import command_of, outputs_of
@@ -80,16 +80,8 @@ class Step:
     def start(self, *options: str) -> subprocess.CompletedProcess[str]:
         """Run the command in a process of its own."""
         plain = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-        command = [sys.executable, "-m", "perfgate", "report", str(self.out), "-C", str(self.project), *options]
-        return subprocess.run(
-            command,
-            env={**plain, **self.environ},
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
+        arguments = ["report", str(self.out), "-C", str(self.project), *options]
+        return run_perfgate(*arguments, cwd=self.folder, environment={**plain, **self.environ})
 
     def read_outputs(self) -> dict[str, str]:
         return outputs_of(self.outputs.read_text())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,19 +12,12 @@ import pytest
 from perfgate.document.files import write_run
 from perfgate.document.message import quote
 from perfgate.document.run import Finding, StepResult
+from tests.command import run_perfgate
 from tests.fakes.documents import make_run
 
 
 def advise(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "perfgate.cli.main", "advise", *arguments],
-        cwd=cwd,
-        env={**os.environ, "COLUMNS": "120"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    return run_perfgate("advise", *arguments, cwd=cwd, environment={**os.environ, "COLUMNS": "120"})
 
 
 def write(folder: Path, *rules: str) -> None:

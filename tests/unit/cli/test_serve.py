@@ -18,6 +18,7 @@ import requests
 from hypothesis import HealthCheck, given, settings
 
 from perfgate.jobs.trace.serve import is_loopback
+from tests.command import run_perfgate
 
 TOKEN = "a-token-of-this-test"
 
@@ -144,8 +145,7 @@ def test_profile__chrome_events_read_again__the_same_requests_with_the_same_time
         again.write_text(json.dumps(got(address, "api/profile", format="chrome")))
 
     def recorded(path: Path, *options: str) -> Any:
-        command = [sys.executable, "-m", "perfgate", "trace", "requests", str(path), "--json", *options]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        done = run_perfgate("trace", "requests", str(path), "--json", *options)
         return [
             (row["requests"], [{**one, "share": pytest.approx(one["share"])} for one in row["rows"]])
             for row in json.loads(done.stdout)["timelines"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 from perfgate.document.files import write_run
 from perfgate.document.run import Artifact
+from tests.command import run_perfgate
 from tests.fakes.documents import make_run
 
 DATA = Path(__file__).parents[2] / "data" / "trace"
@@ -20,14 +20,7 @@ DEVICE = str(DATA / "device.json")
 
 
 def trace(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "perfgate.cli.main", "trace", *arguments],
-        env={**os.environ, "COLUMNS": "120", **environment},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    return run_perfgate("trace", *arguments, environment={**os.environ, "COLUMNS": "120", **environment})
 
 
 def answer(*arguments: str) -> Any:

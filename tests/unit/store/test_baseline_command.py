@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
@@ -16,6 +15,7 @@ from perfgate.errors import StoreError, UsageError
 from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.store import Place
+from tests.command import run_perfgate
 from tests.fakes.history import main_runs, stepped
 from tests.fakes.remote import clone_of_empty_remote
 from tests.fakes.runner import separating_runner
@@ -175,13 +175,7 @@ def test_baseline_record__more_than_are_to_stay__the_oldest_go_a_twentieth_at_on
 
 def test_baseline__from_the_shell__broken_document_is_exit_code_2(project: Path) -> None:
     (project / "run.json").write_text('{"schema": "perfgate/run", ')
-    done = subprocess.run(
-        [sys.executable, "-m", "perfgate.cli.main", "baseline", "record", "--run", "run.json"],
-        cwd=project,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_perfgate("baseline", "record", "--run", "run.json", cwd=project)
     assert done.returncode == 2
     assert done.stderr.startswith("perfgate: run.json: at the end: the text ends in the middle; the file is truncated")
 

@@ -1,0 +1,80 @@
+"""The command line as a process of its own, forked from one that has imported it already.
+
+To start Python, import what a command needs and compile the templates takes a second of CPU; a fork takes some hundredths. What
+depends on how Python itself is started (PATH, PYTHONPATH, a library to preload) starts a new one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryFile
+
+COMMAND = (sys.executable, "-m", "perfgate.cli.main")
+SERVER = Path(__file__).with_name("command_server.py")
+_OF_PYTHON = ("PYTHON", "LD_", "TZ", "PATH", "GIT_PYTHON_")
+
+
+def run_perfgate(
+    *arguments: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None, timeout: float = 600
+) -> subprocess.CompletedProcess[str]:
+    """Run `perfgate` to its end, as ``subprocess.run`` would with ``capture_output`` and ``text``."""
+    environment = dict(os.environ if environment is None else environment)
+    if _of_python(environment) != _of_python(os.environ):
+        return subprocess.run(
+            [*COMMAND, *arguments],
+            cwd=cwd,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+    order = json.dumps({"arguments": arguments, "cwd": str(cwd or Path.cwd()), "environment": environment})
+    reply, theirs = socket.socketpair()
+    with reply, theirs, TemporaryFile() as stdout, TemporaryFile() as stderr, Path(os.devnull).open("rb") as stdin:
+        descriptors = [theirs.fileno(), stdin.fileno(), stdout.fileno(), stderr.fileno()]
+        socket.send_fds(_server(), [order.encode()], descriptors)
+        theirs.close()
+        with reply.makefile("r") as answers:
+            process = int(answers.readline())
+            reply.settimeout(timeout)
+            try:
+                code = int(answers.readline())
+            except TimeoutError:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+                raise
+        texts = []
+        for file in (stdout, stderr):
+            file.seek(0)
+            texts.append(file.read().decode().replace("\r\n", "\n"))
+    return subprocess.CompletedProcess([*COMMAND, *arguments], code, *texts)
+
+
+def _of_python(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(_OF_PYTHON)}
+
+
+@cache
+def _server() -> socket.socket:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    command = [sys.executable, str(SERVER), str(theirs.fileno())]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+    theirs.close()
+
+    def end() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(end)
+    return ours
