@@ -58,8 +58,8 @@ serving training operators: $(VENV)/.installed
 schemas: $(VENV)/.installed
 	$(BIN)/python -m perfgate.jobs.schemas
 
-# Bring perfgate/locale/zh.po up to date with the sentences of code, templates and catalogue, and compile it. Ends 1 and names
-# the sentences that have no Chinese yet.
+# Bring perfgate/locale/zh.po up to date with the sentences of code, templates and catalogue. Ends 1 and names the sentences that
+# have no Chinese yet.
 locale: $(VENV)/.installed
 	$(BIN)/python -m tests.translations
 

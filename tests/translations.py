@@ -10,7 +10,6 @@ from pathlib import Path
 
 import click
 from babel.messages.catalog import Catalog
-from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 from jinja2 import Environment, nodes
 
@@ -28,7 +27,6 @@ PACKAGE = Path(locale.__file__).parent.parent
 REPORT = Path(report.__file__).parent
 TEMPLATES = REPORT / "templates"
 ZH_PO = Path(locale.__file__).parent / "zh.po"
-ZH_MO = ZH_PO.with_suffix(".mo")
 
 
 def english_sentences() -> set[str]:
@@ -136,12 +134,6 @@ def as_po(catalogue: Catalog) -> bytes:
     return file.getvalue()
 
 
-def as_mo(catalogue: Catalog) -> bytes:
-    file = BytesIO()
-    write_mo(file, catalogue)
-    return file.getvalue()
-
-
 def _constants(expression: ast.expr) -> Iterator[str]:
     for node in ast.walk(expression):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -151,7 +143,6 @@ def _constants(expression: ast.expr) -> Iterator[str]:
 if __name__ == "__main__":
     chinese = updated(read_chinese(), english_sentences())
     ZH_PO.write_bytes(as_po(chinese))
-    ZH_MO.write_bytes(as_mo(chinese))
     missing = [message.id for message in chinese if message.id and not message.string]
     sys.stdout.write("".join(f"no Chinese: {english}\n" for english in missing))
     sys.exit(1 if missing else 0)

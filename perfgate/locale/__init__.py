@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from gettext import GNUTranslations
 from pathlib import Path
 from string import Formatter
 from typing import Literal
@@ -57,9 +57,9 @@ def translate(english: str, language: Language | None = None) -> str:
     Give it nothing but sentences of ours: text from outside could by chance be one. ``make locale`` finds every sentence, and
     a test holds that each has its Chinese; one that is not in ``zh.po`` stays English.
     """
-    if (language or _CURRENT.get()) == "en" or not english:  # the empty text is the header of a gettext catalogue
+    if (language or _CURRENT.get()) == "en" or not english:  # the empty text is the header of the catalogue
         return english
-    return _chinese().gettext(english)
+    return _chinese().get(english, english)
 
 
 def sentence(english: str, **values: object) -> str:
@@ -114,6 +114,17 @@ def gap_between(before: str, after: str) -> str:
 
 
 @cache
-def _chinese() -> GNUTranslations:
-    with (Path(__file__).parent / "zh.mo").open("rb") as catalogue:
-        return GNUTranslations(catalogue)
+def _chinese() -> dict[str, str]:
+    """The Chinese of every sentence. Reading the catalogue as text takes milliseconds, so that nothing has to be compiled."""
+    entries = (Path(__file__).parent / "zh.po").read_text(encoding="utf-8").split("\n\n")
+    sentences = {}
+    for entry in entries:
+        english, _, chinese = entry.partition("\nmsgstr ")
+        sentences[_unquoted(english.rpartition("msgid ")[2])] = _unquoted(chinese)
+    return sentences
+
+
+def _unquoted(literal: str) -> str:
+    """A string of a .po file, which may go on over several lines; ``make locale`` writes the escapes that JSON has too."""
+    literal = literal.strip().replace('"\n"', "")
+    return json.loads(literal, strict=False) if "\\" in literal else literal[1:-1]
