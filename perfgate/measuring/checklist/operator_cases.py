@@ -1,4 +1,4 @@
-"""How an operator compares with its reference and with the device's roof, case by case: for step 4."""
+"""Compare an operator with its reference and with the device's roof, case by case: for step 4."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from perfgate.document.message import Message
-from perfgate.document.run import Finding, Roof, Value
-from perfgate.measuring.checklist.limits import below, limit
+from perfgate.document.run import Roof
+from perfgate.measuring.checklist.limits import limit
 from perfgate.measuring.checklist.step import StepContext, StepOutcome
-from perfgate.measuring.checklist.values import missing
 from perfgate.measuring.counting.account import measure_roof
 from perfgate.measuring.devices.batches import bytes_of, tensors
 from perfgate.measuring.timing.calls import timed_call
@@ -26,21 +25,20 @@ _SPEEDUP, _COLD, _ROOFLINE = "operator.speedup", "operator.cold_speedup", "opera
 Call = Callable[[], Any]
 
 
-def measure_cases(context: StepContext) -> StepOutcome:
-    """Measure the candidate against the reference on every case; nothing without one, or where calls train."""
+def measure_cases(context: StepContext, outcome: StepOutcome) -> None:
+    """Measure the candidate against the reference on every case; nothing without one, or if calls train."""
     reference = context.workload.workload.reference
-    outcome = StepOutcome()
     if reference is None or context.workload.workload.train_step is not None:
-        return outcome
+        return
     other = context.workload.around(as_model(reference))
     sweep = context.device.cache_sweeper()
     roofs: dict[Any, Roof | None] = {}
-    slower: list[tuple[float, list[Finding]]] = []
+    slower: list[tuple[float, StepOutcome]] = []
     for shape in context.workload.shapes:
         context.progress(f"comparing case {shape} with its reference")
-        labels, inputs = {"shape": shape}, context.workload.pool(shape)[0]
+        case, inputs = outcome.under(shape=shape), context.workload.pool(shape)[0]
         if _strides(inputs) != _strides(context.workload.host_inputs(shape)):
-            outcome.values += missing((_SPEEDUP, _COLD, _ROOFLINE), Message("operators.strides-lost"), labels)
+            case.missing((_SPEEDUP, _COLD, _ROOFLINE), Message("operators.strides-lost"))
             continue
 
         def candidate(inputs: Any = inputs) -> Any:
@@ -53,24 +51,24 @@ def measure_cases(context: StepContext) -> StepOutcome:
             seconds = _QUICK_SECONDS if context.quick else _HOT_SECONDS
             hot = compare(native, candidate, context.device, seconds=seconds, seed=context.seed)
             cold = _cold(native, candidate, context, sweep) if sweep else None
-        outcome.values.append(hot.value(_SPEEDUP, labels))
+        case.speedup(_SPEEDUP, hot)
         if cold is None:
-            outcome.values += missing((_COLD, _ROOFLINE), Message("system.cache-unknown"), labels)
+            case.missing((_COLD, _ROOFLINE), Message("system.cache-unknown"))
         else:
-            outcome.values.append(cold.value(_COLD, labels))
+            case.speedup(_COLD, cold)
             kind = next((tensor.dtype for tensor in tensors(inputs) if tensor.is_floating_point()), None)
             if kind not in roofs:
                 roofs[kind] = measure_roof(context.device, dtype=kind)
-            outcome.values += _roofline(native, inputs, cold.second_ns / 1e9, roofs[kind], labels)
-        # Only a case that is slower beyond doubt.
+            _add_roofline(case, native, inputs, cold.second_ns / 1e9, roofs[kind])
+        # Only cases that are certainly slower.
         if hot.high < limit("operator.speedup.warning", context.limits):
-            slower.append((hot.speedup, below(_SPEEDUP, hot.speedup, context.limits, labels)))
+            slower.append((hot.speedup, case))
     # The worst first, in tables as among findings.
     speedups = {value.labels["shape"]: value.value or 0.0 for value in outcome.values if value.metric == _SPEEDUP}
     order = {metric: number for number, metric in enumerate((_SPEEDUP, _COLD, _ROOFLINE))}
     outcome.values.sort(key=lambda value: (order[value.metric], speedups[value.labels["shape"]]))
-    outcome.findings += [finding for _, findings in sorted(slower, key=lambda case: case[0]) for finding in findings]
-    return outcome
+    for speedup, case in sorted(slower, key=lambda entry: entry[0]):
+        case.below(_SPEEDUP, speedup)
 
 
 def _strides(inputs: Any) -> list[Any]:
@@ -78,7 +76,7 @@ def _strides(inputs: Any) -> list[Any]:
 
 
 def _cold(native: Call, candidate: Call, context: StepContext, sweep: Callable[[], None]) -> Versus:
-    """Both by turns, in an order by lot, each after the cache was swept."""
+    """Time both in turns, in random order, each after a sweep of the cache."""
     chance = random.Random(context.seed)
     rounds: list[list[float]] = []
     for _ in range(2 * FEWEST_QUADS):
@@ -90,18 +88,19 @@ def _cold(native: Call, candidate: Call, context: StepContext, sweep: Callable[[
     return summarize_turns(np.asarray(rounds))
 
 
-def _roofline(native: Call, inputs: Any, seconds: float, roof: Roof | None, labels: dict[str, str]) -> list[Value]:
-    """The share of the roof that the candidate reaches with a cold cache, where every byte comes from memory.
+def _add_roofline(outcome: StepOutcome, native: Call, inputs: Any, seconds: float, roof: Roof | None) -> None:
+    """The share of the roof that the candidate reaches with a cold cache, so that every byte comes from memory.
 
-    The work is the reference's: products as torch counts them, every input read once and every output written once. A custom
-    kernel is the same work, and its own operators may be unknown to torch.
+    The work is the reference's: FLOPs as torch counts them, every input read once and every output written once. A custom
+    kernel does the same work, but torch may not know its operators.
     """
     from torch.utils.flop_counter import FlopCounterMode
 
     if roof is None:
-        return missing(_ROOFLINE, Message("operators.no-roof"), labels)
+        outcome.missing(_ROOFLINE, Message("operators.no-roof"))
+        return
     with FlopCounterMode(display=False) as counted:
         output = native()
     moved = bytes_of(inputs) + bytes_of(output)
     least = max(counted.get_total_flops() / roof.flops_per_second, moved / roof.bytes_per_second)
-    return [Value(metric=_ROOFLINE, value=least / seconds, labels=labels)]
+    outcome.number(_ROOFLINE, least / seconds)

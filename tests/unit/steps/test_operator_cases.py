@@ -46,7 +46,8 @@ def _slow_on_columns(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_measure_cases__candidate_slower_on_one_stride__that_case_is_named(one_thread: None) -> None:
-    outcome = measure_cases(_context(operator(_slow_on_columns, reference=torch.relu, cases=CASES)))
+    context = _context(operator(_slow_on_columns, reference=torch.relu, cases=CASES))
+    measure_cases(context, outcome := context.outcome())
 
     speedups = {v.labels["shape"]: v.interval for v in outcome.values if v.metric == "operator.speedup"}
     assert set(speedups) == {"rows", "columns"}
@@ -61,7 +62,9 @@ def test_measure_cases__candidate_slower_on_one_stride__that_case_is_named(one_t
 
 
 def test_measure_cases__no_reference__measures_nothing() -> None:
-    assert measure_cases(_context(operator(torch.relu, cases=CASES))).values == []
+    context = _context(operator(torch.relu, cases=CASES))
+    measure_cases(context, outcome := context.outcome())
+    assert outcome.values == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Step 2: how much of the time the device works, and how long it idles in each call."""
+"""Step 2: the share of time in which the device works, and its idle time per call."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import statistics
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import msgspec
+
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.document.run import Finding, Value
-from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, below, finding
+from perfgate.measuring.checklist.limits import MaybeEvidence
 from perfgate.measuring.checklist.recorded import device_times_missing, or_absent, profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
 from perfgate.measuring.checklist.traces import steady_calls
-from perfgate.measuring.checklist.values import missing, several
 from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.devices.card import read_under_load
 from perfgate.measuring.devices.device import Device
@@ -28,7 +28,7 @@ _MOST_CALLS = 100
 # A workload of minutes per call gets fewer than twenty rather than an hour.
 _LONGEST_NS = 2_000_000_000
 _FEWEST_LONG_CALLS = 3
-# The driver's utilization is that of the last second or so, and npu-smi takes about a second to tell it.
+# The driver's utilization covers about the last second, and npu-smi takes about a second to read it.
 _REPORTED_SECONDS = 5.0
 _FEWEST_READINGS = 2
 
@@ -39,20 +39,20 @@ class UtilizationStep:
     card = card(2)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure every shape. Without a kernel timeline only the host's own utilization is real."""
-        outcome = StepOutcome()
+        """Measure every shape. Without a kernel timeline only the host's own utilization is known."""
+        outcome = context.outcome()
         with quiet():
             for shape in context.workload.shapes:
                 context.progress(f"utilization with inputs of shape {shape}")
-                outcome.add(_measure_shape(context, shape))
+                _measure_shape(outcome.under(shape=shape), context, shape)
         return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
-        outcome = StepOutcome()
+        outcome = context.outcome()
         for summary in context.summaries:
             parts = summary.parts()
             if parts is None:
-                outcome.values += missing(_TIMELINE_METRICS, device_times_missing(summary), {"shape": summary.shape})
+                outcome.under(shape=summary.shape).missing(_TIMELINE_METRICS, device_times_missing(summary))
                 continue
             kernels_ns = parts.computing_ns + parts.fused_ns + parts.exposed_communication_ns
             numbers = {
@@ -61,40 +61,38 @@ class UtilizationStep:
                 "utilization.free": parts.free_ns / parts.length_ns,
                 "utilization.gap": (parts.length_ns - kernels_ns) / summary.spans / 1e9,
             }
-            outcome.values += several(numbers, profiled(summary), count=summary.spans)
-            outcome.findings += _judge_parts(parts, summary.shape, context.limits)
+            rank = outcome.under(**profiled(summary))
+            rank.numbers(numbers, count=summary.spans)
+            _judge_parts(rank, parts)
         return or_absent(outcome)
 
 
 STEP = UtilizationStep()
 
 
-def _measure_shape(context: StepContext, shape: str) -> StepOutcome:
-    labels = {"shape": shape}
+def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> None:
     call = context.workload.caller(shape)
     plain = _time_back_to_back(call, context.device, calls=_warm_up(context, call))
     host = plain.cpu_ns / (plain.wall_ns * max(context.threads, 1))
-    host_value = Value(metric="utilization.host", value=host, count=plain.calls, labels=labels)
     if not context.shows_kernels:
-        # Other processes take their part of the CPUs too, so a low share says no more than that.
-        values = [*missing(_TIMELINE_METRICS, Message("times.no-own-timeline"), labels), host_value]
-        return StepOutcome(values, below("utilization.host", host, context.limits, labels))
-    reported = [] if context.quick else [_reported(context, call, labels)]
+        outcome.missing(_TIMELINE_METRICS, Message("times.no-own-timeline"))
+        outcome.number("utilization.host", host, count=plain.calls)
+        # Other processes use the CPUs too, so a low share is not the workload's fault alone.
+        outcome.below("utilization.host", host)
+        return
+    if not context.quick:
+        _add_reported(outcome, context, call)
     trace = steady_calls(context, shape)
     busy_ns = union_length(trace.kernels().intervals) / trace.calls * plain.calls
-    numbers = {
-        # Kernels of the traced run may take a hair longer than in the run without; a share ends at 1.
-        "utilization.busy": min(busy_ns / plain.wall_ns, 1.0),
-        "utilization.gap": max(plain.wall_ns - busy_ns, 0) / plain.calls / 1e9,
-    }
-    return StepOutcome(
-        [*several(numbers, labels, count=plain.calls), host_value, *reported],
-        below("utilization.busy", numbers["utilization.busy"], context.limits, labels),
-    )
+    # Kernels of the traced run may take slightly longer than those of the plain run; a share ends at 1.
+    busy = min(busy_ns / plain.wall_ns, 1.0)
+    gap = max(plain.wall_ns - busy_ns, 0) / plain.calls / 1e9
+    outcome.numbers({"utilization.busy": busy, "utilization.gap": gap, "utilization.host": host}, count=plain.calls)
+    outcome.below("utilization.busy", busy)
 
 
 def _warm_up(context: StepContext, call: Callable[[], Any]) -> int:
-    """How many calls to make after it: 20 to 100 (20 when quick)."""
+    """Warm up, and return the number of calls to time: 20 to 100 (20 when quick)."""
     state = find_steady_state(call, context.device, cap_seconds=1.0 if context.quick else 10.0)
     if state.call_ns > _LONGEST_NS:
         return _FEWEST_LONG_CALLS
@@ -103,7 +101,7 @@ def _warm_up(context: StepContext, call: Callable[[], Any]) -> int:
 
 
 class _PlainCalls(NamedTuple):
-    """So many calls one after another without a profiler: nanoseconds of wall time, and of CPU of the whole process."""
+    """Back-to-back calls without a profiler: their wall time and the CPU time of the whole process."""
 
     calls: int
     wall_ns: int
@@ -117,12 +115,12 @@ def _time_back_to_back(call: Callable[[], Any], device: Device, *, calls: int) -
     for _ in range(calls):
         call()
     device.synchronize()
-    # A coarse clock may not have moved; a share over nothing is no share.
+    # A coarse clock may not have moved, and the time is a divisor.
     return _PlainCalls(calls, max(device.clock_ns() - started, 1), device.process_cpu_ns() - cpu_started)
 
 
-def _reported(context: StepContext, call: Callable[[], Any], labels: dict[str, str]) -> Value:
-    """What the driver says while calls are made and no profiler runs: npu-smi shows 0 % while one does."""
+def _add_reported(outcome: StepOutcome, context: StepContext, call: Callable[[], Any]) -> None:
+    """Add the driver's own utilization during calls without a profiler: npu-smi shows 0 % while one runs."""
 
     def load() -> None:
         call()
@@ -132,20 +130,21 @@ def _reported(context: StepContext, call: Callable[[], Any], labels: dict[str, s
     shares = [reading.utilization for reading in readings if reading.utilization is not None]
     if len(shares) < _FEWEST_READINGS:
         reason = Message("times.utilization-readings", {"times": len(shares), "seconds": _REPORTED_SECONDS})
-        return Value(metric="utilization.reported", value=None, labels=labels, reason=reason)
-    return Value(metric="utilization.reported", value=statistics.median(shares), count=len(shares), labels=labels)
+        outcome.missing("utilization.reported", reason)
+    else:
+        outcome.number("utilization.reported", statistics.median(shares), count=len(shares))
 
 
 class _Rest(NamedTuple):
-    """What a device does beside computing: the rule that names it, the name of its share in evidence, and its time."""
+    """Time that a device does not spend computing: its rule, the name of its share in evidence, and its length."""
 
     rule: str
     name: str
     ns: int
 
 
-def _judge_parts(parts: StepParts, shape: str, limits: Limits) -> list[Finding]:
-    """Judge how much of its steps a device ran kernels; what takes most of the time beside computing gives the words."""
+def _judge_parts(outcome: StepOutcome, parts: StepParts) -> None:
+    """Judge the share of the steps in which kernels ran; the largest other part decides the rule of the finding."""
     largest = max(
         _Rest("utilization.communication", "exposed communication", parts.exposed_communication_ns),
         _Rest("utilization.copies", "exposed copies", parts.exposed_copies_ns or 0),
@@ -155,9 +154,8 @@ def _judge_parts(parts: StepParts, shape: str, limits: Limits) -> list[Finding]:
     )
     busy = (parts.computing_ns + parts.fused_ns + parts.exposed_communication_ns) / parts.length_ns
     evidence: MaybeEvidence = {
-        "shape": shape,
         "computing": parts.computing_ns / parts.length_ns,
         largest.name: largest.ns / parts.length_ns,
     }
-    findings = below("utilization.busy", busy, limits, evidence)
-    return [finding(largest.rule, judged.severity, judged.evidence) for judged in findings]
+    if outcome.below("utilization.busy", busy, evidence):
+        outcome.findings[-1] = msgspec.structs.replace(outcome.findings[-1], rule=largest.rule)

@@ -1,4 +1,4 @@
-"""Step 3: how much of an end-to-end call is copying between host and device, and how much of it can be hidden."""
+"""Step 3: the share of an end-to-end call spent copying between host and device, and how much of it can be hidden."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.document.run import Finding, Value
+from perfgate.document.run import Finding
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
-from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding
+from perfgate.measuring.checklist.limits import MaybeEvidence, finding
 from perfgate.measuring.checklist.recorded import device_times_missing, or_absent, profiled
 from perfgate.measuring.checklist.step import (
     RecordingContext,
@@ -24,7 +24,7 @@ from perfgate.measuring.checklist.step import (
     not_applicable,
     unavailable,
 )
-from perfgate.measuring.checklist.values import median, missing
+from perfgate.measuring.checklist.values import median
 from perfgate.measuring.devices.batches import bytes_of, tensors
 from perfgate.measuring.devices.device import Device, Event
 from perfgate.measuring.timing.calls import CallBudget, find_steady_state, time_calls
@@ -33,7 +33,7 @@ from perfgate.system.garbage import quiet
 
 _CALLS_PER_ROUND = 5
 _MARKED_CALLS = 20
-# Six rounds are the fewest whose order statistics hold the median with 95 % confidence.
+# The fewest rounds whose order statistics bound the median with 95 % confidence.
 _FEWEST_ROUNDS = 6
 _ON_DEVICE = "device"
 _PLAIN = "pageable"
@@ -43,33 +43,32 @@ _HALF = 2  # bytes of an element
 
 
 class TransferStep:
-    """The same call made in four ways, interleaved: on inputs that are there already, and copied in three ways."""
+    """The same call in four ways, interleaved: on inputs already on the device, and copied in three ways."""
 
     card = card(3)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure the first shape; not applicable where the device has no memory of its own."""
+        """Measure the first shape; not applicable to a device without its own memory."""
         if "own_memory" not in context.device.capabilities:
             return not_applicable(Message("times.host-memory"))
         with quiet():
             own_call(context, context.workload.shapes[0])
-            # Pinned memory and a second stream are perfgate's idea.
+            # The workload itself uses neither pinned memory nor a second stream, so their failure is not its error.
             outcome = experiment(context, partial(_measure, context), failing="times.copying-fails")
         return unavailable(outcome.reason) if isinstance(outcome, FailedExperiment) else outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
-        """Only what no kernel hides is in a recording; what copying costs a call takes a call without it."""
-        outcome = StepOutcome()
+        """A recording shows only the copies that no kernel hides; the cost of copying takes a call without it."""
+        outcome = context.outcome()
         for summary in context.summaries:
             parts = summary.parts()
             if summary.on_host or parts is None or parts.exposed_copies_ns is None:
                 no_parts = summary.on_host or parts is None
                 reason = device_times_missing(summary) if no_parts else Message("times.no-device-timeline")
-                outcome.values += missing(_EXPOSED, reason, {"shape": summary.shape})
+                outcome.under(shape=summary.shape).missing(_EXPOSED, reason)
                 continue
             share = parts.exposed_copies_ns / parts.length_ns
-            labels = profiled(summary)
-            outcome.values.append(Value(metric=_EXPOSED, value=share, count=summary.spans, labels=labels))
+            outcome.under(**profiled(summary)).number(_EXPOSED, share, count=summary.spans)
         return or_absent(outcome)
 
 
@@ -80,24 +79,23 @@ def _measure(context: StepContext) -> StepOutcome:
     shape = context.workload.shapes[0]
     context.progress(f"copying inputs of shape {shape}")
     transfers = _Transfers(context.workload, context.device, shape)
-    shares = _copying_shares(context, transfers)
-    outcome = StepOutcome(
-        [median("transfer.share", share, {"shape": shape, "mode": mode}) for mode, share in shares.items()]
-    )
+    shares, outcome = _copying_shares(context, transfers), context.outcome()
+    of_shape = outcome.under(shape=shape)
+    for mode, share in shares.items():
+        outcome.values.append(median("transfer.share", share, {"shape": shape, "mode": mode}))
     for mode in _MODES:
-        outcome.values += _copy_values(context.device, transfers, mode, shape)
-    # Plain copying is judged: it is what code does that takes no care. What care would gain is evidence.
+        _add_copies(of_shape.under(mode=mode), context.device, transfers, mode)
+    # Plain copying is judged: code copies so by default. The gain of the other ways is evidence.
     medians = {mode: float(np.median(share)) for mode, share in shares.items()}
     evidence = {f"transfer.share {mode}": share for mode, share in medians.items() if mode != _PLAIN}
-    outcome.findings = above("transfer.share", medians[_PLAIN], context.limits, evidence)
-    if outcome.findings:
+    if outcome.above("transfer.share", medians[_PLAIN], evidence):
         output_bytes = context.device.bytes_of(transfers.calls[_ON_DEVICE]())
         outcome.findings += judge_inputs(transfers.hosts[0], output_bytes, medians[_PLAIN])
     return outcome
 
 
 def judge_inputs(inputs: Any, output_bytes: int, share: float) -> list[Finding]:
-    """A finding where inputs in full precision are most of what is copied; copying takes a ``share`` of the call."""
+    """A finding if most of the copied bytes are full-precision inputs; copying takes a ``share`` of the call."""
     wide = [tensor for tensor in tensors(inputs) if tensor.is_floating_point() and tensor.element_size() > _HALF]
     size, copied = bytes_of(wide), bytes_of(inputs) + output_bytes
     if not size or size < copied / 2:
@@ -113,10 +111,10 @@ def judge_inputs(inputs: Any, output_bytes: int, share: float) -> list[Finding]:
 
 
 def _copying_shares(context: StepContext, transfers: _Transfers) -> dict[str, npt.NDArray[np.float64]]:
-    """For each way of copying its share of the end-to-end time, one number per round.
+    """The share of the end-to-end time for each way of copying, one number per round.
 
-    (end-to-end - device-only) / end-to-end, of medians of calls made in the same round in random order: what the
-    machine does meanwhile hits all ways alike.
+    (end-to-end - device-only) / end-to-end, of medians of calls in the same round in random order, so that disturbances
+    affect all ways alike.
     """
     most_rounds, seconds, warm_up_seconds = (10, 3.0, 1.0) if context.quick else (40, 20.0, 10.0)
     device, chance = context.device, random.Random(context.seed)
@@ -137,7 +135,7 @@ def _median_ns(call: Callable[[], Any], device: Device) -> float:
 
 
 class _Transfers:
-    """Makes end-to-end calls on a pool of host batches made beforehand: making them is no part of the transfer."""
+    """Makes end-to-end calls on a pool of host batches created beforehand: creating them is not part of the transfer."""
 
     def __init__(self, workload: BoundWorkload, device: Device, shape: str) -> None:
         self._workload = workload
@@ -191,7 +189,7 @@ class _Marks:
 
     @contextmanager
     def around(self, kind: str) -> Iterator[None]:
-        """Mark what is queued in the context, in the stream that is current there."""
+        """Mark the work queued in the context, in its current stream."""
         before, after = self._device.event(), self._device.event()
         self._pairs.append((kind, before, after))
         before.record()
@@ -203,10 +201,10 @@ class _Marks:
         return [_Span(before.time_ns(), after.time_ns()) for name, before, after in self._pairs if name == kind]
 
 
-def _copy_values(device: Device, transfers: _Transfers, mode: str, shape: str) -> list[Value]:
-    """Make calls with events around copies and compute; apart from the timed ones, which the events would slow down.
+def _add_copies(outcome: StepOutcome, device: Device, transfers: _Transfers, mode: str) -> None:
+    """Make calls with events around copies and compute; apart from the timed ones, because events slow calls down.
 
-    Compute is all the time from the first kernel of a call to its last, pauses between them included.
+    Compute is the time from the first kernel of a call to its last, gaps included.
     """
     exposed_shares: list[float] = []
     up_ns: list[int] = []
@@ -223,22 +221,19 @@ def _copy_values(device: Device, transfers: _Transfers, mode: str, shape: str) -
         exposed_shares.append(sum(_outside(span, compute) for span in up + down) / wall_ns)
         up_ns.append(sum(span.end - span.begin for span in up))
         down_ns.append(sum(span.end - span.begin for span in down))
-    labels = {"shape": shape, "mode": mode}
-    return [
-        Value(metric=_EXPOSED, value=float(np.median(exposed_shares)), count=_MARKED_CALLS, labels=labels),
-        *_bandwidth("transfer.h2d_bandwidth", transfers.input_bytes, up_ns, labels),
-        *_bandwidth("transfer.d2h_bandwidth", output_bytes, down_ns, labels),
-    ]
+    outcome.number(_EXPOSED, float(np.median(exposed_shares)), count=_MARKED_CALLS)
+    for metric, size, times_ns in (
+        ("transfer.h2d_bandwidth", transfers.input_bytes, up_ns),
+        ("transfer.d2h_bandwidth", output_bytes, down_ns),
+    ):
+        time_ns = float(np.median(times_ns))
+        if size == 0 or time_ns <= 0:
+            outcome.missing(metric, Message("times.nothing-copied"))
+        else:
+            outcome.number(metric, size / time_ns * 1e9, count=len(times_ns))
 
 
 def _outside(span: _Span, computes: list[_Span]) -> int:
-    """How much of a span lies outside the computes, which do not overlap each other."""
+    """The length of a span outside the computes, which do not overlap each other."""
     inside = sum(max(0, min(span.end, compute.end) - max(span.begin, compute.begin)) for compute in computes)
     return span.end - span.begin - inside
-
-
-def _bandwidth(metric: str, size: int, times_ns: list[int], labels: dict[str, str]) -> list[Value]:
-    time_ns = float(np.median(times_ns))
-    if size == 0 or time_ns <= 0:
-        return missing(metric, Message("times.nothing-copied"), labels)
-    return [Value(metric=metric, value=size / time_ns * 1e9, count=len(times_ns), labels=labels)]

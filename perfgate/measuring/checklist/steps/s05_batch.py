@@ -1,4 +1,4 @@
-"""Step 5: throughput against batch size: which is large enough, the best one, what the configured one loses."""
+"""Step 5: throughput against batch size: the knee, the best size, and the loss at the configured one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import numpy as np
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.document.run import Finding, Value
 from perfgate.measuring.checklist.batch_sweep import BRIEF, FULL, QUICK, Sweep, forget, probe, visit_all
-from perfgate.measuring.checklist.limits import above, finding, limit
+from perfgate.measuring.checklist.limits import limit
 from perfgate.measuring.checklist.step import (
     RecordingContext,
     StepContext,
@@ -20,7 +19,7 @@ from perfgate.measuring.checklist.step import (
     not_applicable,
     unavailable,
 )
-from perfgate.measuring.checklist.values import median, missing, with_interval
+from perfgate.measuring.checklist.values import median
 from perfgate.stats.signed_rank import lower_bound, upper_bound
 from perfgate.stats.summary import CONFIDENCE, quantile
 from perfgate.system.garbage import quiet
@@ -32,7 +31,7 @@ class BatchStep:
     card = card(5)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Sweep the first shape; not applicable where the model takes no other batch size than the configured one."""
+        """Sweep the first shape; not applicable if the model accepts only the configured batch size."""
         shape, configured = context.workload.shapes[0], context.workload.batch
         effort = BRIEF if context.brief else QUICK if context.quick else FULL
         sweep = Sweep()
@@ -46,7 +45,9 @@ class BatchStep:
             if context.no_experiments is not None:
                 return unavailable(context.no_experiments)
             return not_applicable(_why_fixed(sweep, configured))
-        return _outcome(context, sweep, {"shape": shape})
+        outcome = context.outcome()
+        _judge_sweep(outcome, outcome.under(shape=shape), context, sweep)
+        return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:  # noqa: ARG002  as every step's
         return not_applicable(Message("times.one-batch-size"))
@@ -55,32 +56,30 @@ class BatchStep:
 STEP = BatchStep()
 
 
-def _outcome(context: StepContext, sweep: Sweep, labels: dict[str, str]) -> StepOutcome:
+def _judge_sweep(outcome: StepOutcome, of_shape: StepOutcome, context: StepContext, sweep: Sweep) -> None:
     throughput = sweep.throughput()
     configured = context.workload.batch
     knee = find_knee(sweep.rates, limit("batch.knee.gain", context.limits))
     best = _best(throughput, sweep, context.workload.workload.sla.p99)
-    outcome = StepOutcome([_knee_value(knee, sweep, labels)], _notes(sweep, knee))
+    _add_knee(of_shape, knee, sweep)
+    _note_limits_of_sweep(outcome, sweep, knee)
     if best is None:
-        outcome.values += missing("batch.best", Message("times.sla-not-kept"), labels)
+        of_shape.missing("batch.best", Message("times.sla-not-kept"))
     else:
-        outcome.values.append(Value(metric="batch.best", value=float(best), labels=labels))
+        of_shape.number("batch.best", float(best))
     if best is None or configured not in throughput:
-        outcome.values += missing("batch.loss", Message("times.knee-needs-throughput"), labels)
+        of_shape.missing("batch.loss", Message("times.knee-needs-throughput"))
     else:
         loss = 1.0 - throughput[configured] / throughput[best]
-        outcome.values.append(Value(metric="batch.loss", value=loss, labels=labels))
-        outcome.findings += above("batch.loss", loss, context.limits, {"batch": configured, "best": best})
+        of_shape.number("batch.loss", loss)
+        outcome.above("batch.loss", loss, {"batch": configured, "best": best})
     for size in throughput:
         rates = np.asarray(sweep.rates[size])
-        outcome.values.append(median("batch.throughput", rates, {**labels, "batch": str(size)}))
-    return outcome
+        outcome.values.append(median("batch.throughput", rates, {**of_shape.labels, "batch": str(size)}))
 
 
 class Knee(NamedTuple):
-    """Where the knee lies: at the smallest size shown to be about as fast as the best one, at the earliest at the smallest
-    not shown to be slower.
-    """
+    """The smallest size shown to be about as fast as the best one, and the smallest not shown to be slower, the earliest."""
 
     earliest: int
     shown: int
@@ -88,18 +87,18 @@ class Knee(NamedTuple):
 
     @property
     def is_resolved(self) -> bool:
-        """Whether the visits leave at most a doubling open; a wider range would be another one in the next run.
+        """Whether the visits leave at most a factor of two open; a wider range would not repeat in the next run.
 
-        The largest size that was measured is as fast as itself, which shows nothing.
+        The largest measured size is trivially as fast as itself.
         """
         return self.shown <= 2 * self.earliest and self.shown < self.largest
 
 
 def find_knee(rates: Mapping[int, Sequence[float]], gain: float) -> Knee | None:
-    """From which size on the best one is not ``gain`` times as fast; None where that is the largest one only.
+    """The size from which on the best one is not ``gain`` times as fast; None if only the largest qualifies.
 
-    ``rates`` are the items per second of each visit, whose order the sizes share: they are compared visit by visit, so that
-    a disturbance which meets a whole round meets both.
+    ``rates`` are the items per second of each visit. Sizes are compared visit by visit, so that a disturbance of a whole
+    round cancels out.
     """
     sizes = sorted(rates)
     if len(sizes) < 2:
@@ -114,19 +113,19 @@ def find_knee(rates: Mapping[int, Sequence[float]], gain: float) -> Knee | None:
     return None if earliest == sizes[-1] else Knee(earliest, shown, sizes[-1])
 
 
-def _knee_value(knee: Knee | None, sweep: Sweep, labels: dict[str, str]) -> Value:
+def _add_knee(outcome: StepOutcome, knee: Knee | None, sweep: Sweep) -> None:
     if knee is None:
-        return Value(metric="batch.knee", value=None, reason=Message("times.knee-not-reached"), labels=labels)
-    if not knee.is_resolved:
-        reason = Message("times.knee-between", {"earliest": knee.earliest, "shown": knee.shown})
-        return Value(metric="batch.knee", value=None, reason=reason, labels=labels)
-    shown, visits = float(knee.shown), len(sweep.rates[knee.shown])
-    return with_interval("batch.knee", shown, (float(knee.earliest), shown), visits, labels)
+        outcome.missing("batch.knee", Message("times.knee-not-reached"))
+    elif not knee.is_resolved:
+        outcome.missing("batch.knee", Message("times.knee-between", {"earliest": knee.earliest, "shown": knee.shown}))
+    else:
+        shown, visits = float(knee.shown), len(sweep.rates[knee.shown])
+        outcome.number("batch.knee", shown, count=visits, interval=(float(knee.earliest), shown))
 
 
 def _best(throughput: dict[int, float], sweep: Sweep, promised: float | None) -> int | None:
-    """The size of the highest throughput whose P99 keeps the SLA, None where none does."""
-    # Of less than 100 calls the P99 is the slowest one: a size is rather refused than promised too much.
+    """The size with the highest throughput within the SLA, None if there is none."""
+    # The P99 of fewer than 100 calls is the slowest one, so a size is refused rather than promised too early.
     fast = [
         size
         for size in throughput
@@ -135,19 +134,20 @@ def _best(throughput: dict[int, float], sweep: Sweep, promised: float | None) ->
     return max(fast, key=throughput.__getitem__, default=None)
 
 
-def _notes(sweep: Sweep, knee: Knee | None) -> list[Finding]:
-    """Say what ended the sweep, where the knee is not known, and which sizes the model refused."""
+def _note_limits_of_sweep(outcome: StepOutcome, sweep: Sweep, knee: Knee | None) -> None:
+    """Note the end of the sweep, an unknown knee, and the sizes that the model refused."""
     noted = [
         ("batch.out_of_memory", sweep.out_of_memory),
         ("batch.too_slow", sweep.too_slow),
         ("batch.knee", sweep.sizes[-1] if sweep.sizes and knee is None else None),
     ]
-    findings = [finding(rule, "info", {"batch": size}) for rule, size in noted if size]
+    for rule, size in noted:
+        if size:
+            outcome.note(rule, "info", {"batch": size})
     if knee is not None and not knee.is_resolved:
-        findings.append(finding("batch.knee_between", "info", {"earliest": knee.earliest, "shown": knee.shown}))
+        outcome.note("batch.knee_between", "info", {"earliest": knee.earliest, "shown": knee.shown})
     for size, error in sweep.refused.items():
-        findings.append(finding("batch.refused", "info", {"batch": size, "error": error}))
-    return findings
+        outcome.note("batch.refused", "info", {"batch": size, "error": error})
 
 
 def _why_fixed(sweep: Sweep, configured: int) -> Message:
