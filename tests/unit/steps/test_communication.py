@@ -16,6 +16,7 @@ import torch
 
 from perfgate import trace
 from perfgate.catalogue.lookup import LIMITS
+from perfgate.document.run import Finding
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.collectives import job
 from perfgate.measuring.checklist.collectives.job import (
@@ -27,7 +28,7 @@ from perfgate.measuring.checklist.collectives.job import (
     run_job,
     sizes_up_to,
 )
-from perfgate.measuring.checklist.step import RecordingContext, StepOutcome
+from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
 from perfgate.measuring.checklist.steps.s16_communication import (
     STEP,
     Skew,
@@ -144,15 +145,20 @@ def test_bus_factor__as_nccl_tests_has_it(operation: Any, ranks: int, factor: fl
     assert bus_factor(operation, ranks) == factor
 
 
+def skew_findings(met: Skew, context: StepContext) -> list[Finding]:
+    judge_skew(outcome := context.outcome(), met, context)
+    return outcome.findings
+
+
 def test_skew__one_rank_always_last__named_and_judged_by_what_its_device_is() -> None:
     early, late = [number * 10 * MS for number in range(20)], [number * 10 * MS + MS // 2 for number in range(20)]
     met = skew([report(0, {}, arrived=early), report(1, {}, arrived=late)])
 
     assert met == Skew(seconds=0.0005, work_seconds=0.001, rounds=20, last=1)
     workload = fake_workload(FakeKernel("aten::mm", MS))
-    (finding,) = judge_skew(met, context_on(FakeDevice(), workload))
+    (finding,) = skew_findings(met, context_on(FakeDevice(), workload))
     assert (finding.rule, finding.severity) == ("communication.slow_rank", "warning")
-    (shared,) = judge_skew(met, context_on(FakeDevice(capabilities=frozenset()), workload))
+    (shared,) = skew_findings(met, context_on(FakeDevice(capabilities=frozenset()), workload))
     assert shared.severity == "info"
 
 
@@ -162,7 +168,7 @@ def test_skew__ranks_that_take_turns_at_being_last__nobody_is_named() -> None:
     met = skew([report(0, {}, arrived=one), report(1, {}, arrived=other)])
 
     assert met.last is None
-    assert judge_skew(met, context_on(FakeDevice(), fake_workload(FakeKernel("aten::mm", MS)))) == []
+    assert skew_findings(met, context_on(FakeDevice(), fake_workload(FakeKernel("aten::mm", MS)))) == []
 
 
 def test_communication__one_rank__not_applicable_with_the_line_to_add(tmp_path: Path) -> None:

@@ -25,10 +25,10 @@ from perfgate.measuring.checklist.steps.s19_thermal import (
     Sensed,
     Slice,
     Soak,
+    add_sensed,
     derating,
     judge_speed,
     judge_throttling,
-    sensor_values,
     soak,
 )
 from perfgate.measuring.devices.host import RunTimes, run_times
@@ -50,6 +50,10 @@ SMI = Path(__file__).parents[2] / "softnpu" / "bin"
 EFFORT = Effort(seconds=6.0, slice_seconds=0.25, first_seconds=1.5, last_seconds=2.0)
 # A soak of six seconds with 600 items, of which readings know nothing more.
 SOAKED = Soak(began_ns=0, slices=(Slice(3 * S, 100.0, None), Slice(6 * S, 100.0, None)), calls=600)
+
+
+def of_shape() -> StepOutcome:
+    return StepOutcome(labels={"shape": "default"})
 
 
 def measured(device: FakeDevice, **fields: Any) -> StepOutcome:
@@ -111,7 +115,9 @@ def on_host(waited: float, *, canary: float) -> list[Finding]:
     """Judge a host that lost 20 to 30 % of its speed, and its canary so much, while others had so much of its time."""
     soaked = Soak(began_ns=0, slices=SOAKED.slices, calls=600, waited=waited)
     host = context_on(FakeDevice(capabilities=frozenset()), fake_workload(FakeKernel("aten::mm", MS)))
-    return judge_speed(soaked, Derating(0.25, 0.2, 0.3, 14), Derating(canary, canary, canary, 14), host)
+    outcome = of_shape()
+    judge_speed(outcome, soaked, Derating(0.25, 0.2, 0.3, 14), Derating(canary, canary, canary, 14), host)
+    return outcome.findings
 
 
 def test_judge_speed__others_use_the_cpus__said_and_not_judged() -> None:
@@ -175,7 +181,8 @@ def reading(at: float, **fields: Any) -> Reading:
 
 
 def told(readings: list[Reading]) -> dict[str, float | None]:
-    return {value.metric: value.value for value in sensor_values(Sensed(readings), SOAKED, items=600, shape="default")}
+    add_sensed(outcome := of_shape(), Sensed(readings), SOAKED, items=600)
+    return {value.metric: value.value for value in outcome.values}
 
 
 def test_sensor_values__power_that_rises__integrated_over_the_soak() -> None:
@@ -208,9 +215,11 @@ def test_sensor_values__driver_says_that_it_slowed_down__believed() -> None:
 
 def test_sensor_values__readings_outside_the_soak__do_not_count() -> None:
     outside = [reading(-1.0, power=1.0), reading(5.95, power=1.0), reading(2.0, power=1.0)]
-    values = sensor_values(Sensed(outside), SOAKED, items=600, shape="default")
+    add_sensed(outcome := of_shape(), Sensed(outside), SOAKED, items=600)
 
-    assert {reason_of(value) for value in values} == {"the sensor answered 1 times in 6 s of calls, 2 are needed"}
+    assert {reason_of(value) for value in outcome.values} == {
+        "the sensor answered 1 times in 6 s of calls, 2 are needed"
+    }
 
 
 def sampled(monkeypatch: pytest.MonkeyPatch, folder: Path, **switches: str) -> list[Reading]:
@@ -228,8 +237,9 @@ def sampled(monkeypatch: pytest.MonkeyPatch, folder: Path, **switches: str) -> l
 
 def judged(readings: list[Reading]) -> tuple[dict[str, float | None], list[Finding]]:
     soaked = Soak(readings[0].began_ns, (Slice(readings[-1].ended_ns, 1.0, None),), calls=10)
-    values = sensor_values(Sensed(readings), soaked, items=10, shape="default")
-    return {value.metric: value.value for value in values}, judge_throttling(values, {}, "default")
+    add_sensed(outcome := of_shape(), Sensed(readings), soaked, items=10)
+    judge_throttling(outcome)
+    return {value.metric: value.value for value in outcome.values}, outcome.findings
 
 
 def test_sampling__npu_below_its_clock_while_it_works__throttled(

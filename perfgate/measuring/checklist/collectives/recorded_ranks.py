@@ -1,11 +1,10 @@
-"""What recordings of several ranks say beside each other: who is behind, and which link is slow, as `perfgate trace ranks`."""
+"""Compare recordings of several ranks, as `perfgate trace ranks` does: stragglers and slow links."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfgate.document.run import Value
-from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, below, limit
+from perfgate.measuring.checklist.limits import MaybeEvidence, limit
 from perfgate.measuring.checklist.step import StepOutcome
 from perfgate.trace.links import links_between, slow_links
 from perfgate.trace.rank_table import reduce_timeline
@@ -13,29 +12,24 @@ from perfgate.trace.ranks import ranks_by_lag
 from perfgate.trace.summary import DeviceSummary
 
 
-def judge_ranks(summaries: Sequence[DeviceSummary], limits: Limits) -> StepOutcome:
-    """How far each rank is behind the middle one in a step of its own, and the links that carry far less than their like."""
-    outcome = StepOutcome()
+def judge_ranks(outcome: StepOutcome, summaries: Sequence[DeviceSummary]) -> None:
+    """Judge the lag of each rank behind the middle one in a step, and links far slower than others of their kind."""
     if len(summaries) < 2:
-        return outcome
+        return
     tables = [reduce_timeline(summary.timeline, summary.shape) for summary in summaries]
     for rank in ranks_by_lag(tables):
         shape, behind = rank.table.path, rank.behind - 1.0
-        labels = {"shape": shape}
-        outcome.values.append(
-            Value(metric="communication.behind", value=behind, count=len(rank.table.steps), labels=labels)
-        )
-        evidence: MaybeEvidence = {"rank": shape, "behind": behind, "part": rank.part}
-        outcome.findings += above("communication.behind", behind, limits, evidence)
-    for slow in slow_links(links_between(tables), share=limit("communication.slow_link.warning", limits)):
-        evidence = {
+        outcome.under(shape=shape).number("communication.behind", behind, count=len(rank.table.steps))
+        outcome.above("communication.behind", behind, {"rank": shape, "behind": behind, "part": rank.part})
+    for slow in slow_links(links_between(tables), share=limit("communication.slow_link.warning", outcome.limits)):
+        share = slow.link.bandwidth / slow.middle
+        evidence: MaybeEvidence = {
             "link": slow.link.link,
             "source": slow.link.source,
             "target": slow.link.target,
-            **({} if slow.link.group is None else {"group": slow.link.group}),
-            "share": slow.link.bandwidth / slow.middle,
+            "group": slow.link.group,
+            "share": share,
             "bandwidth [B/s]": slow.link.bandwidth,
             "middle bandwidth [B/s]": slow.middle,
         }
-        outcome.findings += below("communication.slow_link", slow.link.bandwidth / slow.middle, limits, evidence)
-    return outcome
+        outcome.below("communication.slow_link", share, evidence)

@@ -1,4 +1,4 @@
-"""Step 11: what preprocessing takes, how much of it the model waits for, and whether the device does it faster."""
+"""Step 11: the time of preprocessing, the part of it that the model waits for, and whether the device is faster."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.document.run import Finding, Value
 from perfgate.document.samples import SampleSet, pack
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
-from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, finding, limit
+from perfgate.measuring.checklist.limits import MaybeEvidence, limit
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, not_applicable, unavailable
-from perfgate.measuring.checklist.values import missing, of_quantile
 from perfgate.measuring.timing.calls import CallBudget, Ints, time_calls
 from perfgate.measuring.timing.preprocessing import Preprocessing, measure_exposed
 from perfgate.measuring.timing.versus import compare
@@ -29,7 +27,6 @@ from perfgate.system.garbage import quiet
 from perfgate.trace.analysis import Intervals, overlap_length, union_length
 from perfgate.trace.events import EventTable
 from perfgate.trace.recording import ProfilerStep, Timeline
-from perfgate.trace.summary import DeviceSummary
 
 # torch.utils.data.dataloader wraps each batch in a record function of this name:
 # "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__" (torch 2.13, _BaseDataLoaderIter._profile_name).
@@ -38,7 +35,7 @@ _LOADING = "enumerate(DataLoader)#"
 
 @dataclass(frozen=True)
 class _Effort:
-    """Seconds for the stages, the model alone, the pipeline and the device's way, of each shape."""
+    """Seconds per shape for the stages, the model alone, the pipeline, and preprocessing on the device."""
 
     stages: float
     model: float
@@ -51,52 +48,54 @@ _FULL = _Effort(stages=3.0, model=2.0, pipeline=10.0, device=5.0)
 
 
 class PreprocessStep:
-    """Stages one by one, then a pipeline against a model that is fed, then the device's way against the host's."""
+    """Stages one by one, then a pipeline against a model with ready inputs, then the device against the host."""
 
     card = card(11)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure the first shape; not applicable where the workload gives no preprocessing."""
+        """Measure the first shape; not applicable to a workload without preprocessing."""
         if not context.workload.stages:
             return not_applicable(Message("times.no-preprocess"))
         effort = _QUICK if context.quick else _FULL
-        shape = context.workload.shapes[0]
+        shape, outcome = context.workload.shapes[0], context.outcome()
         with quiet():
-            outcome = _measure_host(context, shape, effort)
+            of_shape = outcome.under(shape=shape)
+            _measure_host(of_shape, context, shape, effort)
             if (on_device := context.workload.workload.preprocess_on_device) is not None:
-                outcome.add(_measure_device(context, shape, effort, on_device))
+                _measure_device(of_shape, context, shape, effort, on_device)
         return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
-        """Judge what a recording tells of loading: spans of the DataLoader, Preparing, nodes on the AI CPU."""
-        outcome, reason = StepOutcome(), Message("times.no-loading-recorded")
+        """Judge the recorded loading: spans of the DataLoader, Preparing, nodes on the AI CPU."""
+        outcome, reason = context.outcome(), Message("times.no-loading-recorded")
         for summary in context.summaries:
-            labels = profiled(summary)
+            rank = outcome.under(**profiled(summary))
             spans = _loading_spans(summary.timeline)
             windows = _windows(summary.timeline.steps or ())
             if len(spans) and windows is not None:
-                outcome.add(_judge_loading(summary, spans, windows, context.limits))
+                _judge_loading(rank, spans, windows)
             elif len(spans):
                 reason = Message("times.steps-without-share")
             if (share := preparing_share(summary.timeline)) is not None:
-                outcome.values.append(Value(metric="preprocess.preparing_share", value=share, labels=labels))
+                rank.number("preprocess.preparing_share", share)
             if nodes := [total.total_ns for total in summary.timeline.calls or () if total.level == "aicpu"]:
-                outcome.values.append(Value(metric="preprocess.aicpu_time", value=sum(nodes) / 1e9, labels=labels))
+                rank.number("preprocess.aicpu_time", sum(nodes) / 1e9)
         return outcome if outcome.values else unavailable(reason)
 
 
 STEP = PreprocessStep()
 
 
-def _measure_host(context: StepContext, shape: str, effort: _Effort) -> StepOutcome:
-    device, labels, outcome = context.device, {"shape": shape}, StepOutcome()
+def _measure_host(outcome: StepOutcome, context: StepContext, shape: str, effort: _Effort) -> None:
+    device = context.device
     context.progress("timing the stages of preprocessing")
     preprocessing = Preprocessing(context.workload, device, shape)
     times_ns = _time_stages(preprocessing, context, effort.stages)
     for stage, column in zip(preprocessing.stages, times_ns.T):
-        of_stage = {**labels, "stage": stage.name}
-        outcome.samples.append(SampleSet(metric="preprocess.time", samples=pack(column), labels=of_stage))
-        outcome.values.append(of_quantile("preprocess.time", quantile(column / 1e9, 0.5), of_stage))
+        of_stage = outcome.under(stage=stage.name)
+        samples = SampleSet(metric="preprocess.time", samples=pack(column), labels=dict(of_stage.labels))
+        outcome.samples.append(samples)
+        of_stage.quantile("preprocess.time", quantile(column / 1e9, 0.5))
     medians: npt.NDArray[np.float64] = np.median(times_ns, axis=0) / 1e9
     slowest = preprocessing.stages[int(medians.argmax())]
     total = float(np.median(times_ns.sum(axis=1))) / 1e9
@@ -107,15 +106,14 @@ def _measure_host(context: StepContext, shape: str, effort: _Effort) -> StepOutc
     def feed(batch: Any) -> Any:
         return context.workload.invoke(device.to_device(batch))
 
-    outcome.values.append(Value(metric="preprocess.share", value=share, labels=labels))
+    outcome.number("preprocess.share", share)
     pipeline = partial(measure_exposed, preprocessing, feed, device, seconds=effort.pipeline, seed=context.seed)
     exposed = experiment(context, pipeline, failing="times.pipeline-fails")
     if isinstance(exposed, FailedExperiment):
-        outcome.values += missing("preprocess.exposed_share", exposed.reason, labels)
-        return outcome
-    outcome.values.append(exposed.value("preprocess.exposed_share", labels))
+        outcome.missing("preprocess.exposed_share", exposed.reason)
+        return
+    outcome.values.append(exposed.value("preprocess.exposed_share", outcome.labels))
     evidence: MaybeEvidence = {
-        "shape": shape,
         "stage": slowest.name,
         "stage [s]": float(medians.max()),
         "preprocessing [s]": total,
@@ -125,17 +123,16 @@ def _measure_host(context: StepContext, shape: str, effort: _Effort) -> StepOutc
         "exposed share": exposed.share,
         "line": line_of(slowest.run, context.root),
     }
-    # The lower end is judged: what noise alone may show is no finding. The model cannot wait longer than preprocessing
-    # takes. What it loses beyond that it loses to a thread on its own cores.
+    # The lower bound is judged, so that noise alone is no finding. The model cannot wait longer than preprocessing takes;
+    # any further loss is contention with a thread on its own cores.
     waited = min(exposed.low, total / exposed.pipeline)
-    outcome.findings = above("preprocess.exposed_share", waited, context.limits, evidence)
-    if not outcome.findings and exposed.low > limit("preprocess.exposed_share.warning", context.limits):
-        outcome.findings = [finding("preprocess.contention", "info", evidence)]
-    return outcome
+    is_exposed = outcome.above("preprocess.exposed_share", waited, evidence)
+    if not is_exposed and exposed.low > limit("preprocess.exposed_share.warning", context.limits):
+        outcome.note("preprocess.contention", "info", evidence)
 
 
 def _time_stages(preprocessing: Preprocessing, context: StepContext, seconds: float) -> Ints:
-    """Preprocess each raw batch of the pool at least once, after one that is not counted; an array (batches, stages)."""
+    """Preprocess each raw batch of the pool at least once, after an untimed one; an array (batches, stages)."""
     clock = context.device.clock_ns
     preprocessing()
     preprocessing.taken(1)
@@ -146,7 +143,9 @@ def _time_stages(preprocessing: Preprocessing, context: StepContext, seconds: fl
     return preprocessing.taken(batches)
 
 
-def _measure_device(context: StepContext, shape: str, effort: _Effort, on_device: Callable[[Any], Any]) -> StepOutcome:
+def _measure_device(
+    outcome: StepOutcome, context: StepContext, shape: str, effort: _Effort, on_device: Callable[[Any], Any]
+) -> None:
     """Compare from raw batch to output, without overlap."""
     workload, device = context.workload, context.device
     context.progress("preprocessing on the device")
@@ -154,7 +153,7 @@ def _measure_device(context: StepContext, shape: str, effort: _Effort, on_device
     by_host = Preprocessing(workload, device, shape)
     batches = (device.to_device(by_host()), by_device())
     if workload.workload.train_step is not None:
-        # A call trains the model, so what it is given is compared, and not what it answers.
+        # A call trains the model, so inputs are compared instead of outputs.
         agreed = agreement(*batches)
     else:
         answers = [device.to_host(workload.invoke(batch)) for batch in batches]
@@ -168,20 +167,18 @@ def _measure_device(context: StepContext, shape: str, effort: _Effort, on_device
         seed=context.seed,
     )
     evidence: MaybeEvidence = {
-        "shape": shape,
         "preprocess.device_speedup": versus.speedup,
         "speedup.low": versus.low,
         "speedup.high": versus.high,
         "difference": agreed.absolute if agreed.comparable else None,
         "relative difference": agreed.relative if agreed.comparable else None,
     }
-    # The device's way is recommended where it is faster beyond doubt and leads to the same output: another is no gain.
-    findings: list[Finding] = []
+    outcome.speedup("preprocess.device_speedup", versus)
+    # Recommended only if certainly faster and with the same output.
     if not agreed.within(limit("preprocess.agreement", context.limits)):
-        findings = [finding("preprocess.device_differs", "warning", evidence)]
+        outcome.note("preprocess.device_differs", "warning", evidence)
     elif versus.faster:
-        findings = [finding("preprocess.on_device", "info", evidence)]
-    return StepOutcome([versus.value("preprocess.device_speedup", {"shape": shape})], findings)
+        outcome.note("preprocess.on_device", "info", evidence)
 
 
 def _loading_spans(timeline: Timeline) -> EventTable:
@@ -192,7 +189,7 @@ def _loading_spans(timeline: Timeline) -> EventTable:
 
 
 def _windows(steps: Sequence[ProfilerStep]) -> Intervals | None:
-    """When the steps ran on the host; None where that is known of none of them."""
+    """The host time of the steps; None if unknown for all of them."""
     timed = [(step.start_ns, step.end_ns) for step in steps if step.start_ns is not None and step.end_ns is not None]
     if not timed:
         return None
@@ -200,22 +197,16 @@ def _windows(steps: Sequence[ProfilerStep]) -> Intervals | None:
     return Intervals(table[:, 0], table[:, 1])
 
 
-def _judge_loading(summary: DeviceSummary, spans: EventTable, windows: Intervals, limits: Limits) -> StepOutcome:
+def _judge_loading(outcome: StepOutcome, spans: EventTable, windows: Intervals) -> None:
     waited_ns, steps = overlap_length(spans.intervals, windows), int(windows.start.size)
     share = waited_ns / union_length(windows)
-    evidence: MaybeEvidence = {
-        "shape": summary.shape,
-        "op": spans.names[int(spans.name.min())],
-        "a step [s]": waited_ns / steps / 1e9,
-    }
-    return StepOutcome(
-        [Value(metric="preprocess.loading_share", value=share, count=steps, labels=profiled(summary))],
-        above("preprocess.loading_share", share, limits, evidence),
-    )
+    outcome.number("preprocess.loading_share", share, count=steps)
+    evidence: MaybeEvidence = {"op": spans.names[int(spans.name.min())], "a step [s]": waited_ns / steps / 1e9}
+    outcome.above("preprocess.loading_share", share, evidence)
 
 
 def preparing_share(timeline: Timeline) -> float | None:
-    """The share of the steps that passed before the device's first kernel; None where no step tells."""
+    """The share of the steps before the device's first kernel; None if no step has it."""
     preparing_ns = length_ns = 0
     for step in timeline.steps or ():
         if step.preparing_ns is not None and step.length_ns is not None:

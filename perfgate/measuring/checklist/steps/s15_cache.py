@@ -1,4 +1,4 @@
-"""Step 15: how much slower a call is when the cache does not hold what it needs, as it does in a benchmark's loop."""
+"""Step 15: how much slower a call is on a cold cache; a benchmark loop always measures a warm one."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.document.run import Value
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
-from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, below, limit
+from perfgate.measuring.checklist.limits import limit
 from perfgate.measuring.checklist.recorded import or_unavailable, profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
-from perfgate.measuring.checklist.values import missing
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import find_steady_state, timed_call
 from perfgate.measuring.timing.versus import FEWEST_QUADS, summarize_turns
@@ -43,39 +41,39 @@ _HEAVY = 0.1
 _NO_COUNTERS = Message("system.no-l2-counters")
 _TOO_SHORT = Message("system.traffic-read-seldom")
 # Columns of AiCMetrics.L2Cache: aic_r0_read_cache_hit, aiv_write_cache_miss_allocate (910B, sample msprof-910B-20cores-2608),
-# aic_read_local_l2_hit and _miss (Ascend 950, msprof's documentation). What was thrown out (victim) is neither.
+# aic_read_local_l2_hit and _miss (Ascend 950, msprof's documentation). Evictions (victim) are neither.
 _COLUMN = re.compile(r"_(?P<access>read|write)_(?:cache|local_l2)_(?P<result>hit|miss)(?:_allocate)?$")
-# What the reader makes of l2_cache.csv (910A, 310P), one rate for a kernel.
+# The column that the reader fills from l2_cache.csv (910A, 310P), one rate per kernel.
 _RATE = "l2_hit_rate"
 
 
 class CacheStep:
-    """The same call with hot, cold and rotating buffers, in turns; the cache is swept outside what is timed."""
+    """The same call with hot, cold and rotating buffers, in turns; sweeping the cache is not timed."""
 
     card = card(15)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure the first shape; unavailable where the cache is of unknown size."""
+        """Measure the first shape; unavailable if the size of the cache is unknown."""
         shape = context.workload.shapes[0]
         with quiet():
             own_call(context, shape)
-            # The memory that sweeps the cache, and copies of the inputs, are perfgate's.
+            # The sweep and the copies of the inputs take memory that the workload did not ask for.
             outcome = experiment(context, partial(_measure, context, shape), failing="system.cache-fails")
         return unavailable(outcome.reason) if isinstance(outcome, FailedExperiment) else outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
-        """The hit rates of the heaviest operators of every rank, and what its memory carried."""
-        outcome = StepOutcome()
+        """The hit rates of the heaviest operators of every rank, and its memory traffic."""
+        outcome = context.outcome()
         for summary in context.summaries:
+            rank = outcome.under(**profiled(summary))
             rates = _hit_rates(summary.kernels())[:_TOP_RATES]
             for hit in rates:
-                labels = {**profiled(summary), "op": hit.op, "access": hit.access}
-                outcome.values.append(Value(metric="cache.hit_rate", value=hit.rate, labels=labels))
+                rank.under(op=hit.op, access=hit.access).number("cache.hit_rate", hit.rate)
                 if hit.time_share >= _HEAVY and hit.access != "write":
-                    evidence = {"shape": summary.shape, "op": hit.op}
-                    outcome.findings += below("cache.hit_rate", hit.rate, context.limits, evidence)
-            outcome.values += [] if rates else missing("cache.hit_rate", _NO_COUNTERS, profiled(summary))
-            outcome.add(_judge_traffic(summary, context.limits))
+                    rank.below("cache.hit_rate", hit.rate, {"op": hit.op})
+            if not rates:
+                rank.missing("cache.hit_rate", _NO_COUNTERS)
+            _judge_traffic(rank, summary)
         return or_unavailable(outcome, _NO_COUNTERS)
 
 
@@ -89,29 +87,28 @@ def _measure(context: StepContext, shape: str) -> StepOutcome:
     context.progress(f"hot and cold caches with inputs of shape {shape}")
     buffers = _Buffers(context, shape, cache_bytes=size)
     rounds = _rounds(context, buffers, sweep)
-    outcome = StepOutcome()
+    outcome = context.outcome()
     for way in (_HOT, _COLD, _ROTATING):
-        labels = {"shape": shape, "buffers": way}
+        of_way = outcome.under(shape=shape, buffers=way)
         if way == _ROTATING and buffers.refusal is not None:
-            outcome.values += missing(_SENSITIVITY, buffers.refusal, labels)
+            of_way.missing(_SENSITIVITY, buffers.refusal)
             continue
-        times = [turn[way] for turn in rounds]
-        seconds = float(np.median(times)) / 1e9
-        outcome.values.append(Value(metric="cache.call_time", value=seconds, count=len(rounds), labels=labels))
+        seconds = float(np.median([turn[way] for turn in rounds])) / 1e9
+        of_way.number("cache.call_time", seconds, count=len(rounds))
         if way == _HOT:
             continue
         versus = summarize_turns(np.asarray([(turn[way], turn[_HOT]) for turn in rounds]))
-        outcome.values.append(versus.value(_SENSITIVITY, labels))
+        of_way.speedup(_SENSITIVITY, versus)
         # The whole interval must lie above the limit: single cold calls scatter.
         if versus.low > limit("cache.sensitivity.warning", context.limits):
-            outcome.findings += above(_SENSITIVITY, versus.speedup, context.limits, labels)
+            of_way.above(_SENSITIVITY, versus.speedup, {"buffers": way})
     return outcome
 
 
 class _Buffers:
-    """The inputs of a shape: one, and so many copies of it that twice the cache is full before one comes again.
+    """An input of a shape, and enough copies of it to fill the cache twice before one is used again.
 
-    ``refusal`` says why there are no copies.
+    ``refusal`` is the reason if there are no copies.
     """
 
     def __init__(self, context: StepContext, shape: str, *, cache_bytes: int) -> None:
@@ -128,7 +125,7 @@ class _Buffers:
         self._copies = cycle(made)
 
     def _copied(self, context: StepContext, copies: int) -> list[Any]:
-        """So many copies of the input, none where it cannot be copied."""
+        """Copies of the input, none if it cannot be copied."""
         made = experiment(
             context, lambda: [copy.deepcopy(self._inputs) for _ in range(copies)], failing="system.inputs-not-copied"
         )
@@ -142,12 +139,12 @@ class _Buffers:
         return self._invoke(self._inputs)
 
     def next(self) -> Any:
-        """Make a call on the copy that was not used for longest."""
+        """Make a call on the least recently used copy."""
         return self._invoke(next(self._copies))
 
 
 def _rounds(context: StepContext, buffers: _Buffers, sweep: Callable[[], None]) -> list[dict[str, float]]:
-    """Nanoseconds of a call in each way, once a round and in random order: what the machine does meanwhile meets all alike."""
+    """Nanoseconds of a call in each way, once a round and in random order, so that disturbances affect all ways alike."""
     device, chance = context.device, random.Random(context.seed)
     find_steady_state(buffers.same, device, cap_seconds=context.seconds(quick=0.3, full=3.0))
 
@@ -166,41 +163,35 @@ def _rounds(context: StepContext, buffers: _Buffers, sweep: Callable[[], None]) 
 
 
 def _repeated(call: Callable[[], Any], device: Device) -> float:
-    """The median of some calls after one that finds the caches as another way left them."""
+    """The median of some calls after an untimed one, because another way left its data in the cache."""
     timed_call(call, device)
     return float(np.median([timed_call(call, device) for _ in range(_TIMED_CALLS)]))
 
 
-def _judge_traffic(summary: DeviceSummary, limits: Limits) -> StepOutcome:
-    """What the device's memory read and wrote a second from the first to the last task of the steps.
+def _judge_traffic(outcome: StepOutcome, summary: DeviceSummary) -> None:
+    """Memory reads and writes per second from the first to the last task of the steps.
 
-    Where counters were read too seldom for that, the value is missing; where none were, there is none.
+    Missing if the counters were read too seldom for that; absent without counters.
     """
-    outcome, labels = StepOutcome(), profiled(summary)
     device = [part.inside() for part in summary.work if not summary.on_host]
     busy = [(int(events.start.min()), int(events.end.max())) for events in device if len(events)]
     mean_rates = []
     for access, name in (("read", MEMORY_READ), ("write", MEMORY_WRITE)):
-        readings = summary.timeline.readings.get(name)
+        readings, of_access = summary.timeline.readings.get(name), outcome.under(access=access)
         if readings is None or not busy:
             continue
         traffic = readings.mean_within(min(start for start, _ in busy), max(end for _, end in busy))
         if traffic is None:
-            outcome.values += missing("cache.memory_traffic", _TOO_SHORT, {**labels, "access": access})
+            of_access.missing("cache.memory_traffic", _TOO_SHORT)
             continue
         mean_rates.append(traffic.mean)
         for of, rate in (("mean", traffic.mean), ("highest", traffic.highest)):
-            named = {**labels, "access": access, "of": of}
-            outcome.values.append(
-                Value(metric="cache.memory_traffic", value=rate, count=traffic.readings, labels=named)
-            )
-    peak = limit("cache.memory_peak", limits)
+            of_access.under(of=of).number("cache.memory_traffic", rate, count=traffic.readings)
+    peak = limit("cache.memory_peak", outcome.limits)
     if peak > 0 and mean_rates:
         share = sum(mean_rates) / peak
-        outcome.values.append(Value(metric="cache.memory_share", value=share, labels=labels))
-        evidence: MaybeEvidence = {"shape": summary.shape, "share": share, "traffic [B/s]": sum(mean_rates)}
-        outcome.findings += above("cache.memory_share", share, limits, evidence)
-    return outcome
+        outcome.number("cache.memory_share", share)
+        outcome.above("cache.memory_share", share, {"share": share, "traffic [B/s]": sum(mean_rates)})
 
 
 Access = Literal["read", "write", "all"]
@@ -208,7 +199,7 @@ _ACCESSES: tuple[Access, ...] = ("read", "write")
 
 
 class _HitRate(NamedTuple):
-    """The share of accesses that hit, of all kernels of one type; ``time_share`` is their part of the time of all kernels."""
+    """The hit rate of all kernels of one type; ``time_share`` is their share of the time of all kernels."""
 
     op: str
     access: Access
@@ -217,10 +208,10 @@ class _HitRate(NamedTuple):
 
 
 def _hit_rates(kernels: KernelTable) -> list[_HitRate]:
-    """The rates by type of kernel, those that take most time first; none where no cache counter was collected."""
+    """The rates by type of kernel, most time first; none if no cache counter was collected."""
     times: Counter[str] = Counter()
     types: dict[str, int] = {}
-    # Of those that are alike, the number of their type; -1 for collectives.
+    # The number of the type of each group of identical kernels; -1 for collectives.
     type_of = []
     for kernel, _, total_ns in kernels.alike():
         op = kernel.type or kernel.name
@@ -236,7 +227,7 @@ def _hit_rates(kernels: KernelTable) -> list[_HitRate]:
 
 
 def _rates(counters: CounterColumns, row: IntColumn, types: int) -> list[dict[Access, float]]:
-    """The rates of each type, whose kernels have its number in ``row``."""
+    """The rates of each type; ``row`` is the number of each kernel's type."""
 
     def added_up(known: npt.NDArray[np.bool_], numbers: FloatColumn | None = None) -> FloatColumn:
         chosen = known & (row >= 0)
@@ -246,7 +237,7 @@ def _rates(counters: CounterColumns, row: IntColumn, types: int) -> list[dict[Ac
     names = {name: column for name in counters.names if (column := _COLUMN.search(name))}
     accesses = {(str(access), result): np.zeros(types) for access in _ACCESSES for result in ("hit", "miss")}
     for name, counts in counters.columns(*names).items():
-        # Counts are whole numbers that are written with decimals.
+        # Counts are integers written with decimals.
         accesses[names[name]["access"], names[name]["result"]] += added_up(~np.isnan(counts), np.rint(counts))
     rates: list[dict[Access, float]] = [{} for _ in range(types)]
     for access in _ACCESSES:

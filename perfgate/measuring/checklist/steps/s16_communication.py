@@ -1,4 +1,4 @@
-"""Step 16: how fast the devices of a machine exchange data, how much of it hides behind computing, and who comes last."""
+"""Step 16: the bandwidth between the devices of a machine, the exposed part of communication, and stragglers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import statistics
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,16 +16,15 @@ import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.document.run import Finding, Value
 from perfgate.document.samples import SampleSet, pack
 from perfgate.measuring.checklist.collectives.job import OPERATIONS, Operation, Plan, RankReport, run_job, sizes_up_to
-from perfgate.measuring.checklist.collectives.packets import judge_packets, judge_retransmissions, rdma_times
+from perfgate.measuring.checklist.collectives.packets import add_rdma_time, judge_packets, judge_retransmissions
 from perfgate.measuring.checklist.collectives.recorded_ranks import judge_ranks
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
-from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, below, finding, limit
+from perfgate.measuring.checklist.limits import MaybeEvidence, above, limit
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, not_applicable, unavailable
-from perfgate.measuring.checklist.values import median, missing, several
+from perfgate.measuring.checklist.values import median
 from perfgate.measuring.counting.collect import record_calls
 from perfgate.stats.robust import TransferLine, transfer_line
 from perfgate.system.garbage import quiet
@@ -36,9 +35,9 @@ from perfgate.trace.summary import DeviceSummary, summarize
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl", "npu": "hccl"}
 _MIB = 1 << 20
 _TRACED_CALLS = 5
-# Of fewer of one kind nothing says which is unusual.
+# The fewest of one kind to tell an unusual one.
 _FEWEST_OF_A_KIND = 3
-# A rank that is last in so many of the meetings is so by more than chance: of 20 and two ranks 18 or more have 0.04 %.
+# The share of rounds in which a straggler is last: by chance one of two ranks is last in 18 of 20 with 0.04 %.
 _MOSTLY = 0.9
 _FEWEST_SIZES = 3
 
@@ -46,30 +45,32 @@ Ints = npt.NDArray[np.int64]
 
 
 class CommunicationStep:
-    """Time collectives in a job of the workload's ranks; trace the workload where it communicates itself."""
+    """Time collectives in a job of the workload's ranks; trace a workload that communicates itself."""
 
     card = card(16)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure; not applicable where there is one rank and the workload itself does not communicate."""
+        """Measure; not applicable to a single rank unless the workload itself communicates."""
         ranks = context.workload.workload.ranks or context.device.visible_devices()
         if reason := _impossible(context, ranks):
             return unavailable(reason)
-        outcome = _trace_overlap(context)
+        outcome = context.outcome()
+        _trace_overlap(outcome, context)
         if ranks > 1:
             context.progress(f"collectives between {ranks} processes")
             reports = experiment(context, partial(_run, context, ranks), failing="system.collectives-fail")
             if isinstance(reports, FailedExperiment):
-                outcome.values += missing("communication.bus_bandwidth", reports.reason)
+                outcome.missing("communication.bus_bandwidth", reports.reason)
                 return outcome if len(outcome.values) > 1 else unavailable(reports.reason)
-            outcome.add(_judge_job(context, operation_times(reports), skew(reports), reports))
+            _judge_job(outcome, context, operation_times(reports), reports)
         return (
             outcome if outcome.values else not_applicable(Message("system.one-device", {"kind": context.device.kind}))
         )
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
-        """Judge the collectives of every rank; not applicable where there is none."""
-        outcome = _judge_recorded(context.summaries, context.limits)
+        """Judge the collectives of every rank; not applicable if there is none."""
+        outcome = context.outcome()
+        _judge_recorded(outcome, context.summaries)
         return outcome if outcome.values else not_applicable(Message("system.no-collectives"))
 
 
@@ -77,7 +78,7 @@ STEP = CommunicationStep()
 
 
 def _impossible(context: StepContext, ranks: int) -> Message | None:
-    """Why so many ranks cannot run here, None where they can; CPUs are shared, other devices are not."""
+    """Why the ranks cannot run here, None if they can; CPUs are shared, other devices are not."""
     device, visible = context.device, context.device.visible_devices()
     if ranks > 1 and device.kind not in _BACKENDS:
         return Message("system.no-backend", {"kind": device.kind})
@@ -91,7 +92,7 @@ def _run(context: StepContext, ranks: int) -> list[RankReport]:
     plan = Plan(
         kind=context.device.kind,
         backend=_BACKENDS[context.device.kind],
-        # The ranks agree on what fits into their memory.
+        # The ranks agree on the sizes that fit into their memory.
         sizes=sizes_up_to(4 * _MIB if quick else 1024 * _MIB),
         repetitions=20 if quick else 50,
         seconds=0.1 if quick else 1.0,
@@ -101,108 +102,104 @@ def _run(context: StepContext, ranks: int) -> list[RankReport]:
     return run_job(plan, ranks=ranks, folder=context.artifacts, limit_seconds=60.0 if quick else 600.0)
 
 
-def _trace_overlap(context: StepContext) -> StepOutcome:
-    """Trace some calls of a workload that is in a group of processes, on a device that shows its kernels."""
+def _trace_overlap(outcome: StepOutcome, context: StepContext) -> None:
+    """Trace some calls of a workload in a process group, on a device with a kernel timeline."""
     if not context.shows_kernels:
-        return StepOutcome()
+        return
     import torch.distributed as dist
 
     if not (dist.is_available() and dist.is_initialized()):
-        return StepOutcome()
+        return
     shape = context.workload.shapes[0]
     context.progress(f"tracing the communication of shape {shape}")
     with quiet(), tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".communication-") as folder:
         call = context.workload.caller(shape)
         trace = record_calls(context.device, call, calls=_TRACED_CALLS, folder=Path(folder), name="trace")
-    return _judge_recorded(summarize([trace.timeline]), context.limits)
+    _judge_recorded(outcome, summarize([trace.timeline]))
 
 
 def _judge_job(
-    context: StepContext, operations: Sequence[OperationTimes], meetings: Skew, reports: Sequence[RankReport]
-) -> StepOutcome:
-    outcome, limits = StepOutcome(), context.limits
+    outcome: StepOutcome, context: StepContext, operations: Sequence[OperationTimes], reports: Sequence[RankReport]
+) -> None:
+    backend = _BACKENDS[context.device.kind]
     for operation in operations:
         best = operation.best()
         bandwidth, count = operation.bus_bandwidth(best), best.nanoseconds.size
-        labels = {"op": operation.operation, "size": str(best.size)}
-        outcome.values += several({"communication.bus_bandwidth": bandwidth}, labels, count=count)
+        of_size = outcome.under(op=operation.operation, size=str(best.size))
+        of_size.number("communication.bus_bandwidth", bandwidth, count=count)
         if operation.wrong:
             wrong: MaybeEvidence = {"operation": operation.operation, "first size [B]": operation.wrong[0]}
-            outcome.findings.append(finding("communication.wrong_result", "severe", wrong))
-    backend = _BACKENDS[context.device.kind]
+            outcome.note("communication.wrong_result", "severe", wrong)
     for name, why in reports[0].refused.items():
-        evidence = {"operation": name, "backend": backend, "why": why}
-        outcome.findings.append(finding("communication.refused", "info", evidence))
-    peak = limit("communication.peak", limits)
+        outcome.note("communication.refused", "info", {"operation": name, "backend": backend, "why": why})
+    peak = limit("communication.peak", context.limits)
     if peak > 0 and operations:
         # The first operation is the all-reduce.
         share = operations[0].bus_bandwidth(operations[0].best()) / peak
-        outcome.values += several({"communication.peak_share": share}, {"op": operations[0].operation})
-        outcome.findings += below("communication.peak_share", share, limits, {"ranks": len(reports)})
-    outcome.values.append(Value(metric="communication.skew", value=meetings.seconds, count=meetings.rounds))
-    outcome.findings += judge_skew(meetings, context)
+        outcome.under(op=operations[0].operation).number("communication.peak_share", share)
+        outcome.below("communication.peak_share", share, {"ranks": len(reports)})
+    meetings = skew(reports)
+    outcome.number("communication.skew", meetings.seconds, count=meetings.rounds)
+    judge_skew(outcome, meetings, context)
     for operation in operations:
-        outcome.values += _line_values(operation)
+        _add_line(outcome.under(op=operation.operation), operation)
     for operation in operations:
         for size in operation.sizes:
             labels = {"op": operation.operation, "size": str(size.size)}
             outcome.values.append(median("communication.time", size.nanoseconds / 1e9, labels))
             samples = pack(size.nanoseconds.astype(np.int64))
             outcome.samples.append(SampleSet(metric="communication.time", samples=samples, labels=labels))
-    return outcome
 
 
-def _line_values(operation: OperationTimes) -> list[Value]:
-    """What a message costs by its size: a start-up, and a bandwidth."""
-    labels: dict[str, str] = {"op": operation.operation}
+def _add_line(outcome: StepOutcome, operation: OperationTimes) -> None:
+    """Add the cost of a message by its size: a start-up time and a bandwidth."""
     line = operation.line()
     if line is None:
-        reason = Message("system.too-few-sizes", {"count": len(operation.sizes)})
-        return missing("communication.start_up", reason, labels)
-    values = several({"communication.start_up": line.start_up}, labels)
+        outcome.missing("communication.start_up", Message("system.too-few-sizes", {"count": len(operation.sizes)}))
+        return
+    outcome.number("communication.start_up", line.start_up)
     if math.isfinite(line.bandwidth):
-        values += several({"communication.bandwidth": line.bandwidth}, labels)
+        outcome.number("communication.bandwidth", line.bandwidth)
     else:
-        values += missing("communication.bandwidth", Message("system.no-rise"), labels)
-    # Below 0 the line is worse than a constant: it describes nothing.
-    fit = {"communication.fit": max(line.r2, 0.0), "communication.residual": line.residual}
-    return values + several(fit, labels)
+        outcome.missing("communication.bandwidth", Message("system.no-rise"))
+    # A fit below 0 is worse than a constant.
+    outcome.numbers({"communication.fit": max(line.r2, 0.0), "communication.residual": line.residual})
 
 
-def judge_skew(meetings: Skew, context: StepContext) -> list[Finding]:
-    """Name the rank that nearly always comes last; ranks on CPUs share them with others, so there it only informs."""
+def judge_skew(outcome: StepOutcome, meetings: Skew, context: StepContext) -> None:
+    """Name the rank that is nearly always last; only informative on CPUs, which ranks share with other processes."""
     share = meetings.seconds / meetings.work_seconds if meetings.work_seconds else 0.0
     evidence: MaybeEvidence = {
         "rank": meetings.last,
         "skew [s]": meetings.seconds,
         "work [s]": meetings.work_seconds,
     }
-    if meetings.last is None or not above("communication.slow_rank", share, context.limits, evidence):
-        return []
-    alone_on_device = "own_memory" in context.device.capabilities
-    return [finding("communication.slow_rank", "warning" if alone_on_device else "info", evidence)]
+    if meetings.last is not None and above("communication.slow_rank", share, context.limits, evidence):
+        alone_on_device = "own_memory" in context.device.capabilities
+        outcome.note("communication.slow_rank", "warning" if alone_on_device else "info", evidence)
 
 
-def _judge_recorded(summaries: Sequence[DeviceSummary], limits: Limits) -> StepOutcome:
-    """What a recording says of every rank that communicated, and which rank comes last."""
-    outcome = StepOutcome()
+def _judge_recorded(outcome: StepOutcome, summaries: Sequence[DeviceSummary]) -> None:
+    """Judge every rank that communicated in a recording, and name the one that is last."""
     for summary in summaries:
+        rank = outcome.under(shape=summary.shape)
         for kind, ns in sorted(summary.collectives.items()):
-            seconds, labels = ns / summary.spans / 1e9, {"shape": summary.shape, "collective": kind}
-            outcome.values += several({"communication.time": seconds}, labels, count=summary.spans)
-        outcome.values += [*_waiting(summary), *_links(summary), *rdma_times(summary)]
-        outcome.add(judge_packets(summary, limits))
-        outcome.add(_judge_overlap(summary, limits))
-        outcome.findings += _judge_first_collectives(summary, limits)
-    outcome.add(judge_ranks(summaries, limits))
-    outcome.findings += [*judge_retransmissions(summaries, limits), *_slowest_ranks(summaries)]
-    return outcome
+            rank.under(collective=kind).number("communication.time", ns / summary.spans / 1e9, count=summary.spans)
+        _add_waiting(rank, summary)
+        _add_links(rank, summary)
+        add_rdma_time(rank, summary)
+        judge_packets(rank, summary)
+        _judge_overlap(outcome.under(**profiled(summary)), summary)
+        _judge_first_collectives(rank, summary)
+    judge_ranks(outcome, summaries)
+    judge_retransmissions(outcome, summaries)
+    _note_slowest_ranks(outcome, summaries)
 
 
-def _waiting(summary: DeviceSummary) -> Iterator[Value]:
-    """Yield the shares of all the time of collectives in which this rank waited, sent or received, and idled.
+def _add_waiting(outcome: StepOutcome, summary: DeviceSummary) -> None:
+    """Add the shares of collective time in which this rank waited, transferred data, and idled.
 
-    Idle is what is neither, mostly time before the last rank came (sample msinsight-910B-alexnet-2501: 96.4 of 106.0 ms).
+    Idle is the rest, mostly time before the last rank arrived (sample msinsight-910B-alexnet-2501: 96.4 of 106.0 ms).
     """
     timed = [collective for collective in summary.timeline.collectives or () if collective.elapsed_ns]
     elapsed = sum(collective.elapsed_ns or 0 for collective in timed)
@@ -213,11 +210,10 @@ def _waiting(summary: DeviceSummary) -> Iterator[Value]:
     ):
         times = [time for time in column if time is not None]
         if elapsed and len(times) == len(timed):
-            labels = {"shape": summary.shape}
-            yield Value(metric=metric, value=sum(times) / elapsed, count=len(timed), labels=labels)
+            outcome.number(metric, sum(times) / elapsed, count=len(timed))
 
 
-def _links(summary: DeviceSummary) -> Iterator[Value]:
+def _add_links(outcome: StepOutcome, summary: DeviceSummary) -> None:
     sizes: Counter[str] = Counter()
     times: Counter[str] = Counter()
     for collective in summary.timeline.collectives or ():
@@ -226,29 +222,25 @@ def _links(summary: DeviceSummary) -> Iterator[Value]:
             times[link.link] += link.transit_ns
     for name, time_ns in sorted(times.items()):
         if time_ns > 0:
-            labels = {"shape": summary.shape, "link": name}
-            yield Value(metric="communication.link_bandwidth", value=sizes[name] / time_ns * 1e9, labels=labels)
+            outcome.under(link=name).number("communication.link_bandwidth", sizes[name] / time_ns * 1e9)
 
 
-def _judge_overlap(summary: DeviceSummary, limits: Limits) -> StepOutcome:
-    """How much of the communication computing hides, and how much of the steps the rest takes."""
+def _judge_overlap(outcome: StepOutcome, summary: DeviceSummary) -> None:
+    """Judge the exposed communication, and add the share hidden behind computing."""
     parts = summary.parts()
     if parts is None:
-        return StepOutcome()
-    fused = several({"communication.fused": parts.fused_ns / parts.length_ns}, profiled(summary), count=summary.spans)
-    if not parts.communication_ns:
-        return StepOutcome(fused if parts.fused_ns else [])
-    exposed = parts.exposed_communication_ns / parts.length_ns
-    numbers = {
-        "communication.hidden": 1.0 - parts.exposed_communication_ns / parts.communication_ns,
-        "communication.exposed": exposed,
-    }
-    values = [*several(numbers, profiled(summary), count=summary.spans), *(fused if parts.fused_ns else [])]
-    return StepOutcome(values, above("communication.exposed", exposed, limits, {"shape": summary.shape}))
+        return
+    if parts.communication_ns:
+        exposed = parts.exposed_communication_ns / parts.length_ns
+        hidden = 1.0 - parts.exposed_communication_ns / parts.communication_ns
+        outcome.numbers({"communication.hidden": hidden, "communication.exposed": exposed}, count=summary.spans)
+        outcome.above("communication.exposed", exposed)
+    if parts.fused_ns:
+        outcome.number("communication.fused", parts.fused_ns / parts.length_ns, count=summary.spans)
 
 
-def _judge_first_collectives(summary: DeviceSummary, limits: Limits) -> Iterator[Finding]:
-    """Yield a word on a first collective that took many times as long as the others: the ranks did not begin together."""
+def _judge_first_collectives(outcome: StepOutcome, summary: DeviceSummary) -> None:
+    """Note a first collective many times as long as the others: the ranks did not begin together."""
     kinds: dict[str, list[Collective]] = {}
     for collective in summary.timeline.collectives or ():
         if collective.kind == "collective" and collective.elapsed_ns:
@@ -258,24 +250,22 @@ def _judge_first_collectives(summary: DeviceSummary, limits: Limits) -> Iterator
             continue
         first, *later = [collective.elapsed_ns or 0 for collective in members]
         middle = statistics.median(later)
-        if first > limit("communication.first.info", limits) * middle:
+        if first > limit("communication.first.info", outcome.limits) * middle:
             evidence: MaybeEvidence = {
                 "collective": kind,
-                "shape": summary.shape,
                 "first [s]": first / 1e9,
                 "median of the others [s]": middle / 1e9,
                 **{f"{link.link} [B/s]": link.bandwidth for link in members[0].links},
             }
-            yield finding("communication.first", "info", evidence)
+            outcome.note("communication.first", "info", evidence)
 
 
-def _slowest_ranks(summaries: Sequence[DeviceSummary]) -> list[Finding]:
-    """Say of each kind of collective which rank spends most time in it; who spends least came last, and was waited for."""
+def _note_slowest_ranks(outcome: StepOutcome, summaries: Sequence[DeviceSummary]) -> None:
+    """Name the ranks with the longest and shortest time in each kind of collective; the shortest arrived last."""
     times: dict[str, dict[str, float]] = {}
     for summary in summaries:
         for kind, ns in summary.collectives.items():
             times.setdefault(kind, {})[summary.shape] = ns / summary.spans / 1e9
-    findings = []
     for kind, by_rank in sorted(times.items()):
         if len(by_rank) > 1:
             evidence: MaybeEvidence = {
@@ -284,13 +274,12 @@ def _slowest_ranks(summaries: Sequence[DeviceSummary]) -> list[Finding]:
                 "shortest": min(by_rank, key=by_rank.__getitem__),
                 **{f"{rank} [s]": seconds for rank, seconds in by_rank.items()},
             }
-            findings.append(finding("collectives.slowest_rank", "info", evidence))
-    return findings
+            outcome.note("collectives.slowest_rank", "info", evidence)
 
 
 @dataclass(frozen=True)
 class SizeTimes:
-    """One size in bytes: nanoseconds of each repetition on the rank that took longest."""
+    """One size in bytes: nanoseconds of each repetition on the slowest rank."""
 
     size: int
     nanoseconds: Ints
@@ -303,7 +292,7 @@ class SizeTimes:
 
 @dataclass(frozen=True)
 class OperationTimes:
-    """One operation over ``ranks`` ranks, by rising size; ``wrong`` are the sizes at which a rank got wrong numbers."""
+    """One operation over ``ranks`` ranks, by increasing size; ``wrong`` are the sizes with wrong results on a rank."""
 
     operation: Operation
     ranks: int
@@ -319,7 +308,7 @@ class OperationTimes:
         return max(self.sizes, key=self.bus_bandwidth)
 
     def line(self) -> TransferLine | None:
-        """What a size costs; None for fewer than three sizes."""
+        """The fitted cost by size; None for fewer than three sizes."""
         if len(self.sizes) < _FEWEST_SIZES:
             return None
         bytes_sent = np.array([float(times.size) for times in self.sizes])
@@ -328,9 +317,9 @@ class OperationTimes:
 
 @dataclass(frozen=True)
 class Skew:
-    """How far apart ranks come that did the same work: median seconds from the first to the last, and of the work itself.
+    """The arrival skew of ranks after the same work: median seconds from first to last, and of the work itself.
 
-    ``last`` is the rank that comes last nearly always, None where none does.
+    ``last`` is the rank that is nearly always last, None if there is none.
     """
 
     seconds: float
@@ -340,15 +329,15 @@ class Skew:
 
 
 def bus_factor(operation: Operation, ranks: int) -> float:
-    """What turns bytes over time into the load of a link (nccl-tests, doc/PERFORMANCE.md).
+    """The factor from bytes per second to the load of a link (nccl-tests, doc/PERFORMANCE.md).
 
-    The size is that of the whole: of an all-gather what comes out, of a reduce-scatter what goes in.
+    The size is the total: the output of an all-gather, the input of a reduce-scatter.
     """
     return (2 if operation == "all_reduce" else 1) * (ranks - 1) / ranks
 
 
 def operation_times(reports: Sequence[RankReport]) -> list[OperationTimes]:
-    """The operations that the backend has; the ranks' repetitions are matched by their order."""
+    """The operations of the backend; repetitions are matched between ranks by their order."""
     operations = []
     for operation in OPERATIONS:
         by_rank = [[sample for sample in report.timed if sample.operation == operation] for report in reports]
@@ -363,7 +352,7 @@ def operation_times(reports: Sequence[RankReport]) -> list[OperationTimes]:
 
 
 def skew(reports: Sequence[RankReport]) -> Skew:
-    """How far apart the ranks come, round by round."""
+    """The skew over all rounds."""
     arrived = np.array([[meeting.arrived_ns for meeting in report.meetings] for report in reports])
     worked = np.array([[meeting.worked_ns for meeting in report.meetings] for report in reports])
     rounds = arrived.shape[1]

@@ -1,4 +1,4 @@
-"""Step 17: what memory does over many steady calls: its peaks, what is reserved in vain, new segments, growth, page faults."""
+"""Step 17: memory over many steady calls: peaks, fragmentation, new segments, growth and page faults."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.document.run import Finding, Value
-from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding, limit
+from perfgate.document.run import Value
+from perfgate.measuring.checklist.limits import MaybeEvidence, limit
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
-from perfgate.measuring.checklist.values import missing, of_quantile, several, with_interval
 from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.devices.device import MemoryStatistics
@@ -25,7 +24,7 @@ from perfgate.stats.summary import quantile
 from perfgate.system.garbage import quiet
 from perfgate.trace.summary import DeviceSummary
 
-# Of fewer calls the interval of a slope says nothing.
+# The fewest calls for the interval of a slope.
 _FEWEST_CALLS = 12
 _TOP_OPS = 10
 
@@ -48,27 +47,28 @@ _FULL = _Effort(calls=300, seconds=8.0, warm_up_seconds=5.0)
 
 
 class MemoryStep:
-    """Watch the allocator and the process over steady calls of every shape; where memory grows, name what stays allocated."""
+    """Watch the allocator and the process over steady calls of every shape; name the operator whose results stay allocated."""
 
     card = card(17)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        outcome = StepOutcome()
+        outcome = context.outcome()
         for shape in context.workload.shapes:
             context.progress(f"memory over steady calls of shape {shape}")
+            of_shape = outcome.under(shape=shape)
             with quiet():
-                values = _measure_shape(context, shape)
-            outcome.values += values
-            outcome.findings += _judge_shape(context, shape, {value.metric: value for value in values})
+                _measure_shape(of_shape, context, shape)
+            values = {value.metric: value for value in outcome.values if value.labels["shape"] == shape}
+            _judge_shape(of_shape, context, shape, values)
         return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
-        """Judge the peaks that a recording holds, rank by rank; growth takes calls made here."""
-        outcome = StepOutcome()
+        """Judge the recorded peaks, rank by rank; growth takes calls made here."""
+        outcome = context.outcome()
         for summary in context.summaries:
-            outcome.values += _recorded_values(summary)
-            outcome.values += _memory_of_operators(summary)
-            outcome.findings += _largest_allocation(summary)
+            rank = outcome.under(shape=summary.shape)
+            _add_recorded(rank, summary)
+            _add_operators(rank, summary)
         return outcome if outcome.values else unavailable(Message("system.no-memory-recorded"))
 
 
@@ -77,7 +77,7 @@ STEP = MemoryStep()
 
 @dataclass(frozen=True)
 class _Watched:
-    """What was read after each of some steady calls, one entry a call; the allocator's statistics before and after all."""
+    """Readings after each of some steady calls; the allocator's statistics before and after all of them."""
 
     resident: Floats
     faults: Floats
@@ -93,7 +93,7 @@ def _effort(context: StepContext) -> _Effort:
     return replace(_QUICK, seconds=seconds, warm_up_seconds=_QUICK.warm_up_seconds * seconds / _QUICK.seconds)
 
 
-def _measure_shape(context: StepContext, shape: str) -> list[Value]:
+def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> None:
     effort = _effort(context).shared(len(context.workload.shapes))
     call = context.workload.caller(shape)
     state = find_steady_state(call, context.device, cap_seconds=effort.warm_up_seconds)
@@ -101,18 +101,15 @@ def _measure_shape(context: StepContext, shape: str) -> list[Value]:
     watched = _watch(context, call, calls)
     allocated = watched.allocated
     if allocated is None:
-        # The profiler that counts allocations makes the process grow itself, so it comes last. Of its first call it may
-        # count too much.
+        # The profiler that counts allocations makes the process itself grow, so it comes last. It may count too much in its
+        # first call.
         counts = context.device.count_memory([call] * (calls + 1))
         allocated = None if counts is None else np.cumsum([float(count.kept_bytes) for count in counts[1:]])
-    labels = {"shape": shape}
-    return [
-        *_growth("memory.growth", allocated, labels),
-        Value(metric="memory.resident", value=float(watched.resident.max()), count=calls, labels=labels),
-        *_growth("memory.resident_growth", watched.resident, labels),
-        of_quantile("memory.faults", quantile(watched.faults, 0.5), labels),
-        *_pool_values(watched, calls, labels),
-    ]
+    _add_growth(outcome, "memory.growth", allocated)
+    outcome.number("memory.resident", float(watched.resident.max()), count=calls)
+    _add_growth(outcome, "memory.resident_growth", watched.resident)
+    outcome.quantile("memory.faults", quantile(watched.faults, 0.5))
+    _add_pool(outcome, watched, calls)
 
 
 def _watch(context: StepContext, call: Callable[[], Any], calls: int) -> _Watched:
@@ -134,11 +131,12 @@ def _watch(context: StepContext, call: Callable[[], Any], calls: int) -> _Watche
     return _Watched(resident, faults, allocated if after else None, before, after)
 
 
-def _pool_values(watched: _Watched, calls: int, labels: dict[str, str]) -> list[Value]:
+def _add_pool(outcome: StepOutcome, watched: _Watched, calls: int) -> None:
     before, after = watched.before, watched.after
     if before is None or after is None:
-        # One word for the whole pool.
-        return missing("memory.allocated", Message("system.no-pool"), labels)
+        # One missing value stands for the whole pool.
+        outcome.missing("memory.allocated", Message("system.no-pool"))
+        return
     numbers = {
         "memory.allocated": float(after.peak_allocated),
         "memory.reserved": float(after.peak_reserved),
@@ -147,59 +145,53 @@ def _pool_values(watched: _Watched, calls: int, labels: dict[str, str]) -> list[
         "memory.retries": float(after.retries - before.retries),
         "memory.segments": (after.segments - before.segments) / calls,
     }
-    return several(numbers, labels, count=calls)
+    outcome.numbers(numbers, count=calls)
 
 
 def _fragmentation(allocated: float, reserved: float) -> float:
     return 1.0 - allocated / reserved if reserved else 0.0
 
 
-def _growth(metric: str, series: Floats | None, labels: dict[str, str]) -> list[Value]:
+def _add_growth(outcome: StepOutcome, metric: str, series: Floats | None) -> None:
     if series is None:
-        return missing(metric, Message("system.allocations-uncounted"), labels)
+        outcome.missing(metric, Message("system.allocations-uncounted"))
+        return
     slope = theil_sen(series)
-    return [with_interval(metric, slope.value, (slope.low, slope.high), series.size, labels)]
+    outcome.number(metric, slope.value, count=series.size, interval=(slope.low, slope.high))
 
 
-def _judge_shape(context: StepContext, shape: str, values: dict[str, Value]) -> list[Finding]:
-    limits, findings = context.limits, list[Finding]()
+def _judge_shape(outcome: StepOutcome, context: StepContext, shape: str, values: dict[str, Value]) -> None:
     numbers = {metric: value.value for metric, value in values.items() if value.value is not None}
     for rule in ("memory.segments", "memory.retries", "memory.faults"):
         if rule in numbers:
-            findings += above(rule, numbers[rule], limits, {"shape": shape})
+            outcome.above(rule, numbers[rule])
     reserved = numbers.get("memory.reserved", 0.0)
-    if "memory.fragmentation" in numbers and reserved >= limit("memory.fragmentation.size", limits):
-        evidence: MaybeEvidence = {"shape": shape, "reserved [B]": reserved}
-        findings += above("memory.fragmentation", numbers["memory.fragmentation"], limits, evidence)
-    return findings + _judge_growth(context, shape, values["memory.growth"], values["memory.resident_growth"])
+    if "memory.fragmentation" in numbers and reserved >= limit("memory.fragmentation.size", context.limits):
+        outcome.above("memory.fragmentation", numbers["memory.fragmentation"], {"reserved [B]": reserved})
+    _judge_growth(outcome, context, shape, values["memory.growth"], values["memory.resident_growth"])
 
 
-def _judge_growth(context: StepContext, shape: str, allocator: Value, process: Value) -> list[Finding]:
-    """Call it growth where the whole interval lies above the limit; of the process, what the allocator does not explain."""
-    explained, findings = 0.0, list[Finding]()
+def _judge_growth(outcome: StepOutcome, context: StepContext, shape: str, allocator: Value, process: Value) -> None:
+    """Report growth if the whole interval lies above the limit; for the process, growth beyond the allocator's."""
+    explained = 0.0
     low, high = allocator.interval or (None, None)
     if low is not None:
         grows = low > limit("memory.growth.warning", context.limits)
-        evidence: MaybeEvidence = {
-            **_growth_evidence(allocator, shape),
-            **(_leaking_op(context, shape) if grows else {}),
-        }
-        findings += above("memory.growth", low, context.limits, evidence)
+        leak = _leaking_op(context, shape) if grows else {}
+        outcome.above("memory.growth", low, {**_growth_evidence(allocator), **leak})
         if "own_memory" not in context.device.capabilities:
             explained = max(high or 0.0, 0.0)
     low, _ = process.interval or (None, None)
     if low is not None:
-        evidence = _growth_evidence(process, shape)
-        findings += above("memory.resident_growth", low - explained, context.limits, evidence)
-    return findings
+        outcome.above("memory.resident_growth", low - explained, _growth_evidence(process))
 
 
-def _growth_evidence(value: Value, shape: str) -> MaybeEvidence:
-    return {"growth [B/call]": value.value or 0.0, "calls": value.count or 0, "shape": shape}
+def _growth_evidence(value: Value) -> MaybeEvidence:
+    return {"growth [B/call]": value.value or 0.0, "calls": value.count or 0}
 
 
 def _leaking_op(context: StepContext, shape: str) -> MaybeEvidence:
-    """The operator, and its line, whose results most often outlive a call; nothing where none is seen to."""
+    """The operator with the most results that outlive a call, and its line; empty if there is none."""
     counters = count_calls(context.workload, context.device, shape, repeats=2, root=context.root)
     sites = [site for site in counters.sites if site.metric == "memory.kept"]
     if not sites:
@@ -208,44 +200,30 @@ def _leaking_op(context: StepContext, shape: str) -> MaybeEvidence:
     return {"op": most.name, "blocks": most.count, "line": most.line}
 
 
-def _recorded_values(summary: DeviceSummary) -> list[Value]:
-    """The peaks by component: PTA is torch_npu's allocator, APP the whole process."""
+def _add_recorded(outcome: StepOutcome, summary: DeviceSummary) -> None:
+    """Add the peaks by component: PTA is torch_npu's allocator, APP the whole process."""
     peaks = summary.timeline.memory
-    values = []
     for name, peak in sorted(peaks.items()):
         component, _, part = name.rpartition(".")
         if part in ("allocated", "reserved"):
-            values += several({f"memory.{part}": peak}, {"shape": summary.shape, "component": component})
+            outcome.under(component=component).number(f"memory.{part}", peak)
     allocated, reserved = peaks.get("PTA.allocated"), peaks.get("PTA.reserved")
     if allocated is not None and reserved:
-        labels = {"shape": summary.shape, "component": "PTA"}
-        values += several({"memory.fragmentation": _fragmentation(allocated, reserved)}, labels)
-    return values
+        outcome.under(component="PTA").number("memory.fragmentation", _fragmentation(allocated, reserved))
 
 
-def _memory_of_operators(summary: DeviceSummary) -> list[Value]:
-    """What the operators that allocated most did in all, and what they held when all together held most."""
+def _add_operators(outcome: StepOutcome, summary: DeviceSummary) -> None:
+    """Add the total of the operators that allocated most, and their share of the peak; name the largest."""
     allocations = sorted(summary.timeline.allocations or (), key=lambda total: (-total.total_bytes, total.name))
-    values = []
     for total in allocations[:_TOP_OPS]:
-        labels = {"shape": summary.shape, "op": total.name}
         numbers = {"memory.operator_total": total.total_bytes, "memory.operator_held": total.held_bytes}
-        values += several(numbers, labels, count=total.count)
-    return values
-
-
-def _largest_allocation(summary: DeviceSummary) -> list[Finding]:
-    """Say which operator allocated most, where the recording lists allocations."""
-    allocations = summary.timeline.allocations
-    if not allocations:
-        return []
-    most = max(allocations, key=lambda total: (total.total_bytes, total.name))
-    evidence: MaybeEvidence = {
-        "op": most.name,
-        "total [B]": most.total_bytes,
-        "largest [B]": most.largest_bytes,
-        "held at the peak [B]": most.held_bytes,
-        "blocks": most.count,
-        "shape": summary.shape,
-    }
-    return [finding("memory.largest", "info", evidence)]
+        outcome.under(op=total.name).numbers(numbers, count=total.count)
+    for most in allocations[:1]:
+        evidence: MaybeEvidence = {
+            "op": most.name,
+            "total [B]": most.total_bytes,
+            "largest [B]": most.largest_bytes,
+            "held at the peak [B]": most.held_bytes,
+            "blocks": most.count,
+        }
+        outcome.note("memory.largest", "info", evidence)

@@ -1,4 +1,4 @@
-"""Step 19: whether the device keeps its speed under sustained load, how warm it gets, and what an item costs in energy."""
+"""Step 19: speed under sustained load, temperature, and energy per item."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ import numpy as np
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, reason_of
-from perfgate.document.run import Finding, Value
 from perfgate.document.telemetry import Reading, Telemetry
 from perfgate.errors import MeasuringError
-from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, below, limit
+from perfgate.measuring.checklist.limits import MaybeEvidence, above, limit
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
-from perfgate.measuring.checklist.values import missing, several, with_interval
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.host import run_times
 from perfgate.measuring.devices.registry import monitored_kinds
@@ -31,18 +29,18 @@ from perfgate.trace.kernel_clocks import kernel_clocks
 from perfgate.trace.readings import CORE_CLOCK
 from perfgate.trace.summary import DeviceSummary
 
-# Below this share of the rated clock a device at work is slowed down (facts/measuring.md, step 19).
+# Below this share of the rated clock a device at work counts as throttled.
 _FULL_CLOCK = 0.97
 _FEWEST_READINGS = 2
 _TOP_OPS = 10
 _WARM_UP_SECONDS = 1.0
-# Of these the fastest counts: whatever disturbs a product adds time.
+# The fastest of these counts, because disturbances only add time.
 _CANARIES = 5
 _CPU_SIZE = 256
 _DEVICE_SIZE = 2048
 _NO_SENSED_CLOCK = Message("system.no-rated-clock")
 _NO_SENSED_POWER = Message("system.no-power")
-# What only a sensor tells, and why it may be missing.
+# Metrics that need a sensor, and the reason if they are missing.
 _SENSED = {
     "thermal.throttled": _NO_SENSED_CLOCK,
     "thermal.clock": _NO_SENSED_CLOCK,
@@ -54,7 +52,7 @@ _SENSED = {
 
 @dataclass(frozen=True)
 class Effort:
-    """Seconds of the soak, of one slice, and of the first and the last part that are compared."""
+    """Seconds of the soak, of one slice, and of the compared first and last parts."""
 
     seconds: float
     slice_seconds: float
@@ -72,59 +70,57 @@ class ThermalStep:
     card = card(19)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure derating in any case; what only a sensor tells has no value where there is none."""
+        """Derating needs no sensor; the other metrics are missing without one."""
         shape = context.workload.shapes[0]
         effort = _QUICK if context.quick else _FULL
         context.progress(f"{effort.seconds:g} s of calls without a pause, of shape {shape}")
         soaked, sensed = _soak_and_sense(context, shape, effort)
         of_calls, of_canary = derating(soaked, effort), derating(soaked, effort, canary=True)
-        outcome = StepOutcome()
+        outcome = context.outcome()
+        of_shape = outcome.under(shape=shape)
         for subject, loss in (("workload", of_calls), ("canary", of_canary)):
             if loss is not None:
-                labels = {"shape": shape, "of": subject}
                 interval = (loss.low, loss.high)
-                outcome.values.append(with_interval("thermal.derating", loss.value, interval, loss.slices, labels))
-        outcome.values += sensor_values(sensed, soaked, items=soaked.calls * context.workload.batch, shape=shape)
-        outcome.findings += judge_speed(soaked, of_calls, of_canary, context)
-        outcome.findings += judge_throttling(outcome.values, context.limits, shape)
+                of_shape.under(of=subject).number("thermal.derating", loss.value, count=loss.slices, interval=interval)
+        add_sensed(of_shape, sensed, soaked, items=soaked.calls * context.workload.batch)
+        judge_speed(of_shape, soaked, of_calls, of_canary, context)
+        judge_throttling(of_shape)
         return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
-        """Judge the clock of the cores, which some profilers record; nothing else of a recording is sustained load."""
-        outcome = StepOutcome()
+        """Judge the clock of the cores, if the profiler recorded it; a recording has no other sustained load."""
+        outcome = context.outcome()
         for summary in context.summaries:
-            outcome.add(_judge_recorded_clock(summary, context))
+            _judge_recorded_clock(outcome.under(**profiled(summary)), summary, context)
         return outcome if outcome.values else unavailable(Message("system.no-clock-recorded"))
 
 
 STEP = ThermalStep()
 
 
-def _judge_recorded_clock(summary: DeviceSummary, context: RecordingContext) -> StepOutcome:
-    """The clock of the cores over their rated one, which is the highest read where nobody tells it.
+def _judge_recorded_clock(outcome: StepOutcome, summary: DeviceSummary, context: RecordingContext) -> None:
+    """The clock of the cores over their rated one, or over the highest reading if the rated one is unknown.
 
-    Where it is known when kernels ran, only the clock while they did counts: an idle device lowers it by itself.
+    If the times of kernels are known, only the clock during kernels counts: an idle device lowers it by itself.
     """
-    clock, labels, limits = summary.timeline.readings.get(CORE_CLOCK), profiled(summary), context.limits
+    clock, limits = summary.timeline.readings.get(CORE_CLOCK), context.limits
     if clock is None or not clock.value.max() > 0:
-        return StepOutcome()
+        return
     megahertz = context.recording.settings.get("aic_frequency_mhz", "")
     rated = float(megahertz) * 1e6 if megahertz.isdecimal() and int(megahertz) else float(clock.value.max())
     clocks = kernel_clocks(summary.kernel_table, clock)
     lowest = min((row.lowest for row in clocks), default=float(clock.value.min()))
-    outcome = StepOutcome(several({"thermal.clock": lowest / rated}, labels))
+    outcome.number("thermal.clock", lowest / rated)
     if not clocks:
-        evidence: MaybeEvidence = {"shape": summary.shape, "lowest [Hz]": lowest, "rated [Hz]": rated}
-        outcome.findings = below("thermal.clock", lowest / rated, limits, evidence)
+        outcome.below("thermal.clock", lowest / rated, {"lowest [Hz]": lowest, "rated [Hz]": rated})
     for row in [row for row in clocks if row.hertz < rated][:_TOP_OPS]:
-        outcome.values += several({"thermal.kernel_clock": row.hertz / rated}, {**labels, "op": row.op})
+        outcome.under(op=row.op).number("thermal.kernel_clock", row.hertz / rated)
     slow = [row for row in clocks if row.hertz / rated < limit("thermal.kernel_clock.warning", limits)]
     idle = [row for row in clocks if row.hertz < limit("thermal.idle_clock.warning", limits)]
     if slow or idle:
         heaviest = (idle or slow)[0]
         total_ns = sum(row.time_ns for row in clocks)
-        evidence = {
-            "shape": summary.shape,
+        evidence: MaybeEvidence = {
             "op": heaviest.op,
             "clock": heaviest.hertz,
             "rated": rated,
@@ -132,16 +128,15 @@ def _judge_recorded_clock(summary: DeviceSummary, context: RecordingContext) -> 
             "lost": sum(row.time_ns * max(1 - row.hertz / rated, 0.0) for row in idle or slow) / total_ns,
             "operators": len(idle or slow),
         }
-        rule, value = (
-            ("thermal.idle_clock", heaviest.hertz) if idle else ("thermal.kernel_clock", heaviest.hertz / rated)
-        )
-        outcome.findings = below(rule, value, limits, evidence)
-    return outcome
+        if idle:
+            outcome.below("thermal.idle_clock", heaviest.hertz, evidence)
+        else:
+            outcome.below("thermal.kernel_clock", heaviest.hertz / rated, evidence)
 
 
 @dataclass(frozen=True)
 class Sensed:
-    """The readings of the sensor; without readings, why."""
+    """The readings of the sensor, or the reason if there are none."""
 
     readings: Sequence[Reading]
     reason: Message | None = None
@@ -149,7 +144,7 @@ class Sensed:
 
 @dataclass(frozen=True)
 class Slice:
-    """One slice: when it ended, items a second of the workload, and matrix products a second, None without a canary."""
+    """One slice: its end, the workload's items per second, and matrix products per second, None without a canary."""
 
     ended_ns: int
     rate: float
@@ -158,9 +153,9 @@ class Slice:
 
 @dataclass(frozen=True)
 class Soak:
-    """All slices, when the first began, and how many calls were made.
+    """All slices, the start of the first, and the number of calls.
 
-    ``waited`` is the share of the time in which the process could have run and others had its CPUs, None where nobody knows.
+    ``waited`` is the share of time in which the process was ready to run but others had its CPUs, None if unknown.
     """
 
     began_ns: int
@@ -179,7 +174,7 @@ class Soak:
 
 @dataclass(frozen=True)
 class Derating:
-    """How much lower the last rates are than the first, 0 to 1, and the interval; an end that too few slices give is None."""
+    """The relative loss of rate from the first part to the last, and its interval; a bound is None with too few slices."""
 
     value: float
     low: float | None
@@ -202,23 +197,24 @@ def _soak_and_sense(context: StepContext, shape: str, effort: Effort) -> tuple[S
         return soaked, Sensed(sampler.readings()) if sampler else Sensed((), reason)
 
 
-def sensor_values(sensed: Sensed, soaked: Soak, *, items: int, shape: str) -> list[Value]:
-    """What the readings within a soak say; a value that none of them tells is missing, with the reason."""
-    labels = {"shape": shape}
+def add_sensed(outcome: StepOutcome, sensed: Sensed, soaked: Soak, *, items: int) -> None:
+    """Add the readings within a soak; a value without any reading is missing, with the reason."""
     within = [
         reading
         for reading in sensed.readings
         if reading.began_ns >= soaked.began_ns and reading.ended_ns <= soaked.ended_ns
     ]
     if sensed.reason:
-        return missing(_SENSED, sensed.reason, labels)
+        outcome.missing(_SENSED, sensed.reason)
+        return
     if len(within) < _FEWEST_READINGS:
         reason = Message(
             "system.too-few-readings",
             {"times": len(within), "seconds": soaked.seconds, "fewest": _FEWEST_READINGS},
         )
-        return missing(_SENSED, reason, labels)
-    # Calls were made all the time, so a device of which no load is told was at work.
+        outcome.missing(_SENSED, reason)
+        return
+    # Calls were made all the time, so a device of unknown load was at work.
     at_work = [reading.telemetry for reading in within if reading.telemetry.at_work is not False]
     throttled = [slowed for telemetry in at_work if (slowed := _is_throttled(telemetry)) is not None]
     clocks = [share for telemetry in at_work if (share := telemetry.clock_share()) is not None]
@@ -231,13 +227,11 @@ def sensor_values(sensed: Sensed, soaked: Soak, *, items: int, shape: str) -> li
         "thermal.power": power,
         "thermal.energy": None if power is None else power * soaked.seconds / items,
     }
-    values: list[Value] = []
     for metric, number in numbers.items():
         if number is None:
-            values += missing(metric, _SENSED[metric], labels)
+            outcome.missing(metric, _SENSED[metric])
         else:
-            values += several({metric: number}, labels, count=len(within))
-    return values
+            outcome.number(metric, number, count=len(within))
 
 
 def _is_throttled(telemetry: Telemetry) -> bool | None:
@@ -253,52 +247,46 @@ def _mean_power(readings: Sequence[Reading], soaked: Soak) -> float | None:
     if len(points) < _FEWEST_READINGS:
         return None
     times, watts = (np.array(column, dtype=np.float64) for column in zip(*points))
-    # Before the first reading and after the last the power is taken as there.
+    # The power is extended constantly before the first reading and after the last.
     times = np.concatenate(([soaked.began_ns], times, [soaked.ended_ns]))
     watts = np.concatenate((watts[:1], watts, watts[-1:]))
     return float(((watts[1:] + watts[:-1]) / 2 * np.diff(times)).sum() / (times[-1] - times[0]))
 
 
 def judge_speed(
-    soaked: Soak, of_calls: Derating | None, of_canary: Derating | None, context: StepContext
-) -> list[Finding]:
-    """Judge the lower end of what calls lost; where the canary lost less than half of it, the device is not the cause.
+    outcome: StepOutcome, soaked: Soak, of_calls: Derating | None, of_canary: Derating | None, context: StepContext
+) -> None:
+    """Judge the lower bound of the calls' loss; if the canary lost less than half of it, the device is not the cause.
 
-    Where others had the CPUs of a device that is the host, its speed is that of all of them, and nothing is judged. Measured:
-    on two CPUs with a load of five the CPU time of a fixed matrix product moved by 30 % within seconds.
+    Nothing is judged if the device is the host and other processes used its CPUs. Measured: on two CPUs with a load of five
+    the CPU time of a fixed matrix product varied by 30 % within seconds.
     """
     if "queue" not in context.device.capabilities and soaked.waited is not None:
         shared = above("thermal.shared", soaked.waited, context.limits, {})
+        outcome.findings += shared
         if shared:
-            return shared
+            return
     if of_calls is None or of_calls.low is None:
-        return []
+        return
     evidence: MaybeEvidence = {
         "derating": of_calls.value,
-        "shape": context.workload.shapes[0],
         "derating of the canary": None if of_canary is None else of_canary.value,
     }
     device_keeps_speed = of_canary is not None and of_canary.value < of_calls.value / 2
-    rule = "thermal.drift" if device_keeps_speed else "thermal.derating"
-    return above(rule, of_calls.low, context.limits, evidence)
+    outcome.above("thermal.drift" if device_keeps_speed else "thermal.derating", of_calls.low, evidence)
 
 
-def judge_throttling(values: Sequence[Value], limits: Limits, shape: str) -> list[Finding]:
-    """Judge how often the device was below its clock; nothing where no clock is told."""
-    numbers = {value.metric: value.value for value in values}
+def judge_throttling(outcome: StepOutcome) -> None:
+    """Judge the share of time below the rated clock, if the clock is known."""
+    numbers = {value.metric: value.value for value in outcome.values}
     throttled = numbers.get("thermal.throttled")
-    if throttled is None:
-        return []
-    evidence: MaybeEvidence = {
-        "shape": shape,
-        "thermal.clock": numbers.get("thermal.clock"),
-        "thermal.temperature": numbers.get("thermal.temperature"),
-    }
-    return above("thermal.throttled", throttled, limits, evidence)
+    if throttled is not None:
+        evidence = {metric: numbers.get(metric) for metric in ("thermal.clock", "thermal.temperature")}
+        outcome.above("thermal.throttled", throttled, evidence)
 
 
 def soak(call: Callable[[], Any], device: Device, *, items: int, effort: Effort) -> Soak:
-    """Make calls without a pause for ``effort.seconds``; at least two slices, however long a call takes."""
+    """Make calls without a pause for ``effort.seconds``, and at least two slices of them."""
     calls = 0
 
     def counted() -> Any:
@@ -319,7 +307,7 @@ def soak(call: Callable[[], Any], device: Device, *, items: int, effort: Effort)
 
 
 def derating(soaked: Soak, effort: Effort, *, canary: bool = False) -> Derating | None:
-    """How much speed was lost from the first part to the last; None for a canary that did not run."""
+    """The loss of speed from the first part to the last; None for a canary that did not run."""
     first_end = soaked.began_ns + effort.first_seconds * 1e9
     last_begin = soaked.ended_ns - effort.last_seconds * 1e9
     first = [part for part in soaked.slices if part.ended_ns <= first_end]
@@ -339,9 +327,9 @@ def _rates(slices: Sequence[Slice], canary: bool) -> list[float]:
 
 
 def _rate(call: Callable[[], Any], device: Device, items: int, seconds: float) -> float:
-    """Items a second of one slice; where the host computes, a second is one of CPU time of the process.
+    """Items per second of one slice; on the host, per second of the process's CPU time.
 
-    Others that use the CPUs too take wall time from it, and none of that; a lower clock takes both.
+    Other processes cost wall time but not CPU time; a lower clock costs both.
     """
     cpu_before = device.process_cpu_ns()
     throughput = measure_throughput(call, device, items=items, window_seconds=seconds, windows=1)
@@ -363,14 +351,14 @@ def _canary_rate(canary: Callable[[], Any], device: Device) -> float:
 
 
 def _canary(device: Device) -> Callable[[], Any] | None:
-    """A matrix product on the device, the same on every machine; None where torch has no such device."""
+    """A matrix product on the device, the same on every machine; None if torch has no such device."""
     import torch
 
     handle = device.handle()
     if not isinstance(handle, torch.device):
         return None
     size = _DEVICE_SIZE if "own_memory" in device.capabilities else _CPU_SIZE
-    # Of fixed numbers: a generator's state is the workload's own.
+    # Fixed numbers, because the state of the random generator belongs to the workload.
     left = (torch.arange(size * size, dtype=torch.float32).reshape(size, size) % 7).to(handle)
     product = torch.empty_like(left)
 

@@ -1,4 +1,4 @@
-"""Step 9: what compiling the call to a graph takes and gains, and what breaks the graph."""
+"""Step 9: the cost and gain of compiling the call to a graph, and the causes of graph breaks."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ import numpy as np
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, together
-from perfgate.document.run import Finding, Value
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
-from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, finding, limit
+from perfgate.measuring.checklist.limits import MaybeEvidence, limit
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
 from perfgate.measuring.checklist.steps.s09_graph.compilation import (
@@ -29,7 +28,6 @@ from perfgate.measuring.checklist.steps.s09_graph.compilation import (
     compiled_twin,
     compiling,
 )
-from perfgate.measuring.checklist.values import missing
 from perfgate.measuring.counting.collect import record_calls
 from perfgate.measuring.counting.compiled import (
     COMPILED_AGAIN,
@@ -57,7 +55,7 @@ _LAUNCHES: Mapping[str, re.Pattern[str]] = {
     "kernel": KERNEL_LAUNCH,
 }
 _LEVEL_WITHOUT_MODELS = "Level0"
-# What compiles while a recording runs: CANN an operator for new shapes, within aclopCompileAndExecute (sample
+# Compilation during a recording: CANN compiles an operator for new shapes within aclopCompileAndExecute (sample
 # msinsight-910B-alexnet-2501); torch a function: _compile.compile_inner (dynamo_timed) in the trace of torch 2.13.
 _CANN = re.compile(r"AscendCL@")
 _OPERATOR_COMPILED = re.compile(r"AscendCL@opCompile")
@@ -73,7 +71,7 @@ class _Effort:
     compare: float
 
 
-# Quick is 20 s at most on a small model: what is left is a copy of the model, a trace and the caches.
+# Quick is 20 s at most on a small model; a copy of the model, a trace and the caches take the rest.
 _QUICK = _Effort(graphs=4.0, compile=14.0, compare=1.0)
 _FULL = _Effort(graphs=60.0, compile=120.0, compare=5.0)
 
@@ -84,7 +82,7 @@ class GraphStep:
     card = card(9)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Unavailable where torch compiles nothing for the device, or can neither take nor run a graph."""
+        """Unavailable if torch has no compiler for the device, or can neither take nor run a graph."""
         if context.device.kind not in BACKENDS:
             return unavailable(Message("graph.no-compiler", {"kind": context.device.kind}))
         effort = _QUICK if context.quick else _FULL
@@ -98,24 +96,27 @@ class GraphStep:
             timed = experiment(context, partial(_time_graph, context, shape, effort), failing="graph.fails")
         if isinstance(graphs, FailedExperiment) and isinstance(timed, FailedExperiment):
             return unavailable(together([graphs.reason, timed.reason]))
-        outcome = _judge_graphs(graphs, context.limits)
-        outcome.add(_judge_timed(timed, {"shape": shape}, context.limits, compiles_itself=compiles_itself))
-        outcome.findings += [
-            finding("graph.fails", "info", {"shape": shape, "why": failed.reason})
-            for failed in (graphs, timed)
-            if isinstance(failed, FailedExperiment) and failed.raised
-        ]
+        outcome = context.outcome()
+        of_shape = outcome.under(shape=shape)
+        _judge_graphs(outcome, graphs)
+        _judge_timed(of_shape, timed, compiles_itself=compiles_itself)
+        for failed in (graphs, timed):
+            if isinstance(failed, FailedExperiment) and failed.raised:
+                of_shape.note("graph.fails", "info", {"why": failed.reason})
         return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
-        """Say what every device of a recording ran from graphs, and what its host launched."""
+        """Judge the graphs that every device of a recording ran, and the launches of its host."""
         spans = [HeadSpans(*context.graph_spans)] if context.graph_spans else list(dict.fromkeys(HEAD_SPANS.values()))
         level = context.recording.settings.get("level")
-        outcome = StepOutcome()
+        outcome = context.outcome()
         for summary in context.summaries:
-            outcome.values += _signs_of_graphs(summary, level)
-            outcome.add(_judge_recorded_head(summary, spans, context.limits))
-            outcome.add(_judge_compiling(summary, context.limits))
+            rank = outcome.under(**profiled(summary))
+            _add_signs_of_graphs(rank, summary, level)
+            calls, parts = head_of_steps(summary.timeline.events, spans)
+            if parts:
+                _judge_head(rank, parts, float(np.median(calls.end - calls.start)), len(calls.start))
+            _judge_compiling(rank, summary)
         return outcome if outcome.values else unavailable(Message("graph.graph-not-in-recording"))
 
 
@@ -124,7 +125,7 @@ STEP = GraphStep()
 
 @dataclass(frozen=True)
 class _Timed:
-    """A compiled call, how far it is from the plain one, and what is known of its times."""
+    """A compiled call, its difference from the plain one, and its times."""
 
     call: Compiled
     versus: Versus
@@ -133,18 +134,18 @@ class _Timed:
 
     @property
     def cold_seconds(self) -> float:
-        """What compiling took, a steady call taken off."""
+        """The time of compiling, without the call itself."""
         return max(self.call.cold_ns - self.versus.second_ns, 0.0) / 1e9
 
     @property
     def calls_to_break_even(self) -> float | None:
-        """How many calls pay for compiling, None where the compiled call is not faster beyond doubt."""
+        """The number of calls that pay for compiling, None if the compiled call is not certainly faster."""
         saved = (self.versus.first_ns - self.versus.second_ns) / 1e9
         return self.cold_seconds / saved if self.versus.faster and saved > 0 else None
 
 
 def _take_graphs(context: StepContext, seconds: float, *, compiles_itself: bool) -> Compilations:
-    """What is compiled over calls of every shape."""
+    """The compilations over calls of every shape."""
     context.progress("taking the graphs of every shape")
     with apart(), compiling(seconds):
         twin = context.workload if compiles_itself else compiled_twin(context, GRAPHS_ONLY)
@@ -163,12 +164,13 @@ def _time_graph(context: StepContext, shape: str, effort: _Effort) -> _Timed:
         return _Timed(call, versus, call.cached_ns(), head_times(trace.events, trace.spans(), spans))
 
 
-def _judge_graphs(graphs: Compilations | FailedExperiment, limits: Limits) -> StepOutcome:
-    """Count breaks and recompiles; a finding for each place that breaks the graph, and for each that is compiled anew."""
+def _judge_graphs(outcome: StepOutcome, graphs: Compilations | FailedExperiment) -> None:
+    """Count breaks and recompiles; add a finding for each place of a break, and for each recompiled place."""
     if isinstance(graphs, FailedExperiment):
-        return StepOutcome(missing(("graph.breaks", "graph.recompiles"), graphs.reason))
+        outcome.missing(("graph.breaks", "graph.recompiles"), graphs.reason)
+        return
     places = {site for sites in graphs.breaks.values() for site in sites}
-    # Those with a line of the project first.
+    # Sites with a line of the project come first.
     breaks = sorted(places, key=lambda site: (site.line is None, site.line or "", site.name))
     recompiles: Counter[Site] = Counter()
     for sites in (*graphs.adapting.values(), *graphs.steady.values()):
@@ -176,151 +178,104 @@ def _judge_graphs(graphs: Compilations | FailedExperiment, limits: Limits) -> St
     reasons_by_line: dict[str | None, Counter[str]] = {}
     for site, count in recompiles.items():
         reasons_by_line.setdefault(site.line, Counter())[site.name] += count
-    findings = [
-        finding("graph.break", "warning", {"reason": site.name, "line": site.line}) for site in breaks[:_MOST_PLACES]
-    ]
+    for site in breaks[:_MOST_PLACES]:
+        outcome.note("graph.break", "warning", {"reason": site.name, "line": site.line})
     for line, reasons in reasons_by_line.items():
         (reason, _), *_ = reasons.most_common(1)
-        times = float(sum(reasons.values()))
         words = Message(reason) if reason in (NEW_INPUT, COMPILED_AGAIN) else reason
-        findings += above("graph.recompiles", times, limits, {"reason": words, "line": line})
-    return StepOutcome(
-        [
-            Value(metric="graph.breaks", value=float(len(breaks))),
-            Value(metric="graph.recompiles", value=float(sum(recompiles.values()))),
-        ],
-        findings,
-    )
+        outcome.above("graph.recompiles", float(sum(reasons.values())), {"reason": words, "line": line})
+    outcome.numbers({"graph.breaks": float(len(breaks)), "graph.recompiles": float(sum(recompiles.values()))})
 
 
-def _judge_timed(
-    timed: _Timed | FailedExperiment, labels: dict[str, str], limits: Limits, *, compiles_itself: bool
-) -> StepOutcome:
-    """Say what compiling gains; of a workload that compiles itself, that it gains nothing."""
-    outcome = StepOutcome()
+def _judge_timed(outcome: StepOutcome, timed: _Timed | FailedExperiment, *, compiles_itself: bool) -> None:
+    """Judge the gain of compiling; for a workload that compiles itself, the lack of one."""
     if compiles_itself:
-        outcome.findings.append(finding("graph.compiled_already", "info", labels))
+        outcome.note("graph.compiled_already", "info")
     if isinstance(timed, FailedExperiment):
         metrics = ("graph.speedup", "graph.compile_cold", "graph.compile_cached", "graph.break_even", "graph.head")
-        outcome.values += missing(metrics, timed.reason, labels)
-        return outcome
+        outcome.missing(metrics, timed.reason)
+        return
     if timed.call.agrees:
-        outcome.values.append(timed.versus.value("graph.speedup", labels))
+        outcome.speedup("graph.speedup", timed.versus)
     else:
-        outcome.values += missing("graph.speedup", timed.call.disagreement, labels)
+        outcome.missing("graph.speedup", timed.call.disagreement)
     cached = max(timed.cached_ns - timed.versus.second_ns, 0.0) / 1e9
-    break_even = timed.calls_to_break_even
-    outcome.values += [
-        Value(metric="graph.compile_cold", value=timed.cold_seconds, labels=labels),
-        Value(metric="graph.compile_cached", value=cached, labels=labels),
-        Value(
-            metric="graph.break_even",
-            value=break_even,
-            labels=labels,
-            reason=Message("graph.not-faster") if break_even is None else None,
-        ),
-    ]
-    if timed.head:
-        outcome.add(_judge_head(timed.head, timed.versus.second_ns, _TRACED_CALLS, labels, limits))
+    outcome.numbers({"graph.compile_cold": timed.cold_seconds, "graph.compile_cached": cached})
+    if timed.calls_to_break_even is None:
+        outcome.missing("graph.break_even", Message("graph.not-faster"))
     else:
-        outcome.values += missing("graph.head", Message("graph.graph-not-in-trace"), labels)
-    outcome.findings += _judge_gain(timed, labels, compiles_itself=compiles_itself)
-    return outcome
+        outcome.number("graph.break_even", timed.calls_to_break_even)
+    if timed.head:
+        _judge_head(outcome, timed.head, timed.versus.second_ns, _TRACED_CALLS)
+    else:
+        outcome.missing("graph.head", Message("graph.graph-not-in-trace"))
+    _judge_gain(outcome, timed, compiles_itself=compiles_itself)
 
 
-def _judge_gain(timed: _Timed, labels: dict[str, str], *, compiles_itself: bool) -> list[Finding]:
+def _judge_gain(outcome: StepOutcome, timed: _Timed, *, compiles_itself: bool) -> None:
     evidence: MaybeEvidence = {
-        **labels,
         "graph.speedup": timed.versus.speedup,
         "at least": timed.versus.low,
         "compile [s]": timed.cold_seconds,
     }
     if not timed.call.agrees:
-        return [finding("graph.disagrees", "warning" if compiles_itself else "info", evidence)]
-    if compiles_itself:
-        return [] if timed.versus.faster else [finding("graph.no_gain", "warning", evidence)]
-    if timed.calls_to_break_even is None:
-        return []
-    return [finding("graph.gain", "info", {**evidence, "calls until it has paid": timed.calls_to_break_even})]
+        outcome.note("graph.disagrees", "warning" if compiles_itself else "info", evidence)
+    elif compiles_itself and not timed.versus.faster:
+        outcome.note("graph.no_gain", "warning", evidence)
+    elif not compiles_itself and timed.calls_to_break_even is not None:
+        outcome.note("graph.gain", "info", {**evidence, "calls until it has paid": timed.calls_to_break_even})
 
 
-def _signs_of_graphs(summary: DeviceSummary, level: str | None) -> list[Value]:
-    """What one device and its host show of graphs; nothing for what was not recorded."""
-    labels = profiled(summary)
+def _add_signs_of_graphs(outcome: StepOutcome, summary: DeviceSummary, level: str | None) -> None:
+    """Add the graph launches of a device and its host, as far as they were recorded."""
     events = summary.timeline.events.of_kind("runtime")
     kinds = [next((kind for kind, calls in _LAUNCHES.items() if calls.search(name)), None) for name in events.names]
     launches: Counter[str] = Counter()
     for kind, count in zip(kinds, counts_by_name(events.name, len(kinds)).tolist()):
         if kind is not None and count:
             launches[kind] += count
-    values = [
-        Value(metric="graph.launches", value=count / summary.spans, labels={**labels, "kind": kind})
-        for kind, count in sorted(launches.items())
-    ]
-    # Kernels that a graph ran carry its number, where the profiler's table has one.
+    for kind, count in sorted(launches.items()):
+        outcome.under(kind=kind).number("graph.launches", count / summary.spans)
+    # Kernels of a graph carry its number, if the profiler's table has one.
     kernels = KernelTable.of(summary.timeline.kernels or ()).alike()
     computed = [alike for alike in kernels if not alike.kernel.is_collective]
     if computed and level != _LEVEL_WITHOUT_MODELS:
         replayed = sum(number for kernel, number, _ in computed if kernel.model_id is not None)
-        share = replayed / sum(alike.number for alike in computed)
-        values.append(Value(metric="graph.replayed_share", value=share, labels=labels))
-    return values
+        outcome.number("graph.replayed_share", replayed / sum(alike.number for alike in computed))
 
 
-def _judge_recorded_head(summary: DeviceSummary, names: Sequence[HeadSpans], limits: Limits) -> StepOutcome:
-    calls, parts = head_of_steps(summary.timeline.events, names)
-    if not parts:
-        return StepOutcome()
-    return _judge_head(parts, float(np.median(calls.end - calls.start)), len(calls.start), profiled(summary), limits)
-
-
-def _judge_head(
-    parts: Mapping[str, HeadPart], call_ns: float, calls: int, labels: dict[str, str], limits: Limits
-) -> StepOutcome:
-    """Every part of the head, and of which the device waits for much of the call: each part has its own maintainers."""
-    outcome = StepOutcome()
+def _judge_head(outcome: StepOutcome, parts: Mapping[str, HeadPart], call_ns: float, calls: int) -> None:
+    """Add every part of the head, and judge its exposed share of the call: each part has its own maintainers."""
     for name, part in parts.items():
-        value = Value(metric="graph.head", value=part.ns / 1e9, count=calls, labels={**labels, "part": name})
-        outcome.values.append(value)
+        outcome.under(part=name).number("graph.head", part.ns / 1e9, count=calls)
         if part.exposed_ns is None:
             continue
-        evidence: MaybeEvidence = {
-            **labels,
-            "time": part.exposed_ns / 1e9,
-            "operators": ", ".join(part.operators) or None,
-        }
-        outcome.findings += above(_HEAD_RULES[name], part.exposed_ns / call_ns, limits, evidence)
-    return outcome
+        evidence = {"time": part.exposed_ns / 1e9, "operators": ", ".join(part.operators) or None}
+        outcome.above(_HEAD_RULES[name], part.exposed_ns / call_ns, {**outcome.labels, **evidence})
 
 
-def _judge_compiling(summary: DeviceSummary, limits: Limits) -> StepOutcome:
-    """How often the host compiled in a step, and how long.
+def _judge_compiling(outcome: StepOutcome, summary: DeviceSummary) -> None:
+    """Judge the number and time of compilations in a step.
 
-    No operator was compiled where CANN's calls were recorded without such a call; torch marks only what it compiles.
+    CANN's calls without a compilation count as zero; torch marks compilations only.
     """
-    outcome, labels, events = StepOutcome(), profiled(summary), summary.timeline.events
-    shortest_ns = limit("graph.op_compiled.shortest", limits) * 1e9
+    events = summary.timeline.events
+    shortest_ns = limit("graph.op_compiled.shortest", outcome.limits) * 1e9
     for kind, rule, pattern in (
         ("operator", "graph.op_compiled", _OPERATOR_COMPILED),
         ("function", "graph.compiled_again", _FUNCTION_COMPILED),
     ):
         marks = events.select(events.is_named(pattern.fullmatch))
-        # Finding what is compiled already is a call of the same name.
+        # The lookup of a compiled operator is a shorter call of the same name.
         compiled_ns = marks.duration[marks.duration >= shortest_ns]
         if compiled_ns.size or (kind == "operator" and events.is_named(_CANN.match).any()):
             count = compiled_ns.size / summary.spans
-            outcome.values.append(Value(metric="graph.compiled", value=count, labels={**labels, "kind": kind}))
-            evidence: MaybeEvidence = {
-                "shape": summary.shape,
-                "count": count,
-                "time": int(compiled_ns.sum()) / 1e9 / summary.spans,
-            }
-            outcome.findings += above(rule, count, limits, evidence)
-    return outcome
+            outcome.under(kind=kind).number("graph.compiled", count)
+            outcome.above(rule, count, {"count": count, "time": int(compiled_ns.sum()) / 1e9 / summary.spans})
 
 
 class HeadSpans(NamedTuple):
-    """Parts of the names of spans: the compiler's entry of a call, running the graph, and where its native code begins."""
+    """Parts of span names: the compiler's entry of a call, running the graph, and the start of its native code."""
 
     compiler: str
     graph: str
@@ -328,9 +283,9 @@ class HeadSpans(NamedTuple):
 
 
 class HeadPart(NamedTuple):
-    """A part of the head in nanoseconds of a typical call, and how many of them no device works: None where none was recorded.
+    """A part of the head in nanoseconds of a typical call, and its exposed part, None if no device was recorded.
 
-    ``operators`` are the names of the host's operators that take most of it.
+    ``operators`` are the names of its longest host operators.
     """
 
     ns: float
@@ -339,8 +294,8 @@ class HeadPart(NamedTuple):
 
 
 # torchair wraps every call in record_function("npu_fx_compiler inference"), which some builds write with an underscore, and
-# runs its graph in ExecuteGraph (torch_npu, dynamo/torchair/npu_fx_compiler.py), within TorchNpuGraphBase::Run of its C++
-# side where that is marked; dynamo and inductor mark theirs since torch 2.1.
+# runs its graph in ExecuteGraph (torch_npu, dynamo/torchair/npu_fx_compiler.py), within TorchNpuGraphBase::Run if its C++
+# side is marked; dynamo and inductor mark theirs since torch 2.1.
 HEAD_SPANS: Mapping[str, HeadSpans] = {
     "npu": HeadSpans("npu_fx_compiler inference", "ExecuteGraph", "TorchNpuGraphBase::Run"),
     "cuda": HeadSpans("Torch-Compiled Region", "Call CompiledFxGraph"),
@@ -352,17 +307,16 @@ _MOST_OPERATORS = 3
 
 
 def head_times(events: EventTable, calls: Intervals, names: HeadSpans) -> dict[str, HeadPart]:
-    """The parts of a typical call's head; none where a call does not hold both spans and work after them.
+    """The parts of a typical call's head; none unless every call has both spans and work after them.
 
-    The framework's part lasts until the compiler's entry, the compiler's until the graph is run (in two, ``python`` and
-    ``native``, where every call marks its native code), the graph's until the first work. Work is what runs on the device, or
-    where the trace shows no device the first operator inside the graph; inductor's own kernels on a CPU leave no mark in a
-    trace. The graph's part does not last until the entry's span ends: what the host does after the first kernel began is
-    hidden behind the device.
+    The framework's part ends at the compiler's entry, the compiler's at the start of the graph (split into ``python`` and
+    ``native`` if every call marks its native code), the graph's at the first work. Work is a device event, or without a
+    device the first operator inside the graph; inductor's own kernels on a CPU leave no mark in a trace. The graph's part
+    ends before its span does: host time after the first kernel began is hidden behind the device.
     """
     device = events.of_kind(*DEVICE_KINDS)
     work = device if len(device) else _operators(events)
-    # The host may be done with a call before the device begins it, so work is of the call that launched it.
+    # The host may finish a call before the device begins it, so work belongs to the call that launched it.
     launched = launched_or_began(work, launch_starts(work, events.of_kind("runtime")))
     order = np.lexsort((work.start, launched))
     launches, begins = launched[order], work.start[order]
@@ -395,10 +349,10 @@ def head_times(events: EventTable, calls: Intervals, names: HeadSpans) -> dict[s
 
 
 def head_of_steps(events: EventTable, known: Sequence[HeadSpans]) -> tuple[Intervals, dict[str, HeadPart]]:
-    """The calls and the parts of their head: from the begin of a step on, where steps are marked and each runs a graph.
+    """The calls and the parts of their head, from the start of each step if steps are marked and each runs a graph.
 
-    Else a call lasts from one entry of the compiler to the next, and has no part of the framework; none where no known span
-    is in the recording.
+    Otherwise a call lasts from one entry of the compiler to the next, without the framework's part; no calls if the
+    recording has no known span.
     """
     marks = step_marks(events)
     for names in known:
@@ -415,7 +369,7 @@ def head_of_steps(events: EventTable, known: Sequence[HeadSpans]) -> tuple[Inter
 
 
 def _longest_operators(operators: EventTable, windows: Intervals) -> tuple[str, ...]:
-    """The operators that begin in these windows, which do not overlap, those of most time first."""
+    """The operators that begin in these windows, which do not overlap, most time first."""
     at = np.searchsorted(windows.start, operators.start, side="right") - 1
     inside = operators.select((at >= 0) & (operators.start < windows.end[at]))
     times = np.bincount(inside.name, inside.duration, len(inside.names))
@@ -432,11 +386,11 @@ def _named(events: EventTable, part: str) -> EventTable:
 
 
 def _holds(*parts: str) -> Callable[[str], bool]:
-    """Whether a name has one of these parts, a space and an underscore being alike; an empty part is in none."""
+    """A test for names that contain one of these parts; spaces equal underscores, and an empty part is in no name."""
     wanted = [part.replace("_", " ") for part in parts if part]
     return lambda name: any(part in name.replace("_", " ") for part in wanted)
 
 
 def _operators(events: EventTable) -> EventTable:
-    """The operators of a namespace; the compiler's own marks count as operators too, and have none."""
+    """The operators with a namespace, unlike the compiler's own marks."""
     return _named(events.of_kind("host_op"), "::")

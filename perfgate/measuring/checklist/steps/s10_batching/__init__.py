@@ -1,8 +1,7 @@
-"""Step 10: how requests that come in one by one are best put into batches: simulated, and the best way replayed."""
+"""Step 10: the best batching policy for requests that arrive one by one: simulated, and the best one replayed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,11 +10,10 @@ import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.document.run import Finding, Value
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.batch_sweep import forget
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
-from perfgate.measuring.checklist.limits import MaybeEvidence, above, finding, limit
+from perfgate.measuring.checklist.limits import MaybeEvidence, limit
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import (
     RecordingContext,
@@ -36,7 +34,7 @@ from perfgate.measuring.checklist.steps.s10_batching.serving import (
     replay,
     winner,
 )
-from perfgate.measuring.checklist.values import lower_bound_only, missing, of_quantile, with_interval
+from perfgate.measuring.checklist.values import lower_bound_only
 from perfgate.measuring.devices.batches import each_tensor, tensors
 from perfgate.measuring.timing.open_loop import arrivals, rate_of
 from perfgate.measuring.workload.workload import Traffic
@@ -50,7 +48,7 @@ _SCHEDULING = "batching.scheduling"
 
 
 class _Simulation(NamedTuple):
-    """The ways of batching simulated on one shape, static batching first, and what they were simulated with."""
+    """The batching policies simulated on one shape, static batching first, and the inputs of the simulation."""
 
     shape: str
     configured: int
@@ -69,11 +67,11 @@ class _Simulation(NamedTuple):
 
     @property
     def gain(self) -> float:
-        """By how much the P99 of static batching is longer than that of the best way, as simulated."""
+        """The relative excess of static batching's simulated P99 over the best policy's."""
         return self.static.p99 / self.best.p99 - 1
 
     def labels(self, policy: Policy, source: str) -> dict[str, str]:
-        return {"shape": self.shape, "policy": policy.name, "batch": str(policy.batch), "source": source}
+        return {"policy": policy.name, "batch": str(policy.batch), "source": source}
 
 
 class BatchingStep:
@@ -82,25 +80,24 @@ class BatchingStep:
     card = card(10)
 
     def measure(self, context: StepContext) -> StepOutcome:
-        """Measure the first shape; requests take traffic, and copies take a number of them."""
+        """Measure the first shape; requests take configured traffic, and copies a configured number."""
         outcome = self._measure_requests(context)
         if not context.copies:
             return outcome
+        copies = context.outcome()
         with quiet():
-            copies = measure_copies(context)
+            measure_copies(copies, context)
         copies.add(outcome)
         return copies
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the scheduler of a recorded server; requests and copies take calls."""
-        outcome = StepOutcome()
+        outcome = context.outcome()
         for summary in context.summaries:
-            found = scheduling(summary.timeline.events)
-            if found is not None:
-                value = Value(metric=_SCHEDULING, value=found.share, labels=profiled(summary))
-                outcome.values.append(value)
-                evidence: MaybeEvidence = {"shape": summary.shape, "op": found.op}
-                outcome.findings += above(_SCHEDULING, found.share, context.limits, evidence)
+            if (scheduled := scheduling(summary.timeline.events)) is not None:
+                rank = outcome.under(**profiled(summary))
+                rank.number(_SCHEDULING, scheduled.share)
+                rank.above(_SCHEDULING, scheduled.share, {"op": scheduled.op})
         return outcome if outcome.values else not_applicable(Message("times.calls-needed"))
 
     def _measure_requests(self, context: StepContext) -> StepOutcome:
@@ -129,7 +126,9 @@ def _serve_requests(context: StepContext, traffic: Traffic) -> StepOutcome:
     replays = replay(context, shape, service, requests, list(policies))
     agree = items_agree(context, shape, service.padded(simulation.best.policy.batch))
     forget(context, shape, service.sizes)
-    return _outcome(context, simulation, replays, agree)
+    outcome = context.outcome()
+    _judge(outcome.under(shape=shape), simulation, replays, agree)
+    return outcome
 
 
 def _simulate(context: StepContext, shape: str, service: ServiceModel, traffic: Traffic) -> _Simulation:
@@ -145,83 +144,74 @@ def _simulate(context: StepContext, shape: str, service: ServiceModel, traffic: 
     return _Simulation(shape, configured, promised, rate_of(traffic), service, simulated)
 
 
-def _outcome(context: StepContext, simulation: _Simulation, replays: list[Replay], agree: bool | None) -> StepOutcome:
-    outcome = StepOutcome()
+def _judge(outcome: StepOutcome, simulation: _Simulation, replays: list[Replay], agree: bool | None) -> None:
     for candidate in simulation.candidates:
-        outcome.values += _candidate_values(candidate, simulation)
+        _add_candidate(outcome, candidate, simulation)
     best = simulation.best.policy
     speedup = replays[1].speedup_over(replays[0]) if len(replays) > 1 else None
-    outcome.findings += [*_judge_saturation(simulation), *_judge_gain(context, simulation, speedup, agree)]
+    _judge_saturation(outcome, simulation)
+    _judge_gain(outcome, simulation, speedup, agree)
     for replayed in replays:
-        # Where calls under traffic do not take what they take one after another, the simulated numbers are not those.
+        # If calls under traffic take longer or shorter than consecutive ones, the simulated numbers are off.
         error = replayed.over_simulation(simulation.service)
-        outcome.values += _replay_values(replayed, error, simulation)
-        evidence = {"policy": replayed.policy.name, "shape": simulation.shape}
-        outcome.findings += above("batching.simulation_error", abs(error), context.limits, evidence)
-    simulated, on_replay = simulation.labels(best, "simulated"), simulation.labels(best, "replayed")
-    outcome.values.append(Value(metric="batching.gain", value=simulation.gain, labels=simulated))
+        _add_replay(outcome.under(**simulation.labels(replayed.policy, "replayed")), replayed, error, simulation)
+        outcome.above("batching.simulation_error", abs(error), {"policy": replayed.policy.name})
+    outcome.under(**simulation.labels(best, "simulated")).number("batching.gain", simulation.gain)
+    on_replay = outcome.under(**simulation.labels(best, "replayed"))
     if speedup is not None:
         interval = (speedup.low, speedup.high)
-        outcome.values.append(with_interval("batching.speedup", speedup.value, interval, speedup.blocks, on_replay))
+        on_replay.number("batching.speedup", speedup.value, count=speedup.blocks, interval=interval)
     else:
         few = Message("times.replay-too-slow", {"rate": simulation.rate})
-        outcome.values += missing("batching.speedup", Message("times.static-soonest") if replays else few, on_replay)
-    return outcome
+        on_replay.missing("batching.speedup", Message("times.static-soonest") if replays else few)
 
 
-def _candidate_values(candidate: Candidate, simulation: _Simulation) -> Iterable[Value]:
+def _add_candidate(outcome: StepOutcome, candidate: Candidate, simulation: _Simulation) -> None:
     policy, served = candidate.policy, candidate.served
-    labels = simulation.labels(policy, "simulated")
-    yield from _latency_values(served.latencies, served.fill(policy.batch), labels)
+    simulated = outcome.under(**simulation.labels(policy, "simulated"))
+    _add_latencies(simulated, served.latencies, served.fill(policy.batch))
     if simulation.promised is not None:
-        yield Value(metric="batching.goodput", value=served.goodput(simulation.promised), labels=labels)
+        simulated.number("batching.goodput", served.goodput(simulation.promised))
     if candidate.at_most is not None:
-        labels = simulation.labels(candidate.at_most.policy, "simulated")
-        yield Value(metric="batching.max_rate", value=candidate.at_most.rate, labels=labels)
+        at_most = outcome.under(**simulation.labels(candidate.at_most.policy, "simulated"))
+        at_most.number("batching.max_rate", candidate.at_most.rate)
 
 
-def _replay_values(replayed: Replay, error: float, simulation: _Simulation) -> Iterable[Value]:
-    labels = simulation.labels(replayed.policy, "replayed")
-    yield from _latency_values(replayed.latencies, replayed.fill, labels)
+def _add_replay(outcome: StepOutcome, replayed: Replay, error: float, simulation: _Simulation) -> None:
+    _add_latencies(outcome, replayed.latencies, replayed.fill)
     if simulation.promised is not None:
-        yield Value(metric="batching.goodput", value=replayed.goodput(simulation.promised), labels=labels)
-    count = int(replayed.latencies.size)
-    yield Value(metric="batching.simulation_error", value=error, count=count, labels=labels)
+        outcome.number("batching.goodput", replayed.goodput(simulation.promised))
+    outcome.number("batching.simulation_error", error, count=int(replayed.latencies.size))
 
 
-def _latency_values(latencies: npt.NDArray[np.float64], fill: float, labels: dict[str, str]) -> Iterable[Value]:
-    yield of_quantile("batching.p50", dependent_quantile(latencies, 0.5), labels)
+def _add_latencies(outcome: StepOutcome, latencies: npt.NDArray[np.float64], fill: float) -> None:
+    outcome.quantile("batching.p50", dependent_quantile(latencies, 0.5))
     p99 = dependent_quantile(latencies, 0.99)
     if p99.size < P99_FLOOR:
         reason = Message("times.p99-too-few-requests", {"needed": P99_FLOOR, "found": p99.size})
-        yield lower_bound_only("batching.p99", p99, labels, reason)
+        outcome.values.append(lower_bound_only("batching.p99", p99, outcome.labels, reason))
     else:
-        yield of_quantile("batching.p99", p99, labels)
-    yield Value(metric="batching.fill", value=fill, labels=labels)
+        outcome.quantile("batching.p99", p99)
+    outcome.number("batching.fill", fill)
 
 
-def _judge_saturation(simulation: _Simulation) -> list[Finding]:
-    if simulation.best.keeps_up:
-        return []
-    service = simulation.service
-    most = max(service.capacity(size) for size in service.sizes)
-    evidence: MaybeEvidence = {"rate": simulation.rate, "most": most, "shape": simulation.shape}
-    return [finding("batching.saturated", "warning", evidence)]
+def _judge_saturation(outcome: StepOutcome, simulation: _Simulation) -> None:
+    if not simulation.best.keeps_up:
+        service = simulation.service
+        most = max(service.capacity(size) for size in service.sizes)
+        outcome.note("batching.saturated", "warning", {"rate": simulation.rate, "most": most})
 
 
-def _judge_gain(
-    context: StepContext, simulation: _Simulation, speedup: Speedup | None, agree: bool | None
-) -> list[Finding]:
-    """Recommend what the simulation finds better by more than the limit, the replay confirms, and answers the same."""
+def _judge_gain(outcome: StepOutcome, simulation: _Simulation, speedup: Speedup | None, agree: bool | None) -> None:
+    """Recommend a policy whose simulated gain exceeds the limit, is confirmed by the replay, and keeps the outputs."""
     policy = simulation.best.policy
-    too_little = simulation.gain <= limit("batching.gain.warning", context.limits)
+    too_little = simulation.gain <= limit("batching.gain.warning", outcome.limits)
     if policy == simulation.static.policy or too_little:
-        return []
+        return
     evidence: MaybeEvidence = {
         "policy": policy.name,
         "batch": policy.batch,
         "configured": simulation.configured,
-        "shape": simulation.shape,
         "rate": simulation.rate,
         "batching.gain": simulation.gain,
         "simulated p99 [s]": simulation.best.p99,
@@ -232,17 +222,17 @@ def _judge_gain(
         "speedup.high": speedup.high if speedup else None,
     }
     if agree is False:
-        return [finding("batching.differs", "warning", {**evidence, "outputs": Message("output.another")})]
-    if speedup is None or speedup.low <= 1:
-        return [finding("batching.unconfirmed", "info", evidence)]
-    return [finding("batching.gain", "warning", evidence)]
+        outcome.note("batching.differs", "warning", {**evidence, "outputs": Message("output.another")})
+    elif speedup is None or speedup.low <= 1:
+        outcome.note("batching.unconfirmed", "info", evidence)
+    else:
+        outcome.note("batching.gain", "warning", evidence)
 
 
 def items_agree(context: StepContext, shape: str, batch: int) -> bool | None:
-    """Whether the first and the last item of a batch get the outputs they get alone: only then may a server choose the batch.
+    """Whether the first and the last item of a batch get the same outputs as alone, so that a server may choose the batch.
 
-    None where that cannot be told: inputs or outputs without tensors, or whose tensors have no row an item, and models
-    that refuse a single item.
+    None if unknown: inputs or outputs without tensors or without one row per item, and models that refuse a single item.
     """
     inputs = context.workload.host_inputs(shape, batch=batch)
     if batch == 1 or not _has_rows(inputs, batch):
