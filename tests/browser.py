@@ -33,10 +33,11 @@ class Page:
             self.call(f"{domain}.enable")
 
     def open(self, file: Path) -> None:
-        """Open a file and wait until its script has drawn."""
+        """Open a file and wait until its script has drawn, if it has one that does."""
         self.call("Page.navigate", url=file.as_uri())
+        drawn = f"location.href.startsWith('{file.as_uri()}') && !document.getElementById('graph')?.hidden"
         self.ask("new Promise((done) => { const wait = () => document.readyState === 'complete' && "
-                 "!document.getElementById('graph').hidden ? done(true) : setTimeout(wait, 20); wait(); })")  # fmt: skip
+                 f"{drawn} ? done(true) : setTimeout(wait, 20); wait(); }})")  # fmt: skip
 
     def ask(self, expression: str) -> Any:
         """Return the value of an expression in the page, awaited."""

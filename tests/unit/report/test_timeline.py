@@ -146,8 +146,13 @@ def test_page__opened__totals_of_everything_and_the_busy_time(browser: Page, tmp
     assert text(browser, "selected") == "3.6 µs shown"
     assert text(browser, "totals") == "5 spans; the device was busy for 2 µs (55.6 %) of it"
     rows = text(browser, "rows").splitlines()
-    assert rows[0].split("\t") == ["aten::linear", "operator", "1", "3 µs", "83.3 %"]
-    assert any(row.startswith("<b>relu</b>\tkernel\t1\t1 µs") for row in rows)
+    # The device first, then the host by what its spans took without those inside.
+    assert [row.split("\t") for row in rows] == [
+        ["gemm", "kernel", "1", "1 µs", "27.8 %"],
+        ["<b>relu</b>", "kernel", "1", "1 µs", "27.8 %"],
+        ["aten::linear", "operator", "1", "2.4 µs", "66.7 %"],
+        ["launch", "runtime call", "2", "600 ns", "16.7 %"],
+    ]
     assert browser.requests == [(tmp_path / "timeline.html").as_uri()]
     assert browser.errors == []
 
@@ -200,6 +205,40 @@ def test_page__click_on_a_gap__says_its_cause(browser: Page, tmp_path: Path) -> 
     opened(browser, tmp_path)
     drag(browser, 0.6, 0.6, 22 + 18 + 8)
     assert text(browser, "said").endswith("the host launched the next work only after the gap began")
+
+
+def test_page__gap_chosen__leads_to_what_the_host_did_then(browser: Page, tmp_path: Path) -> None:
+    opened(browser, tmp_path)
+    assert browser.ask("document.getElementById('meanwhile').hidden")
+    drag(browser, 0.6, 0.6, 22 + 18 + 8)
+    # Of the 900 ns of the gap the launch fills a third, the operator around it all.
+    assert text(browser, "meanwhile") == "the host then: aten::linear"
+    browser.ask("document.getElementById('pane').focus()")
+    browser.key("g")
+    assert text(browser, "said").startswith("aten::linear; operator; starts at 0 ns, lasts 3 µs")
+    assert browser.ask("document.getElementById('meanwhile').hidden")
+
+
+def test_page__keys_of_perfetto__zoom_at_the_pointer_and_move(browser: Page, tmp_path: Path) -> None:
+    opened(browser, tmp_path)
+    drag(browser, 0.25, 0.25, 22 + 18 + 8)  # leaves the pointer at 900 ns
+    browser.ask("document.getElementById('pane').focus()")
+
+    def view() -> tuple[float, float]:
+        """Times at the left and the right edge, in nanoseconds: a selection of all that is shown tells them."""
+        browser.ask("new Promise((done) => setTimeout(done, 200))")
+        shown = text(browser, "selected").split()
+        return float(shown[0]) * {"ns": 1, "µs": 1000}[shown[1]], browser.ask(
+            "document.getElementById('rows').innerText"
+        ).count("relu")
+
+    browser.key("w")
+    assert view() == (pytest.approx(2160), 0)  # from 360 to 2,520 ns: at the pointer, before the second kernel
+    browser.key("d")
+    browser.key("D")
+    assert view() == (pytest.approx(2160), 1)
+    browser.key("S")
+    assert view() == (pytest.approx(3600), 1)
 
 
 def test_page__saved_for_perfetto__the_same_spans(browser: Page, tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ _SCRIPT_SENTENCES = (
     phrase("launched by {name}, {time} before"),
     phrase("starts at {start}, lasts {time}"),
     phrase("{count} more names"),
+    phrase("the host then: {name}"),
 )
 
 

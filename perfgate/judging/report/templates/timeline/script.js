@@ -17,7 +17,8 @@ const ON_DEVICE = ["compute", "copy", "comm", "fused"].map((kind) => kinds.index
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const pane = $("pane"), canvas = $("canvas"), pen = canvas.getContext("2d"), tip = $("tip");
 // The spans of the timeline that is shown: columns, and their numbers by row and start. A row is one level of a track.
-let shown, size, start, duration, name, kind, shape, launch, order, until, rows, heads, device;
+let shown, size, start, duration, name, kind, shape, launch, order, until, rows, heads, device, around, trackOf;
+let hover = null; // the time under the pointer, at which keys zoom
 let from = 0, to = 1, selection = null, chosen = -1, matches = null, folded = new Set();
 
 function numbers(at, count, out) {
@@ -56,7 +57,7 @@ function choose(number) {
     for (let sum = 0, last = span + shown.tracks[at][2]; span < last; span++) { sum += start[span]; start[span] = sum; }
   nest();
   from = 0; to = Math.max(shown.length, 1);
-  selection = null; chosen = -1; device = null; folded = new Set();
+  selection = null; chosen = -1; device = null; hover = null; $("meanwhile").hidden = true; folded = new Set();
   find();
   lay();
   total();
@@ -65,14 +66,18 @@ function choose(number) {
 function nest() {
   const level = new Uint16Array(size), counts = [];
   order = new Int32Array(size);
+  around = new Int32Array(size).fill(-1); // the span that each lies in
+  trackOf = new Uint16Array(size);
   rows = [];
   let span = 0;
   shown.tracks.forEach((track, at) => {
     const first = span, last = span + track[2], open = [], found = [];
     for (; span < last; span++) {
-      while (open.length && open[open.length - 1] <= start[span]) open.pop();
+      while (open.length && endOf(open[open.length - 1]) <= start[span]) open.pop();
       level[span] = Math.min(open.length, 65535);
-      open.push(endOf(span));
+      trackOf[span] = at;
+      if (open.length) around[span] = open[open.length - 1];
+      open.push(span);
       found[level[span]] = (found[level[span]] || 0) + 1;
     }
     let place = first;
@@ -237,9 +242,35 @@ function showTip(span, x, y) {
 function pick(span) {
   chosen = span;
   $("said").textContent = span < 0 ? "" : [nameOf(span), ...facts(span)].join("; ");
+  const filler = span >= 0 && isGap(span) ? meanwhile(span) : -1, link = $("meanwhile");
+  link.hidden = filler < 0;
+  link.textContent = filler < 0 ? "" : word("the host then: {name}", { name: nameOf(filler) });
+  link.onclick = () => reveal(filler);
   draw();
 }
-// Count and time by name of what lies in the selection, else in what is shown: the parts of spans that lie in it.
+// The span of the host that fills most of a gap: the innermost that covers half of it, on the thread that launched what ends it.
+function meanwhile(gap) {
+  const left = start[gap], right = endOf(gap), half = duration[gap] / 2;
+  let thread = -1, best = -1;
+  for (let span = 0; span < size; span++) if (launch[span] && start[span] === right) { thread = trackOf[launch[span] - 1]; break; }
+  for (let span = 0; span < size; span++) {
+    if (shown.tracks[trackOf[span]][1] !== "host" || Math.min(endOf(span), right) - Math.max(start[span], left) < half) continue;
+    const better = best < 0 || (trackOf[best] !== thread && trackOf[span] === thread) || ((trackOf[best] === thread) === (trackOf[span] === thread) && duration[span] <= duration[best]);
+    if (better) best = span;
+  }
+  return best;
+}
+// Zoom to a span and scroll to its row, unfolded.
+function reveal(span) {
+  if (folded.delete(trackOf[span])) lay();
+  pick(span);
+  const wide = Math.min(Math.max(duration[span] * 1.5, 1000), Math.max(shown.length, 10)), middle = start[span] + duration[span] / 2;
+  show(middle - wide / 2, middle + wide / 2);
+  const row = rows.find((one) => { for (let place = one.from; place < one.to; place++) if (order[place] === span) return true; return false; });
+  if (row) pane.scrollTop = Math.max(0, row.y - pane.clientHeight / 2);
+}
+// Count and own time by name of what lies in the selection, else in what is shown: the parts of spans that lie in it, without
+// those of what they called. The device comes first.
 function total() {
   const [left, right] = selection || [from, to], times = new Float64Array(shown.texts.length), runs = new Float64Array(shown.texts.length), of = new Int8Array(shown.texts.length);
   let spans = 0;
@@ -247,6 +278,8 @@ function total() {
     const inside = Math.min(endOf(span), right) - Math.max(start[span], left);
     if (inside < 0 || (inside === 0 && duration[span] > 0) || isGap(span)) continue;
     times[name[span]] += inside;
+    const outer = around[span];
+    if (outer >= 0) times[name[outer]] -= Math.max(0, Math.min(endOf(span), endOf(outer), right) - Math.max(start[span], left));
     runs[name[span]]++;
     of[name[span]] = kind[span];
     spans++;
@@ -256,8 +289,9 @@ function total() {
   $("totals").textContent = busy === null ? word("{count} spans", { count })
     : word("{count} spans; the device was busy for {busy} of it", { count, busy: `${seconds(busy)} (${(100 * busy / (right - left)).toFixed(1)} %)` });
   const names = [...runs.keys()].filter((one) => runs[one]).sort((a, b) => times[b] - times[a] || runs[b] - runs[a]);
+  const [first, then] = [true, false].map((wanted) => names.filter((one) => ON_DEVICE.includes(of[one]) === wanted));
   $("rows").replaceChildren();
-  for (const one of names.slice(0, LISTED)) {
+  for (const one of [...first.slice(0, LISTED / 2), ...then].slice(0, LISTED)) {
     const row = element("tr", "", $("rows"));
     [shown.texts[one], kind_words[of[one]]].forEach((text) => element("td", text, row));
     [runs[one].toLocaleString("en"), seconds(times[one]), `${(100 * times[one] / (right - left)).toFixed(1)} %`].forEach((text) => { element("td", text, row).className = "number"; });
@@ -353,6 +387,7 @@ canvas.addEventListener("pointerdown", (event) => {
 });
 canvas.addEventListener("pointermove", (event) => {
   const place = at(event);
+  hover = place.time;
   if (!held) {
     if (place.span >= 0) showTip(place.span, event.clientX, event.clientY); else tip.hidden = true;
     return;
@@ -373,15 +408,17 @@ canvas.addEventListener("pointerup", () => {
   if (place.selects) { selection = null; total(); }
   pick(place.span);
 });
-canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
+canvas.addEventListener("pointerleave", () => { tip.hidden = true; hover = null; });
 pane.addEventListener("scroll", draw);
 pane.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const middle = (from + to) / 2, step = (to - from) / 5;
-  if (event.key === "+" || event.key === "=" || event.key === "w") zoom(0.6, middle);
-  else if (event.key === "-" || event.key === "s") zoom(1 / 0.6, middle);
-  else if (event.key === "ArrowLeft" || event.key === "a") show(from - step, to - step);
-  else if (event.key === "ArrowRight" || event.key === "d") show(from + step, to + step);
+  // W, S, A and D as in Perfetto; W and S zoom at the pointer.
+  const middle = hover !== null && hover > from && hover < to ? hover : (from + to) / 2, step = (to - from) / 5, key = event.key.toLowerCase();
+  if (key === "+" || key === "=" || key === "w") zoom(0.6, middle);
+  else if (key === "-" || key === "s") zoom(1 / 0.6, middle);
+  else if (key === "arrowleft" || key === "a") show(from - step, to - step);
+  else if (key === "arrowright" || key === "d") show(from + step, to + step);
+  else if (key === "g" && !$("meanwhile").hidden) $("meanwhile").click();
   else if (event.key === "ArrowUp") pane.scrollTop -= 3 * ROW;
   else if (event.key === "ArrowDown") pane.scrollTop += 3 * ROW;
   else if (event.key === "Enter") nextMatch();
