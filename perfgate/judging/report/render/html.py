@@ -8,9 +8,8 @@ from collections.abc import Mapping
 
 from perfgate.catalogue.lookup import CARDS
 from perfgate.catalogue.names import LATENCY
-from perfgate.document.decision import Comparison, DecisionDocument
+from perfgate.document.decision import DecisionDocument
 from perfgate.document.run import RunDocument
-from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.names import place
 from perfgate.judging.report.text.templates import environment, template_source
@@ -27,9 +26,9 @@ from perfgate.judging.report.view.page_tables import (
     paired_samples,
     testbed_rows,
 )
-from perfgate.judging.report.view.records import BarRow, PlotView
+from perfgate.judging.report.view.records import PlotView
 from perfgate.judging.report.view.remedy import remedy_lines
-from perfgate.judging.report.view.rows import operator_rows, row, worded_account, worded_causes, worst_cause
+from perfgate.judging.report.view.rows import label, worded_account, worded_causes, worst_cause
 from perfgate.judging.report.view.suggestions import worded_suggestion
 from perfgate.judging.report.view.summary import CommentContext, Summary
 from perfgate.locale import Language, speaking
@@ -94,30 +93,17 @@ def _top(summary: Summary) -> Mapping[str, object]:
 def _tables(summary: Summary, base: RunDocument | None, head: RunDocument) -> Mapping[str, object]:
     quiet = [*summary.inconclusive, *summary.not_comparable, *summary.unchanged, *summary.informing]
     listed = [*summary.regressed, *summary.improved, *quiet][:_MAX_ROWS]
+    tested = summary.tested_operators[:_MAX_ROWS]
     scale = svg.scale_of([c.interval for c in listed if c.interval], [c.tolerance or 0 for c in listed if c.interval])
     return {
-        "rows": [_bar_row(comparison, summary, scale) for comparison in listed],
+        "rows": [(comparison, label(comparison, summary)) for comparison in listed],
+        "scale": scale,
         "plots": [_plot(samples, summary) for samples in paired_samples(base, head)[:_MAX_PLOTS]],
-        "operator_tests": operator_rows(summary, most=_MAX_ROWS),
+        "operator_tests": tested,
+        "operator_scale": svg.scale_of([operator.interval for operator in tested if operator.interval], []),
         "operators": operator_tables(summary.decision, base, head),
         "counters": counter_rows(base, head),
     }
-
-
-def _bar_row(comparison: Comparison, summary: Summary, scale: float) -> BarRow:
-    bar = (
-        svg.interval_bar(
-            comparison.interval,
-            comparison.delta,
-            comparison.tolerance,
-            scale,
-            comparison.outcome,
-            formats.interval(comparison),
-        )
-        if comparison.interval and comparison.outcome != "not_comparable"
-        else Words("")
-    )
-    return BarRow(**vars(row(comparison, summary)), bar=bar, outcome=Words(comparison.outcome))
 
 
 def _plot(samples: PlaceSamples, summary: Summary) -> PlotView:

@@ -14,9 +14,9 @@ from perfgate.judging.report.view.rows import (
     common_confidence,
     grouped,
     row,
+    whole_call,
     worded_account,
     worded_causes,
-    worded_test,
 )
 from perfgate.judging.report.view.suggestions import introduced, worded_suggestion
 from perfgate.judging.report.view.summary import Summary
@@ -100,7 +100,7 @@ def _operators(summary: Summary) -> Values | None:
         return None
     most = min(_MOST_OPERATORS, summary.detail)
     return {
-        "operators": [worded_test(test, summary) for test in slower[:most]],
+        "operators": [(test, whole_call(test, summary)) for test in slower[:most]],
         "total": len(slower),
         "more": max(0, len(slower) - most),
         "pairs": max(test.pairs or 0 for test in slower),

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import JOB_OUTPUT, JOB_WORK, LOW_PRECISION_OPS, SIGNATURE
 from perfgate.document.decision import RULE_METHODS, SIDE_BY_SIDE, Comparison
+from perfgate.document.explanation import OperatorDelta
 from perfgate.judging.report.text.numbers import DASH, NO_CHANGE, amounts, counted, percent, percent_number, setting
 from perfgate.judging.report.text.words import Words, phrase, say
 
@@ -40,6 +41,26 @@ def is_budget(comparison: Comparison) -> bool:
 def is_count(comparison: Comparison) -> bool:
     """Tell whether a comparison is between exact counts; that of low-precision operators hangs on a check besides."""
     return comparison.method == "exact" or comparison.metric == LOW_PRECISION_OPS
+
+
+def time_of(operator: OperatorDelta) -> Comparison:
+    """The time of an operator as its test compared it."""
+    return Comparison(
+        workload=operator.workload,
+        shape=operator.shape,
+        metric=f"ops.time:{operator.op}",
+        unit="s",
+        better="lower",
+        method="paired",
+        outcome="informs" if operator.outcome == "untested" else operator.outcome,
+        gating=False,
+        base=operator.base,
+        head=operator.head,
+        delta=operator.delta,
+        interval=operator.interval,
+        confidence=operator.confidence,
+        pairs=operator.pairs,
+    )
 
 
 def sides(comparison: Comparison) -> tuple[Words, Words]:

@@ -14,9 +14,10 @@ from typing import Literal
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from perfgate.document.decision import Comparison
 from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.escape import MAX_PROSE, clean, code_span, fenced, prose
 from perfgate.judging.report.text.messages import Pieces, word
 from perfgate.judging.report.text.names import evidence_of, first_line, place_of, title_of
@@ -96,6 +97,16 @@ def _sentence(medium: Medium, language: Language, english: str, /, **values: obj
             text = str(escaped[piece]) if number % 2 else piece % ()
             sentence += gap_between(sentence, text) + text
     return Markup(sentence) if medium == "html" else _Ready(sentence)
+
+
+def _interval_bar(comparison: Comparison, scale: float) -> object:
+    """A bar for the interval of a comparison; empty without one."""
+    if comparison.interval is None or comparison.outcome == "not_comparable":
+        return Words("")
+    words = formats.interval(comparison)
+    return svg.interval_bar(
+        comparison.interval, comparison.delta, comparison.tolerance, scale, comparison.outcome, words
+    )
 
 
 def template_source(jinja: Environment, name: str) -> str:
@@ -230,4 +241,8 @@ _DOCUMENT_FILTERS: dict[str, Callable[..., object]] = {
     "change": formats.change,
     "limit": formats.limit,
     "first_line": first_line,
+    "time_of": formats.time_of,
+    "seconds": lambda values: formats.quantities(list(values), "s"),
+    "interval_bar": _interval_bar,
+    "share_bar": svg.share_bar,
 }

@@ -9,16 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.catalogue.lookup import METRICS
-from perfgate.document.decision import DecisionDocument
+from perfgate.document.decision import DecisionDocument, TestbedDifference
+from perfgate.document.explanation import OperatorDelta
 from perfgate.document.run import OUTSIDE_OPERATORS, OperatorRow, RunDocument
 from perfgate.document.samples import Replicate, unpack
 from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.names import metric_name, place
-from perfgate.judging.report.text.words import Words, say
-from perfgate.judging.report.view.records import CounterLine, OperatorLine, OperatorTable, TestbedLine
+from perfgate.judging.report.view.records import CounterLine, OperatorTable
 
-_MAX_OPERATORS = 40
 _MAX_TABLES = 40
 _MAX_ROWS = 2000
 _Key = tuple[str, str]
@@ -59,16 +57,13 @@ def counter_rows(base: RunDocument | None, head: RunDocument) -> list[CounterLin
     return rows
 
 
-def testbed_rows(base: RunDocument | None, head: RunDocument) -> list[TestbedLine]:
+def testbed_rows(base: RunDocument | None, head: RunDocument) -> list[TestbedDifference]:
     """The comparable fields of both testbeds, differing ones first."""
     after = head.testbed.comparable
     before = after if base is None else base.testbed.comparable
     fields = sorted(before.keys() | after.keys(), key=lambda field: (before.get(field) == after.get(field), field))
     return [
-        TestbedLine(
-            field=field, base=before.get(field), head=after.get(field), differs=before.get(field) != after.get(field)
-        )
-        for field in fields[:_MAX_ROWS]
+        TestbedDifference(field=field, base=before.get(field), head=after.get(field)) for field in fields[:_MAX_ROWS]
     ]
 
 
@@ -101,50 +96,23 @@ def _paired_times(decision: DecisionDocument) -> dict[_Key, _Times]:
 
 
 def _operator_table(key: _Key, before: _Rows, after: _Rows, times: _Times) -> OperatorTable:
-    def most(op: str) -> float:
-        return max((time or 0.0 for time in times.get(op, ())), default=0.0)
+    def most(operator: OperatorDelta) -> float:
+        return max(operator.base or 0.0, operator.head or 0.0)
 
-    ops = sorted({*before, *after, *times}, key=lambda op: (-most(op), op))
-    largest = most(ops[0]) if ops else 0.0
-    of_head = sum(head or 0.0 for _, head in times.values())
+    operators = [_side_by_side(op, before, after, times) for op in {*before, *after, *times}]
+    operators.sort(key=lambda operator: (-most(operator), operator.op))
     return OperatorTable(
         place=place(*key),
-        rows=[
-            _operator_row(op, before.get(op), after.get(op), times.get(op, (None, None)), largest, of_head)
-            for op in ops[:_MAX_OPERATORS]
-        ],
-        more=max(0, len(ops) - _MAX_OPERATORS),
+        operators=operators,
+        largest=most(operators[0]) if operators else 0.0,
+        of_head=sum(head or 0.0 for _, head in times.values()),
     )
 
 
-def _operator_row(
-    op: str,
-    before: OperatorRow | None,
-    after: OperatorRow | None,
-    times: tuple[float | None, float | None],
-    largest: float,
-    of_head: float,
-) -> OperatorLine:
-    cells = formats.quantities(list(times), "s")
-    bars = [svg.share_bar((time or 0) / largest if largest else 0, name) for time, name in zip(times, ("base", "head"))]
-    return OperatorLine(
-        op=op,
-        base_time=cells[0],
-        head_time=cells[1],
-        base_count=numbers.DASH if before is None else numbers.whole(before.count),
-        head_count=numbers.DASH if after is None else numbers.whole(after.count),
-        share=numbers.DASH if times[1] is None or not of_head else numbers.percent(times[1] / of_head),
-        bars=bars,
-        state=_state(before, after),
-    )
-
-
-def _state(before: OperatorRow | None, after: OperatorRow | None) -> Words:
-    if before is None or after is None:
-        return Words("") if before is after else say("new") if before is None else say("gone")
-    if before.count == after.count:
-        return Words("")
-    return say("more") if after.count > before.count else say("fewer")
+def _side_by_side(op: str, before: _Rows, after: _Rows, times: _Times) -> OperatorDelta:
+    base, head = times.get(op, (None, None))
+    base_count, head_count = (side[op].count if op in side else None for side in (before, after))
+    return OperatorDelta(op=op, base_count=base_count, head_count=head_count, base=base, head=head)
 
 
 def _counters(run: RunDocument | None) -> dict[tuple[str, str, str], float]:

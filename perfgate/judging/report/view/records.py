@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from perfgate.document.decision import Failure, HarnessChange, Suggestion, TestbedDifference
-from perfgate.document.explanation import Origin, Replacement
+from perfgate.document.explanation import OperatorDelta, Origin, Replacement
 from perfgate.document.message import Message
 from perfgate.judging.report.text.words import Words
 
@@ -101,14 +101,6 @@ class Row(Change):
 
 
 @dataclass(frozen=True)
-class BarRow(Row):
-    """A row of the page, with a bar for its interval."""
-
-    bar: object
-    outcome: Words
-
-
-@dataclass(frozen=True)
 class MissingView:
     """What the documents lack."""
 
@@ -121,45 +113,16 @@ class MissingView:
 
 
 @dataclass(frozen=True)
-class OperatorView:
-    """One tested operator; ``call`` is the whole call's change, None where unknown."""
-
-    place: str
-    base: Words
-    head: Words
-    change: Words
-    pairs: int | None
-    confidence: Words | None
-    op: str
-    line: str | None
-    share: Words
-    call: Words | None
-    label: Words
-    outcome: Words
-    bar: object = None
-
-
-@dataclass(frozen=True)
-class OperatorLine:
-    """An operator of both sides' traces: how often it runs and what it takes."""
-
-    op: str
-    base_time: Words
-    head_time: Words
-    base_count: Words
-    head_count: Words
-    share: Words
-    bars: list[Markup]
-    state: Words
-
-
-@dataclass(frozen=True)
 class OperatorTable:
-    """The operators of a workload's shape, those with the most self time first."""
+    """The operators of a workload's shape, those with the most self time first.
+
+    ``largest`` is the most seconds of one of them, ``of_head`` those of all of the head's.
+    """
 
     place: str
-    rows: list[OperatorLine]
-    more: int
+    operators: list[OperatorDelta]
+    largest: float
+    of_head: float
 
 
 @dataclass(frozen=True)
@@ -171,16 +134,6 @@ class CounterLine:
     base: Words
     head: Words
     changed: bool
-
-
-@dataclass(frozen=True)
-class TestbedLine:
-    """A field of both testbeds."""
-
-    field: str
-    base: str | None
-    head: str | None
-    differs: bool
 
 
 @dataclass(frozen=True)

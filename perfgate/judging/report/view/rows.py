@@ -15,7 +15,7 @@ from perfgate.document.decision import RULE_METHODS, Clock, Comparison, StoredCo
 from perfgate.document.explanation import Bottleneck, Cause, Explanation, OperatorDelta, PartSite
 from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text import numbers, svg
+from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import metric_name, place
 from perfgate.judging.report.text.words import Words, phrase, say
@@ -24,7 +24,6 @@ from perfgate.judging.report.view.records import (
     AccountView,
     CauseView,
     Line,
-    OperatorView,
     Row,
     StoredView,
 )
@@ -40,12 +39,6 @@ _OUTCOME_LABELS = {
     "inconclusive": phrase("undecided"),
     "not_comparable": phrase("not compared"),
     "informs": phrase("informs"),
-}
-_OPERATOR_LABELS = {
-    "regressed": phrase("slower"),
-    "improved": phrase("faster"),
-    "unchanged": phrase("same"),
-    "inconclusive": phrase("undecided"),
 }
 # Of what was measured; less is not worth a word.
 _NOTABLE = 0.05
@@ -279,62 +272,10 @@ def _explanation(summary: Summary) -> Explanation | None:
     return next((entry for entry in summary.decision.explanations if (entry.measured or 0.0) > 0), None)
 
 
-def worded_test(test: OperatorDelta, summary: Summary) -> OperatorView:
-    """One tested operator as the words of a line; ``call`` is the whole call's change, None where unknown."""
-    change = named_change(_comparison(test))
-    return OperatorView(
-        place=change.place,
-        base=change.base,
-        head=change.head,
-        change=change.change,
-        pairs=change.pairs,
-        confidence=change.confidence,
-        op=test.op,
-        line=test.line,
-        share=numbers.percent(test.share or 0.0),
-        call=_whole_call(test, summary),
-        label=say(_OPERATOR_LABELS[test.outcome]),
-        outcome=Words(test.outcome),
-    )
-
-
-def operator_rows(summary: Summary, *, most: int) -> list[OperatorView]:
-    """The rows of the page's table, with a bar for every interval."""
-    tests = summary.tested_operators[:most]
-    scale = svg.scale_of([test.interval for test in tests if test.interval], [])
-    return [replace(worded_test(test, summary), bar=_bar(test, scale)) for test in tests]
-
-
-def _bar(test: OperatorDelta, scale: float) -> object:
-    return (
-        Words("")
-        if test.interval is None
-        else svg.interval_bar(test.interval, test.delta, None, scale, test.outcome, formats.interval(_comparison(test)))
-    )
-
-
-def _whole_call(test: OperatorDelta, summary: Summary) -> Words | None:
+def whole_call(test: OperatorDelta, summary: Summary) -> Words | None:
+    """The change of the whole call in words, None if unknown."""
     key = (test.workload, test.shape, LATENCY, "paired")
     whole = next((c for c in summary.metrics if (c.workload, c.shape, c.metric, c.method) == key), None)
     if whole is None or whole.delta is None or whole.outcome == "not_comparable":
         return None
     return say("undecided") if whole.outcome == "inconclusive" else formats.directed_percent(whole.delta, whole.unit)
-
-
-def _comparison(test: OperatorDelta) -> Comparison:
-    return Comparison(
-        workload=test.workload,
-        shape=test.shape,
-        metric=f"ops.time:{test.op}",
-        unit="s",
-        better="lower",
-        method="paired",
-        outcome="informs" if test.outcome == "untested" else test.outcome,
-        gating=False,
-        base=test.base,
-        head=test.head,
-        delta=test.delta,
-        interval=test.interval,
-        confidence=test.confidence,
-        pairs=test.pairs,
-    )
