@@ -1,4 +1,4 @@
-"""The one door to git: GitPython starts every command, and here is what bounds it.
+"""The one door to git: GitPython starts every command, and this module bounds it.
 
 A command runs no hook and no shell, writes nothing to the index, may be ended at any time, and ends with us.
 """
@@ -27,7 +27,7 @@ COMMIT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 # All files that two commits do not share, a renamed one under both names. A .gitmodules can ask that changes of a submodule
 # are shown nowhere.
 NAMES_OF_CHANGED = ("diff", "--name-only", "-z", "--no-renames", "--ignore-submodules=none")
-# Hooks must not run, whatever the command: they may be the change's own code, in our environment.
+# Hooks must never run: they may be the change's own code, in our environment.
 _OPTIONS = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false")
 # Optional locks: `git status` would write a refreshed index, and the index is the user's.
 _SETTINGS = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_PAGER": "cat"}
@@ -42,7 +42,7 @@ class GitResult(NamedTuple):
 
 
 class GitBytes(NamedTuple):
-    """How a git command ended whose output is data: exit code, standard output to the byte, its complaints on one line."""
+    """The result of a git command with binary output: exit code, standard output to the byte, its complaints on one line."""
 
     code: int
     output: bytes
@@ -109,7 +109,7 @@ def exchange_with_git(
 @cache
 def _library() -> ModuleType:
     """GitPython, imported by the first command only: it takes some tenths of a second, and asks git for its version."""
-    # Without git it would print a warning or refuse to be imported; a command says it better.
+    # Without git it would print a warning or refuse to be imported; a command reports it better.
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
     import git
 

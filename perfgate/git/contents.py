@@ -1,7 +1,7 @@
-"""What a worktree lacks when git has made it: the files of submodules, and those that Git LFS keeps elsewhere.
+"""The parts of a worktree that git does not fill: the files of submodules, and those that Git LFS stores.
 
-Both are taken from the clone, so that base and head are filled alike, without a network and without running a command that a
-commit names. What the clone itself has not filled stays empty on both sides.
+Both are taken from the clone, so that base and head are filled alike, without a network and without running a command that
+a commit names. Parts that the clone itself has not filled stay empty on both sides.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from perfgate.git.commands import run_git
 
 # Git LFS, docs/spec.md: a pointer begins with this line, has fewer than 1024 bytes, and names the content by its SHA-256.
 LFS_LINE = "version https://git-lfs.github.com/spec/v1"
-# `git worktree add` must not ask a server for contents: it is done here, and only for what the clone has.
+# `git worktree add` must not ask a server for contents: that is done here, and only for those in the clone.
 WITHOUT_LFS = {"GIT_LFS_SKIP_SMUDGE": "1"}
 MAX_POINTER_BYTES = 1024
 FETCH_SECONDS = 600.0
@@ -26,9 +26,10 @@ _LINK_MODE = "160000"
 
 
 def fill_worktree(clone: Path, tree: Path, commit: str, *, shown: str = "") -> None:
-    """Fill the checkout ``tree`` of a commit of ``clone``. ``shown`` is where the clone lies in one that has it as a submodule.
+    """Fill the checkout ``tree`` of a commit of ``clone``. ``shown`` is the clone's path in the one that has it as a
+    submodule.
 
-    Raises RepositoryError where the clone has a submodule or a large file, but not as this commit wants it.
+    Raises RepositoryError if the clone has a submodule or a large file in another version than the commit's.
     """
     _fill_large_files(clone, tree, commit, shown)
     for path, wanted in _submodules(clone, commit):
@@ -45,7 +46,7 @@ def fill_worktree(clone: Path, tree: Path, commit: str, *, shown: str = "") -> N
 
 
 def refuse_changed_submodules(clone: Path) -> None:
-    """Raise RepositoryError where a submodule has changes that are not committed: no commit of the clone can hold them."""
+    """Raise RepositoryError if a submodule has uncommitted changes: no commit of the clone can hold them."""
     listed = run_git(clone, ["status", "--porcelain=v2", "-z", "--untracked-files=no", "--ignore-submodules=none"], {})
     # git status, "Porcelain Format Version 2": the third field of a submodule is S, c for its commit, M for changed files.
     changed = re.findall(r"(?:^|\0)1 .. S.M. (?:\S+ ){5}([^\0]+)", listed.output)
@@ -114,6 +115,6 @@ def _pointers(clone: Path, commit: str) -> list[str]:
 
 
 def _stored(clone: Path, digest: str) -> Path:
-    """Where the clone keeps a content (Git LFS, docs/spec.md, "Local storage")."""
+    """The clone's path of a content (Git LFS, docs/spec.md, "Local storage")."""
     common = run_git(clone, ["rev-parse", "--path-format=absolute", "--git-common-dir"], {}).output
     return Path(common) / "lfs" / "objects" / digest[:2] / digest[2:4] / digest

@@ -22,7 +22,7 @@ from perfgate.system.folders import remove_folder
 from perfgate.system.interrupts import held_back
 
 WORKTREE_FOLDER = "perfgate-worktrees"
-# The main branch, where neither a remote nor perfgate.toml says which it is.
+# Names of the main branch if neither a remote nor perfgate.toml has one.
 MAIN_NAMES = ("main", "master", "trunk")
 # A remote that has not answered by then is taken for one that does not.
 ASK_SECONDS = 60.0
@@ -97,7 +97,7 @@ class Repository:
         )
 
     def main_of(self, remote: str, configured: str = "") -> str | None:
-        """The main branch of a remote as it was last seen; None where it never was."""
+        """The main branch of a remote as it was last seen; None if it never was."""
         if default := self._default_of(remote):
             return default
         own = configured.removeprefix(f"{remote}/")
@@ -106,7 +106,7 @@ class Repository:
         return next(iter(branches), None)
 
     def fetch_main(self, remote: str, configured: str = "") -> str | None:
-        """Fetch the main branch of a remote, with the history that a shallow clone lacks; None where that fails."""
+        """Fetch the main branch of a remote, with the history that a shallow clone lacks; None if that fails."""
         own = configured.removeprefix(f"{remote}/")
         names = (own,) if own else MAIN_NAMES
         ask = ["ls-remote", "--symref", remote, "HEAD", *(f"refs/heads/{name}" for name in names)]
@@ -127,7 +127,7 @@ class Repository:
     def _default_of(self, remote: str) -> str | None:
         """The branch that a remote calls its default.
 
-        A clone of a single branch calls that one so, whatever it is; there only a usual name is believed.
+        A clone of a single branch has that one as default, so only a usual name is believed there.
         """
         with suppress(RepositoryError):
             head = self._run("rev-parse", "--abbrev-ref", "--verify", "--quiet", f"refs/remotes/{remote}/HEAD")
@@ -153,7 +153,7 @@ class Repository:
     def choose_base(self, revision: str, head: str) -> BaseChoice:
         """The merge base of ``revision`` and ``head``: main's later commits are not this change's doing.
 
-        Where ``head`` is itself an ancestor of ``revision``, the revision is taken as it is.
+        If ``head`` is itself an ancestor of ``revision``, the revision is used unchanged.
         """
         commit = self.resolve(revision)
         if commit == head:
@@ -181,8 +181,7 @@ class Repository:
             index = {"GIT_INDEX_FILE": str(copied)}
             original = Path(self._run("rev-parse", "--path-format=absolute", "--git-path", "index"))
             if original.exists():
-                # A copy, not a new one from HEAD: it knows which files have not changed, and which a sparse checkout
-                # leaves out and nobody has deleted.
+                # A copy, not a new one from HEAD: it records unchanged files, and those that a sparse checkout leaves out.
                 shutil.copyfile(original, copied)
             else:
                 self._run("read-tree", head, env=index)
@@ -247,20 +246,22 @@ class Repository:
         return result.output.splitlines()
 
     def user(self) -> str:
-        """The name git signs commits with. Raises RepositoryError where none is set."""
+        """The name git signs commits with. Raises RepositoryError if none is set."""
         try:
             return self._run("config", "user.name").strip()
         except RepositoryError as error:
             raise RepositoryError("git knows no user.name; say who accepts it with --by NAME") from error
 
     def prefix(self, folder: Path) -> str:
-        """Where a folder lies inside the repository, e.g. ``models/encoder``, empty for its root."""
+        """The path of a folder inside the repository, e.g. ``models/encoder``, empty for its root. ``models/encoder``, empty
+        for its root.
+        """
         relative = folder.resolve().relative_to(self.root.resolve())
         return "" if str(relative) == "." else str(relative)
 
     @contextmanager
     def worktrees(self, commits: dict[str, str], *, link: list[str]) -> Iterator[dict[str, Path]]:
-        """Check out each commit in a folder of its own and remove the folders at the end, whatever happens.
+        """Check out each commit in a folder of its own and remove the folders at the end in any case.
 
         No path leads from one of them to another by a name that can be known before. ``link`` are paths git ignores (weights,
         data) that the worktrees share with the clone. Folders that a killed perfgate left behind are swept away first: their
@@ -302,7 +303,7 @@ class Repository:
         return path
 
     def _open_session(self, parent: Path) -> tuple[Path, int]:
-        """Sweep away what is nobody's, and return a new folder with its lock held."""
+        """Sweep away abandoned sessions, and return a new folder with its lock held."""
         try:
             parent.mkdir(exist_ok=True)
             # One at a time: a folder that has no lock held yet is not one that was left behind.
@@ -337,7 +338,7 @@ class Repository:
 
     def _remove_session(self, session: Path) -> None:
         remove_folder(session)
-        # What git keeps of a worktree whose folder is gone. Not worth failing for: git prunes it by itself in time.
+        # git's record of a worktree without a folder. Not worth failing for: git prunes it by itself in time.
         with suppress(RepositoryError):
             self._run("worktree", "prune", stop_when_interrupted=False)
 
@@ -357,7 +358,7 @@ class Repository:
         return _commit(self.root, revision) is not None
 
     def _run(self, *arguments: str, env: dict[str, str] | None = None, stop_when_interrupted: bool = True) -> str:
-        """Run git in the clone and return what it prints."""
+        """Run git in the clone and return its output."""
         result = run_git(self.root, arguments, env or {}, stop_when_interrupted=stop_when_interrupted)
         if result.code and "invalid value for 'submodule." in result.errors:
             raise HostileRepositoryError(
@@ -378,11 +379,11 @@ def _not_a_clone(start: Path, words: str) -> RepositoryError:
     return RepositoryError(words)  # e.g. `safe.directory`, with git's own remedy
 
 
-# --- what the clone around a folder knows, where none is measured
+# --- facts of the clone around a folder, without a checkout
 
 
 def prefix_of(root: Path) -> str:
-    """Where a folder lies in its clone, empty or with a slash at the end; outside a clone it is the root."""
+    """The path of a folder in its clone, empty or with a slash at the end; outside a clone it is the root."""
     return run_git(root, ["rev-parse", "--show-prefix"], {}).output
 
 
@@ -392,7 +393,7 @@ def has_commit(root: Path, commit: str) -> bool:
 
 
 def merge_base(root: Path, first: str, second: str) -> str | None:
-    """The common ancestor that the clone around a folder knows; None where it does not know enough."""
+    """The common ancestor in the clone around a folder; None if its history is too short."""
     if run_git(root, ["rev-parse", "--is-shallow-repository"], {}).output != "false":
         return None
     commits = [fetched_tip(root, name) or _commit(root, name) for name in (first, second)]
@@ -402,7 +403,7 @@ def merge_base(root: Path, first: str, second: str) -> str | None:
 
 
 def files_between(root: Path, base: str, head: str) -> list[str] | None:
-    """The paths that differ between two commits of the clone, counted from where they parted; None without them."""
+    """The paths that differ between two commits of the clone, since their merge base; None without them."""
     if not (has_commit(root, base) and has_commit(root, head)):
         return None
     result = run_git(root, [*NAMES_OF_CHANGED, f"{base}...{head}", "--"], {})
@@ -410,14 +411,16 @@ def files_between(root: Path, base: str, head: str) -> list[str] | None:
 
 
 def is_behind(root: Path, commit: str, tip: str = "HEAD") -> bool:
-    """Whether a commit is the tip, which is what the clone has checked out, or one before it, as far as it knows."""
+    """Whether a commit is the tip, by default the clone's checked-out commit, or an ancestor of it, as far as the clone
+    knows.
+    """
     return run_git(root, ["merge-base", "--is-ancestor", commit, tip], {"GIT_NO_LAZY_FETCH": "1"}).code == 0
 
 
 def fetched_tip(root: Path, branch: str) -> str | None:
     """The newest commit of a branch as the clone has fetched it.
 
-    A tag of the same name is no branch, and an id names a commit, whatever a branch is called.
+    A tag of the same name is not a branch, and an id names a commit even if a branch has the same name.
     """
     return None if COMMIT_ID.fullmatch(branch) else _commit(root, f"refs/remotes/origin/{branch}")
 

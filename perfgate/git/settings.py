@@ -1,4 +1,4 @@
-"""What git is told through its environment: so it stands in no file, and in no argument that other users could read."""
+"""Settings passed to git through its environment, so that they are in no file and in no argument visible to other users."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 # No configuration file of the user or the machine is read.
 NO_FILES = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-# What ties git to one clone (git rev-parse --local-env-vars), without the settings that a user gave by `git -c`.
+# Variables that tie git to one clone (git rev-parse --local-env-vars), without a user's own `git -c` settings.
 _TIES = (
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -26,7 +26,7 @@ _TIES = (
 
 
 def untie(environ: MutableMapping[str, str]) -> None:
-    """Remove from an environment what ties git to the clone of a calling hook.
+    """Remove variables from an environment that tie git to the clone of a calling hook.
 
     The command line does this once, before anything else: GitPython gives every command the environment of the process, and
     `worktree add` would write the caller's index through GIT_INDEX_FILE.
@@ -36,7 +36,7 @@ def untie(environ: MutableMapping[str, str]) -> None:
 
 
 def alone_in(home: Path) -> dict[str, str]:
-    """The environment in which no configuration, credential helper or .netrc that somebody left on the machine counts.
+    """The environment that ignores all configuration, credential helpers and .netrc files of the machine.
 
     ``home`` is an empty folder of ours.
     """
@@ -54,11 +54,11 @@ def as_environment(settings: Iterable[tuple[str, str]], *, first: int = 0) -> di
 
 
 def password_of(user: str, token: str) -> str:
-    import base64  # here, because the command line imports this module before it knows what is wanted
+    import base64  # here, because the command line imports this module before it parses its arguments
 
     return base64.b64encode(f"{user}:{token}".encode()).decode()
 
 
 def authorization(password: str) -> str:
-    """The header that signs a request with what ``password_of`` gives."""
+    """The header that authorizes a request with the value of ``password_of``."""
     return f"Authorization: Basic {password}"

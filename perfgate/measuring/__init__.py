@@ -1,1 +1,3 @@
-"""What runs inside a worker process. Only here may torch be imported, and only when it is needed."""
+"""The code inside a worker process: the only code that imports torch, and only when it needs it. Only here may torch be
+imported, and only when it is needed.
+"""

@@ -2,7 +2,7 @@
 
 The conductor listens on the Unix socket that ``PERFGATE_TURN`` names (``conductor/sides/ranks.py``). Lines of JSON go both
 ways: a rank begins with ``{"rank", "pid"}``, is granted ``{"steps"}``, reports them when they are done, and waits again.
-Only the standard library is imported: the script may run where nothing is installed that perfgate needs.
+Only the standard library is imported: the script's environment may lack perfgate's dependencies.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def turn(loss: SupportsFloat | None = None, samples: int | None = None) -> None:
 
 
 class _Rank:
-    """The connection to the conductor, and what the steps of the current turn gave."""
+    """The connection to the conductor, and the results of the current turn's steps."""
 
     def __init__(self, address: str) -> None:
         self._number = int(os.environ.get("RANK", "0"))
@@ -58,7 +58,7 @@ class _Rank:
         except OSError:
             _end()
         self._lines = self._connection.makefile("rb")
-        # What came before the first turn is no part of it.
+        # Work before the first turn does not count.
         _wait_for_device()
         self._send({"rank": self._number, "pid": os.getpid()})
         self._begin()
@@ -116,7 +116,7 @@ class _Rank:
 
 
 def _wait_for_device() -> Any:
-    """Wait until the device has done all work of this process; return its module of torch, None where none is in use."""
+    """Wait until the device has done all work of this process; return its torch module, None if none is in use."""
     torch = sys.modules.get("torch")
     for name in _BACKENDS:
         device = getattr(torch, name, None)
@@ -132,7 +132,7 @@ def _process_memory() -> int:
 
 
 def _end() -> NoReturn:
-    """End the process without a word: the check is over, and what Python does at exit may wait for other ranks."""
+    """Exit at once: the check is over, and Python's exit handlers may wait for other ranks."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()

@@ -43,7 +43,7 @@ def main(reference: str) -> None:
 
 
 def _mean(output: Any) -> torch.Tensor | None:
-    """The mean of all tensors of floats in an output, which base and head must have alike; None where there are none."""
+    """The mean of all float tensors in an output, which must be equal on base and head; None if there are none."""
     means = [tensor.detach().float().mean() for tensor in _tensors(output) if tensor.is_floating_point()]
     return torch.stack(means).mean() if means else None
 

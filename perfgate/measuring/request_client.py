@@ -24,7 +24,7 @@ def main(reference: str, address: str) -> None:
     """Serve the connections that come, one after the other, until the process is ended."""
     function = _load(reference)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        # Whoever sees the file may connect at once.
+        # A client may connect as soon as the file is visible.
         listener.bind(f"{address}.new")
         listener.listen()
         os.rename(f"{address}.new", address)  # noqa: PTH104 - a socket, and not a file
@@ -34,7 +34,7 @@ def main(reference: str, address: str) -> None:
 
 
 def _load(reference: str) -> Callable[[str, Any], Any]:
-    """The function FILE:NAME. Exits, with what to write, where there is none."""
+    """The function FILE:NAME. Exits with the correct form if there is none."""
     file, _, name = reference.rpartition(":")
     if not Path(file).is_file():
         sys.exit(f'{file or reference} does not exist; write client = "FILE:NAME", from the folder of perfgate.toml')
@@ -76,7 +76,7 @@ def _answer(
         try:
             connection.sendall(json.dumps(answer).encode() + b"\n")
         except OSError:
-            return  # the turn is over: nobody waits for the answer
+            return  # the turn is over, and the answer is not needed
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Sample the Python stacks of the process it runs in, in a thread of its own, and write them to the folder of its side.
 
-Only the standard library is imported: a server may run where nothing is installed that perfgate needs. A sample of a thread is
-its stack, the CPU time since its last one, and whether it waits in the kernel. Tasks of asyncio that wait in ``asyncio.sleep``
-have no thread; their coroutines are sampled as the thread ``task``.
+Only the standard library is imported: the server's environment may lack perfgate's dependencies. A sample of a thread is
+its stack, the CPU time since its last one, and whether it waits in the kernel. Tasks of asyncio that wait in
+``asyncio.sleep`` have no thread; their coroutines are sampled as the thread ``task``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_SAMPLES = 200_000
 _DEEPEST = 200
 # Of a process that is sampled from its start: when it first writes, and how long its end waits for the last samples.
 _FIRST_WRITE_SECONDS, _JOIN_SECONDS = 0.1, 10.0
-# A sample must be where the thread is when its time has come. By default a thread keeps the interpreter for 5 ms more, or until
+# A sample must show the thread at the moment of sampling. By default a thread keeps the interpreter for 5 ms more, or until
 # it lets go of it by itself, so that every sample would lie in calls that do, such as sending.
 _SWITCH_INTERVAL = 1e-5
 # The system call in which a thread waits for a lock, and so for the interpreter too (asm/unistd.h).
@@ -42,7 +42,7 @@ _sampler: StackSampler | None = None
 
 
 def toggle() -> None:
-    """Begin to sample where the folder says so, else stop. Called by the signal, in the main thread."""
+    """Begin to sample if the folder requests it, else stop. Called by the signal, in the main thread."""
     global _sampler  # noqa: PLW0603 - a process has one
     folder = Path(os.environ.get(PROFILE_VARIABLE, ""))
     running = _sampler is not None and _sampler.pid == os.getpid()
@@ -174,7 +174,7 @@ class StackSampler:
         waited: bool,
         joined: bool = True,
     ) -> None:
-        """Add a sample, or join it with the last one of its thread where that is the same."""
+        """Add a sample, or merge it with the last one of its thread if equal."""
         stack = self._stacks.setdefault(tuple(map(self._number_of, calls)), len(self._stacks))
         before = self._open.get(thread)
         if joined and before is not None and before[1] == stack and before[5] == waited:

@@ -9,7 +9,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def draw(rate: float, *, burstiness: float, count: int, seed: int) -> Floats:
-    """Draw arrivals whose gaps are gamma-distributed with mean 1 / rate and shape ``burstiness``; 1 is a Poisson process.
+    """Draw arrivals with gamma-distributed gaps of mean 1 / rate and shape ``burstiness``; 1 is a Poisson process.
 
     Arrivals are in seconds after the first and rise. The definition is that of vLLM's ``bench serve --burstiness``
     (vllm/benchmarks/serve.py).

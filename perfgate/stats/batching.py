@@ -1,7 +1,7 @@
-"""One server that answers requests in batches, under a policy that says when a batch starts: simulated, or driven for real.
+"""One server that answers requests in batches, under a policy for starting a batch: simulated, or driven for real.
 
-Requests are served in the order they came in. A batch is what has come in when the server begins, up to the policy's size;
-nobody joins a batch that has begun. Times are seconds.
+Requests are served in the order they came in. A batch consists of the arrivals when the server begins, up to the policy's
+size; later ones do not join it. Times are seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 class Policy(NamedTuple):
     """When a batch starts, once the server is free: when ``fill`` requests are there, or the oldest waited ``max_wait``.
 
-    It then takes all that are there, up to ``batch``. One of ``fill`` = 1 waits for nobody.
+    It then takes all that are there, up to ``batch``. One of ``fill`` = 1 never waits.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Policy(NamedTuple):
     def ready(self, arrivals: Sequence[float], first: int) -> float:
         """When the batch of which request ``first`` is the oldest may start.
 
-        After the last request nobody else comes, and what is there may start.
+        After the last request no more can come, so the rest may start.
         """
         full = first + self.fill - 1
         last = arrivals[min(full, len(arrivals) - 1)]
@@ -48,12 +48,12 @@ def time_out(batch: int, max_wait: float) -> Policy:
 
 
 def continuous(batch: int) -> Policy:
-    """Start at once with whoever is there; who comes while the server works joins its next batch."""
+    """Start at once with all arrivals; later ones join the next batch."""
     return Policy("continuous", batch, 1, 0.0)
 
 
 class Server(Protocol):
-    """What answers batches, on a clock of its own that starts with the first request."""
+    """A server that answers batches, on a clock of its own that starts with the first request."""
 
     def begin(self, ready: float) -> float:
         """Wait until ``ready`` or until the server is free, whichever is later; return when that is."""
@@ -63,7 +63,7 @@ class Server(Protocol):
 
 
 class SimulatedServer:
-    """A server whose clock only its batches move; ``service`` is the seconds that a batch of so many items takes."""
+    """A server with a clock that only its batches move; ``service`` is the seconds of a batch by its size."""
 
     def __init__(self, service: Callable[[int], float]) -> None:
         self._service = service
@@ -125,12 +125,12 @@ def serve(arrivals: npt.ArrayLike, policy: Policy, server: Server) -> Served:
 
 
 def simulate(arrivals: npt.ArrayLike, policy: Policy, service: Callable[[int], float]) -> Served:
-    """What would happen if every batch took what ``service`` says."""
+    """The outcome if every batch took exactly ``service`` seconds."""
     return serve(arrivals, policy, SimulatedServer(service))
 
 
 def highest_rate(keeps: Callable[[float], bool], *, most: float, steps: int = 16, halvings: int = 10) -> float:
-    """The highest rate up to ``most`` that still keeps a promise; 0 where none does.
+    """The highest rate up to ``most`` that still keeps a promise; 0 if there is none.
 
     A policy that waits for full batches breaks a promise at low rates too, so the search starts from the top: the first
     of ``steps`` equal steps down at which the promise is kept, and then by bisection between it and the one above.

@@ -1,4 +1,4 @@
-"""Where a series shifts its level for good: robust segmentation of one value a version, with the size of each shift.
+"""Find permanent level shifts of a series: robust segmentation of one value a version, with the size of each shift.
 
 A history of a benchmark is no clean staircase: single values are wild, neighbours are alike, the level wanders. So a wild value
 costs a bounded amount, the noise is read from the series itself, and a shift counts only when it lasts, when it is large
@@ -20,12 +20,12 @@ Floats = npt.NDArray[np.float64]
 
 # Beyond so many standard deviations a value costs no more: it is an outlier, not a level.
 CAP = 4.0
-# What one more shift must save, times log(number of values). Two parameters a shift (a place, a level) make 1 the price of the
-# Schwarz criterion in these units; four times that keeps a few wild neighbours from being a level.
+# The gain required of one more shift, times log(number of values). Two parameters a shift (a place, a level) make 1 the
+# price of the Schwarz criterion in these units; four times that keeps a few wild neighbours from being a level.
 PENALTY = 4.0
 MIN_EFFECT = math.log1p(0.01)
 MIN_Z = 4.0
-# What is shorter is an excursion that went away, not a level; only the last level may have only begun.
+# A shorter segment is an excursion, not a level; only the last level may have just begun.
 MIN_VALUES = 6
 MIN_LAST = 2
 # With fewer values nothing can be found.
@@ -36,7 +36,7 @@ _UPPER = 1.0337  # the same over their quantile of two thirds
 _MEDIAN = math.sqrt(math.pi / 2)  # standard error of a median over that of a mean, of normal values
 _Z95 = 1.96
 _MAX_LEVELS = 512
-_MOST_ALIKE = 0.9  # more cannot be told from a history
+_MOST_ALIKE = 0.9  # more is indistinguishable from the history
 
 
 class Shift(NamedTuple):
@@ -77,7 +77,7 @@ def shifts(series: Floats, *, min_effect: float = MIN_EFFECT) -> list[Shift]:
         return []
     price = PENALTY * math.log(series.size)
     series_noise = noise(series)
-    # A series of equal values has no noise; what is left is that of the arithmetic.
+    # A series of equal values has no noise except that of the arithmetic.
     scale = max(series_noise, 1e-9 * max(1.0, float(np.abs(series).max())))
     begins = _segment(series, scale, price)
     rises = series[1:] - series[:-1]
@@ -88,7 +88,7 @@ def shifts(series: Floats, *, min_effect: float = MIN_EFFECT) -> list[Shift]:
 
 
 def steps(series: Floats, allowed: float = 0.0) -> list[int]:
-    """Where a series without noise changes, oldest first: a value that is back after one entry has not changed.
+    """The changes of a series without noise, oldest first: a value that returns after one entry has not changed.
 
     Values up to ``allowed`` apart are the same level.
     """
@@ -106,10 +106,10 @@ def steps(series: Floats, allowed: float = 0.0) -> list[int]:
 def noise(series: Floats) -> float:
     """The standard deviation of one value around its level, from differences of neighbours and of values two apart.
 
-    Differences forget the level, so shifts hardly enter; quantiles of them forget the wild. Of what could hide a part of the
-    noise the largest answer counts: noise that wanders differs more between values two apart than between neighbours; noise
-    with two modes shows in the upper third where most neighbours are of one mode.
-    Source: Rice, Bandwidth choice for nonparametric regression, Ann. Stat. 12 (1984), with quantiles for the mean.
+    Differences forget the level, so shifts hardly enter; quantiles of them forget the wild. The largest of several
+    estimates counts, because each can miss part of the noise: noise that wanders differs more between values two apart than
+    between neighbours; noise with two modes appears in the upper third if most neighbours are of one mode. Source: Rice,
+    Bandwidth choice for nonparametric regression, Ann. Stat. 12 (1984), with quantiles for the mean.
     """
     if series.size < 3:
         raise ValueError("the noise of a series needs at least three values")
@@ -124,7 +124,7 @@ def _spread(differences: Floats) -> float:
 
 
 def _segment(series: Floats, scale: float, price: float) -> list[int]:
-    """Where the segments of least cost begin, 0 first (Viterbi over levels; the price is the same for every shift)."""
+    """The starts of the segments of least cost, 0 first (Viterbi over levels; the price is the same for every shift)."""
     levels = _levels(series)
     cost = np.zeros(levels.size)
     changed = np.zeros((series.size, levels.size), dtype=bool)
@@ -166,7 +166,7 @@ def _merge(series: Floats, scale: float, begins: list[int], min_effect: float) -
 
 
 def _strength(shift: Shift, edges: list[int], size: int, min_effect: float) -> float:
-    """How far a shift between two segments is above what is asked: 1 is enough, below a half one segment is too short."""
+    """How far a shift between two segments exceeds the requirements: 1 is enough, below a half one segment is too short."""
     start, index, end = edges
     # The last segment may be going on still; every other has ended, and an excursion that went away is no shift.
     least_after = MIN_LAST if end == size else MIN_VALUES
@@ -176,10 +176,10 @@ def _strength(shift: Shift, edges: list[int], size: int, min_effect: float) -> f
 
 
 def _error_factor(series: Floats, edges: list[int]) -> float:
-    """How much wider the error of a median is than that of independent values: 1 where neighbours are not alike.
+    """The factor on the error of a median for dependent values: 1 if neighbours are uncorrelated.
 
-    Their correlation r is read from what is left beside the levels, and from differences of neighbours, which correlate by
-    (r - 1)/2 and forget levels and drifts that have not been found yet; the smaller answer counts.
+    Their correlation r is estimated from the residuals of the levels, and from differences of neighbours, which correlate
+    by (r - 1)/2 and are free of levels and undetected drifts; the smaller estimate counts.
     """
     beside = np.concatenate(
         [series[start:end] - np.median(series[start:end]) for start, end in itertools.pairwise(edges)]

@@ -1,4 +1,4 @@
-"""The error of an estimate whose values come in clusters: every start of a server or a job brings luck of its own."""
+"""The error of an estimate from clustered values: every start of a server or a job has luck of its own."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-# What two fresh starts of equal code differ by, as the sd of a logarithm, beyond what the spread within them explains; and how
-# many degrees of freedom this knowledge weighs. A few starts cannot tell their own variance: that of two may be nearly 0 by
-# chance. Servers of one model measured twelve starts: 0.8 to 2 % (benchmarks/jobs).
+# The difference between two fresh starts of equal code, as the sd of a logarithm, beyond the spread within them; and the
+# degrees of freedom of this prior. A few starts cannot estimate their own variance: that of two may be nearly 0 by chance.
+# Servers of one model measured twelve starts: 0.8 to 2 % (benchmarks/jobs).
 START_LUCK = 0.01
 PRIOR_FREEDOM = 4.0
 _LEAST_ERROR = 1e-9

@@ -19,12 +19,12 @@ _ROW = 3
 
 
 class Culprits(NamedTuple):
-    """What a search found.
+    """The result of a search.
 
-    ``blocks`` hold the changes that are slow together, and not slow when one block is left out: the first tips the scales, and
-    further ones are only there where it needs them. A block has several changes where no set that separates them can be tried.
-    With the outcome ``undecided`` the ``suspects`` hold the rest, and with ``none`` or ``impossible``, the answer about all
-    changes together, there are no blocks.
+    ``blocks`` hold the changes that are slow together, and not slow when one block is left out: the first tips the scales,
+    and further ones are only present if it needs them. A block has several changes if no set that separates them can be
+    tried. With the outcome ``undecided`` the ``suspects`` hold the rest, and with ``none`` or ``impossible``, the answer
+    about all changes together, there are no blocks.
     """
 
     outcome: Outcome
@@ -38,7 +38,7 @@ class Culprits(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """The first ``fast`` changes are not slow, and the first ``slow`` ones are; between them lies what makes the difference."""
+    """The first ``fast`` changes are not slow, and the first ``slow`` ones are; the cause lies between them."""
 
     fast: int
     slow: int
@@ -48,10 +48,10 @@ class Edge(NamedTuple):
 def find_culprits(count: int, trial: Trial, *, cumulative: bool = False) -> Culprits:
     """Find the culprits among ``count`` changes. No set is tried twice, and the empty set, the old state, never.
 
-    The changes stand in an order. Halving finds the first number of them that is slow, and so the change that tips the scales;
-    alone it is asked about too. Where it is not slow alone, it needs others before it, which are found in the same way, with it
-    in every set. A single culprit among n changes takes log2(n) + 2 trials at most. ``cumulative`` changes contain those before
-    them, as commits and releases do: only the first ones are tried, never one alone.
+    The changes stand in an order. Halving finds the first number of them that is slow, and so the change that tips the
+    scales; alone it is asked about too. If it is not slow alone, it needs others before it, which are found in the same
+    way, with it in every set. A single culprit among n changes takes log2(n) + 2 trials at most. ``cumulative`` changes
+    contain those before them, as commits and releases do: only the first ones are tried, never one alone.
     """
     ask = cache(trial)
     whole = ask(frozenset(range(count)))
@@ -76,7 +76,7 @@ def find_culprits(count: int, trial: Trial, *, cumulative: bool = False) -> Culp
 def _edge(count: int, always: frozenset[int], ask: Trial, alone: Answer) -> Edge:
     """Halve the first ``count`` changes, which are slow with those that are ``always`` applied, and those ``alone`` are not.
 
-    Where those alone are impossible, they need some of the others, and a set without them is impossible too.
+    If those alone are impossible, they need some of the others, and a set without them is impossible too.
     """
     fast, slow = 0, count
     impossible: set[int] = set()

@@ -5,9 +5,9 @@ Planned looks: Wang and Tsiatis, Approximately optimal one-parameter boundaries 
 without drift ever crosses with the probability alpha. The shape is 0 for O'Brien and Fleming's boundary, by which early looks
 decide next to nothing, and 1/2 for Pocock's, by which all looks weigh alike.
 
-Looks that nobody planned (a job that is run again): an e-value, the capital of a bettor against the null hypothesis whose
-every bet is fair at best, so that it ever reaches 1/alpha with at most the probability alpha, however often and for
-whatever reason one looks (Ville 1939; Ramdas and others, Game-theoretic statistics and safe anytime-valid inference, 2023).
+Unplanned looks (a job that is run again): an e-value, the capital of a bettor against the null hypothesis in fair bets, so
+that it ever reaches 1/alpha with at most the probability alpha, however often and for whichever reason one looks (Ville
+1939; Ramdas and others, Game-theoretic statistics and safe anytime-valid inference, 2023).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scipy.special import logsumexp, ndtr, ndtri
 _GRID = 401  # points of the integration: the crossing probability is then good to 1e-6
 _REACH = 8.0  # standard deviations below 0 from which on a walk no longer matters
 _BISECTIONS = 30
-# Shares of their capital that the bettors stake on every difference, whose mean capital is the e-value: timid ones find small
+# Shares of capital that the bettors stake on every difference; the e-value is their mean capital: timid ones find small
 # effects late, bold ones large effects early, and the mean is at worst a fifth of the best of them.
 _STAKES = (0.1, 0.2, 0.4, 0.6, 0.8)
 
@@ -53,9 +53,9 @@ def sequential_p(p: float, looks: Sequence[int], count: int, *, shape: float) ->
 def log_e_value(differences: Floats, margin: float, *, scale: float) -> float:
     """The logarithm of the evidence against "the differences lie symmetrically around at most ``margin``".
 
-    A bettor with stake b multiplies its capital by 1 + b tanh((difference - margin) / scale), which is fair where differences
-    are symmetric around the margin, as tanh is odd, and bounded, so that a wild difference decides nothing. The result is
-    that of the mean capital. ``scale`` must not depend on these differences.
+    A bettor with stake b multiplies its capital by 1 + b tanh((difference - margin) / scale), which is fair for differences
+    symmetric around the margin, as tanh is odd, and bounded, so that a wild difference decides nothing. The result is that
+    of the mean capital. ``scale`` must not depend on these differences.
     """
     signs = np.tanh((np.asarray(differences, dtype=np.float64) - margin) / scale)
     capital = np.log1p(np.asarray(_STAKES)[:, None] * signs[None, :]).sum(axis=1)
@@ -130,8 +130,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def false_discovery(p_values: Sequence[float]) -> list[float]:
     """The Benjamini-Hochberg-adjusted p-values (1995), in the order given.
 
-    Of those called at most q, a share of at most q is false on average, where the tests are independent or depend
-    positively, as the operators of one call do.
+    Of those called at most q, a share of at most q is false on average, if the tests are independent or depend positively,
+    as the operators of one call do.
     """
     order = sorted(range(len(p_values)), key=p_values.__getitem__, reverse=True)
     adjusted = [1.0] * len(p_values)

@@ -1,4 +1,4 @@
-"""Estimates that wild values hardly move: the shift between two samples, a slope, and what a transfer costs by its size."""
+"""Estimates that outliers hardly move: the shift between two samples, a slope, and the cost of a transfer by its size."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROUNDS = 20
 
 
 class Shift(NamedTuple):
-    """By how much the second sample lies above the first, and the interval of it; infinite where too few entries give none."""
+    """The shift of the second sample above the first, and its interval; infinite if there are too few entries."""
 
     value: float
     low: float
@@ -30,8 +30,8 @@ class Shift(NamedTuple):
 def shift(first: Floats, second: Floats) -> Shift:
     """The Hodges-Lehmann shift from the first sample to the second: the median of all differences.
 
-    Source: Hollander, Wolfe & Chicken, Nonparametric Statistical Methods, 3rd ed., 4.2-4.3, with the normal approximation of
-    the Mann-Whitney distribution. Raises ValueError where a sample is empty.
+    Source: Hollander, Wolfe & Chicken, Nonparametric Statistical Methods, 3rd ed., 4.2-4.3, with the normal approximation
+    of the Mann-Whitney distribution. Raises ValueError for an empty sample.
     """
     if not first.size or not second.size:
         raise ValueError("a shift needs two samples that are not empty")
@@ -52,7 +52,7 @@ class Slope(NamedTuple):
 
 
 class TransferLine(NamedTuple):
-    """Time = ``start_up`` + size / ``bandwidth``: seconds, and bytes a second (infinite where size costs nothing).
+    """Time = ``start_up`` + size / ``bandwidth``: seconds, and bytes a second (infinite if size costs nothing).
 
     ``r2`` is the share of the variance of log time that the line explains, ``residual`` the median relative miss.
     """
@@ -107,11 +107,11 @@ def transfer_line(sizes: Floats, seconds: Floats) -> TransferLine:
 
 
 def _not_negative(columns: Floats, target: Floats) -> Floats:
-    """The two factors, none below 0, with which the columns come closest to what is wanted."""
+    """The two non-negative factors with which the columns come closest to the target."""
     both = np.asarray(np.linalg.lstsq(columns, target, rcond=None)[0], dtype=np.float64)
     if (both >= 0).all():
         return both
-    # Where the best lies outside, the best inside lies on an edge: only one of the columns takes part.
+    # If the optimum lies outside, the best point inside lies on an edge: only one of the columns takes part.
     edges = np.diag((columns * target[:, None]).sum(axis=0) / (columns**2).sum(axis=0))
     return min(edges, key=lambda factors: float(((columns @ factors - target) ** 2).sum()))
 

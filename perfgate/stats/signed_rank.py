@@ -69,8 +69,8 @@ def power(n: int, alpha: float, shift: float) -> float:
     """How probably ``n`` normal differences show an effect of ``shift`` standard deviations at ``alpha``, one-sided.
 
     Mean and variance of W+ under a normal shift are those of Lehmann, Nonparametrics: Statistical Methods Based on Ranks
-    (1975), section 2.2. Near its end W+ is skewed, so a beta distribution with these moments stands for it: simulated
-    power lies within 1.5 points of the result from 10 to 64 differences, where a normal one is up to 3 points too high.
+    (1975), section 2.2. Near its end W+ is skewed, so a beta distribution with these moments approximates it: simulated
+    power lies within 1.5 points of the result from 10 to 64 differences, while a normal one is up to 3 points too high.
     """
     critical = _critical(n, alpha)
     if critical is None:
@@ -97,7 +97,7 @@ def power(n: int, alpha: float, shift: float) -> float:
 def detectable_shift(n: int, alpha: float, probability: float) -> float | None:
     """The effect, in standard deviations, that ``n`` normal differences show at ``alpha`` with ``probability``.
 
-    None where no effect is large enough, because so few differences cannot reach ``alpha``.
+    None if no effect is large enough, because so few differences cannot reach ``alpha``.
     """
     low, high = 0.0, _LARGEST_SHIFT
     if power(n, alpha, high) < probability:

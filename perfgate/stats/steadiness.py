@@ -15,7 +15,7 @@ from perfgate.stats.summary import error_factor, neighbour_correlation
 
 Floats = npt.NDArray[np.float64]
 
-# So many windows at most, and so many calls in each where there are enough: a median of fewer is a call, not a level.
+# The most windows, and the calls in each if there are enough: a median of fewer is a call, not a level.
 _WINDOWS = 60
 _WINDOW_CALLS = 10
 _MOST_ALIKE = 0.9
@@ -40,9 +40,9 @@ class Steadiness(NamedTuple):
 def steadiness(times: Floats) -> Steadiness | None:
     """Look at the times of calls, all above 0, in call order; None for fewer than can show anything.
 
-    The drift is the Theil-Sen slope over the logarithms of the medians of windows of as many calls each, so that a slow call
-    is no drift; its interval is wider where neighbouring windows are alike (``error_factor``). Levels are what ``shifts``
-    finds in the same medians: a shift lasts, exceeds 1 %, and is large against the noise.
+    The drift is the Theil-Sen slope over the logarithms of the medians of equal windows, so that a slow call is no drift;
+    its interval is wider if neighbouring windows are correlated (``error_factor``). Levels are those of ``shifts`` in the
+    same medians: a shift lasts, exceeds 1 %, and is large against the noise.
     """
     count = min(_WINDOWS, max(ENOUGH_VALUES, times.size // _WINDOW_CALLS))
     if times.size < ENOUGH_VALUES:

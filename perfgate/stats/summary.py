@@ -46,9 +46,9 @@ class Quantile(NamedTuple):
 def quantile(samples: Samples, probability: float, *, confidence: float = CONFIDENCE) -> Quantile:
     """The smallest sample with at least ``probability`` of all samples at or below it, and its interval.
 
-    The interval is two-sided with equal tails: each end misses the true quantile with at most ``(1 - confidence) / 2``
-    where samples are independent. Calls that a neighbour slows down together are not: it speaks for this run alone.
-    Raises ValueError without samples.
+    The interval is two-sided with equal tails: each end misses the true quantile with at most ``(1 - confidence) / 2`` for
+    independent samples. Calls that a neighbour slows down together are not: it speaks for this run alone. Raises ValueError
+    without samples.
     """
     ordered = np.sort(np.asarray(samples, dtype=np.float64))
     if ordered.size == 0:
@@ -68,10 +68,10 @@ def _rank(count: int, probability: float) -> int:
 
 
 def interval_ranks(count: int, probability: float, *, confidence: float = CONFIDENCE) -> tuple[int | None, int | None]:
-    """The ranks (from 1) of the order statistics that are the ends of the interval; None where none will do.
+    """The ranks (from 1) of the order statistics that are the ends of the interval; None if no rank suffices.
 
-    The lower is the largest l with P(B < l) <= tail, the upper the smallest u with P(B >= u) <= tail, where B is
-    binomial(count, probability) and tail is (1 - confidence) / 2.
+    The lower is the largest l with P(B < l) <= tail, the upper the smallest u with P(B >= u) <= tail, for B binomial(count,
+    probability) and tail (1 - confidence) / 2.
     """
     tail = (1.0 - confidence) / 2.0
     lower = _last(count, lambda rank: float(bdtr(rank - 1, count, probability)) <= tail)
@@ -91,9 +91,9 @@ def _last(count: int, holds: Callable[[int], bool]) -> int:
 def dependent_quantile(samples: Samples, probability: float) -> Quantile:
     """A quantile of samples that follow each other and depend on their neighbours, as latencies in one queue do.
 
-    The interval is that of as many independent samples as say as much: n / d, where d >= 1 is the variance of the share of
-    samples above the quantile over batches of consecutive samples, over what it would be of independent ones (the method of
-    batch means, Law, Simulation Modeling and Analysis, 5th ed., section 9.5.3).
+    The interval is that of an equivalent number of independent samples: n / d, with d >= 1 the variance of the share of
+    samples above the quantile over batches of consecutive samples, over that of independent ones (the method of batch
+    means, Law, Simulation Modeling and Analysis, 5th ed., section 9.5.3).
     """
     plain = quantile(samples, probability)
     values = np.asarray(samples, dtype=np.float64)
@@ -118,7 +118,7 @@ def _dependence(above: npt.NDArray[np.bool_]) -> float:
 def low_location(samples: Samples) -> float:
     """The mean of the logarithms of the 2nd, 4th, 6th, 8th and 10th percentile, as a number like the samples.
 
-    It moves with the work a call does and hardly with what else the machine does. Samples must be above zero.
+    It moves with the work of a call and hardly with other load on the machine. Samples must be above zero.
     """
     ordered = np.sort(np.asarray(samples, dtype=np.float64))
     if ordered.size == 0:
@@ -134,7 +134,7 @@ def median_deviation(samples: Samples) -> float:
 
 
 class Deviation(NamedTuple):
-    """A standard deviation and its confidence interval; None where too few samples give none."""
+    """A standard deviation and its confidence interval; None with too few samples."""
 
     value: float
     interval: tuple[float, float] | None
@@ -144,12 +144,13 @@ class Deviation(NamedTuple):
 def standard_deviation(samples: Samples) -> Deviation:
     """The standard deviation of all samples, and its interval for samples that need not be normal.
 
-    No interval of a standard deviation holds whatever the distribution (Bahadur & Savage, Ann. Math. Stat. 27, 1956): a slow
-    sample that has not happened yet may be as slow as it likes. This one takes the kurtosis from the samples, around a
-    trimmed mean: Bonett, Approximate confidence interval for standard deviation of nonnormal distributions, Computational
-    Statistics & Data Analysis 50 (2006). Of 95 % it holds 94 to 95 of normal and slightly skewed samples, 85 of 700 samples
-    of which 2 % are a hundred times as far from the rest, and 92 of 3000 such (tests/unit/stats/test_summary.py).
-    Raises ValueError for fewer than two samples.
+    No interval of a standard deviation holds for every distribution (Bahadur & Savage, Ann. Math. Stat. 27, 1956): a slow
+    sample that has not happened yet may be arbitrarily slow. Math. Stat. 27, 1956): a slow sample that has not happened yet
+    may be as slow as it likes. This one takes the kurtosis from the samples, around a trimmed mean: Bonett, Approximate
+    confidence interval for standard deviation of nonnormal distributions, Computational Statistics & Data Analysis 50
+    (2006). Of 95 % it holds 94 to 95 of normal and slightly skewed samples, 85 of 700 samples of which 2 % are a hundred
+    times as far from the rest, and 92 of 3000 such (tests/unit/stats/test_summary.py). Raises ValueError for fewer than two
+    samples.
     """
     values = np.sort(np.asarray(samples, dtype=np.float64))
     size = int(values.size)
@@ -182,9 +183,9 @@ def neighbour_correlation(values: npt.NDArray[np.float64]) -> float:
 
 
 def error_factor(correlation: float) -> float:
-    """How much wider the error of a location is than that of independent values, where neighbours correlate so much.
+    """The factor on the error of a location for neighbours with this correlation.
 
-    n such values say as much as n (1 - r)/(1 + r) independent ones. Source: Bayley & Hammersley, The "Effective" Number of
+    n such values are worth n (1 - r)/(1 + r) independent ones. Source: Bayley & Hammersley, The "Effective" Number of
     Independent Observations, J. R. Stat. Soc. Suppl. 8 (1946).
     """
     return math.sqrt((1 + correlation) / (1 - correlation))

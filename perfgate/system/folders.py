@@ -1,4 +1,4 @@
-"""Where perfgate's own code lies, and how a folder is removed whatever stands in the way."""
+"""The location of perfgate's own code, and robust removal of folders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder and everything in it, also where user code took the right to write away."""
+    """Remove a folder and everything in it, even if user code removed the write permission."""
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
         for parent, _, _ in os.walk(folder):

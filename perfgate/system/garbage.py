@@ -1,4 +1,4 @@
-"""Keep Python's garbage collection out of what is timed."""
+"""Keep Python's garbage collection out of timed code."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ _depth = 0
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Collect garbage, freeze what is alive and turn the collector off; restore all of it at the end.
+    """Collect garbage, freeze live objects and turn the collector off; restore all of it at the end.
 
-    Freezing moves what is alive out of the collector's sight (``gc.freeze``), so that collecting between two
-    measurements inside the context costs microseconds instead of a walk over everything that torch imported. Contexts
-    may nest.
+    Frozen objects are invisible to the collector (``gc.freeze``), so that collecting between two measurements inside the
+    context costs microseconds instead of a walk over all imports of torch. Contexts may nest.
     """
     global _depth  # noqa: PLW0603 - the heap is one for the whole process
     was_enabled = isenabled()
@@ -40,7 +39,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Turn the collector off without collecting, and collect at the end what came up meanwhile.
+    """Turn the collector off without collecting, and collect the garbage at the end.
 
     For spans so short that a full collection before each of them would cost more than they do.
     """

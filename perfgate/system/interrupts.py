@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: held back where something must be undone, let through at safe points.
+"""Ctrl-C and SIGTERM: held back during actions that must be undone, let through at safe points.
 
 An exception in the middle of "make a folder, remember to remove it" leaves the folder behind. So between acquiring and
 releasing (workers, worktrees, scratch folders, the machine lock) a signal only leaves a note, which the waiting loops
@@ -70,9 +70,9 @@ def safe_point() -> None:
 
 
 def _refuse_swallowed() -> None:
-    """Raise what somebody swallowed: an exception that falls into an import with a fallback, or a destructor, goes no further.
+    """Raise a swallowed interruption: an exception that hits an import with a fallback, or a destructor, disappears.
 
-    While the interruption is on its way out it is not swallowed, and what cleans up then is let be.
+    An interruption that is still propagating is not swallowed, and its clean-up is not disturbed.
     """
     if _Note.arrived and sys.exc_info()[1] is None:
         _Note.arrived = False
@@ -80,5 +80,5 @@ def _refuse_swallowed() -> None:
 
 
 def _heard() -> list[signal.Signals]:
-    """The signals that are not ignored: ``nohup`` and background jobs of a shell mean what they set."""
+    """The signals that are not ignored: ``nohup`` and background jobs of a shell set that on purpose."""
     return [number for number in SIGNALS if signal.getsignal(number) not in (signal.SIG_IGN, None)]

@@ -1,8 +1,8 @@
-"""``python -m perfgate.system.keeper DESCRIPTOR CPUS PROGRAM…``: run a program that ends with whoever holds the other end.
+"""``python -m perfgate.system.keeper DESCRIPTOR CPUS PROGRAM…``: run a program that ends with the holder of the other end.
 
-It is the parent of the program and of every process below it whose own parent ends, so that the CPU time of daemons counts.
-When the program has ended it writes one line of JSON to the descriptor; when the other end is closed, also because its holder
-was killed, it kills all of them.
+It is the parent of the program and of every process below it that loses its own parent, so that the CPU time of daemons
+counts. When the program has ended it writes one line of JSON to the descriptor; when the other end is closed, also because
+its holder was killed, it kills all of them.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from perfgate.system.processes import (
 _NOT_STARTED = 127
 # How often the size of the log is looked at.
 _TICK_SECONDS = 0.2
-# How long orphans may work on; and how often in a row none of them wants a CPU where they are idle, which leaves the helpers of
-# a program (multiprocessing's resource tracker) half a second to see that it has ended.
+# The time that orphans may work on, and the consecutive polls without any CPU use that make them idle, which gives the
+# helpers of a program (multiprocessing's resource tracker) half a second to see that it has ended.
 _MOST_SECONDS = 10.0
 _ROUND_SECONDS = 0.02
 _IDLE_ROUNDS = 25
@@ -84,7 +84,7 @@ def _keep(connection: socket.socket, wake: int, program: int, began: float) -> N
         reaped.reap()
     seconds = time.monotonic() - began
     left = _wait_for_orphans(reaped)
-    # What runs still, and what it has waited for; what we have waited for ourselves is among what was reaped.
+    # CPU time of running processes and the children that they reaped; our own reaped children are counted elsewhere.
     running = cpu_ns_below(os.getpid()) - waited_for_ns(os.getpid())
     end = {
         "code": reaped.code,
@@ -98,7 +98,7 @@ def _keep(connection: socket.socket, wake: int, program: int, began: float) -> N
 
 
 class _Reaped:
-    """What the processes that ended have used, each with those that it waited for: the program, and orphans that came to us."""
+    """The CPU time of processes that ended, each with the children that it reaped: the program, and orphans that came to us."""
 
     def __init__(self, program: int) -> None:
         self._program = program
@@ -121,7 +121,7 @@ class _Reaped:
 def _wait_for_orphans(reaped: _Reaped) -> list[int]:
     """Wait while processes that outlive the program end or work; return those that are left, doing nothing or still at it.
 
-    What a daemon does for a run is part of it, whoever waits for it.
+    A daemon's work for a run is part of it.
     """
     ends = time.monotonic() + _MOST_SECONDS
     idle = 0

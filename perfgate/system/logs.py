@@ -1,4 +1,4 @@
-"""Keep what user code prints in a log of bounded size, also while it is written to."""
+"""Keep user code's output in a log of bounded size, also while it is written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DROPPED = b"\n[perfgate: the log grew over 32 MiB; what stood here is dropped]\
 
 
 def bound_log(path: str | Path, *, begins: int = 0) -> None:
-    """Drop the middle of what a log holds behind ``begins`` where that has outgrown its bound.
+    """Drop the middle of a log behind ``begins`` once it exceeds its bound.
 
     Its writers append (O_APPEND), so that they go on at the new end.
     """
@@ -32,7 +32,7 @@ def bound_log(path: str | Path, *, begins: int = 0) -> None:
 
 
 def only_a_file(path: str, flags: int) -> int:
-    """Open a file that a worker can put something else in the place of: we may read what it may not, and a pipe never ends."""
+    """Open a file that a worker may have replaced: we may read files that it may not, and a pipe never ends."""
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""What Linux offers to keep a family of processes together and its secrets apart: prctl, process groups, /proc."""
+"""Linux features that keep a family of processes together and its secrets apart: prctl, process groups, /proc."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def outlive_parent() -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every process below us whose own parent ends, also of those in other sessions."""
+    """Become the parent of every orphan below us, also of those in other sessions."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -50,7 +50,7 @@ def be_open() -> None:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a signal has stopped a process (state T of proc(5)); False where it is gone."""
+    """Whether a signal has stopped a process (state T of proc(5)); False if it is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
     except (OSError, IndexError):
@@ -58,7 +58,8 @@ def is_stopped(pid: int) -> bool:
 
 
 def run_delay_ns(pid: int) -> int | None:
-    """How long a thread, or a process's main thread, has been ready to run without a CPU; None where the kernel does not say.
+    """The time that a thread, or a process's main thread, was ready to run without a CPU; None if the kernel does not report
+    it.
 
     Source: the second number of /proc/PID/schedstat (Documentation/scheduler/sched-stats.rst).
     """
@@ -69,7 +70,7 @@ def run_delay_ns(pid: int) -> int | None:
 
 
 def run_delay_ns_below(pid: int) -> int | None:
-    """How long all threads below a process have been ready to run without a CPU; None where the kernel does not say."""
+    """The time that all threads below a process were ready to run without a CPU; None if the kernel does not report it."""
     below = [process for process in process_family(pid) if process != pid]
     delays = [
         delay for process in below for thread in threads_of(process) if (delay := run_delay_ns(thread)) is not None
@@ -90,7 +91,7 @@ def children() -> list[int]:
 
 
 def name_of(pid: int) -> str:
-    """What a process is called, at most 15 characters (proc(5), comm); empty for one that is gone."""
+    """The name of a process, at most 15 characters (proc(5), comm); empty if it is gone."""
     try:
         return Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n")
     except OSError:
@@ -120,7 +121,7 @@ def process_cpu_ns(pid: int) -> int:
 
 
 def cpu_ns_below(pid: int) -> int:
-    """The CPU time of everything below a process, of what has ended and was waited for too; its own is left out."""
+    """The CPU time of everything below a process, including reaped children; its own is left out."""
     below = [process for process in process_family(pid) if process != pid]
     return waited_for_ns(pid) + sum(process_cpu_ns(process) + waited_for_ns(process) for process in below)
 
@@ -194,7 +195,7 @@ def kill_children(*, spare: Collection[int]) -> list[str]:
 def kill_descendants(*, spare: Collection[int]) -> None:
     """Kill all processes below this one but ``spare``, also those that start meanwhile; bounded like ``kill_children``.
 
-    After ``adopt_orphans`` this process becomes the parent of a process whose own parent dies first.
+    After ``adopt_orphans`` this process becomes the parent of all orphans.
     """
     for _ in range(_KILL_ROUNDS):
         started = set(running_below(os.getpid())) - set(spare)
@@ -212,7 +213,7 @@ def _end(pid: int) -> None:
 
 
 def _runs(pid: int) -> bool:
-    """Tell whether a process has not ended; one that has waits for its parent to ask how."""
+    """Whether a process has not ended; a zombie has."""
     return _stat(Path(f"/proc/{pid}"))[:1] not in ([], ["Z"])
 
 
@@ -222,7 +223,7 @@ def parent_of(pid: int) -> int:
 
 
 def _stat(process: Path) -> list[str]:
-    """What proc(5) lists of a process from its third field on: state, parent, …; nothing of one that is gone."""
+    """The fields of proc(5) for a process from the third on: state, parent, …; empty if it is gone."""
     try:
         # The name in parentheses before may hold anything.
         return (process / "stat").read_text(errors="replace").rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""What the conductor and the processes of a job agree on about profiling; it imports nothing that a program may lack."""
+"""The profiling protocol between the conductor and the processes of a job; it imports nothing that a program may lack."""
 
 from __future__ import annotations
 

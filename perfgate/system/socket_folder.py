@@ -10,7 +10,7 @@ _LONGEST_ADDRESS = 107
 
 
 def make_socket_folder(prefix: str, socket_name: str, *, inside: str = "") -> Path:
-    """A new folder for this user alone: in ``inside`` or the usual place, where their paths leave room, else in /tmp."""
+    """A new folder for this user alone: in ``inside`` or the usual place if their paths are short enough, else in /tmp."""
     for parent in (inside, tempfile.gettempdir(), "/tmp"):  # noqa: S108 - mkdtemp makes a folder of its own
         if parent:
             folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))

@@ -1,7 +1,8 @@
-"""What the kernel says of files: whether one was written, replaced or put back shows without reading any of them.
+"""The kernel's metadata of files: it reveals whether one was written, replaced or restored without reading any.
 
-No call sets the time of an inode's last change (inode(7), "ctime"; utimensat(2) sets the other two), so a file that is written
-and then put back with its old size and times has another one. A folder shows in the same way what came and went in it.
+No call sets the time of an inode's last change (inode(7), "ctime"; utimensat(2) sets the other two), so a file that is
+written and then put back with its old size and times has another one. A folder's own metadata reveals added and removed
+entries.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-# What Python imports, and what it reads before it imports anything.
+# Files that Python imports, or reads before it imports anything.
 _IMPORTABLE = (".py", ".pyc", ".pyd", ".pth", ".so", ".zip", ".egg-link")
 
 
-# Inode, mode, size, time of the last write and of the last change; of a link also those of what it leads to.
+# Inode, mode, size, time of the last write and of the last change; of a link also those of its target.
 Stamp = tuple[int, ...]
 Stamps = dict[str, Stamp]
 
@@ -34,10 +35,10 @@ def is_importable(name: str) -> bool:
 
 
 def stamps_below(folder: Path, *, most: int, without: frozenset[str] = frozenset()) -> Stamps | None:
-    """Everything in a folder by its path there, the folder itself as ``.``; None where it is more than ``most``.
+    """Everything in a folder by its path there, the folder itself as ``.``; None beyond ``most`` entries.
 
-    Folders directly in it that are called as in ``without`` are left out. What is not there, or cannot be read, has nothing
-    in it. A file is ``.`` alone.
+    Folders directly in it that are called as in ``without`` are left out. A missing or unreadable folder is empty. A file
+    is ``.`` alone.
     """
     found: Stamps = {}
     with suppress(OSError):
@@ -64,7 +65,7 @@ def stamps_of_code(folder: Path, *, most: int) -> Stamps | None:
 
 
 def stamps_in(folder: Path, wanted: Callable[[str], bool]) -> Stamps:
-    """The files of a folder, not of those below it, whose names are ``wanted``."""
+    """The files directly in a folder with ``wanted`` names."""
     walked = _walk(folder, lambda _: False)
     return {name: stamp for name, stamp in walked if wanted(name) and not is_folder(stamp)}
 

@@ -1,4 +1,4 @@
-"""What ``perfgate.turn()`` and the conductor agree on; it imports nothing that the environment of a script may lack."""
+"""The protocol between ``perfgate.turn()`` and the conductor; it imports nothing that a script's environment may lack."""
 
 from __future__ import annotations
 

@@ -12,13 +12,13 @@ _BUSY = 0.002
 
 
 class Clock(Protocol):
-    """Something that tells the time and waits for a moment."""
+    """A clock that can also wait for a moment."""
 
     def now(self) -> float:
         """Seconds since some fixed moment."""
 
     async def sleep_until(self, moment: float) -> None:
-        """Return once ``now()`` is at or after ``moment``, and at once where it is already."""
+        """Return once ``now()`` reaches ``moment``, at once if it already has."""
 
 
 class WallClock:

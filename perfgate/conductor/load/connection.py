@@ -1,4 +1,4 @@
-"""HTTP connections of one turn, and what becomes of a request whose connection the server has closed."""
+"""HTTP connections of one turn, and the retry of a request on a connection that the server has closed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perfgate.errors import MeasuringError
 if TYPE_CHECKING:
     import aiohttp
 
-# What requests go without if a server closes connections that it has promised to keep open.
+# Left out of requests if a server closes connections that it has promised to keep open.
 KEEP_ALIVE = "keep-alive"
 # The bytes of the body of a failed answer that are read.
 _LONGEST_FAILURE = 4096
@@ -26,7 +26,7 @@ LONGEST_BODY = 256 * 2**20
 
 
 def require_aiohttp(purpose: str = "sending requests to a server") -> ModuleType:
-    """The HTTP library, which few jobs need. Raises MeasuringError where it is not installed."""
+    """The HTTP library, which few jobs need. Raises MeasuringError if it is not installed."""
     try:
         import aiohttp
     except ImportError as error:
@@ -49,8 +49,8 @@ class Connections:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The answer to a request, from its status on.
 
-        A server may close a kept connection at any time. A request that meets that before the first byte of its answer is sent
-        once more on a new connection (RFC 9112, 9.3.1); what that costs is part of its time.
+        A server may close a kept connection at any time. A request that meets that before the first byte of its answer is
+        sent once more on a new connection (RFC 9112, 9.3.1); the delay is part of its time.
         """
         library = require_aiohttp()
         request: dict[str, Any] = {
@@ -82,7 +82,7 @@ async def open_connections(timeout: float, *, keep: bool) -> AsyncIterator[Conne
 
 
 def _session(timeout: float, *, keep: bool) -> aiohttp.ClientSession:
-    """Proxies of the environment, cookies and redirects are left out: what is measured is the server that is named."""
+    """Proxies of the environment, cookies and redirects are ignored, so that only the named server is measured."""
     library: Any = require_aiohttp()
     idle: dict[str, Any] = {"keepalive_timeout": _IDLE_SECONDS} if keep else {"force_close": True}
     session: aiohttp.ClientSession = library.ClientSession(
@@ -98,7 +98,7 @@ def _session(timeout: float, *, keep: bool) -> aiohttp.ClientSession:
 
 
 def _noting_connections() -> aiohttp.TraceConfig:
-    """Have the recording of each request told which connections it takes."""
+    """Report the connections of each request to its recording."""
 
     async def on_reuse(_: object, context: Any, __: object) -> None:
         context.trace_request_ctx.take_connection(kept=True)
@@ -125,7 +125,7 @@ async def failure_text(response: aiohttp.ClientResponse) -> str:
 
 
 def request_errors() -> tuple[type[Exception], ...]:
-    """What the client library raises if a server is unreachable, breaks the protocol or takes too long."""
+    """Exceptions of the client library for a server that is unreachable, breaks the protocol or takes too long."""
     return require_aiohttp().ClientError, OSError, ValueError, asyncio.TimeoutError
 
 

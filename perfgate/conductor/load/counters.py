@@ -1,4 +1,4 @@
-"""What a server counts of itself, from the Prometheus text of its ``/metrics``.
+"""A server's own counters, from the Prometheus text of its ``/metrics``.
 
 The names are those that vLLM (V1) and SGLang document as "Production Metrics"; a counter that a server lacks is absent.
 """
@@ -9,7 +9,7 @@ import re
 import urllib.request
 from collections.abc import Mapping
 
-# The name in documents, and what servers call it.
+# The name in documents, and the servers' names.
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "prefix_queries": ("vllm:prefix_cache_queries_total", "sglang:prompt_tokens_total"),
     "prefix_hits": ("vllm:prefix_cache_hits_total", "sglang:cached_tokens_total"),
@@ -24,7 +24,7 @@ _MOST_BYTES = 1 << 24
 
 
 def read_counters(address: str, timeout: float) -> dict[str, int]:
-    """The counters that a server gives at ``address``, summed over labels; empty where it gives none."""
+    """The counters of a server at ``address``, summed over labels; empty if it has none."""
     try:
         with urllib.request.urlopen(address, timeout=timeout) as answer:  # noqa: S310 - our own http address
             return parse_counters(answer.read(_MOST_BYTES).decode(errors="replace"))
@@ -33,7 +33,7 @@ def read_counters(address: str, timeout: float) -> dict[str, int]:
 
 
 def parse_counters(text: str) -> dict[str, int]:
-    """Prometheus text format 0.0.4: ``name{labels} value``, a line each. What is no number is left out."""
+    """Prometheus text format 0.0.4: ``name{labels} value``, a line each. Values that are not numbers are left out."""
     counters: dict[str, int] = {}
     for name, value in _LINE.findall(text):
         if ours := _OURS.get(name):

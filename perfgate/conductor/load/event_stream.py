@@ -45,7 +45,7 @@ class EventStream:
             raise EventStreamError(f"a line of the event stream is longer than {LONGEST_LINE} bytes")
 
     def end(self) -> None:
-        """Raises EventStreamError where the body ended within an event."""
+        """Raises EventStreamError if the body ended within an event."""
         if self._rest or self._data:
             raise EventStreamError("the event stream ended within an event: it was cut off")
 

@@ -1,4 +1,4 @@
-"""A Python function of the project as what requests are sent by; it runs in a process of its own."""
+"""A Python function of the project that sends requests; it runs in a process of its own."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class _Answer(msgspec.Struct, frozen=True):
 class FunctionTarget:
     """Has a server at ``url`` asked by the function behind the Unix socket ``address`` (``measuring/request_client.py``).
 
-    The text of what the function returns is the exchange's; its first token is its end. A request fails after ``timeout``
-    seconds; Python cannot end a thread, so its call goes on until it returns.
+    The function's result as text is the exchange's; its first token is its end. A request fails after ``timeout`` seconds;
+    Python cannot end a thread, so its call goes on until it returns.
     """
 
     address: str
@@ -84,7 +84,7 @@ class FunctionTarget:
 
 
 async def _read(reader: asyncio.StreamReader, answers: dict[str, asyncio.Future[_Answer]]) -> None:
-    """Give every answer to whoever waits for it; once none can come any more, fail all that are waited for."""
+    """Pass every answer to its waiter; once none can come any more, fail all pending ones."""
     try:
         while line := await reader.readline():
             answer = msgspec.json.decode(line, type=_Answer)

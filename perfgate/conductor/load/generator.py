@@ -29,7 +29,7 @@ _WALL = WallClock()
 def run_load(plan: LoadPlan, target: Target, clock: Clock = _WALL) -> Load:
     """Send the plan in an event loop of its own, without garbage collection, and wait for all answers.
 
-    Failed requests are exchanges with an ``error``. Raises MeasuringError where the target needs a package that is missing.
+    Failed requests are exchanges with an ``error``. Raises MeasuringError if a package of the target is missing.
     """
     with quiet():
         exchanges = asyncio.run(_turn(plan, target, clock))
@@ -41,7 +41,7 @@ def run_load(plan: LoadPlan, target: Target, clock: Clock = _WALL) -> Load:
 
 
 async def _turn(plan: LoadPlan, target: Target, clock: Clock) -> list[Exchange]:
-    """Send the plan, and end it where a signal asks for that: a load may take minutes."""
+    """Send the plan, and stop on a signal: a load may take minutes."""
     async with target.connect(clock) as send:
         sending = asyncio.ensure_future(send_load(plan, send, clock))
         try:

@@ -36,9 +36,9 @@ _LONGEST_TEXT = 2**20
 class HttpTarget:
     """A server at ``url``; each request goes to ``path`` with ``body``.
 
-    Both may hold ``$prompt``, ``$output_tokens`` and ``$id``, and ``$$`` for a dollar: escaped for a JSON string where
-    ``content_type`` is JSON, and for an address in the path. A status below 400 is a success. The first byte of an answer is
-    its headers, and its last the end of its body. A request fails after ``timeout`` seconds. Requests may go ``without``
+    Both may hold ``$prompt``, ``$output_tokens`` and ``$id``, and ``$$`` for a dollar: escaped for a JSON string if
+    ``content_type`` is JSON, and for an address in the path. A status below 400 is a success. The first byte of an answer
+    is its headers, and its last the end of its body. A request fails after ``timeout`` seconds. Requests may go ``without``
     KEEP_ALIVE.
     """
 
@@ -94,7 +94,7 @@ def _fill(template: str, request: Request, *, prompt: str) -> str:
 
 
 async def _read(response: aiohttp.ClientResponse, recording: Recording) -> str:
-    """Reads the body into the recording; what is wrong with it, or nothing."""
+    """Reads the body into the recording; returns its error, if any."""
     body = bytearray()
     size = 0
     async for received in response.content.iter_any():

@@ -1,7 +1,7 @@
 """The numbers of a turn, from its exchanges. All times are in seconds.
 
-Requests that failed, and requests whose answer ended without any text, have no time to first token: they are counted by name
-and never enter a mean as zero.
+Failed requests, and answers without any text, have no time to first token: they are counted by name and never enter a mean
+as zero.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ def measure_load(load: Load) -> Measures:
 def goodput(exchanges: Iterable[Exchange], *, first_token: float, per_token: float | None = None) -> float | None:
     """The share of requests with time to first token <= ``first_token`` and time per output token <= ``per_token``.
 
-    A failed request misses. One that ended well without any text counts on neither side; None where no other is left. One
-    without a time per output token misses a given ``per_token``, unless the server counted a single token. It is Jeffreys'
-    estimate, (good + 1/2) / (all + 1): few requests do not show that none misses, nor that all do.
+    A failed request misses. An answer without any text counts on neither side; None if no other is left. One without a time
+    per output token misses a given ``per_token``, unless the server counted a single token. It is Jeffreys' estimate, (good
+    + 1/2) / (all + 1): few requests do not show that none misses, nor that all do.
     """
     judged = [exchange for exchange in exchanges if exchange.error or exchange.first is not None]
     if not judged:

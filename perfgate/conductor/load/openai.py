@@ -40,8 +40,8 @@ class OpenAITarget:
     """A server at ``url``, as in ``http://127.0.0.1:8000``, asked for greedy answers of exactly as many tokens as planned.
 
     ``ignore_eos`` keeps the model from ending early; servers other than vLLM and SGLang may reject the parameter. ``extra``
-    goes into every request body and overrides what we put there. Requests may go ``without`` fields of ours that a server
-    rejects, and without KEEP_ALIVE. A request fails after ``timeout`` seconds.
+    goes into every request body and overrides perfgate's own fields. Requests may go ``without`` fields of ours that a
+    server rejects, and without KEEP_ALIVE. A request fails after ``timeout`` seconds.
     """
 
     url: str
@@ -90,7 +90,7 @@ class OpenAITarget:
         return {name: value for name, value in fields.items() if name not in left_out}
 
     def _rejected(self, status: int, answer: str) -> str:
-        """The field of ours that a refusal names; empty where it names none. A field of the body that it quotes is no name."""
+        """The field of ours that a refusal names; empty if it names none. A field of the body that it quotes is no name."""
         if not 400 <= status < 500:
             return ""
         return next((name for name in self._optional() if re.search(rf"(?<!\w){name}(?!\w)(?![\"']\s*:)", answer)), "")
@@ -119,7 +119,7 @@ class OpenAITarget:
 
 class _Delta(msgspec.Struct, frozen=True):
     content: str | None = None
-    # What a model thinks before it answers is output too: vLLM's older and newer name for it.
+    # A model's reasoning is output too: vLLM's older and newer name for it.
     reasoning_content: str | None = None
     reasoning: str | None = None
 
@@ -137,7 +137,7 @@ class _Usage(msgspec.Struct, frozen=True):
 
     @property
     def cached_tokens(self) -> int | None:
-        """The prompt tokens that a prefix cache had; servers differ in whether, and how, they tell."""
+        """The prompt tokens found in a prefix cache; servers differ in whether, and how, they report them."""
         cached = (
             self.prompt_tokens_details.get("cached_tokens") if isinstance(self.prompt_tokens_details, dict) else None
         )
@@ -160,7 +160,7 @@ class _Answer:
         self._recording = recording
         self._api = api
         self._done = False
-        # Of `transformers serve` the stream ends with the chunk that says why, and no [DONE].
+        # The stream of `transformers serve` ends with a chunk that has the finish reason, without [DONE].
         self._finished = False
 
     async def read(self, content: aiohttp.StreamReader) -> None:

@@ -23,7 +23,7 @@ _FREQUENT = (
     "other into has more her two like him see time could no make than first been its who now people my made over did down"
 )
 _WORDS = _FREQUENT.split()
-# The tokens that a request asks for where nothing says how many.
+# The tokens that a request asks for by default.
 _OUTPUT = 16
 
 
@@ -49,7 +49,7 @@ class LoadPlan(NamedTuple):
 
     @property
     def sha256(self) -> str:
-        """Of what is asked and when, by which the requests of two sides are shown to be the same."""
+        """A hash of the requests and their times, which proves that both sides got the same."""
         asked = [(request.at, request.prompt, request.output_tokens) for request in self.requests]
         return hashlib.sha256(msgspec.json.encode((self.concurrency, asked))).hexdigest()
 
@@ -57,8 +57,8 @@ class LoadPlan(NamedTuple):
 def plan_load(settings: LoadSettings, *, seed: int, root: Path = Path()) -> LoadPlan:
     """The requests that these settings ask for in turn ``seed``; a relative ``log`` or ``dataset`` starts at ``root``.
 
-    Turns have other requests than each other: what a server has answered before, it may have in its cache. Raises ConfigError
-    where a file of requests is missing, malformed or too short.
+    Turns have different requests, because a server may have earlier answers in its cache. Raises ConfigError if a file of
+    requests is missing, malformed or too short.
     """
     if settings.log or settings.dataset:
         return LoadPlan(_replayed(settings, root, seed), settings.concurrency)
@@ -101,8 +101,8 @@ def _words(length: int, seed: str) -> list[str]:
 def _replayed(settings: LoadSettings, root: Path, seed: int) -> tuple[Request, ...]:
     """The requests of the turn's own window of a log or a dataset.
 
-    Where the windows are used up they come again, and the number of the round before each prompt makes it another to a prefix
-    cache. It is the same for the whole round, so that what prompts of a log have in common they have still.
+    Used-up windows repeat, with the number of the round before each prompt, so that a prefix cache misses them. It is the
+    same for the whole round, so that prompts of a log keep their common prefixes.
     """
     path = root / (settings.log or settings.dataset)
     recorded = read_log(path) if settings.log else read_dataset(path)
@@ -133,7 +133,7 @@ def _replayed(settings: LoadSettings, root: Path, seed: int) -> tuple[Request, .
 
 
 def _prompt(recorded: RecordedRequest, before: list[str], shared: list[str], seed: str) -> str:
-    """The prompt behind what stands before it; one of which only the length is recorded has as many words as that."""
+    """The prompt after its prefix; a prompt recorded by length only gets that many words."""
     if recorded.prompt is not None:
         return " ".join([*before, recorded.prompt])
     return " ".join((shared + _words(recorded.words, seed))[: recorded.words])

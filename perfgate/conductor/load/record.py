@@ -1,4 +1,4 @@
-"""What became of each request of a turn."""
+"""The record of each request of a turn."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LONGEST_ERROR = 500
 class Exchange(NamedTuple):
     """One request and its answer. Times are in seconds from the beginning of the turn.
 
-    ``at`` is the intended start, ``sent`` when the request was handed to the connection. ``first`` is when the first text (for
-    plain HTTP: the headers) arrived, None where none did; ``last`` when the last part of the answer did, or when the request
-    failed. ``tokens`` are the arrivals of all chunks with text: a chunk may hold several tokens, and a token may come without
-    text. ``input_tokens`` and ``output_tokens`` are the server's own count, None where it gave none. ``status`` is 0 where no
-    HTTP answer came. ``error`` is empty where all went well, else it says what went wrong, with the beginning of the body.
-    ``cached_tokens`` of the input tokens were in the server's cache, None where it does not say so.
-    ``rejected`` is the field of ours that the server named in refusing the request; ``resent`` is whether the request met a
-    closed connection and was sent once more.
+    ``at`` is the intended start, ``sent`` when the request was handed to the connection. ``first`` is the arrival of the
+    first text (for plain HTTP: the headers), None without any; ``last`` that of the last part of the answer, or the time of
+    failure. ``tokens`` are the arrivals of all chunks with text: a chunk may hold several tokens, and a token may come
+    without text. ``input_tokens`` and ``output_tokens`` are the server's own count, None without one. ``status`` is 0
+    without an HTTP answer. ``error`` is empty on success, else it is the failure with the beginning of the body.
+    ``cached_tokens`` of the input tokens were in the server's cache, None if unknown. ``rejected`` is the field of ours
+    that the server named in refusing the request; ``resent`` is whether the request met a closed connection and was sent
+    once more.
     """
 
     id: str
@@ -68,7 +68,7 @@ class Load(NamedTuple):
 
 @dataclass
 class Recording:
-    """An exchange that is under way: a client notes in it what arrives. Times are the clock's."""
+    """An exchange in progress: a client notes arrivals in it. Times are the clock's."""
 
     request: Request
     clock: Clock
@@ -97,7 +97,7 @@ class Recording:
         return self._exchange(self.last, "")
 
     def failed(self, error: str) -> Exchange:
-        """What arrived before the failure stays in the exchange."""
+        """Arrivals before the failure stay in the exchange."""
         return self._exchange(self.clock.now(), shortened(error) or "failed without a message")
 
     def _exchange(self, last: float, error: str) -> Exchange:
@@ -124,5 +124,5 @@ def shortened(text: str) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """The text of an exception; its type where it has none, as timeouts do."""
+    """The text of an exception, or its type if it has none, as timeouts do."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -15,12 +15,12 @@ from perfgate.errors import ConfigError
 from perfgate.load_settings import MOST_WORDS
 
 _Count = Annotated[int, msgspec.Meta(ge=1, le=MOST_WORDS)]
-# What asks and what answers, as ShareGPT and OpenAI's messages call them.
+# The roles of question and answer in ShareGPT and OpenAI's messages.
 _ASKING, _ANSWERING = {"human", "user"}, {"gpt", "assistant", "chatgpt", "bing", "bard"}
 
 
 class RecordedRequest(NamedTuple):
-    """One request: its ``prompt``, or only its length in ``words``; ``at`` in seconds, 0 where no time is recorded."""
+    """One request: its ``prompt``, or only its length in ``words``; ``at`` in seconds, 0 if no time is recorded."""
 
     at: float
     prompt: str | None
@@ -36,7 +36,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 def read_log(path: Path) -> Sequence[RecordedRequest]:
-    """The requests of a log in its order. Raises ConfigError where a line is malformed, with its number."""
+    """The requests of a log in its order. Raises ConfigError for a malformed line, with its number."""
     return _read(path, "log")
 
 
@@ -58,7 +58,7 @@ def _read(path: Path, kind: str) -> Sequence[RecordedRequest]:
 
 @lru_cache(maxsize=2)
 def _read_version(path: Path, kind: str, _version: tuple[int, int]) -> Sequence[RecordedRequest]:
-    """Every turn asks for the file; it is read anew where ``_version`` says that it has changed."""
+    """Every turn needs the file; it is read again if ``_version`` changed."""
     content = path.read_bytes()
     return tuple(_log(content, path) if kind == "log" else _dataset(content, path))
 
@@ -107,7 +107,7 @@ def _dataset(content: bytes, path: Path) -> Iterator[RecordedRequest]:
 
 
 def _said(conversation: Any) -> Iterator[tuple[str, str]]:
-    """Who said what in a conversation; what is none is left out."""
+    """The roles and texts of a conversation; malformed entries are left out."""
     entries = conversation if isinstance(conversation, dict) else {}
     for entry in entries.get("conversations") or entries.get("messages") or ():
         if isinstance(entry, dict):

@@ -10,17 +10,18 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-# Judges so many requests at this rate and counts those that missed the SLA or failed. It should send some more beforehand and
-# leave them out: a round begins with an empty queue, which takes hundreds of requests to grow where the server is nearly full.
-# (Simulated M/M/1 queue with a limit at 54 to 65 requests/s: medians of 60 searches 73 with none left out, 67 with 200.)
+# Judges so many requests at this rate and counts those that missed the SLA or failed. It should send some more beforehand
+# and leave them out: a round begins with an empty queue, which takes hundreds of requests to grow if the server is nearly
+# full. (Simulated M/M/1 queue with a limit at 54 to 65 requests/s: medians of 60 searches 73 with none left out, 67 with
+# 200.)
 Probe = Callable[[float, int], int]
 
-# A rate at which so many rounds of a clear pass say neither "holds" nor "fails" lies between the two shares.
+# A rate without a verdict after this many rounds of a clear pass lies between the two shares.
 _LONGEST = 10
 
 
 class Shares(NamedTuple):
-    """The shares of misses that a probe tells apart, and the chance of either error."""
+    """The shares of misses that a probe distinguishes, and the chance of either error."""
 
     good: float = 0.01
     bad: float = 0.03
@@ -31,7 +32,7 @@ DEFAULT_SHARES = Shares()
 
 
 class Answer(NamedTuple):
-    """What a probe of one rate showed; ``holds`` is None where it could not tell."""
+    """The result of probing one rate; ``holds`` is None if undecided."""
 
     rate: float
     requests: int
@@ -40,7 +41,7 @@ class Answer(NamedTuple):
 
 
 class HighestRate(NamedTuple):
-    """``holds`` is the highest rate that a probe passed, ``fails`` the lowest that it did not; None where there is none.
+    """``holds`` is the highest rate that a probe passed, ``fails`` the lowest that it did not; None if there is none.
 
     A rate in requests a second. Answers are in the order of the probes.
     """
@@ -85,7 +86,7 @@ def _next_rate(holds: float, fails: float) -> float:
 
 
 def judge_rate(probe: Probe, rate: float, shares: Shares = DEFAULT_SHARES) -> Answer:
-    """Send requests until Wald's sequential probability ratio test tells the good share of misses from the bad one.
+    """Send requests until Wald's sequential probability ratio test separates the good share of misses from the bad one.
 
     With a = log((1 - error) / error) the rate fails once misses * log(bad / good) + hits * log((1 - bad) / (1 - good)) >= a and
     holds once that sum <= -a (Wald, Sequential Analysis, 1947). With the default shares 145 hits in a row hold, three misses

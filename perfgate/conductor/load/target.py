@@ -1,4 +1,4 @@
-"""What a load is sent to."""
+"""The target of a load."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ class Target(Protocol):
     """Something that requests can be sent to, for one turn at a time."""
 
     def connect(self, clock: Clock) -> AbstractAsyncContextManager[Send]:
-        """Connections of one turn, which end with it. Raises MeasuringError where a package is missing."""
+        """Connections of one turn, which end with it. Raises MeasuringError if a package is missing."""

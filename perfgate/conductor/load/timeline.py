@@ -1,4 +1,4 @@
-"""The requests of a turn as Chrome trace events: what Perfetto and `perfgate trace` open, with the ids that the server got."""
+"""The requests of a turn as Chrome trace events, for Perfetto and `perfgate trace`, with the ids sent to the server."""
 
 from __future__ import annotations
 

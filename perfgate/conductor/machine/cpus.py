@@ -1,4 +1,4 @@
-"""Which CPUs and how much memory this job was granted: affinity mask and cgroup limits, not what the machine has."""
+"""The CPUs and memory granted to this job: affinity mask and cgroup limits, not the machine's total."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def granted_memory(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> int:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     texts = [_read(folder / "memory.max") for folder in _folders(cgroup, membership, "")]
     texts += [_read(folder / "memory.limit_in_bytes") for folder in _folders(cgroup, membership, "memory")]
-    # v2 says "max" where there is no limit, v1 a number beyond any memory.
+    # v2 has "max" for no limit, v1 a number beyond any memory.
     return min([total, *(int(text) for text in texts if text.isdigit())])
 
 
@@ -59,7 +59,7 @@ def _folders(cgroup: Path, membership: Path, controller: str) -> list[Path]:
 
 
 def _ratio(quota: str, period: str) -> float | None:
-    """Quota over period; ``max`` (v2), -1 (v1) and what is no number mean no limit."""
+    """Quota over period; ``max`` (v2), -1 (v1) and other text mean no limit."""
     has_limit = quota.isdigit() and period.isdigit() and int(quota) and int(period)
     return int(quota) / int(period) if has_limit else None
 

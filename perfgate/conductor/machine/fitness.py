@@ -1,7 +1,7 @@
-"""How fit a machine is to be measured on: what the kernel says of it in /proc and /sys, and what we are allowed to do.
+"""The fitness of a machine for measuring: the kernel's state in /proc and /sys, and our permissions.
 
-A check judges those files below a root, and two looks a moment apart where a rate counts; permissions are tried out. What a
-machine does not tell is `unavailable`, never ok. The sentences are in ``catalogue/messages/fitness.toml``.
+A check judges those files below a root, rates by two readings a moment apart; permissions are tried out. A fact that the
+machine hides is `unavailable`, never ok. The sentences are in ``catalogue/messages/fitness.toml``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from perfgate.git.commands import run_git
 from perfgate.git.repository import Repository
 from perfgate.system.folders import remove_folder
 
-# Where a number becomes worth a word. Pressure: facts of Linux PSI, share of time in which some task waited.
+# Thresholds for attention. Pressure: facts of Linux PSI, share of time in which some task waited.
 PRESSURE_ATTENTION = 0.20
 BUSY_ATTENTION = 0.20
 STEAL_ATTENTION = 0.01
@@ -45,7 +45,7 @@ class Machine:
     root: Path = Path("/")
 
     def read(self, path: str) -> str | None:
-        """A file's text, None where it is not there or may not be read."""
+        """A file's text, None if it is missing or unreadable."""
         try:
             return (self.root / path).read_text(errors="replace").strip()
         except OSError:
@@ -93,7 +93,7 @@ class Kernel:
 
 
 class Observation(NamedTuple):
-    """A status and the values of its sentence; where they have several, ``sentence`` and ``remedy`` say which."""
+    """A status and the values of its sentence; ``sentence`` and ``remedy`` choose among several."""
 
     status: FitnessStatus
     values: dict[str, MessageValue]
@@ -106,13 +106,13 @@ def examine_kernel(kernel: Kernel) -> list[FitnessCheck]:
 
 
 def check_disk(free: int, folder: Path) -> FitnessCheck:
-    """Judge the space where scratch homes and traces are written, ``free`` bytes."""
+    """Judge the space for scratch homes and traces, ``free`` bytes."""
     status = _room(free, LEAST_DISK, LITTLE_DISK)
     return _check("disk", Observation(status, {"free": free, "folder": str(folder)}))
 
 
 def _check(name: str, observation: Observation | None) -> FitnessCheck:
-    """Word an observation by the sentences of its check; None is what the machine does not tell."""
+    """Word an observation by the sentences of its check; None is unavailable."""
     code = f"fitness.{name.partition('.')[0]}"
     status, values, sentence, end = observation or Observation("unavailable", {}, "unavailable", "unavailable-remedy")
     remedy = f"{code}-{end}"
@@ -133,7 +133,7 @@ def _room(free: int, least: int, little: int) -> FitnessStatus:
 
 
 def _cpus(kernel: Kernel) -> Observation:
-    """The CPUs we may run on: affinity mask and cgroup quota against what the machine has."""
+    """The CPUs we may run on: affinity mask and cgroup quota against the machine's."""
     root, count = kernel.machine.root, len(kernel.cpus)
     quota = cpu_quota(root / "sys/fs/cgroup", root / "proc/self/cgroup")
     values: dict[str, MessageValue] = {"mine": count, "visible": kernel.visible, "numbers": _ranges(kernel.cpus)}
@@ -154,7 +154,7 @@ def _governor(kernel: Kernel) -> Observation | None:
 
 
 def _frequency(kernel: Kernel) -> Observation | None:
-    """Whether the frequency is capped below what the CPU can do; the kernel tells it in kHz."""
+    """Whether the frequency is capped below the CPU's maximum; the kernel reports kHz."""
     limits, tops, running = (
         {cpu: int(text) for cpu, text in _of_cpus(kernel.machine, kernel.cpus, file).items() if text.isdigit()}
         for file in ("cpufreq/scaling_max_freq", "cpufreq/cpuinfo_max_freq", "cpufreq/scaling_cur_freq")
@@ -301,7 +301,7 @@ def _quota_throttled(machine: Machine) -> int | None:
     return None
 
 
-# --- what measuring needs to be allowed to do, tried out
+# --- permissions that measuring needs, tried out
 
 # rev-parse --path-format, by which worktrees are placed, came with 2.31 (git's release notes).
 OLDEST_GIT = (2, 31)
@@ -309,7 +309,7 @@ _AUTHOR = {f"GIT_{role}_{field}": "perfgate" for role in ("AUTHOR", "COMMITTER")
 
 
 def try_everything(scratch: Path, lock: Path) -> list[FitnessCheck]:
-    """One check a permission; ``scratch`` is where workers get their homes, ``lock`` the machine's lock."""
+    """One check per permission; ``scratch`` is the folder of the workers' homes, ``lock`` the machine's lock."""
     return [try_scratch(scratch), try_pinning(), try_git(), try_worktrees(scratch), try_lock(lock)]
 
 
@@ -376,7 +376,7 @@ def try_worktrees(scratch: Path) -> FitnessCheck:
 
 
 def try_lock(path: Path) -> FitnessCheck:
-    """Take the machine's lock and give it back; who holds it is worth a word, one that cannot be opened is unfit."""
+    """Take the machine's lock and release it; a held lock needs attention, one that cannot be opened is unfit."""
     name = "machine lock"
     holder: list[str] = []
     try:

@@ -1,8 +1,8 @@
 """One measurement at a time on a machine: a file lock, and in front of it a queue that everybody can see.
 
 The queue is a folder of numbered tickets, each locked by the process that waits. A ticket's lock ends with its process, in
-whatever container or under whatever user, so a number that nobody locks is swept away. Whoever can write the folder can push
-in; so can whoever can take the lock itself.
+any container and under any user, so an unlocked number is swept away. A process with write access to the folder can jump
+the queue, as it can take the lock itself.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def lock_path(environ: Mapping[str, str] = os.environ) -> Path:
 def machine_lock(
     path: Path, *, purpose: str, say: Callable[[str], None], timeout: float = LOCK_SECONDS
 ) -> Iterator[None]:
-    """Hold the machine while measuring; wait in line for whoever holds it, and say so.
+    """Hold the machine while measuring; wait in line for the holder, and report it.
 
-    Lock and place in line die with their process, so a killed job never blocks the next. First come, first served, where
-    the folder beside the lock can be written; else whoever looks at the right moment. Raises MachineBusyError after
+    Lock and place in line die with their process, so a killed job never blocks the next. First come, first served, if the
+    folder beside the lock is writable; otherwise the first to poll a free lock gets it. Raises MachineBusyError after
     ``timeout`` seconds.
     """
     with held_back():
@@ -92,7 +92,7 @@ def _cannot_open(path: Path, reason: str) -> MeasuringError:
 
 
 def _write(descriptor: int, text: str) -> None:
-    """Say who holds the lock, for those who wait; a disk that is full loses the name and not the lock."""
+    """Write the holder's name for those in the queue; a full disk loses the name but not the lock."""
     with suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, text.encode(errors="replace"), 0)
@@ -159,7 +159,7 @@ class Ticket:
     descriptor: int | None = None
 
     def ahead(self) -> list[str]:
-        """Who is before us and since when, the first first; tickets of processes that are gone are swept away."""
+        """The waiters before us and their start times, in order; tickets of dead processes are swept away."""
         if self.descriptor is None:
             return []
         with suppress(OSError), _guarded(self.folder):
@@ -174,7 +174,7 @@ class Ticket:
         os.close(self.descriptor)
 
     def _alive(self, number: int) -> str | None:
-        """Who waits with a number; a ticket that can be locked is nobody's, and is removed."""
+        """The waiter with a number; a ticket that can be locked has no owner and is removed."""
         path = _path(self.folder, number)
         try:
             descriptor = os.open(path, _FLAGS)
@@ -195,7 +195,7 @@ class Ticket:
 
 
 def take_ticket(lock: Path, who: str) -> Ticket:
-    """Take the next number in the folder beside a lock; where that cannot be, a ticket without a place."""
+    """Take the next number in the folder beside a lock, or a ticket without a place if that is impossible."""
     folder = lock.with_name(f"{lock.name}.queue")
     try:
         with suppress(FileExistsError):
@@ -215,7 +215,7 @@ def take_ticket(lock: Path, who: str) -> Ticket:
 
 @contextmanager
 def _guarded(folder: Path) -> Iterator[None]:
-    """Hold the folder for a moment. Raises BlockingIOError where somebody else does not let go of it."""
+    """Hold the folder for a moment. Raises BlockingIOError if another process does not release it."""
     guard = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         deadline = time.monotonic() + _GUARD_SECONDS

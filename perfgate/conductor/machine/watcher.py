@@ -1,4 +1,4 @@
-"""The watcher: what the device says of itself while pairs run beside it, and which of their blocks that spoils.
+"""The watcher: reads the device's state while pairs run beside it, and marks the blocks that it spoils.
 
 A process of its own asks the vendor's tool, outside of all workers and without torch. Its readings and the blocks lie on one
 clock, so that a reading spoils the blocks it overlaps in time, whichever side they belong to.
@@ -21,7 +21,7 @@ from perfgate.sampling import Sampler, sampling
 
 replace = msgspec.structs.replace
 
-# The CPU tells its throttling to each worker, for nothing; asking beside it would take CPU time from what is measured.
+# The CPU reports its throttling to each worker for free; a watcher beside it would take CPU time from the measurement.
 UNWATCHED_KINDS = frozenset({"cpu"})
 # Two questions to a tool on a busy host; a gate takes minutes, so this is worth the while.
 PATIENCE_SECONDS = 60.0
@@ -41,7 +41,7 @@ class _Span(NamedTuple):
 
 
 class Watcher:
-    """The readings beside some pairs, and what they mean for the blocks.
+    """The readings beside some pairs, and their meaning for the blocks.
 
     ``own`` are the process ids that workers had, and grows as they are started. ``host_ids`` is whether the ids that a
     driver lists can only be those that we see: in a container they may be the host's.
@@ -58,18 +58,18 @@ class Watcher:
             self._sampler.end()
 
     def put_into(self, *lists: list[Replicate]) -> None:
-        """Give every replicate the readings beside its blocks, and every block what they tell of it."""
+        """Give every replicate the readings beside its blocks, and every block its own disturbances."""
         readings = [self._without_own(reading) for reading in self._sampler.readings()] if self._sampler else []
         for replicates in lists if readings else ():
             replicates[:] = [_watched(replicate, readings) for replicate in replicates]
 
     def _without_own(self, reading: Reading) -> Reading:
-        """A reading with the processes of others alone; None in their place where ours cannot be told apart."""
+        """A reading with foreign processes only; None in their place if ours cannot be distinguished."""
         foreign = reading.telemetry.foreign_processes
         if foreign and not self._host_ids and not any(process.pid in self._own for process in foreign):
             foreign = None  # ids of the host, among which ours may be
         elif foreign:
-            # What other jobs are called is no business of a document's reader.
+            # Names of other jobs do not belong in a document.
             foreign = [replace(process, name="") for process in foreign if process.pid not in self._own]
         return replace(reading, telemetry=replace(reading.telemetry, foreign_processes=foreign))
 
@@ -78,7 +78,7 @@ class Watcher:
 def watching(
     device: str, identity: str, *, own: Collection[int], environment: Mapping[str, str], folder: Path
 ) -> Iterator[Watcher]:
-    """Watch a device such as ``npu:1`` until the context ends. Raises MeasuringError where nothing tells its state."""
+    """Watch a device such as ``npu:1`` until the context ends. Raises MeasuringError if its state cannot be read."""
     if device_kind(device) in UNWATCHED_KINDS:
         yield Watcher(None, own=own)
         return
@@ -135,7 +135,7 @@ def _with_condition(columns: BlockColumns, whole: _Span, readings: Sequence[Read
 
 
 def _throttled(span: _Span, readings: Sequence[Reading]) -> bool | None:
-    """What overlapping readings say; for a block that none overlaps, the two around it, where they agree."""
+    """The verdict of overlapping readings; for a block without any, that of the two around it if they agree."""
     beside = [reading.telemetry.throttled for reading in readings if span.overlaps(reading)]
     if beside:
         return any(beside)
@@ -146,8 +146,8 @@ def _throttled(span: _Span, readings: Sequence[Reading]) -> bool | None:
 def _clock_share(span: _Span, readings: Sequence[Reading]) -> float | None:
     """The lowest clock that the device worked at, over its rated one, by readings taken while blocks ran.
 
-    Between pairs a device rests, and its clock with it (800 of 1800 MHz on a 910B), so no other reading tells. Where the
-    driver says itself whether it slows the device down, that is its word: a low clock may be one that was asked for.
+    Between pairs a device rests, and its clock with it (800 of 1800 MHz on a 910B), so no other reading counts. A driver
+    that reports throttling itself is trusted: a low clock may have been requested.
     """
     shares = [
         reading.telemetry.clock_share()

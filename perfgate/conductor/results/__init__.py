@@ -1,1 +1,1 @@
-"""What benchmark programs write: their numbers, and how much work they did for them."""
+"""Read the output of benchmark programs: their numbers, and the amount of work behind them."""

@@ -1,4 +1,4 @@
-"""Numbers that perfgate.toml names one by one: by a path in JSON, a column of CSV, or a pattern in what was printed."""
+"""Numbers that perfgate.toml names one by one: by a path in JSON, a column of CSV, or a pattern in the output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PART = re.compile(r"([^.\[\]]+)|\[(-?\d+)\]")
 
 
 def find_number(name: str, settings: NumberSettings, *, output: str, file: Path | None) -> Number:
-    """The number at its place, in base units. Raises ResultsError where there is none."""
+    """The number at its place, in base units. Raises ResultsError if there is none."""
     values: list[object]
     if settings.column:
         assert file is not None, "the configuration is checked"
@@ -45,7 +45,7 @@ def _checked(name: str, value: object) -> float:
 
 
 def _json(output: str, file: Path | None) -> Any:
-    """What the file holds, or the last line of the output that is a JSON object."""
+    """The file's content, or the last line of the output that is a JSON object."""
     if file is not None:
         try:
             return json.loads(_text(file))

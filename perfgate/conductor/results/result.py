@@ -1,4 +1,4 @@
-"""The numbers that a benchmark program wrote: each member of ``readers`` says which files it recognises."""
+"""The numbers that a benchmark program wrote: each member of ``readers`` recognises its own files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_BYTES = 64 * 2**20
 
 
 class Number(NamedTuple):
-    """One number in a base unit; ``samples`` are what it was made of, where the file has them."""
+    """One number in a base unit; ``samples`` are its single values, if the file has them."""
 
     name: str
     value: float
@@ -39,7 +39,7 @@ class Results(NamedTuple):
 
 
 class Content:
-    """A file as readers see it: its text, and what that is as JSON, None where it is none."""
+    """A file as readers see it: its text, and the same parsed as JSON, None if it is not JSON."""
 
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
@@ -54,7 +54,7 @@ class Content:
 
     @cached_property
     def lines(self) -> list[Any]:
-        """The documents of a file with one object a line, or the one that the file is; nothing where a line is none."""
+        """The documents of a file with one object a line, or the file's only one; none if a line is not JSON."""
         if isinstance(self.document, dict):
             return [self.document]
         try:
@@ -70,7 +70,7 @@ class Content:
         return ResultsError(f"{self.path.name}: {why}")
 
     def number(self, name: str, value: object, unit: str, better: Better, samples: Iterable[object] = ()) -> Number:
-        """A number in its base unit. Raises ResultsError where the value is none, or the unit is not known."""
+        """A number in its base unit. Raises ResultsError if the value is not a number, or the unit is unknown."""
         if unit not in UNITS:
             raise self.refused(f"{name} has the unit {unit!r}, which is not known; known units: {', '.join(UNITS)}")
         base, factor = UNITS[unit]
@@ -78,7 +78,7 @@ class Content:
         return Number(name, self.checked(name, value) * factor, base, better, listed)
 
     def checked(self, name: str, value: object) -> float:
-        """A value that can be measured. Raises ResultsError for what is no number, not finite, or negative."""
+        """A value that can be measured. Raises ResultsError for values that are not finite non-negative numbers."""
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise self.refused(f"{name} is {value!r}, which is no number")
         if not math.isfinite(value) or value < 0:
@@ -86,7 +86,7 @@ class Content:
         return float(value)
 
     def none_failed(self, failed: object, what: str = "requests") -> None:
-        """Raises ResultsError where something failed: what is left is other work."""
+        """Raises ResultsError after failures, because the remaining work differs."""
         if self.checked(f"failed {what}", failed):
             raise self.refused(
                 f"{failed:g} {what} failed, so its numbers are of other work; see what the program printed"
@@ -96,7 +96,7 @@ class Content:
 class Reader(Protocol):
     """A module in ``readers``, or one that another package names under the entry points ``perfgate.results``.
 
-    ``READS`` says which files it reads, as a list of formats shows it.
+    ``READS`` describes its files in a list of formats.
     """
 
     READS: str
@@ -105,7 +105,7 @@ class Reader(Protocol):
         """A look at the content that raises nothing."""
 
     def read(self, content: Content) -> Results:
-        """Raises ResultsError, with what is wrong and where."""
+        """Raises ResultsError, with the error and its place."""
 
 
 def all_readers() -> dict[str, Reader]:
@@ -117,7 +117,7 @@ def all_readers() -> dict[str, Reader]:
 def written_file(folder: Path, pattern: str, not_before: float) -> Path:
     """The file that a run of a program wrote; a pattern stands for a path with a date or a commit in it.
 
-    Raises ResultsError where there is none, where the run did not write it, or where it wrote several.
+    Raises ResultsError if there is none, if it is older than the run, or if there are several.
     """
     names = [pattern]
     if not (folder / pattern).is_file():
@@ -128,7 +128,7 @@ def written_file(folder: Path, pattern: str, not_before: float) -> Path:
             f"the program ended and left no file {pattern}; let it write there, or set `file` to where it writes, "
             "relative to the folder that it runs in"
         )
-    # What an earlier run left is none of this one.
+    # Files of an earlier run do not count.
     fresh = [name for name, written in times.items() if written >= not_before]
     if not fresh:
         raise ResultsError(
@@ -142,7 +142,7 @@ def written_file(folder: Path, pattern: str, not_before: float) -> Path:
 
 
 def read_results(path: Path, *, format: str = "auto") -> Results:  # noqa: A002 - as perfgate.toml calls it
-    """Raises ResultsError, with what is wrong, where and what to do."""
+    """Raises ResultsError, with the error, its place and the remedy."""
     content = Content(path, _text(path))
     known = all_readers()
     formats = "; ".join(f"{name}: {reader.READS}" for name, reader in known.items())

@@ -1,1 +1,1 @@
-"""What the two sides of a comparison do in turns."""
+"""The two sides of a comparison, which take turns."""

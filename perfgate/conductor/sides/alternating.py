@@ -25,12 +25,12 @@ _MOST_TRIES = 5
 
 @dataclass
 class Visit:
-    """How many turns a visit has, the same for both sides. The first visit decides it, from what its start took."""
+    """How many turns a visit has, the same for both sides. The first visit decides it by the time of its start."""
 
     turns: int | None = None
 
     def settle(self, start_seconds: float, turn_seconds: float) -> int:
-        """The number of turns of every visit, by what the first one's start and first turn took."""
+        """The number of turns of every visit, by the times of the first start and the first turn."""
         if self.turns is None:
             worth = math.ceil(start_seconds / max(turn_seconds, 1e-9))
             self.turns = min(MOST_TURNS, max(FEWEST_TURNS, worth))
@@ -38,7 +38,7 @@ class Visit:
 
 
 class AlternatingSide:
-    """A side whose turn is a visit: it starts ``side``, warms it up, lets it take several turns, and ends it."""
+    """A side with visits as turns: it starts ``side``, warms it up, lets it take several turns, and ends it."""
 
     def __init__(self, side: Side, visit: Visit) -> None:
         self._side = side
@@ -82,7 +82,9 @@ class AlternatingSide:
             self._side.stop()
 
     def _clear_turn(self, number: int) -> TurnResult:
-        """A turn that tells when tokens came. A visit to the other side is too long to take both again, so one turn is."""
+        """A turn with known token arrivals. A visit to the other side is too long to repeat both turns, so only this one is
+        repeated. A visit to the other side is too long to take both again, so one turn is.
+        """
         result = self._side.turn(number)
         for _ in range(1, _MOST_TRIES):
             if not result.is_blurred:

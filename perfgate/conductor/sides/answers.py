@@ -1,4 +1,4 @@
-"""A project's own check of what a server answered, which decides what must be the same on both sides."""
+"""A project's own check of a server's answers, which decides which of them must be equal on both sides."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_answers(
 ) -> str:
     """The last line that the program ``line`` prints of the answers.
 
-    Raises SideError where it fails or prints nothing: that would be the same for any two servers.
+    The last line that the program ``line`` prints about the answers.
     """
     file = place.log.with_suffix(".answers.jsonl")
     answers = [

@@ -41,7 +41,7 @@ _CHECK = None  # among the numbers of steps: the check of the output
 # How long steps that only inform may take together on one side of a check, and a single one of them.
 INFORMING_SECONDS = 20.0
 INFORMING_TIMEOUT = 60.0
-# The step whose calls are timed for as long as ``[measure] steady`` says.
+# The step that times calls for the duration of ``[measure] steady``.
 STEADY_STEP = 1
 
 
@@ -59,7 +59,7 @@ class Findings:
     warnings: list[Message] = field(default_factory=list)
 
     def add_turn(self, steps: Iterable[StepResult], turns: Mapping[int, int]) -> None:
-        """Add what a further turn of some steps gave, labelled with its number, which ``turns`` gives by step.
+        """Add the results of a further turn of some steps, labelled with its number, which ``turns`` has by step.
 
         A step that had no turn yet is added as it is.
         """
@@ -105,13 +105,13 @@ def run_checklist(  # noqa: PLR0913 - all by name, one call
     """Run the steps and the correctness check on one workload; files go into ``folder``.
 
     No step begins after ``deadline`` (of the monotonic clock); the check does, for nothing passes without it. The steps
-    ``informing`` come last and have seconds altogether. Step 1 times calls for ``steady`` seconds a shape, where that is None
-    for as long as perfgate.toml asks for. ``earlier`` are the seconds that the steps took on the other side, or another time.
-    ``checks`` says whether the check of the output runs, and ``brief`` whether this is one of further turns.
+    ``informing`` come last and have seconds altogether. Step 1 times calls for ``steady`` seconds a shape, or by default as
+    long as perfgate.toml requests. ``earlier`` are the seconds that the steps took on the other side, or another time.
+    ``checks`` enables the check of the output, and ``brief`` marks further turns.
 
-    What fails is recorded as an error with its traceback; everything else is still measured. Where an error of the device
-    spoils the process, each step has one of its own. An experiment cannot fail a step: one that fails after an experiment ran
-    in the same process, or with it, is repeated in a fresh process without experiments.
+    A failure is recorded as an error with its traceback; everything else is still measured. If an error of the device
+    spoils the process, each step gets one of its own. An experiment cannot fail a step: one that fails after an experiment
+    ran in the same process, or with it, is repeated in a fresh process without experiments.
     """
     asked = (*steps, *informing)
     runner = _StepRunner(
@@ -199,7 +199,7 @@ class _StepRunner:
         return usable and "spoiled_by_errors" not in loaded.capabilities
 
     def give_up(self, error: WorkerError) -> None:
-        """No worker can be had: what remains has its error."""
+        """No worker is available: record its error for the remaining steps."""
         self.findings.steps += [
             _unmeasured(number, self.reference, error=error.detail) for number in self.remaining if number is not _CHECK
         ]
@@ -209,7 +209,7 @@ class _StepRunner:
         self.findings.steps.append(_unmeasured(number, self.reference, reason=reason))
 
     def _steady_seconds(self, number: int) -> float:
-        """What the steady state that perfgate.toml asks for adds to the usual time of a step."""
+        """The time that the requested steady state adds to a step."""
         return self.steady * len(self.findings.workload.shapes) if number == STEADY_STEP else 0.0
 
     def _foresee(self) -> None:
@@ -220,8 +220,8 @@ class _StepRunner:
     def _check(self, worker: Worker, loaded: Loaded) -> bool:
         """Run the correctness check and return whether the worker can be asked again.
 
-        One that cannot run is recorded as an error of every shape. No experiment may spoil it: in a process where one ran, only
-        an output that was called and not refused counts; any other is checked anew in a fresh process.
+        One that cannot run is recorded as an error of every shape. No experiment may spoil it: in a process that ran one,
+        only an accepted output counts; any other is checked again in a fresh process.
         """
         doing = Activity("checking the output of {name}", name=self.reference.name)
         try:

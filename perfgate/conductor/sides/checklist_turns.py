@@ -1,7 +1,7 @@
 """The checklist of a workload, in turns: a turn runs steps once on every side, each side in a fresh process.
 
-A run has one side and takes one turn. A check has two, and which of them begins is drawn by lot, evenly: only what both did
-again and again can be compared.
+A run has one side and takes one turn. A check has two, and the first one in each turn is drawn at random, evenly: only
+alternating turns can be compared.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from perfgate.document.message import Message
 from perfgate.document.run import StepResult
 from perfgate.locale import sentence
 
-# The fewest whose signs can show a difference at 95 %: all alike have a chance of 2 in 64.
+# The fewest turns with a sign test that can show a difference at 95 %: all alike have a chance of 2 in 64.
 FEWEST_TURNS = 6
 _LAYOUTS = 2**16
-# What a further turn takes of the time of the first, until one says it.
+# The time of a further turn relative to the first, until one is measured.
 _OF_THE_FIRST = 0.4
 
 
 @dataclass
 class ChecklistSide:
-    """Code that runs the checklist, and what its turns found; traces of the first turn stay in ``folder``."""
+    """Code that runs the checklist, and the results of its turns; traces of the first turn stay in ``folder``."""
 
     name: SideName
     checkout: Checkout
@@ -53,7 +53,7 @@ class ChecklistSide:
 
 @dataclass
 class ChecklistTurns:
-    """Takes the turns. ``begins`` is told which side's code runs next.
+    """Takes the turns. ``begins`` is called with the side that runs next.
 
     After ``deadline`` (of the monotonic clock) no step begins.
     """
@@ -150,14 +150,14 @@ class ChecklistTurns:
     ) -> list[Message]:
         """Take six turns of as many steps as fit into ``budget`` seconds, those first that need the fewest; name the others.
 
-        ``needs_turns`` says so of the steps whose numbers are neither exact nor known from the pairs. ``long_steps`` had no
-        turn yet, for one takes a side so many seconds.
+        ``needs_turns`` selects the steps with numbers that are neither exact nor known from the pairs. ``long_steps`` had
+        no turn yet, for one takes a side so many seconds.
         """
         seconds = self._seconds_of_a_further_turn(needs_turns)
         began = time.monotonic()
         ends = min(self.deadline, began + budget)
-        beside = 0.0  # what a turn takes that no step does: starting processes, and loading the workload
-        # One turn of every step first, because only that says what a further turn takes.
+        beside = 0.0  # the time of a turn outside its steps: starting processes, and loading the workload
+        # One turn of every step first, which measures the time of a further turn.
         chosen = [*seconds] if sum(seconds.values()) <= budget / 2 else []
         seconds |= {number: len(self.sides) * taken for number, taken in long_steps.items()}
         while True:
@@ -190,7 +190,7 @@ class ChecklistTurns:
         return max(0, FEWEST_TURNS - self.taken(step))
 
     def _seconds_of_a_further_turn(self, needs_turns: Callable[[StepResult], bool]) -> dict[int, float]:
-        """What a further turn will take on all sides, of the steps that need six and that every side measured."""
+        """The estimated time of a further turn on all sides, for the steps that need six and that every side measured."""
         needing = [
             {
                 step.number: _OF_THE_FIRST * step.duration / self.taken(step.number)
@@ -207,7 +207,7 @@ class ChecklistTurns:
 
 
 def _that_fit(costs: Mapping[int, float], seconds: float) -> list[int]:
-    """The steps whose turns fit into the time, those first that cost least; none that costs nothing."""
+    """The steps with turns that fit into the time, the cheapest first; none that costs nothing."""
     chosen = list[int]()
     for number, cost in sorted(costs.items(), key=lambda entry: entry[1]):
         if 0 < cost <= seconds:

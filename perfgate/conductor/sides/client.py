@@ -38,7 +38,7 @@ class RequestClient:
         return self._folder / _SOCKET
 
     def target(self, url: str, *, ready_timeout: float, timeout: float) -> FunctionTarget:
-        """What requests to ``url`` are sent to. Raises SideError where the function cannot be loaded in time."""
+        """The target for requests to ``url``. Raises SideError if the function cannot be loaded in time."""
         deadline = time.monotonic() + ready_timeout
         while not self._address.exists():
             safe_point()

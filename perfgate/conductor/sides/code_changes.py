@@ -1,4 +1,4 @@
-"""Where the code of two versions of a file differs, statement by statement; comments and formatting are no difference."""
+"""Compare the code of two versions of a file, statement by statement; comments and formatting do not count."""
 
 from __future__ import annotations
 
@@ -31,14 +31,16 @@ _PLAIN_DECORATORS = frozenset({
     *("staticmethod", "classmethod", "property", "setter", "cached_property", "cache", "lru_cache", "contextmanager"),
     *("no_grad", "inference_mode", "override"),
 })  # fmt: skip
-# The framework may call it in a thread of its own, where nobody sees it.
+# The framework may call it in a thread of its own, unseen.
 _UNSEEN_NAMES = frozenset({"backward"})
-# Where a statement holds others, which stand for themselves.
+# Fields with nested statements, which count separately.
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 class Statement(NamedTuple):
-    """One statement without those inside it, from ``line`` to ``last``; ``function`` is where that around it begins."""
+    """One statement without nested ones, from ``line`` to ``last``; ``function`` is the first line of the function around
+    it.
+    """
 
     line: int
     code: str
@@ -49,14 +51,16 @@ class Statement(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A run of statements that differ; ``at`` is the line of the first, or of what stands where some were only removed."""
+    """A run of statements that differ; ``at`` is the line of the first, or of the statement now in the place of removed
+    ones.
+    """
 
     at: int
     statements: Sequence[Statement]
 
 
 def code_changes(base: Path, head: Path, files: Iterable[str]) -> list[CodeChange]:
-    """The places of head's files whose code differs from base's, file by file; tests are left out.
+    """The changed places of head's files, file by file; tests are left out.
 
     ``files`` stand under head, and those that are not new under base. A function begins at its first decorator, as Python's own
     code objects have it.
@@ -83,7 +87,7 @@ def _with_text_of_the_first(found: Iterable[CodeChange]) -> Iterator[CodeChange]
 def _places(
     file: str, change: Change, functions: Mapping[int, ast.FunctionDef | ast.AsyncFunctionDef], text: Sequence[str]
 ) -> Iterator[CodeChange]:
-    """Yield a change function by function; one whose definition itself changed is a change inside it."""
+    """Yield a change function by function; a changed definition counts as a change inside it."""
     groups: dict[int | None, list[Statement]] = {}
     for statement in change.statements:
         inside = statement.line if statement.defines else statement.function
@@ -109,7 +113,7 @@ def _places(
 
 
 def _chains(inner: Sequence[Statement], text: Sequence[str]) -> list[list[tuple[int, int]]]:
-    """The statements that pass values on to each other; a loop belongs to what stands in it where that is one chain."""
+    """Statements that pass values on to each other; a loop belongs to its body if that is one chain."""
     working = [statement for statement in inner if not makes_nothing(statement.node)]
     found = [
         [(working[number].line, working[number].last) for number in chain]
@@ -130,10 +134,10 @@ def _chains(inner: Sequence[Statement], text: Sequence[str]) -> list[list[tuple[
 
 
 def touched_functions(base: Path, head: Path, files: Iterable[str]) -> dict[str, str]:
-    """Where each function of head begins that has code which base does not have, as ``file:line``, and its name.
+    """The functions of head with code that base does not have, by their first line as ``file:line``, with their names.
 
-    ``files`` stand under head, and those that are not new under base. Tests are left out, and functions of which nobody could
-    see that they run.
+    ``files`` stand under head, and those that are not new under base. Tests are left out, and functions that can run
+    unseen.
     """
     touched: dict[str, str] = {}
     for file in files:
@@ -178,7 +182,7 @@ def _first_line(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def changes(before: Sequence[Statement], after: Sequence[Statement]) -> Iterator[Change]:
-    """Yield what differs, in the order of the second version; nothing where that has no statements."""
+    """Yield the differences, in the order of the second version; nothing if it has no statements."""
     old, new = ([statement.code for statement in version] for version in (before, after))
     for tag, _, _, first, last in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag != "equal" and after:
@@ -186,7 +190,7 @@ def changes(before: Sequence[Statement], after: Sequence[Statement]) -> Iterator
 
 
 def statements(file: Path) -> list[Statement]:
-    """The statements of a file in order; none where there is no file, it is very large or no valid Python."""
+    """The statements of a file in order; none for a missing or very large file or invalid Python."""
     tree = parse(file) if file.is_file() and file.stat().st_size <= MAX_BYTES else None
     try:
         inside = list(_inside(tree, None)) if tree is not None else []
@@ -206,9 +210,9 @@ def _last_line(statement: ast.stmt) -> int:
 
 
 def same_code(before: bytes, after: bytes) -> bool:
-    """Whether two versions of a Python file have the same syntax tree, docstrings aside where the file reads none.
+    """Whether two versions of a Python file have the same syntax tree, ignoring docstrings unless the file reads any.
 
-    A comment that says a type counts, for torch.jit reads it.
+    A type comment counts, because torch.jit reads it.
     """
     if max(len(before), len(after)) > MAX_BYTES:
         return False

@@ -40,7 +40,7 @@ class CommandSide:
         """Every turn starts the program anew."""
 
     def warm_up(self) -> None:
-        """What a run has to warm up is part of it."""
+        """A run warms itself up."""
 
     def stop(self) -> None:
         if self._program is not None:
@@ -48,7 +48,7 @@ class CommandSide:
             self._program = None
 
     def count(self) -> Mapping[str, int]:
-        """Run it once more and count the lines of Python that it runs; 0 where that fails or takes long, or runs none."""
+        """Run it once more and count the executed lines of Python; 0 if that fails, takes too long, or runs none."""
         with tempfile.TemporaryDirectory() as folder:
             line = counting(self._settings.command, self._place.environment, Path(folder))
             return {PYTHON_LINES: counted_lines(Path(folder)) if self._runs_to_its_end(line) else 0}
@@ -113,7 +113,7 @@ class CommandSide:
         return TurnResult(values, work=results.work, samples=samples)
 
     def _listed(self, results: Results) -> list[JobNumber]:
-        """The numbers of a run. Its CPU time gates where the program names no number of its own."""
+        """The numbers of a run. Its CPU time gates if the program names no number of its own."""
         named = [
             JobNumber(
                 metric=f"{NUMBER}{number.name}",

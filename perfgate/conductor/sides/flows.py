@@ -1,4 +1,6 @@
-"""Which statements of a change pass values on to each other: together they are one chain, whatever else changed beside them."""
+"""Find the statements of a change that pass values on to each other: together they are one chain, independent of other
+changes.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-# What a list or a dictionary takes in; it does not depend on what is in there.
+# Methods that fill a list or a dictionary, independent of its contents.
 _FILLING = frozenset({"append", "extend", "insert", "add", "update", "setdefault"})
-# What a tensor is like is known before it is computed.
+# Properties of a tensor known before it is computed.
 _DESCRIBING = frozenset({"shape", "dtype", "device", "ndim"})
 _PASSING_NOTHING = frozenset({"self", "cls", *dir(builtins)})
 
@@ -25,7 +27,7 @@ class _Names(NamedTuple):
 
 
 def chains(statements: Sequence[ast.stmt]) -> list[list[int]]:
-    """The numbers of the statements, those together that pass on what they compute.
+    """The numbers of the statements, grouped by the values that they pass on.
 
     The statements stand in the order in which they run, without those inside them. A constant connects nothing, nor does the
     number of a loop's turn: two lines may be counted alike and have nothing else in common.
@@ -109,7 +111,7 @@ def _collect(node: ast.AST, names: _Names) -> None:
 
 
 def _receiver(node: ast.AST) -> str | None:
-    """What a call changes: the list that it fills, the tensor whose method ends in an underscore."""
+    """The object that a call changes: the list that it fills, the tensor of a method that ends in an underscore."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
     method = node.func.attr

@@ -1,4 +1,4 @@
-"""The workload files of base and head: the code of each and of the modules beside it, where it differs, what it measures."""
+"""The workload files of base and head: the code of each and of the modules beside it, their differences, and their inputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ References = Mapping[str, WorkloadReference]
 def read_harnesses(
     bench: Bench, base: Checkout, head: Checkout, references: tuple[References, References]
 ) -> tuple[list[Harness], list[Harness]]:
-    """What the workload files of both sides measure, for the workloads whose entry or file differs.
+    """Read the workload files of both sides, for workloads with a different entry or file.
 
     ``references`` are the workloads each side's own perfgate.toml names. Comments and formatting are no difference. A file
     that cannot be imported is kept with its error.
@@ -44,7 +44,7 @@ def read_harnesses(
 
 
 def _added(base: Harness | None, head: Harness) -> list[str]:
-    """What the base's file has not: without it, something removed from the base's harness would read as new."""
+    """Names missing from the base's file: without it, a removal from the base's harness would look new."""
     if base is None:
         return [head.workload]
     added = [*(head.shapes.keys() - base.shapes.keys()), *(head.functions.keys() - base.functions.keys())]
@@ -95,18 +95,18 @@ def _importable(bench: Bench, checkout: Checkout) -> list[Path]:
 
 
 def code_hash(file: Path, *, importable: Collection[Path]) -> str:
-    """The SHA-256 of what the head's harness brings to both sides; comments and docstrings are no part of it.
+    """The SHA-256 of the code that head's harness brings to both sides; comments and docstrings are not part of it.
 
-    Modules in the ``importable`` folders are each side's own code, and so none of it. Empty where there is no file.
+    Modules in the ``importable`` folders are each side's own code, and so none of it. Empty without a file.
     """
     files = _with_siblings(file, importable)
     return hashlib.sha256(b"\0".join(_code(path) for path in files)).hexdigest() if files else ""
 
 
 def changed_lines(base: Path, head: Path, *, importable: tuple[Collection[Path], Collection[Path]]) -> list[str]:
-    """Where the code of two harnesses differs: ``file:line`` of head for the first statement of every change.
+    """The differences between the code of two harnesses: ``file:line`` of head for the first statement of every change.
 
-    Files are named as beside the workload file; what was only removed is named by the statement that stands there now.
+    Files are named relative to the workload file; a removal is named by the statement now in its place.
     """
     before = {path.relative_to(base.parent): path for path in _with_siblings(base, importable[0])}
     after = {path.relative_to(head.parent): path for path in _with_siblings(head, importable[1])}
@@ -141,7 +141,7 @@ def _imported(file: Path) -> Iterator[str]:
 
 
 def _code(file: Path) -> bytes:
-    """A file's code without comments, docstrings and formatting; its bytes where that cannot be had."""
+    """A file's code without comments, docstrings and formatting; its bytes if it cannot be parsed."""
     tree = parse(file)
     try:
         return file.read_bytes() if tree is None else ast.dump(tree).encode(errors="replace")

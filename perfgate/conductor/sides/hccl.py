@@ -1,9 +1,9 @@
 """Ports of HCCL for groups of ranks that run on the same cards at once: each group listens on ports of its own.
 
-Where a communicator is made from the word of a root node, HCCL_IF_BASE_PORT says the host's ports and
-HCCL_NPU_SOCKET_PORT_RANGE the card's, else all listen on 16666 (hiascend.com, CANN 9.0, "HCCL_NPU_SOCKET_PORT_RANGE": needed
-where several processes share one NPU, not for operators that fuse communication with computing on Atlas A2). Where it is made
-from a rank table, the ports stand there ("Rank Table Configuration").
+For a communicator created from a root node, HCCL_IF_BASE_PORT sets the host's ports and HCCL_NPU_SOCKET_PORT_RANGE the
+card's, else all listen on 16666 (hiascend.com, CANN 9.0, "HCCL_NPU_SOCKET_PORT_RANGE": needed if several processes share
+one NPU, not for operators that fuse communication with computing on Atlas A2). One created from a rank table has its ports
+there ("Rank Table Configuration").
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def port_settings(environment: Mapping[str, str], group: int) -> dict[str, str]:
 
 
 def rank_table_of_group(environment: Mapping[str, str], group: int, folder: Path) -> dict[str, str]:
-    """The rank table of the environment with ports of this group, a file in ``folder``; nothing where there is none.
+    """The rank table of the environment with ports of this group, a file in ``folder``; nothing without one.
 
     Raises SideError for a table that cannot be read or has no room for the ports.
     """

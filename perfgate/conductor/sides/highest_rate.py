@@ -15,7 +15,7 @@ from perfgate.document.run import ErrorDetail
 from perfgate.job_settings import JobReference
 from perfgate.locale import sentence
 
-# A rate does not hold where so many times as many requests miss the SLA as may.
+# A rate fails if this many times the allowed share of requests misses the SLA.
 _BAD = 3
 _LOWEST = 4
 # The search ends when the rates that hold and fail are this close.
@@ -25,7 +25,7 @@ PRECISION = 0.1
 def at_highest_rate(
     bench: Bench, reference: JobReference, checkout: Checkout, name: str, note: Callable[[str], None]
 ) -> JobReference:
-    """The job with the rate that this side holds, where its load asks for that. Raises SideError where it holds none."""
+    """The job at the rate that this side sustains, if its load asks for that. Raises SideError if it sustains none."""
     sla = reference.settings.sla
     if not reference.settings.searches_rate or sla is None:
         return reference
@@ -48,7 +48,7 @@ def at_highest_rate(
             side.start()
             side.warm_up()
             begin = side.closed_rate() / 2
-            # Slow rates take long to try; a server that does not hold a quarter of that is said to hold none.
+            # Slow rates take long to try, so a server that does not sustain a quarter of that counts as failing.
             least = begin / _LOWEST
             search = find_highest_rate(
                 side.misses,

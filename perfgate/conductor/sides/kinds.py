@@ -1,4 +1,4 @@
-"""The kinds of sides that a job may have: how each is made, where it runs, and how it takes turns."""
+"""The kinds of sides that a job may have: how each is created, placed and given turns."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ KINDS: dict[JobKind, Kind] = {
 
 
 def cpus_of(kind: JobKind, bench: Bench) -> list[int]:
-    """What a side is bound to: a command as a function is, ranks to all CPUs, a server to all but that of the requests."""
+    """The CPUs of a side: a command has those of a function, ranks have all, a server all but that of the requests."""
     if kind == "command":
         return quietest_cpus(bench.config.pair_cpus())
     granted = granted_cpus()
@@ -59,7 +59,7 @@ def cpus_of(kind: JobKind, bench: Bench) -> list[int]:
 
 @contextmanager
 def keep_off(cpus: list[int]) -> Iterator[None]:
-    """Keep this process off these CPUs, those of the sides, where there are others."""
+    """Keep this process off these CPUs of the sides, if there are others."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, before - set(cpus) or before)
     try:
@@ -91,8 +91,8 @@ def plan_of(reference: JobReference, fits: Fits) -> SidePlan:
 def make_layouts(
     bench: Bench, reference: JobReference, checkouts: Mapping[SideName, Checkout], cpus: list[int], fits: Fits
 ) -> list[dict[SideName, Side]]:
-    """Both sides where they run: once, or for ``swap`` on either half of the devices, base first on the first."""
-    # What the server of one side does not take, requests to the other go without too.
+    """Both sides in their places: once, or for ``swap`` on either half of the devices, base first on the first."""
+    # Fields that one side's server rejects are left out of requests to the other too.
     without: set[str] = set()
 
     def make(place: SidePlace) -> Side:
@@ -119,7 +119,7 @@ def make_side(bench: Bench, reference: JobReference, checkout: Checkout, name: s
 
 
 def place_of(bench: Bench, reference: JobReference, checkout: Checkout, name: str, cpus: list[int]) -> SidePlace:
-    """Where the side called ``name`` runs, bound to ``cpus``; each process has as many threads as it has of these."""
+    """The place of the side called ``name``, bound to ``cpus``; each process has one thread per CPU."""
     log = bench.log(f"{reference.name}-{name}")
     profile = log.with_suffix(".profile")
     threads = max(1, len(cpus) // max(1, reference.settings.ranks))
@@ -147,7 +147,7 @@ def place_on_half(bench: Bench, reference: JobReference, checkout: Checkout, nam
 
 
 def cpus_of_half(job: str, half: str) -> list[int]:
-    """The CPUs that a half names. Raises ConfigError where they are none that this process was granted."""
+    """The CPUs that a half names. Raises ConfigError for CPUs that were not granted to this process."""
     granted = granted_cpus()
     with suppress(ValueError):
         named = cpu_list(half)

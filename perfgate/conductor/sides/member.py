@@ -1,4 +1,4 @@
-"""One member of a pair: its worker, and what the conductor sees of it from outside, where user code has no hand."""
+"""One member of a pair: its worker, and the conductor's own observations from outside, which user code cannot influence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from perfgate.protocol import (
 
 @dataclass
 class _BlockLog:
-    """What the conductor saw of the blocks of one lane and shape, in the order they ran."""
+    """The conductor's observations of the blocks of one lane and shape, in order."""
 
     requests: list[BlockRequest] = field(default_factory=list)
     asked_ns: list[int] = field(default_factory=list)
@@ -59,8 +59,8 @@ class _BlockLog:
 class Member:
     """A worker that is loaded and warm, gets its turns, and hands over a replicate.
 
-    ``worker`` is the one of ``start``, or forked from it: the warm one is then its child, and what that does counts as its own.
-    ``uncounted`` says which hardware counters the worker lacked, and why.
+    ``worker`` is the one of ``start``, or forked from it: the warm one is then its child, and its CPU time counts.
+    ``uncounted`` names the hardware counters that the worker lacked, and why.
     """
 
     worker: Worker
@@ -102,7 +102,7 @@ class Member:
         self._end_turn(self.observer.clock_ns())
 
     def run_block(self, request: BlockRequest) -> None:
-        """Run a block, and note what it looks like from outside."""
+        """Run a block, and note outside observations."""
         pid, observer = self.worker.pid, self.observer
         log = self._logs.setdefault((request.lane, request.shape), _BlockLog())
         log.requests.append(request)
@@ -110,11 +110,11 @@ class Member:
         conductor_delay: int | None = None
 
         def note_sent() -> None:
-            # Whoever gets a message may take the sender's CPU at once: that wait of ours does not delay the block.
+            # The receiver of a message may take the sender's CPU at once: our own wait does not delay the block.
             nonlocal conductor_delay
             conductor_delay = observer.run_delay_ns(os.getpid())
 
-        # Waiting is read next to the clock: what either waits beside the block is not taken off it.
+        # Waiting is read next to the clock, so that waits outside the block are not subtracted from it.
         delay = observer.run_delay_ns(pid)
         started = observer.clock_ns()
         self._ask(request, BlockDone, "measuring", sent=note_sent)
@@ -130,11 +130,11 @@ class Member:
             log.run_delay_ns.append(delay_after - delay)
         if conductor_delay is not None and conductor_delay_after is not None:
             log.conductor_delay_ns.append(conductor_delay_after - conductor_delay)
-        # The family shrinks where a process below the worker ends.
+        # The family shrinks if a process below the worker ends.
         log.used_ns.append(max(0, cpu_ns_after - cpu_ns))
 
     def _begin_turn(self) -> int:
-        """Note what the worker used since its last turn ended; the CPU time that it has used in all."""
+        """Note the worker's CPU time since its last turn ended; return its total."""
         cpu_ns = self.observer.cpu_ns(self.worker.pid)
         if self._cpu_ns_at_turn_end is not None:
             self._out_of_turn_ns += max(0, cpu_ns - self._cpu_ns_at_turn_end)
@@ -148,7 +148,7 @@ class Member:
         return self._cpu_ns_at_turn_end
 
     def replicate(self, plan: PairPlan, index: int, cpus: list[int]) -> Replicate:
-        """Collect the samples of all blocks. Raises WorkerError where they are not those of the blocks that ran."""
+        """Collect the samples of all blocks. Raises WorkerError if they do not match the blocks that ran."""
         settings = self.observer.thread_settings(self.worker.pid)
         collected = self._ask(CollectRequest(), Collected, "collecting")
         self.uncounted = collected.uncounted
@@ -182,7 +182,7 @@ class Member:
 
 
 def check_blocks(shapes: Mapping[str, BlockColumns], requests: Mapping[str, Sequence[BlockRequest]]) -> None:
-    """Raise WorkerError where a worker's columns do not fit together, or are not those of the requested blocks."""
+    """Raise WorkerError if a worker's columns do not fit together, or do not match the requested blocks."""
     if shapes.keys() != requests.keys():
         raise _false_blocks(f"shapes {', '.join(sorted(shapes))[:200]} instead of {', '.join(sorted(requests))[:200]}")
     for shape, columns in shapes.items():

@@ -34,8 +34,8 @@ from perfgate.system.interrupts import safe_point
 
 # Servers are renewed after half a first look, and serve at least so many pairs: starting one takes as long as a pair.
 FEWEST_SERVED = 2
-# A process may be a few percent slower for good, and hands that on to what is forked from it: so many pairs, then both sides
-# load anew (benchmarks/gate/FINDINGS.md, section 7).
+# A process may be permanently slower by a few percent, and so are its forks: after this many pairs both sides load anew
+# (benchmarks/gate/FINDINGS.md, section 7).
 FORKED_PAIRS = 2
 FAILURES_TO_STOP = 3
 # Profiling costs half as much time again as a short pair; so many pairs name an operator that lost 10 %.
@@ -49,7 +49,7 @@ class PairedMeasurement:
     """The replicates of both run documents, the pairs that failed, and the traces of some that did not.
 
     ``given_up`` counts earlier pairs, measured in memory layouts that were given up; their replicates are not here.
-    ``uncounted`` says which hardware counters a worker lacked, and why.
+    ``uncounted`` names the hardware counters that a worker lacked, and why.
     """
 
     base: list[Replicate] = field(default_factory=list)
@@ -86,11 +86,11 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
     """Measure pairs of one workload into ``measured`` until, at a look, ``is_decided`` or the time is spent.
 
     Three failures in a row end it too: the workload does not work. After ``deadline`` (of the monotonic clock) no pair
-    begins; that none could be measured is a failure, for a gate without times must not look like one with.
-    ``observer`` holds the clocks and what the kernel says of workers: by default those of this machine. ``needs_names`` is
-    asked before the first pair, at every look and on the way to an only one; once it is true, some pairs of the first round
-    profile their operators, and leave traces in the folder ``traces``, where there is one. ``draw`` is how often layouts
-    were drawn before, and ``budget_ends`` when their common budget does. ``before_pair`` is called while no worker runs.
+    begins; that none could be measured is a failure, for a gate without times must not look like one with. ``observer`` has
+    the clocks and the kernel's view of workers: by default those of this machine. ``needs_names`` is asked before the first
+    pair, at every look and during a single look; once it is true, some pairs of the first round profile their operators,
+    and leave traces in the folder ``traces``, if there is one. ``draw`` is how often layouts were drawn before, and
+    ``budget_ends`` when their common budget does. ``before_pair`` is called while no worker runs.
     """
     gate, seed = bench.config.gate, bench.config.measure.seed
     observer = observer or Observer()
@@ -111,7 +111,7 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
         seed, reference.name, round_number=round_number, draw=draw, before=range(served, len(plans), served)
     )
     name_checks = {0, *look_ends[:-1]}
-    if len(look_ends) == 1:  # what the only look finds must have a name by then
+    if len(look_ends) == 1:  # a finding of the only look needs its operators by then
         name_checks.add(look_ends[0] // 3)
     # Two looks are worth their time on any machine.
     sure_looks = SURE_LOOKS if round_number == 0 else 1
@@ -126,7 +126,7 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
                     runner.finish()
                     runner.fail_without_pairs(plan)
                     return
-                # What a later job adds ends at a planned number of pairs.
+                # A later job's additions end at a planned number of pairs.
                 may_end = look >= sure_looks and (round_number == 0 or pair_count == look_ends[look - 1])
                 if may_end and observer.monotonic() > budget_ends:
                     runner.finish()
@@ -165,8 +165,8 @@ class _PairRunner:
     known_parts: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        # Where two servers are compared, base against base takes two servers too: a level that a server has for good is
-        # then part of the noise floor.
+        # A comparison of two servers compares base with itself on two servers too, so that permanent differences between
+        # servers are part of the noise floor.
         self.base_again = self.base if self.base.python == self.head.python else replace(self.base, second_server=True)
         self.cpus = quietest_cpus(self.bench.config.pair_cpus())
         for checkout in (self.base, self.base_again, self.head):
@@ -207,7 +207,9 @@ class _PairRunner:
         (self.measured.head if plan.arm == "ab" else self.measured.base).append(second)
 
     def parts(self) -> list[str]:
-        """What fork servers to come shall import, in order: what both sides imported of packages that those of now had."""
+        """The modules that further fork servers import, in order: those that both sides imported of packages known to the
+        current ones.
+        """
         self.known_parts = list(dict.fromkeys([*self.known_parts, *self.warm.common_parts(self.base, self.head)]))
         return self.known_parts
 
@@ -218,7 +220,7 @@ class _PairRunner:
         self.forked_pairs = 0
 
     def close(self) -> None:
-        """End what was kept from pair to pair."""
+        """Close everything kept from pair to pair."""
         self.warm.close()
         self.bench.forget_parts()
 
@@ -227,7 +229,7 @@ class _PairRunner:
             self._fail(plan, ErrorDetail(kind="timeout", message=TIME_SPENT))
 
     def finish(self) -> None:
-        """Analyse what waits for the end of the last pair."""
+        """Run the analyses deferred to the end of the last pair."""
         self.measured.traces += self.late_operators.put_into(self.measured.base, self.measured.head)
 
     def _fail(self, plan: PairPlan, error: ErrorDetail) -> None:

@@ -1,4 +1,4 @@
-"""The plan of the pairs: what is drawn by lot before they run, and how many quads the next pair has.
+"""The plan of the pairs: the random draws before they run, and the number of quads of the next pair.
 
 The order of everything that could favour a side is drawn from a recorded seed: which side starts first, whether a quad runs
 first-second-second-first or the other way round, when a base-against-base pair comes.
@@ -20,28 +20,28 @@ from perfgate.document.samples import Arm, BlockColumns, Replicate, unpack
 from perfgate.protocol import SLOW_CALL_SECONDS
 
 DEAD_FUNCTIONS = (5, 120)
-# Quads of a pair: with s what a pair takes beside them and q the time of a quad, 3 sqrt(s / q) tell most in a given time if
-# effects of quads spread three times as much as those of processes, as they do since every quad has a layout of its own
-# (benchmarks/gate/FINDINGS.md, section 3). Where luck of a layout makes them spread by more than UNLIKE, only many tell much:
-# a pair then has as many as fit into UNLIKE_SECONDS, of blocks that are SHORTER by this factor.
+# Quads of a pair: with s the overhead of a pair and q the time of a quad, 3 sqrt(s / q) are most informative in a given
+# time if effects of quads spread three times as much as those of processes, as they do since every quad has a layout of its
+# own (benchmarks/gate/FINDINGS.md, section 3). If the luck of layouts spreads them by more than UNLIKE, only many quads
+# help: a pair then has as many as fit into UNLIKE_SECONDS, of blocks that are SHORTER by this factor.
 FEWEST_QUADS, MOST_QUADS = 4, 16
 UNLIKE, UNLIKE_SECONDS, SHORTER = 0.03, 1.0, 4
-# Of a workload whose calls are slow: quads of a pair, calls that warm a side up, and a side's calls in a quad: two blocks, each
-# of one call after an unrecorded one.
+# For slow calls: quads of a pair, calls that warm a side up, and a side's calls in a quad: two blocks, each of one call
+# after an unrecorded one.
 SLOW_QUADS, _WARM_UP_CALLS, _QUAD_CALLS = 1, 2, 2 * 2
 # Some pairs also profile a call, by turns A B B A.
 _PROFILED_CALLS = 2
-# The first two looks are measured whatever the budget is, if they take no longer than this.
+# The first two looks are measured regardless of the budget, if they take no longer than this.
 SURE_LOOKS, SURE_SECONDS = 2, 300.0
 
 
 def sure_pairs(gate: GateSettings) -> int:
-    """The pairs that are measured whatever the budget is, of base against base too."""
+    """The pairs measured regardless of the budget, of base against base too."""
     return gate.looks[min(SURE_LOOKS, len(gate.looks)) - 1] + gate.aa_pairs
 
 
 def seconds_of_slow_pairs(gate: GateSettings, *, call_seconds: float, start_seconds: float = 0.0) -> float | None:
-    """About how long the sure pairs take if a side is loaded after ``start_seconds``; None where calls are not slow."""
+    """The approximate time of the sure pairs if a side is loaded after ``start_seconds``; None for fast calls."""
     if call_seconds < SLOW_CALL_SECONDS:
         return None
     calls = _WARM_UP_CALLS + (gate.quads or SLOW_QUADS) * _QUAD_CALLS + _PROFILED_CALLS
@@ -49,7 +49,7 @@ def seconds_of_slow_pairs(gate: GateSettings, *, call_seconds: float, start_seco
 
 
 class PairPlan(NamedTuple):
-    """What is drawn for one pair.
+    """The draws for one pair.
 
     In a pair of base against base the second side runs the same code, moved in memory by ``dead_functions``.
     """
@@ -67,9 +67,9 @@ def draw_plans(
 ) -> list[PairPlan]:
     """Draw the pairs of one round in the order they run; the same seed, workload, round and draw give the same plan.
 
-    The base-against-base pairs are scattered among those of the first look. Who starts is balanced over every four pairs of
-    an arm, and who leads over every two quads: on some workloads the process that starts second is faster, by 0.3 %
-    (benchmarks/gate/FINDINGS.md, section 5).
+    The base-against-base pairs are scattered among those of the first look. The side that starts is balanced over every
+    four pairs of an arm, the side that leads over every two quads: on some workloads the process that starts second is
+    faster, by 0.3 % (benchmarks/gate/FINDINGS.md, section 5).
     """
     lot = random.Random(_lot_name(seed, workload, round_number, draw))
     early: list[Arm] = [*["ab"] * first_look, *["aa"] * aa_pairs]  # type: ignore[list-item]
@@ -92,9 +92,9 @@ def draw_plans(
 def draw_renewals(seed: int, workload: str, *, round_number: int, draw: int, before: Sequence[int]) -> dict[int, int]:
     """Draw the hash seeds of new fork servers, by the number of the pair before which they are started.
 
-    Addresses and hashes belong to a server, so that code which only differs can be up to 1 % slower in all pairs of one, and
-    as much faster in those of another (benchmarks/gate/FINDINGS.md, section 5). The new ones start beside the pairs, on
-    another CPU than theirs: where there is none, both sides of a pair wait for it alike.
+    Addresses and hashes belong to a server, so that code which only differs can be up to 1 % slower in all pairs of one,
+    and as much faster in those of another (benchmarks/gate/FINDINGS.md, section 5). The new ones start beside the pairs, on
+    another CPU than theirs: without one, both sides of a pair wait equally.
     """
     lot = random.Random(f"{_lot_name(seed, workload, round_number, draw)}/servers")
     return {number: lot.randrange(2**32) for number in before}
@@ -115,7 +115,9 @@ def _balanced_coins(lot: random.Random, count: int, *, run: int) -> list[bool]:
 
 
 class QuadPlanner:
-    """How many quads the next pair has and how long their blocks are, by what the pairs before it took and showed."""
+    """Decides the number of quads of the next pair and the length of their blocks, by the times and effects of earlier
+    pairs.
+    """
 
     def __init__(self, gate: GateSettings) -> None:
         self.quads = gate.quads or FEWEST_QUADS
@@ -129,9 +131,9 @@ class QuadPlanner:
         return SLOW_QUADS if self._gate.quads is None and call_seconds >= SLOW_CALL_SECONDS else self.quads
 
     def add_pair(self, first: Replicate, second: Replicate, *, fixed_seconds: float, quad_seconds: float) -> None:
-        """Let the next pairs have as many quads as what they take beside them is worth, unless the configuration sets it.
+        """Choose the quads of the next pairs by their overhead, unless the configuration sets them.
 
-        ``fixed_seconds`` are those of starting and ending a pair, with its share of what was loaded for several.
+        ``fixed_seconds`` are those of starting and ending a pair, with its share of loading for several.
         """
         if self._gate.quads is not None:
             return
@@ -148,7 +150,7 @@ class QuadPlanner:
 def _spread_of_quads(first: Replicate, second: Replicate) -> float:
     """The spread of the quads' effects, logarithms of the ratio of the fastest calls' CPU or device time.
 
-    It is that of the lane where it is largest. Other processes on the machine would spread other times.
+    It is the largest over the lanes. Other processes on the machine would spread other times.
     """
     return max(
         float(np.std(_fastest_of_quads(after) - _fastest_of_quads(before)))
@@ -159,5 +161,5 @@ def _spread_of_quads(first: Replicate, second: Replicate) -> float:
 def _fastest_of_quads(blocks: BlockColumns) -> npt.NDArray[np.float64]:
     calls, quads = np.asarray(blocks.calls), np.asarray(blocks.quad)
     fastest = np.minimum.reduceat(unpack(blocks.cpu), np.cumsum(calls) - calls)
-    # A clock without resolution says 0 ns, which has no logarithm.
+    # A clock without resolution reads 0 ns, which has no logarithm.
     return np.log([max(1, fastest[quads == quad].min()) for quad in np.unique(quads)])

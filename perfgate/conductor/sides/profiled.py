@@ -1,4 +1,4 @@
-"""What sampled stacks say of a job: the lines of the project and their times, and a trace of what ran under what."""
+"""Summarize the sampled stacks of a job: the lines of the project and their times, and a trace of the call hierarchy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_FUNCTIONS = 300
 _MOST_CALLERS = 8
 _PACKAGES = re.compile(r".*/(?:site-packages|dist-packages|lib/python[\d.]+)/")
 _INNER = re.compile(r"(?:\.<locals>)?\.<(?:genexpr|listcomp|dictcomp|setcomp|lambda)>")
-# Threads that wait here are idle, or wait for others: event loops, pools, queues, whoever joins them.
+# Threads in these functions are idle, or wait for others: event loops, pools, queues, joins.
 _IDLE = {
     *(("selectors", "select"), ("threading", "wait"), ("threading", "join"), ("threading", "_wait_for_tstate_lock")),
     *(
@@ -36,7 +36,7 @@ _IDLE = {
 
 
 def profile_of(workload: str, stacks: SideStacks, root: Path) -> JobProfile:
-    """The lines of the project in ``root`` that took time, each with what it calls outside of the project."""
+    """The lines of the project in ``root`` that took time, each with its callees outside of the project."""
     cpu: dict[StackFrame, int] = defaultdict(int)
     waited: dict[StackFrame, int] = defaultdict(int)
     samples: Counter[StackFrame] = Counter()
@@ -109,10 +109,10 @@ def _line(code: _Code, frame: StackFrame) -> str:
 
 
 def _waits_itself(calls: list[StackFrame], own: StackFrame, process: ProcessStacks) -> bool:
-    """Whether a thread waits in what its line of the project asked for, and is neither idle nor waits for other ranks.
+    """Whether a thread waits because of its line of the project, and is neither idle nor waiting for other ranks.
 
-    What waits inside a framework waits for others: a collective for all ranks. Python's own modules wait for files, sockets
-    and programs, except where a pool or a loop has nothing to do.
+    A wait inside a framework is for others: a collective for all ranks. Python's own modules wait for files, sockets and
+    programs, except in an idle pool or loop.
     """
     inner = calls[calls.index(own) + 1 :]
     modules = [(PurePath(frame.file).stem, frame.function.rpartition(".")[2]) for frame in inner]

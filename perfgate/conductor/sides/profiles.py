@@ -1,7 +1,8 @@
-"""What both workers of a pair profile in turns after their timed blocks: operators, subroutines, and traces with stacks.
+"""Profiles that both workers of a pair record in turns after their timed blocks: operators, subroutines, and traces with
+stacks.
 
-All of it only informs: a worker that fails here costs the pair this profile and nothing else, so what it measured before must
-have been collected.
+All of it only informs: a worker that fails here costs the pair this profile and nothing else, so its measurements must have
+been collected before.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from perfgate.protocol import (
     TraceRequest,
 )
 
-# What narrows the spread of an operator is the number of its calls in all pairs, so the pairs share the cost: a quarter of a
+# The spread of an operator shrinks with the number of its calls in all pairs, so the pairs share the cost: a quarter of a
 # second of CPU time each for a call of 3 to 5 ms. Turns are short to keep both sides in one state of the machine.
 QUADS = 4
 TURN_SECONDS = 0.010
@@ -39,7 +40,7 @@ TURN_SECONDS = 0.010
 TRACED_PAIRS = 4
 TRACE_TURN_SECONDS = 0.05
 FEWEST_CALLS, MOST_CALLS = 2, 10
-# Where traces are analysed later, a side has one turn for each shape, as long as all the short ones together: torch_npu takes
+# If traces are analysed later, a side has one turn for each shape, as long as all the short ones together: torch_npu takes
 # 0.06 s to record, but 1.2 s of CPU time and as much per process again to analyse (24 recordings: 18 s in one go on two
 # cores, 3 s of it to start; 108 s one by one).
 LATE_TURN_SECONDS = 2 * QUADS * TURN_SECONDS
@@ -106,8 +107,8 @@ def record_traces(
 ) -> list[PairTrace]:
     """Let both workers record one turn of each shape with stacks into ``folder``, one after the other.
 
-    Both are of the same minute and, over the pairs, each side is recorded first as often as the other, so what they show as
-    a difference is not the machine's.
+    Both are of the same minute and, over the pairs, each side is recorded first equally often, so differences between them
+    are not the machine's.
     """
     first, _ = replicates
     traces = []
@@ -121,7 +122,7 @@ def record_traces(
                 trace = workers[index].ask(
                     request, Recorded, timeout=timeout, doing=Activity("tracing {name}", name=first.workload)
                 )
-                # Whatever a worker answers, its file is one of this folder.
+                # The file must lie in this folder, regardless of the worker's answer.
                 paths[index] = folder / Path(trace.recording).name
             traces.append(PairTrace(first.pair, shape, base=paths[0], head=paths[1]))
     except WorkerError as error:
@@ -151,7 +152,7 @@ class _Recording(NamedTuple):
 
 
 class LateOperators:
-    """The operators of pairs on a device whose traces are analysed later: all of them, after the last pair."""
+    """The operators of pairs on a device with deferred trace analysis: all of them, after the last pair."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
@@ -188,7 +189,7 @@ class LateOperators:
     def put_into(self, *sides: list[Replicate]) -> list[PairTrace]:
         """Analyse the recordings and give the replicates their operators, in place; the traces that stay.
 
-        Where the analysis fails, the replicates stay without.
+        If the analysis fails, the replicates stay without.
         """
         operators: dict[_ReplicateKey, dict[str, dict[str, float]]] = defaultdict(dict)
         files: dict[tuple[_ReplicateKey, str], Path] = {}
@@ -224,7 +225,7 @@ def _trace_name(replicate: Replicate, shape_number: int, member: int) -> str:
 
 
 def _calls(blocks: BlockColumns, turn_seconds: float, fewest: int, most: int) -> int:
-    # A block is a call longer than its samples say.
+    # A block has one call more than its samples.
     call_seconds = min(blocks.seen_ns) / 1e9 / (blocks.calls[0] + 1)
     if call_seconds >= SLOW_CALL_SECONDS:
         return 1

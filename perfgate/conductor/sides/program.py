@@ -33,7 +33,7 @@ _SHELL_SIGNAL = 128
 
 
 class SideError(MeasuringError):
-    """A side of a job cannot be started, or failed in its turn; ``detail`` says how."""
+    """A side of a job cannot be started, or failed in its turn; ``detail`` has the reason."""
 
     def __init__(self, detail: ErrorDetail) -> None:
         super().__init__(english(as_message(detail.message)))
@@ -54,7 +54,7 @@ class ProgramEnd(msgspec.Struct, frozen=True):
 
     @property
     def signal(self) -> str:
-        """The name of the signal that ended the program, or the one that its shell started; empty where it exited."""
+        """The name of the signal that killed the program, or the one that its shell started; empty if it exited."""
         number = -self.code if self.code < 0 else self.code - _SHELL_SIGNAL
         return signal.Signals(number).name if number in set(signal.Signals) else ""
 
@@ -71,7 +71,7 @@ class CpuMeter:
         seconds, used = time.monotonic() - self._began, cpu_ns_below(self._pid) - self._used
         waited = run_delay_ns_below(self._pid)
         is_known = waited is not None and self._waited is not None
-        # A thread that ended takes what it waited with it.
+        # A thread that ended takes its waiting time with it.
         delay = max(0, (waited or 0) - (self._waited or 0)) / 1e9
         return CpuTime(
             used=round(used / 1e9, 6), waited=round(delay, 6) if is_known else None, seconds=round(seconds, 6)
@@ -81,7 +81,7 @@ class CpuMeter:
 class Program:
     """A running program, in a shell. ``stop`` ends it and every process below it.
 
-    ``environment`` must lead to this perfgate (``with_code``); ``cpus`` are those it is bound to, all where there are none.
+    ``environment`` must lead to this perfgate (``with_code``); ``cpus`` are those it is bound to, empty for all.
     """
 
     def __init__(
@@ -113,23 +113,23 @@ class Program:
         self.pid = began["pid"]
 
     def bind(self, cpus: Sequence[int]) -> None:
-        """Bind every thread of it and of all processes below it, and so what these start later, to CPUs."""
+        """Bind every thread of it and of all processes below it, and thereby their later children, to CPUs."""
         for thread in (thread for process in running_below(self._keeper.pid) for thread in threads_of(process)):
             with suppress(OSError):  # it has ended
                 os.sched_setaffinity(thread, cpus)
 
     def wait(self, timeout: float) -> ProgramEnd:
-        """Wait for the end. Raises SideError where it takes longer than ``timeout`` seconds."""
+        """Wait for the end. Raises SideError after ``timeout`` seconds."""
         return msgspec.json.decode(self._next_line(time.monotonic() + timeout, seconds=timeout), type=ProgramEnd)
 
     def ended(self, within: float = 0.0) -> ProgramEnd | None:
-        """How it ended, or ends within some seconds; None where it runs on."""
+        """How it ended, or ends within some seconds; None if it is still running."""
         if self._end is None and select.select([self._connection], [], [], within)[0]:
             self._end = self.wait(_TICK_SECONDS)
         return self._end
 
     def output(self) -> str:
-        """What it has printed since it was started, the last MiB of it."""
+        """Its output since it was started, the last MiB of it."""
         with self._log.open("rb") as log:
             log.seek(max(self.log_begins, log.seek(0, os.SEEK_END) - KEPT_BYTES))
             return log.read(KEPT_BYTES).decode(errors="replace")

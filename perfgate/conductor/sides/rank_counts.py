@@ -1,7 +1,7 @@
-"""What a rank did in the steps that it profiled: operators, collectives, and how long it only communicated.
+"""A rank's profiled steps: operators, collectives, and the time of communication only.
 
-It is read from the Chrome trace of torch.profiler with recorded shapes. Collectives are counted where the host calls them
-(``c10d::…``), which all backends do alike: gloo, NCCL and HCCL.
+It is read from the Chrome trace of torch.profiler with recorded shapes. Collectives are counted at their host calls
+(``c10d::…``), which are the same for all backends: gloo, NCCL and HCCL.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from perfgate.trace.analysis import Intervals, intersection, union
 # A few steps of a job are some megabytes.
 _MOST_BYTES = 1 << 29
 _COLLECTIVE = "c10d::"
-# What copies one number to the host, and so waits for the device.
+# Copies one number to the host, and so waits for the device.
 _SYNC = "aten::_local_scalar_dense"
 _COMMUNICATION = ("gloo:", "nccl", "hccl", "hcom")
 
@@ -41,7 +41,7 @@ class _Trace(msgspec.Struct):
 
 
 def read_counts(path: Path, rank: int, steps: int) -> RankCounts:
-    """Raises ResultsError where the file is no such trace."""
+    """Raises ResultsError if the file is not such a trace."""
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise ResultsError(
@@ -76,7 +76,7 @@ def read_counts(path: Path, rank: int, steps: int) -> RankCounts:
 
 
 def _communication(events: Iterable[_Event]) -> Intervals:
-    """When data was sent or waited for: kernels of the device, or what gloo's threads do."""
+    """The times of communication: kernels of the device, or work of gloo's threads."""
     return _intervals(
         event
         for event in events
@@ -85,7 +85,7 @@ def _communication(events: Iterable[_Event]) -> Intervals:
 
 
 def _computing(events: list[_Event]) -> Intervals:
-    """When the device computed; where there is none, when the host was in an operator other than a collective."""
+    """The times of computing on the device or, without one, in host operators other than collectives."""
     kernels = [event for event in events if event.cat == "kernel"]
     if kernels:
         return _intervals(event for event in kernels if not event.name.lower().startswith(_COMMUNICATION))
@@ -101,7 +101,7 @@ def _intervals(events: Iterable[_Event]) -> Intervals:
 
 
 def _elements(dims: Any) -> int:
-    """The elements of the first tensor, or list of tensors, of a call; 0 where the trace does not tell."""
+    """The elements of the first tensor, or list of tensors, of a call; 0 if the trace does not have them."""
     first: list[Any] = next((shape for shape in dims if shape), []) if isinstance(dims, list) else []
     shapes = first if first and isinstance(first[0], list) else [first]
     return sum(math.prod(shape) for shape in shapes if shape and all(isinstance(size, int) for size in shape))

@@ -48,14 +48,14 @@ _LEAST_CPU = 1e-9
 
 
 class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a rank says first."""
+    """The first message of a rank."""
 
     rank: int
     pid: int
 
 
 class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a rank did in a turn: the seconds of each step, seconds of CPU time, bytes of memory, losses as hexadecimal text."""
+    """A rank's report on a turn: the seconds of each step, seconds of CPU time, bytes of memory, losses as hexadecimal text."""
 
     rank: int
     steps: list[float]
@@ -125,7 +125,7 @@ class RanksSide:
             self._program = None
 
     def _wait_for_ranks(self) -> None:
-        """Wait until every rank has asked for its first turn. Raises SideError where the script ends, or one does not come."""
+        """Wait until every rank has asked for its first turn. Raises SideError if the script ends, or a rank is missing."""
         settings = self._settings
         deadline = time.monotonic() + settings.ready_timeout
         while len(self._ranks) < settings.ranks:
@@ -233,7 +233,7 @@ class RanksSide:
         return [reports[rank] for rank in sorted(reports)]
 
     def _report(self, peer: Peer, line: bytes, steps: int) -> Report:
-        """What a rank reported. Raises SideError where it is no report of so many steps."""
+        """Parse a rank's report. Raises SideError if it is not a report of so many steps."""
         if peer.rank < 0:
             self._welcome(peer, line)  # a process too many
         try:
@@ -258,7 +258,7 @@ class RanksSide:
             return self._failed("exit", "job.rank-killed", **values, signal=signal.Signals(-code).name)
         return self._failed("exit", "job.rank-ended" if code else "job.rank-done", **values, code=code)
 
-    # --- what a turn gives
+    # --- the results of a turn
 
     def _result(self, reports: list[Report]) -> TurnResult:
         steps = self._settings.steps
@@ -289,7 +289,7 @@ class RanksSide:
     def _output(self, reports: list[Report]) -> str:
         """The hash of every loss, or of which ones are finite if they may differ a little; empty if nothing is compared.
 
-        A script without losses has a hash too: what is left out of a document must not look like that.
+        A script without losses has a hash too: a removed field must not look like that.
         """
         if not self._settings.same_output:
             return ""
@@ -300,7 +300,7 @@ class RanksSide:
 
 
 def _mean_loss(reports: list[Report]) -> float:
-    """The mean of the finite losses of a turn, 0 where there are none."""
+    """The mean of the finite losses of a turn, 0 without any."""
     losses = [float.fromhex(loss) for report in reports for loss in report.losses]
     finite = [loss for loss in losses if math.isfinite(loss)]
     return math.fsum(finite) / len(finite) if finite else 0.0
@@ -318,7 +318,7 @@ def _samples(reports: list[Report]) -> Iterator[SampleSet]:
 
 
 def _listed(names: Iterable[str], *, on_device: bool) -> Iterator[JobNumber]:
-    """Yield the numbers of a turn. What a device's allocator held is the same every time; the memory of a process is not."""
+    """Yield the numbers of a turn. The memory held by a device's allocator is reproducible; that of a process is not."""
     gates = {RANKS_STEP, RANKS_CPU, *([RANKS_MEMORY] if on_device else [])}
     for name in names:
         entry = METRICS[name]
@@ -327,7 +327,7 @@ def _listed(names: Iterable[str], *, on_device: bool) -> Iterator[JobNumber]:
 
 
 def _free_port() -> int:
-    """A port that nobody listens on now, for torchrun's store."""
+    """A free port for torchrun's store."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,9 +1,9 @@
 """Which files of a checkout are read while it is measured, by their access times.
 
-The kernel moves a file's access time whoever reads it: Python, a C++ loader that maps it into memory, a server in another
-language. So nothing has to run inside the measured processes. Linux mounts with ``relatime`` by default: there a read shows if
-the file, or what the file system knows of it, changed since it was last read, or a day ago (mount(8)). That is so of every file
-of a new checkout.
+The kernel moves a file's access time for any reader: Python, a C++ loader that maps it into memory, a server in another
+language. So nothing has to run inside the measured processes. Linux mounts with ``relatime`` by default: there a read is
+visible if the file or its metadata changed since it was last read, or that was a day ago (mount(8)). That is so of every
+file of a new checkout.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _TICK_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class ReadWatch:
-    """The access times of a checkout's files before it was measured; None where a read would not show."""
+    """The access times of a checkout's files before it was measured; None if a read would be invisible."""
 
     root: Path
     before: Mapping[str, int | None]
 
     def files_read(self) -> list[str]:
-        """The files read since, and those of which nobody could tell, sorted; a file that is gone is left out."""
+        """The files read since, and those of unknown state, sorted; a deleted file is left out."""
         return sorted(file for file, then in self.before.items() if then is None or _accessed(self.root / file, then))
 
 
 def watch_reads(root: Path, files: Iterable[str]) -> ReadWatch | None:
-    """Watch ``files`` below ``root`` from now on; None where the file system keeps no access times."""
+    """Watch ``files`` below ``root`` from now on; None if the file system keeps no access times."""
     if not _shows_reads(root):
         return None
     before: dict[str, int | None] = {}
@@ -46,9 +46,10 @@ def watch_reads(root: Path, files: Iterable[str]) -> ReadWatch | None:
 
 
 def _time_that_will_move(path: Path) -> int | None:
-    """The access time of a file that the next read moves; None where that cannot be had.
+    """The access time of a file that the next read moves; None if that is impossible.
 
-    Where the file was read lately, its times are set to what they are: that alone is a change that the next read shows.
+    After a recent read, the file's times are set to their current values: that alone is a change that makes the next read
+    visible.
     """
     status = path.lstat()
     if not _would_move(status):

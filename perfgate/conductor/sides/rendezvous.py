@@ -1,4 +1,4 @@
-"""Where the ranks of one side meet: a Unix socket on which ``perfgate.turn()`` asks for turns and reports them."""
+"""The meeting point of the ranks of one side: a Unix socket on which ``perfgate.turn()`` asks for turns and reports them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from perfgate.system.socket_folder import make_socket_folder
 from perfgate.system.turns import MAX_LINE
 
 _EXIT_SECONDS = 0.5
-# A parent may collect it at any moment, and then nobody says how it ended.
+# A parent may reap it at any moment, and its exit code is then lost.
 _POLL_SECONDS = 0.0001
 
 
 class Peer:
-    """The connection of one process. ``rank`` and ``pid`` are what it says of itself, known after its first line."""
+    """The connection of one process. ``rank`` and ``pid`` are its own claims, known after its first line."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.rank = -1
@@ -34,13 +34,13 @@ class Peer:
         return self._connection.fileno()
 
     def grant(self, steps: int, trace: Path | None = None) -> None:
-        """Let it do so many steps, profiled into a file where one is named. One that has ended is seen when it is read from."""
+        """Grant so many steps, profiled into a file if one is named. One that has ended is seen when it is read from."""
         with suppress(OSError):
             granted = {"steps": steps, "trace": None if trace is None else str(trace)}
             self._connection.sendall(msgspec.json.encode(granted) + b"\n")
 
     def read(self) -> bytes | None:
-        """The line that is complete now, empty where none is; None where it has ended, or its line has no end."""
+        """The complete line available now, empty if none is; None if the peer has ended, or its line has no end."""
         try:
             data = self._connection.recv(MAX_LINE)
         except OSError:
@@ -57,9 +57,9 @@ class Peer:
         self._connection.close()
 
     def exit_code(self) -> int | None:
-        """The exit code of a process that is ending, minus the signal that killed it; None where nobody says.
+        """The exit code of a process that is ending, minus the signal that killed it; None if unknown.
 
-        Its parent collects it a moment later; until then the last field of /proc/PID/stat says it (proc_pid_stat(5)).
+        Its parent reaps it a moment later; until then it is the last field of /proc/PID/stat (proc_pid_stat(5)).
         """
         deadline = time.monotonic() + _EXIT_SECONDS
         while time.monotonic() < deadline:
@@ -74,7 +74,7 @@ class Peer:
 
 
 class Rendezvous:
-    """The socket of one side, in a folder of its own below ``folder``; whoever connects is a peer."""
+    """The socket of one side, in a folder of its own below ``folder``; every process that connects is a peer."""
 
     def __init__(self, folder: str) -> None:
         self.folder = make_socket_folder("perfgate-ranks-", "turn", inside=folder)

@@ -48,12 +48,12 @@ SETTLED = 0.1
 MOST_WARM_UPS = 12
 _POLL_SECONDS = 0.1
 _PROBE_SECONDS = 5.0
-# Connections break before the end of their server is known: its processes are waited for, and what they started.
+# Connections break before the server's end is known, so its processes and their children are waited for.
 _DEATH_SECONDS = 2.0
 _WARM_UP_SEED, _PROBE_SEED, _TEXTS_SEED = 1_000_000, 2_000_000, 3_000_000
 # Both sides are loaded with so much of the highest rate that holds: beyond it a queue grows for as long as the turn takes.
 RATE_SHARE = 0.9
-# A load that is the same whatever the server can do: so many requests under way.
+# A load independent of the server's capacity: a fixed number of concurrent requests.
 _WARM_UP_CONCURRENCY = 4
 
 
@@ -117,7 +117,7 @@ class ServerSide:
             self._program = None
 
     def _wait_ready(self, program: Program, url: str) -> None:
-        """Wait until ``ready`` answers with success. Raises SideError where the server ends, or takes too long."""
+        """Wait until ``ready`` answers with success. Raises SideError if the server ends, or takes too long."""
         settings = self._settings
         deadline = time.monotonic() + settings.ready_timeout
         seen = ""
@@ -142,7 +142,7 @@ class ServerSide:
             time.sleep(_POLL_SECONDS)
 
     def _target_at(self, url: str) -> Callable[[], Target]:
-        """What makes the target of a load, by what requests go without at that time."""
+        """A factory for the target of a load, by the fields left out of requests at that time."""
         settings = self._settings
         if self._client is not None:
             client = self._client.target(url, ready_timeout=settings.ready_timeout, timeout=settings.timeout)
@@ -162,7 +162,7 @@ class ServerSide:
         return lambda: replace(streamed, without=frozenset(self._place.without))
 
     def _first_model(self, url: str) -> str:
-        """The model that the server lists first. Raises SideError where it lists none."""
+        """The model that the server lists first. Raises SideError if it lists none."""
         try:
             with urllib.request.urlopen(f"{url}/v1/models", timeout=_PROBE_SECONDS) as answer:  # noqa: S310
                 return str(msgspec.json.decode(answer.read(1 << 20))["data"][0]["id"])
@@ -235,7 +235,7 @@ class ServerSide:
             self._sleep(program)
 
     def _counters(self) -> dict[str, int]:
-        """What the server has counted of itself so far; nothing where it is not asked."""
+        """The server's own counters so far; empty if it is not asked."""
         settings = self._settings
         if not settings.metrics or not settings.streams_tokens:
             return {}
@@ -246,13 +246,13 @@ class ServerSide:
             self._post(program, self._settings.sleep)
 
     def _wake_up(self, program: Program) -> None:
-        """Wake the server and let it answer once, so that rebuilding what it dropped is no part of the turn."""
+        """Wake the server and let it answer once, so that rebuilding dropped state is not part of the turn."""
         if self._settings.fits == "sleep":
             self._post(program, self._settings.wake_up)
             self._load(program, _WARM_UP_SEED, self._closed)
 
     def _post(self, program: Program, path: str) -> None:
-        """Ask the server to sleep or to wake up. Raises SideError where it does not."""
+        """Ask the server to sleep or to wake up. Raises SideError if it refuses."""
         request = urllib.request.Request(self._url + path, method="POST")  # noqa: S310 - our own http address
         try:
             with urllib.request.urlopen(request, timeout=self._settings.timeout):  # noqa: S310
@@ -262,7 +262,7 @@ class ServerSide:
 
     @property
     def _closed(self) -> LoadSettings:
-        """The requests of a turn as fast as the server answers them, for loads whose duration is to say something."""
+        """The requests of a turn in a closed loop, for loads with a meaningful duration."""
         return closed_loop(self._load_settings) if self._load_settings.concurrency is None else self._load_settings
 
     def closed_rate(self) -> float:
@@ -285,7 +285,7 @@ class ServerSide:
         return plan_load(settings, seed=number, root=self._place.harness)
 
     def _send(self, program: Program, plan: LoadPlan) -> Load:
-        """Send a load. Raises SideError where the server ended meanwhile."""
+        """Send a load. Raises SideError if the server ended meanwhile."""
         assert self._make_target is not None
         load = run_load(plan, self._make_target())
         if any(exchange.error for exchange in load.exchanges) and (end := program.ended(_DEATH_SECONDS)):
@@ -293,7 +293,7 @@ class ServerSide:
         return load
 
     def _load(self, program: Program, number: int, settings: LoadSettings) -> Load:
-        """Send a load. Raises SideError where a request fails, with what the server answered."""
+        """Send a load. Raises SideError if a request fails, with the server's answer."""
         return self._checked(program, self._send(program, self._plan(number, settings)))
 
     def _checked(self, program: Program, load: Load) -> Load:
@@ -308,7 +308,7 @@ class ServerSide:
         return load
 
     def _result(self, program: Program, plan: LoadPlan, load: Load, cpu_seconds: float) -> TurnResult:
-        """What the load gave. Raises SideError where that is nothing."""
+        """The results of a load. Raises SideError if there are none."""
         result = turn_of_load(load, cpu_seconds, self._settings)
         if self._settings.streams_tokens and E2E not in result.values:
             raise program.failed("protocol", Message("job.no-text", {"count": len(load.exchanges)}))
@@ -322,7 +322,7 @@ class ServerSide:
         return result._replace(requests=plan.sha256, output=self._output(plan, load))
 
     def _texts(self, program: Program) -> tuple[str, ...]:
-        """Hashes of what it answers to the requests that every start is asked once; nothing where no share is compared."""
+        """Hashes of the answers to fixed requests, sent once after every start; empty if no share is compared."""
         if self._is_probed:
             return ()
         self._is_probed = True
@@ -331,7 +331,7 @@ class ServerSide:
         return tuple(hash_of_text(exchange.text) for load in loads for exchange in load.exchanges)
 
     def _output(self, plan: LoadPlan, load: Load) -> str:
-        """The hash of what must be the same on both sides; empty where nothing must."""
+        """The hash of the answers that must be equal on both sides; empty if none must."""
         settings = self._settings
         if settings.check:
             if self._is_checked:
@@ -379,7 +379,7 @@ def _arrived_at_once(load: Load) -> bool:
 
 
 def _free_port() -> int:
-    """A port that nobody listens on now; the server may still be too late for it, and then says so."""
+    """A free port; if another process takes it first, the server reports that."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""What the requests of a turn give: numbers, the work that both sides must have alike, and samples of each request."""
+"""The results of a turn's requests: numbers, the work that must be equal on both sides, and samples of each request."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ Floats = npt.NDArray[np.float64]
 
 
 def turn_of_load(load: Load, cpu_seconds: float, settings: JobSettings) -> TurnResult:
-    """What a load gave, without the numbers that none of its requests has; ``cpu_seconds`` are the server's.
+    """The results of a load, without numbers that none of its requests has; ``cpu_seconds`` are the server's.
 
-    The settings say whether tokens are known: those of plain HTTP are not, and the first part of an answer is its headers.
+    The settings decide whether tokens are known: those of plain HTTP are not, and the first part of an answer is its
+    headers.
     """
     measures, sla = measure_load(load), settings.sla
     samples = {E2E: measures.latency}
@@ -53,7 +54,7 @@ def turn_of_load(load: Load, cpu_seconds: float, settings: JobSettings) -> TurnR
             SERVING_CPU: cpu_seconds / (measures.output_tokens or max(1, measures.latency.size)),
         }
     else:
-        # What a function of the project returns arrives at once.
+        # A result of the project's function arrives at once.
         if not settings.client:
             samples[FIRST_BYTE] = measures.time_to_first_token
             values[FIRST_BYTE] = _quantile(measures.time_to_first_token, 0.5)
@@ -76,7 +77,7 @@ def turn_of_load(load: Load, cpu_seconds: float, settings: JobSettings) -> TurnR
 
 
 def numbers_of(names: Collection[str], *, is_closed_loop: bool, is_highest_rate: bool) -> tuple[JobNumber, ...]:
-    """The numbers and which of them gate: those of tokens where there are some, else those of whole requests.
+    """The numbers and those of them that gate: token numbers if there are any, else those of whole requests.
 
     Near the highest rate waits grow several times as much as the work does, so there the share that holds the SLA gates.
     """
@@ -104,7 +105,7 @@ def _late_share(load: Load) -> float:
 
 
 def _cached_tokens(load: Load) -> dict[str, int]:
-    """How many prompt tokens the server says it had in its cache; nothing where it does not say so of every request."""
+    """The prompt tokens that the server found in its cache; empty unless it reports them for every request."""
     cached = [exchange.cached_tokens for exchange in load.exchanges if exchange.cached_tokens is not None]
     return {"cached_tokens": sum(cached)} if cached and len(cached) == len(load.exchanges) else {}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 # It is asked on a server that may lack it, and a wrong path answers at once; but the engine may be slow to begin.
 _START_SECONDS = 30.0
-# What it recorded is written before it answers.
+# Its recording is written before it answers.
 _STOP_SECONDS = 300.0
 
 
@@ -34,7 +34,7 @@ class ServerProfiler:
             self._post("/stop_profile", {}, _STOP_SECONDS)
 
     def _post(self, path: str, settings: dict[str, object], timeout: float) -> bool:
-        """Whether the server did it: it answers with an error where it has no profiler, or none is configured."""
+        """Whether the server did it: it answers with an error without a profiler, or if none is configured."""
         request = urllib.request.Request(  # noqa: S310 - our own http address
             self._url + path,
             data=json.dumps(settings).encode(),

@@ -1,4 +1,4 @@
-"""What takes turns: one side of a job, whatever it is."""
+"""One side of a job, of any kind, which takes turns."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _MOST_SAMPLES = 1024
 
 
 class TurnResult(NamedTuple):
-    """What a side did in one turn; the fields are those of ``document.job.Turn``.
+    """A side's results in one turn; the fields are those of ``document.job.Turn``.
 
-    Of a blurred turn nothing tells when the tokens came.
+    The token times of a blurred turn are unknown.
     """
 
     values: dict[str, float]
@@ -41,7 +41,7 @@ class TurnResult(NamedTuple):
     is_blurred: bool = False
 
     def as_turn(self, workload: str, *, start: int, quad: int, place: int, begun: float, seconds: float) -> Turn:
-        """What documents hold of it; the times are in seconds."""
+        """Its form in documents; the times are in seconds."""
         return Turn(
             workload=workload,
             start=start,
@@ -76,8 +76,8 @@ def times_of(metric: str, seconds: npt.ArrayLike) -> SampleSet:
 class Side(Protocol):
     """Base or head of a job. It works only in its turn and knows nothing of the other side.
 
-    ``numbers`` are those that its turns have, known after the first. Every method raises SideError, with what went wrong
-    and the end of the log.
+    ``numbers`` are those that its turns have, known after the first. Every method raises SideError, with the error and the
+    end of the log.
     """
 
     @property
@@ -93,7 +93,7 @@ class Side(Protocol):
         """Do the work of turn ``number``, the same for both sides."""
 
     def count(self) -> Mapping[str, int]:
-        """Count, after the last turn, what a turn executes where that takes a run of its own; nothing of most sides."""
+        """Count, after the last turn, the code that a turn executes, if that takes a separate run; empty for most sides."""
 
     def profile(self, number: int) -> SideStacks | None:
         """Sample stacks and record operators of the side while it does the work of turns from ``number`` on.
@@ -108,8 +108,8 @@ class Side(Protocol):
 class SidePlan(NamedTuple):
     """How the sides of a kind of job take turns.
 
-    A quad is ``turns`` turns, half of each side. Both sides are started afresh once the turns of a start have taken as long as
-    the start itself, after ``fewest`` to ``most`` quads; where ``most`` is 0 every turn is a process of its own. With
+    A quad is ``turns`` turns, half of each side. Both sides are started afresh once the turns of a start have taken as long
+    as the start itself, after ``fewest`` to ``most`` quads; if ``most`` is 0 every turn is a process of its own. With
     ``one_by_one`` a side is warm before the other is started.
     """
 
@@ -121,12 +121,12 @@ class SidePlan(NamedTuple):
 
 @dataclass(frozen=True)
 class SidePlace:
-    """Where a side runs: its checkout, its environment and the file for what it prints.
+    """The place of a side: its checkout, its environment and its log file.
 
-    ``harness`` is the checkout whose recorded requests both sides get. ``alone`` says that it has its devices for itself while
-    it runs. ``left_behind`` gets the names of the processes that a run leaves running, one list a run. ``without`` is what
-    requests to either side go without; a side whose server does not take something adds it. ``profile`` is the folder of its
-    profile, empty until there is one.
+    ``harness`` is the checkout with the recorded requests for both sides. ``alone`` means that it has its devices for
+    itself while it runs. ``left_behind`` gets the names of the processes that a run leaves running, one list a run.
+    ``without`` are the fields left out of requests to either side; a side adds those that its server rejects. ``profile``
+    is the folder of its profile, empty until there is one.
     """
 
     root: Path

@@ -1,4 +1,4 @@
-"""Sample the Python stacks of a side's processes while it works, and read what they wrote.
+"""Sample the Python stacks of a side's processes while it works, and read the results.
 
 Every Python process of a side catches a signal (``measuring/startup``). Only processes that catch it are sent it: any other
 would die of it.
@@ -25,7 +25,7 @@ MOST_TURNS = 1000
 _START_SECONDS, _END_SECONDS = 5.0, 20.0
 _POLL_SECONDS = 0.02
 _MOST_BYTES = 1 << 26
-# Where vLLM and SGLang write the traces of their own profilers.
+# The folders for traces of vLLM's and SGLang's own profilers.
 _TRACE_VARIABLES = ("VLLM_TORCH_PROFILER_DIR", "SGLANG_TORCH_PROFILER_DIR")
 
 
@@ -52,7 +52,7 @@ class StackSample(NamedTuple):
 
 
 class ProcessStacks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one process sampled; ``library`` is the folder of Python's own modules, ``rank`` -1 where it is none."""
+    """The samples of one process; ``library`` is the folder of Python's own modules, ``rank`` -1 outside a job of ranks."""
 
     pid: int
     rank: int
@@ -95,7 +95,7 @@ def sample_stacks(
 ) -> SideStacks:
     """Sample while ``work`` is done until there is enough; it returns how many units it did.
 
-    The folder is emptied before: whatever lies there is not of this profile.
+    The folder is emptied before, because older files are not of this profile.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -164,7 +164,9 @@ def wait_for_files(folder: Path, pids: set[int], suffix: str, seconds: float) ->
 
 
 def _read(file: Path) -> ProcessStacks | None:
-    """What a process wrote; None where that is no such document. It may be anything: the process ran code of the change."""
+    """The samples of a process; None if the file is not such a document. It may be anything: the process ran code of the
+    change.
+    """
     try:
         if file.is_symlink() or file.stat().st_size > _MOST_BYTES:
             return None

@@ -23,13 +23,13 @@ from perfgate.system.interrupts import safe_point
 SideName = Literal["base", "head"]
 NAMES: tuple[SideName, SideName] = ("base", "head")
 Sides = Mapping[SideName, Side]
-# After so many quads it is announced how many there will be, and what they will show.
+# After so many quads the expected number and its resolution are announced.
 FIRST_QUADS = 4
 # Two starts of equal code differ too: a FAIL needs at least so many.
 FEWEST_STARTS = 2
 # So many runs of a command are counted: the second shows whether the count repeats itself.
 COUNTED_RUNS = 2
-# By this share of it the budget may be overrun, where that decides: who waited so long wants to know.
+# The budget may be overrun by this share if that decides: after so long a wait a result is worth it.
 OVERRUN = 1 / 3
 
 
@@ -47,7 +47,7 @@ class Reach(NamedTuple):
 
 
 class TurnsBefore(NamedTuple):
-    """What an earlier check took of a job: its quads and starts have the first numbers."""
+    """An earlier check's part of a job: its quads and starts have the first numbers."""
 
     quads: int = 0
     starts: int = 0
@@ -55,7 +55,7 @@ class TurnsBefore(NamedTuple):
 
 @dataclass
 class MeasuredJob:
-    """The turns of a job as both run documents have them, and why it failed where it did.
+    """The turns of a job as both run documents have them, and the reason if it failed.
 
     ``stacks`` are those of each side that could be profiled; ``before`` are the turns that these are added to.
     """
@@ -73,10 +73,10 @@ class TurnTaker:
     """Lets two sides take turns into ``measured``.
 
     ``layouts`` holds the sides once, or once for each half of the devices that they swap: then every quad has turns in both
-    layouts, and the difference between the halves cancels out. ``looks`` are the numbers of quads after which ``is_decided``
-    is asked. After ``ends`` (of the monotonic clock) no quad begins, unless ``quads_needed``, about so many as decide, can be
-    there by ``latest``: then those are taken. ``announce`` is called after the first few quads, when it is known how long one
-    takes. ``begin`` is told which sides are about to have processes.
+    layouts, and the difference between the halves cancels out. ``looks`` are the numbers of quads after which
+    ``is_decided`` is asked. After ``ends`` (of the monotonic clock) no quad begins, unless ``quads_needed``, about so many
+    as decide, can be there by ``latest``: then those are taken. ``announce`` is called after the first few quads, when it
+    is known how long one takes. ``begin`` is called with the sides that are about to have processes.
     """
 
     layouts: Sequence[Sides]
@@ -115,7 +115,7 @@ class TurnTaker:
         return self._quad
 
     def reach(self) -> Reach:
-        """What there will be when the time is spent or the last look is reached, by what the first quads took."""
+        """The expected results when the time is spent or the last look is reached, by the times of the first quads."""
         time_left = self.ends - self._began
         quad_seconds = max(self._quad_seconds / self._taken, 1e-9)
         before = self.measured.before
@@ -130,7 +130,7 @@ class TurnTaker:
         return Reach(before.quads + quads, before.starts + starts, quads / quads_each * seconds_each)
 
     def take(self) -> None:
-        """Take turns to the end. What fails ends the job and is in ``measured.failed``."""
+        """Take turns to the end. A failure ends the job and is in ``measured.failed``."""
         try:
             while self._quad < self.looks[-1] and not self._time_is_up():
                 if self._take_swap() if len(self.layouts) > 1 else self._take_start():
@@ -153,7 +153,7 @@ class TurnTaker:
         self.begin(NAMES)
         counts: dict[SideName, dict[str, int]] = {}
         for back in range(1, COUNTED_RUNS + 1):
-            # What could not be counted once is not tried again: such a run may take long.
+            # A failed count is not repeated: such a run may take long.
             if all(all(of_side.values()) for of_side in counts.values()):
                 counts = {name: dict(self._side(name).count()) for name in self._in_lots_order()}
             for name, turns in zip(NAMES, (self.measured.base, self.measured.head)):
@@ -177,7 +177,7 @@ class TurnTaker:
         return False
 
     def _profile(self) -> None:
-        """Profile both sides after the last turn, for whoever asks for a cause. What fails costs its profile and nothing else.
+        """Profile both sides after the last turn, to find causes. A failure costs its profile and nothing else.
 
         No process of the head lives while base writes its profile.
         """
@@ -241,10 +241,10 @@ class TurnTaker:
         return quads >= self.plan.fewest and self.clock() - started > self._start_seconds
 
     def _quad_turns(self, quad: int, *, first_place: int = 0) -> dict[SideName, list[Turn]]:
-        """The turns of a quad, taken anew where one of them tells nothing, or where the sides were asked differently.
+        """The turns of a quad, repeated if one of them is blurred, or if the sides got different requests.
 
-        The second is so where a side finds out in its own turn what its server does not take. Both sides get other work then:
-        what a server has answered before, it may have in its cache.
+        The second happens if a side discovers in its own turn that its server rejects a field. A repetition has new work on
+        both sides, because a server may have earlier answers in its cache.
         """
         turns, is_blurred = self._take_quad(quad, first_place, 0)
         for take in range(1, MOST_TAKES):
@@ -258,7 +258,7 @@ class TurnTaker:
         return turns
 
     def _take_quad(self, quad: int, first_place: int, take: int) -> tuple[dict[SideName, list[Turn]], bool]:
-        """Let both sides take the turns of a quad; also return whether one of them tells nothing."""
+        """Let both sides take the turns of a quad; also return whether one of them is blurred."""
         order = self._order(quad)
         own_process = not self.plan.most
         turns: dict[SideName, list[Turn]] = {"base": [], "head": []}
@@ -327,7 +327,7 @@ class TurnTaker:
         return self._quad >= self._overrun_to or now > self.latest
 
     def _overruns_to(self, now: float) -> int:
-        """How many quads there will be where the last of them are worth some more time; as many as there are where not."""
+        """The number of quads if the last of them are worth some more time, else the present number."""
         needed = self.quads_needed() if self._taken and now < self.latest else None
         if needed is None or needed > self.looks[-1]:
             return self._quad
@@ -341,5 +341,5 @@ class TurnTaker:
 
 
 def _with_what_a_start_gives_once(turn: Turn, before: Turn) -> Turn:
-    """A turn with what only the first turn of a start has, where that was ``before``."""
+    """A turn with the values that only the first turn of a start has, if that was ``before``."""
     return msgspec.structs.replace(turn, texts=turn.texts or before.texts, output=turn.output or before.output)

@@ -60,7 +60,7 @@ class WarmWorkers:
         return self.kept[key]
 
     def common_parts(self, *checkouts: Checkout) -> list[str]:
-        """The modules that the warm workers of all these checkouts imported; none where one of them has no worker."""
+        """The modules that the warm workers of all these checkouts imported; none if one of them has no worker."""
         found = [self.kept[checkout, False].warm.parts for checkout in checkouts if (checkout, False) in self.kept]
         if len(found) < len(checkouts):
             return []

@@ -57,14 +57,15 @@ from perfgate.system.processes import adopt_orphans, children, process_family
 MEMORY_SHARE = 0.9
 # Importing torch is not the workload's doing: a short limit for loading the workload must not end it on a slow disk.
 PRELOAD_SECONDS = 120.0
-# Opening a device, and what a fresh worker then does with it.
+# Opening a device, and a fresh worker's first use of it.
 DEVICE_SECONDS = 120.0
 # A model that takes longer to load, or to answer, is not tried before it is measured.
 TRIAL_LOAD_SECONDS = 15.0
 TRIAL_SECONDS = 3.0
 # Some readings of npu-smi, each of a second or two.
 LOAD_SECONDS = 10.0
-# What makes torch know a kind of device, imported once behind torch: torch before 2.5 does not look for it by itself.
+# Packages that register a kind of device with torch, imported once after torch: torch before 2.5 does not look for them by
+# itself.
 _BACKEND_PACKAGES = {"npu": "torch_npu"}
 
 
@@ -77,7 +78,7 @@ class _ServerKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Checkout:
-    """Code to measure: ``root`` is what its imports come from, ``harness`` the folder the workload files stand in.
+    """Code to measure: ``root`` is the root of its imports, ``harness`` the folder of the workload files.
 
     The harness is that of the head on both sides, so that a change of the workload file itself cannot look like a change of
     speed. ``python`` is the interpreter that runs it, None the one that runs perfgate; ``second_server`` takes its workers
@@ -95,10 +96,10 @@ class Checkout:
 
 
 class Trial(NamedTuple):
-    """What a workload that was tried failed at, if anything; the shape is empty where it could not be loaded.
+    """The failure of a tried workload, if any; the shape is empty if it could not be loaded.
 
     ``unseen`` are functions that were sought and did not run, and ``seconds`` is more than a call of every shape takes.
-    ``packages`` are the distributions that a file was loaded of, where they were asked for and the trial came that far.
+    ``packages`` are the distributions with a loaded file, if they were requested and the trial came that far.
     """
 
     failed: Literal["load", "call", "check"] | None = None
@@ -110,19 +111,19 @@ class Trial(NamedTuple):
 
 
 class TimedCall(NamedTuple):
-    """Seconds of a call of every shape, and what was loaded for it."""
+    """Seconds of a call of every shape, and the loaded workload."""
 
     seconds: float
     loaded: Loaded
 
 
 def _own_fault(trial: Trial) -> Trial:
-    """The trial; one that lacked memory says something of the machine."""
+    """The trial; a lack of memory may be the machine's fault."""
     return Trial() if trial.error and trial.error.kind == "memory" else trial
 
 
 class Bench:
-    """Where workers come from. Those of one interpreter share a fork server, so that base and head share their memory layout.
+    """The source of workers. Those of one interpreter share a fork server, so that base and head share their memory layout.
 
     A fork server that dies (the kernel's out-of-memory killer may choose it) costs the worker it dies under; the next
     worker gets a new one. With ``one_code`` every interpreter finds the perfgate that runs us, before any of its own.
@@ -155,7 +156,7 @@ class Bench:
         self._parts = False
         self._recordings: dict[Path | None, Path] = {}
         self._homes: dict[Path | None, Path] = {}
-        # Names of processes that workers left running, by the checkout that they ran; None where it is nobody's.
+        # Names of processes that workers left running, by their checkout; None if unknown.
         self.leftovers: dict[Path | None, list[list[str]]] = defaultdict(list)
         self._worker_ids: set[int] = set()
         self._unwatched: list[Message] = []
@@ -165,7 +166,7 @@ class Bench:
     def start(self, python: Path | None = None, *, second: bool = False) -> ForkServer:
         """Start an interpreter's fork server and wait for its imports.
 
-        Raises MeasuringError when a preloaded module fails, with what stands in the way of the device.
+        Raises MeasuringError when a preloaded module fails, with the device's fault.
         """
         server = self._servers[_ServerKey(python, second)] = self._launch(python)
         try:
@@ -175,7 +176,7 @@ class Bench:
         return server
 
     def get_ready(self, checkout: Checkout) -> None:
-        """Start the fork server of a checkout where none runs, so that no worker has to wait for it."""
+        """Start the fork server of a checkout unless it runs, so that no worker has to wait for it."""
         self._server(checkout.server)
 
     def start_beside(self, hash_seed: int, *, parts: Sequence[str] = ()) -> None:
@@ -189,7 +190,7 @@ class Bench:
             self._starting = {key: self._launch(key.python, parts) for key in self._servers}
 
     def forget_parts(self) -> None:
-        """End the fork servers if they imported parts: whoever loads a workload for the first time must pay for that."""
+        """End the fork servers if they imported parts: the first load of a workload must include those imports."""
         if self._parts:
             self.close()
             self._parts = False
@@ -197,8 +198,8 @@ class Bench:
     def renew(self, *, let_go: Callable[[], None]) -> None:
         """Put the fork servers that were started beside in the place of those that run, once all of them are ready.
 
-        ``let_go`` is called before those end: it closes what workers of theirs are left.
-        Raises MeasuringError when a preloaded module fails.
+        ``let_go`` is called before those end, to close their remaining workers. Raises MeasuringError when a preloaded
+        module fails.
         """
         if self._starting and all(server.is_ready() for server in self._starting.values()):
             let_go()
@@ -237,7 +238,7 @@ class Bench:
         return self.start(key.python, second=key.second)
 
     def _restart(self, key: _ServerKey) -> ForkServer:
-        """Start a server in the place of one that is gone. Raises WorkerError: what was measured until now is not lost."""
+        """Start a server in the place of one that is gone. Raises WorkerError, so that earlier measurements are not lost."""
         try:
             return self.start(key.python, second=key.second)
         except WorkerError:
@@ -250,7 +251,8 @@ class Bench:
         return with_code(environment, share_code(self._scratch / "code")) if self._one_code else environment
 
     def program_environment(self, checkout: Checkout, *, threads: int) -> dict[str, str]:
-        """What a program of a side sees: what workers do, without what tunes them, and its checkout's code before any other.
+        """The environment of a side's program: that of workers without their tuning, and with its checkout's code before any
+        other.
 
         The side's interpreter is the first ``python`` that it finds.
         """
@@ -272,7 +274,7 @@ class Bench:
         return with_code(environment, share_code(self._scratch / "code"))
 
     def _allowed_environment(self) -> dict[str, str]:
-        """What workers get of our environment; asked also when the scratch folder is gone."""
+        """The part of our environment that workers get; also needed when the scratch folder is gone."""
         measure = self.config.measure
         return worker_environment(
             os.environ,
@@ -285,7 +287,7 @@ class Bench:
         )
 
     def _preload(self) -> list[str]:
-        """What the fork server imports: what the project asks for, and what belongs to torch on the device."""
+        """The imports of the fork server: the project's, and those of torch on the device."""
         preload = list(self.config.measure.preload)
         backend = _BACKEND_PACKAGES.get(device_kind(self.config.device))
         if backend is not None and backend not in preload and "torch" in preload:
@@ -293,7 +295,7 @@ class Bench:
         return preload
 
     def _explained(self, error: MeasuringError, python: Path | None) -> MeasuringError:
-        """An error of starting or opening, with what the device's probe says is wrong; the CPU has no probe."""
+        """An error of starting or opening, with the faults that the device's probe reports; the CPU has no probe."""
         device = self.config.device
         if device_kind(device) == "cpu":
             return error
@@ -322,11 +324,10 @@ class Bench:
         home: Path | None = None,
         seek: Iterable[str] = (),
     ) -> Iterator[tuple[Worker, Loaded]]:
-        """Yield a worker with the workload loaded, and what it says of itself; the worker ends with the context.
+        """Yield a worker with the workload loaded, and its own description; the worker ends with the context.
 
-        ``home`` is another home than that which the checkout's workers share; ``seek`` are functions of which a trial tells
-        whether they ran. Raises WorkerError when there is no worker, or
-        it cannot load the workload.
+        ``home`` replaces the home that the checkout's workers share; ``seek`` are functions to look for in a trial. Raises
+        WorkerError when there is no worker, or it cannot load the workload.
         """
         measure = self.config.measure
         request = LoadRequest(
@@ -363,9 +364,9 @@ class Bench:
     def try_workload(
         self, checkout: Checkout, reference: WorkloadReference, *, seek: Iterable[str] = (), packages: bool = False
     ) -> Trial:
-        """Load a workload, make one call of every shape and run its check, in a home that nobody else gets.
+        """Load a workload, make one call of every shape and run its check, in a separate home.
 
-        So nothing that is compiled lies ready for the first call that counts. What takes too long for a trial, or ends the
+        So nothing that is compiled lies ready for the first call that counts. A trial that takes too long, or ends the
         worker, is left to the measuring.
         """
         doing = Activity("trying {name}", name=reference.name)
@@ -396,7 +397,7 @@ class Bench:
         )
 
     def time_call(self, checkout: Checkout, reference: WorkloadReference) -> TimedCall | None:
-        """Time a warm call of every shape; None where that fails, as measuring then tells."""
+        """Time a warm call of every shape; None if that fails, which measuring then reports."""
         doing = Activity("timing a call of {name}", name=reference.name)
         self.say(doing.shown)
         try:
@@ -412,7 +413,7 @@ class Bench:
     def testbed(self, python: Path | None = None) -> Testbed:
         """The testbed as a fresh worker of an interpreter sees it.
 
-        Raises MeasuringError when the device cannot be opened, with what stands in its way.
+        Raises MeasuringError when the device cannot be opened, with its fault.
         """
         request = TestbedRequest(device=self.config.device, threads=self.threads)
         doing = Activity("opening device {device}", device=self.config.device)
@@ -423,7 +424,7 @@ class Bench:
                 raise self._explained(error, python) from error
 
     def watch_load(self) -> list[FitnessCheck]:
-        """Let a fresh worker load the device for some seconds, and return what its clock did.
+        """Let a fresh worker load the device for some seconds, and return the behaviour of its clock.
 
         Raises MeasuringError when the device cannot be opened or loaded.
         """
@@ -435,7 +436,7 @@ class Bench:
             ).checks
 
     def read_harness(self, checkout: Checkout, reference: WorkloadReference) -> HarnessReply:
-        """What a workload file measures, without building anything. Raises WorkerError when it cannot be imported."""
+        """Read a workload file's description, without building anything. Raises WorkerError when it cannot be imported."""
         request = HarnessRequest(
             name=reference.name,
             file=str(checkout.harness / reference.file),
@@ -448,7 +449,7 @@ class Bench:
             return worker.ask(request, HarnessReply, timeout=self.config.measure.load_timeout, doing=doing)
 
     def recordings(self, python: Path | None) -> Path:
-        """The folder in which workers of an interpreter leave what a profiler recorded, to be analysed later."""
+        """The folder of an interpreter's raw profiler recordings, to be analysed later."""
         if python not in self._recordings:
             # torch_npu takes no path with characters beyond these, and none that others may write to.
             self._recordings[python] = Path(tempfile.mkdtemp(prefix="recordings_", dir=self._scratch)).resolve()
@@ -465,7 +466,7 @@ class Bench:
         """Each operator's typical seconds in the recordings that an interpreter's workers left.
 
         ``traces`` maps some of them to the file, without its suffix, as which they stay. A recording that could not be
-        analysed is left out. Raises WorkerError where none could.
+        analysed is left out. Raises WorkerError if none could.
         """
         folder = str(self.recordings(python))
         request = AnalyseRequest(device=self.config.device, folder=folder, recordings=recordings, traces=traces or {})
@@ -502,7 +503,7 @@ class Bench:
 
     @contextmanager
     def _accounted(self, worker: Worker, root: Path | None) -> Iterator[None]:
-        """Close a worker at the end, and note what it left running."""
+        """Close a worker at the end, and note the processes that it left running."""
         self._worker_ids |= namespace_ids(worker.pid)
         try:
             yield
@@ -529,7 +530,7 @@ class Bench:
 
     @contextmanager
     def watching(self, testbed: Testbed) -> Iterator[Watcher]:
-        """Watch the device while pairs run; where nothing tells its state, the watcher has seen nothing and says why."""
+        """Watch the device while pairs run; if its state cannot be read, the watcher is empty and has the reason."""
         with ExitStack() as stack:
             watch = watching(
                 self.config.device,
@@ -546,18 +547,18 @@ class Bench:
             yield watcher
 
     def watch_notes(self) -> list[Message]:
-        """What a document says where nothing watched the device."""
+        """The notes for documents if nothing watched the device."""
         return [
             Message("notes.watcher-failed", {"device": self.config.device, "why": reason})
             for reason in distinct(self._unwatched)
         ]
 
     def leftover_notes(self, root: Path | None = None) -> list[Message]:
-        """What a document says of what the workers of a checkout left running, or of what is nobody's."""
+        """The notes for documents on processes left running by the workers of a checkout, or of unknown origin."""
         return leftover_notes(self.leftovers[root])
 
     def cache_notes(self) -> list[Message]:
-        """What a document says of kernels that may be older than the job."""
+        """The notes for documents on cached kernels that may be older than the job."""
         reused = reused_caches(self._allowed_environment())
         return [Message("notes.caches-reused", {"names": list(reused)})] if reused else []
 
@@ -573,7 +574,7 @@ def open_bench(
 ) -> Iterator[Bench]:
     """Start a fork server for each of ``pythons`` in a scratch home; at the end nothing of them is left.
 
-    ``say`` is told what is waited for, ``foresee`` how long.
+    ``say`` is called with progress, ``foresee`` with the remaining time.
 
     Raises MeasuringError when a preloaded module cannot be imported.
     """

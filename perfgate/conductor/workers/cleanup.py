@@ -1,8 +1,8 @@
-"""What user code may leave behind, and the scratch folder it works in.
+"""Traces that user code may leave behind, and the scratch folder it works in.
 
-Left behind are processes that outlived their worker, folders that resist being removed, and planted links. The scratch folder's
-lock ends with its process, so what a killed one left is swept away by the next. What user code prints goes into logs of
-bounded size, and is quoted only as data.
+Left behind are processes that outlived their worker, folders that resist being removed, and planted links. The scratch
+folder's lock ends with its process, so the next process sweeps the folders of killed ones. User code's output goes into
+logs of bounded size, and is quoted only as data.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ _MOST_NAMES = 5
 
 
 def kill_leftovers(scratch: Path, *, spare: Sequence[int]) -> list[str]:
-    """Kill what a killed fork server could not, and return the names of those processes.
+    """Kill the processes that a killed fork server could not, and return their names.
 
-    They are our children now, for we adopt orphans, but for ``spare``, which we had before; and whoever has a HOME in
-    ``scratch``, from a time before we did. What a service started for them (systemd-run, docker, cron) is out of reach.
+    They are our children now, because we adopt orphans, except ``spare``, which we had before; and all processes with a
+    HOME in ``scratch``, from before we did. Processes started through a service (systemd-run, docker, cron) are out of
+    reach.
     """
     names = kill_children(spare=spare)
     killed: dict[int, str] = {}
@@ -62,7 +63,7 @@ def _processes_at_home(scratch: Path) -> Iterator[int]:
 
 
 def leftover_notes(workers: Iterable[Sequence[str]]) -> list[Message]:
-    """What a document says of the processes that workers left running, each by its name; nothing where none did."""
+    """The notes for documents on processes that workers left running, each by its name; none without any."""
     names = [name for worker in workers for name in worker]
     if not names:
         return []
@@ -76,7 +77,7 @@ def leftover_notes(workers: Iterable[Sequence[str]]) -> list[Message]:
 
 
 def unsafe_entries(out: Path) -> list[Path]:
-    """What in a folder must not be uploaded with it: links that lead out of it, any .git, pipes and the like."""
+    """Entries of a folder that must not be uploaded with it: links that lead out of it, any .git, pipes and the like."""
     root = out.resolve()
     entries = []
     for parent, folders, files in os.walk(root):
@@ -89,7 +90,7 @@ def unsafe_entries(out: Path) -> list[Path]:
 
 
 def _leads_out(path: Path, root: Path) -> bool:
-    """Whether whoever reads a path reads what does not lie below ``root``: a link elsewhere, or no file at all."""
+    """Whether reading a path reads outside ``root``: a link elsewhere, or no regular file."""
     mode = path.lstat().st_mode
     if stat.S_ISLNK(mode):
         return root not in path.resolve().parents
@@ -116,7 +117,7 @@ def remove(path: Path) -> None:
 def scratch_folder() -> Iterator[Path]:
     """Yield a new folder and remove it at the end; those of processes that are no more are removed first.
 
-    Raises MeasuringError where none can be made.
+    Raises MeasuringError if none can be made.
     """
     try:
         unlocked = Path(tempfile.mkdtemp(prefix=_UNLOCKED_PREFIX))
@@ -172,7 +173,7 @@ def log_tail(path: Path) -> str | None:
 
 
 def read_log(path: Path) -> bytes:
-    """A log up to its bound; nothing where there is none, or something else in its place."""
+    """A log up to its bound; empty if it is missing or not a regular file."""
     try:
         with open(path, "rb", opener=only_a_file) as log:
             return log.read(MAX_LOG_BYTES)

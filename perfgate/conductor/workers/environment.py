@@ -1,7 +1,8 @@
-"""What a worker's environment holds: an allow-list, pinned malloc settings, thread counts, a scratch home; and no token.
+"""The environment of workers: an allow-list, pinned malloc settings, thread counts, a scratch home; and no token.
 
-Removing tokens from the workers' environment is not enough: a worker reads its ancestors' in /proc. A token that can write to
-a forge must not be in the job at all, so a job in CI refuses to start with one; what a forge gives to every job is removed.
+Removing tokens from the workers' environment is not enough: a worker reads its ancestors' in /proc. A token that can write
+to a forge must not be in the job at all, so a job in CI refuses to start with one; tokens that a forge gives to every job
+are removed.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-# Names that may pass. No token can be among them: what is not listed does not exist for the worker. All is the runner's own: a
-# change cannot set it, and what LD_PRELOAD names has been loaded into the conductor itself. Names that begin with NVIDIA_ pass
-# one by one: NVIDIA_API_KEY is among them.
+# Names that may pass. No token can be among them: other names do not exist for the worker. All are the runner's own: a
+# change cannot set them, and the library in LD_PRELOAD is already loaded into the conductor itself. Names that begin with
+# NVIDIA_ pass one by one: NVIDIA_API_KEY is among them.
 ALLOWED = frozenset(
     _words("""
         PATH LANG LANGUAGE TZ LD_LIBRARY_PATH LD_PRELOAD PYTHONPATH VIRTUAL_ENV TOOLCHAIN_HOME RANK_TABLE_FILE
@@ -38,9 +39,9 @@ ALLOWED_PREFIXES = _words("""
     OMP_ MKL_ ONEDNN_ NCCL_ GLOO_ CUDA_ CUBLAS_ CUBLASLT_ CUDNN_
 """)
 
-# Where compilers of operators and graphs keep what they made, unless in the home: ASCEND_CACHE_PATH, and before it
-# ACL_OP_COMPILER_CACHE_DIR, before $HOME/atc_data (hiascend.com, CANN 9.0, "ASCEND_CACHE_PATH"); torchair; torch's
-# inductor, triton and extensions; CUDA's. Kernels there may come from an earlier change.
+# Caches of operator and graph compilers outside the home: ASCEND_CACHE_PATH, and before it ACL_OP_COMPILER_CACHE_DIR,
+# before $HOME/atc_data (hiascend.com, CANN 9.0, "ASCEND_CACHE_PATH"); torchair; torch's inductor, triton and extensions;
+# CUDA's. Kernels there may come from an earlier change.
 KERNEL_CACHES = _words("""
     ACL_OP_COMPILER_CACHE_DIR ASCEND_CACHE_PATH CUDA_CACHE_PATH TORCHAIR_CACHE_HOME TORCHINDUCTOR_CACHE_DIR
     TORCH_EXTENSIONS_DIR TRITON_CACHE_DIR TUNE_BANK_PATH XDG_CACHE_HOME
@@ -60,15 +61,15 @@ MALLOC_SETTINGS = {
     "MALLOC_TRIM_THRESHOLD_": str(4 * 1024**3),
     "MALLOC_TOP_PAD_": str(256 * 1024**2),
 }
-# OpenMP threads that wait by spinning burn the time slice that the thread they wait for needs: on a machine where one of two
-# CPUs is shared, a call of 2 ms took 400 ms (median, 2 threads, torch 2.13), with passive waiting 6 ms. It costs a small model
-# on idle CPUs (2.0 against 2.6 ms), so whoever serves with another policy sets it for the command, and it is recorded.
+# OpenMP threads that wait by spinning burn the time slice of the thread they wait for: on a machine with one of two CPUs
+# shared, a call of 2 ms took 400 ms (median, 2 threads, torch 2.13), with passive waiting 6 ms. It costs a small model on
+# idle CPUs (2.0 against 2.6 ms), so a server with another policy sets it in its command, and it is recorded.
 WAIT_POLICY = {"OMP_WAIT_POLICY": "PASSIVE"}
-# torch since 2.5 imports torch_npu by itself where it is installed, and so cannot be imported where CANN is missing, though
-# nobody asked for an NPU ("Failed to load the backend extension: torch_npu", torch 2.13 with torch_npu 2.13.0).
+# torch since 2.5 imports an installed torch_npu by itself, and therefore fails to import without CANN even if no NPU is
+# used ("Failed to load the backend extension: torch_npu", torch 2.13 with torch_npu 2.13.0).
 AUTOLOADED_KIND = "npu"
 NO_AUTOLOAD = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-# Where somebody else's runner starts us: GitHub, GitLab, whoever sets CI, and a job that names its forge to perfgate.
+# Signs of a CI runner: GitHub, GitLab, any that sets CI, and a job that names its forge to perfgate.
 CI_VARIABLES = ("GITHUB_ACTIONS", "GITLAB_CI", "PERFGATE_FORGE")
 
 # GitLab gives these to every job, and CI_JOB_TOKEN is in each (doc/ci/jobs/ci_job_token.md, doc/ci/variables/
@@ -86,15 +87,15 @@ HARMLESS = frozenset(
         MODELSCOPE_SDK_TOKEN OPENMIND_HUB_TOKEN
     """)
 )
-# A name whose last word says it, and the address at which an identity token can be had.
+# A name with a telling last word, and the address that issues identity tokens.
 _TOKEN_NAME = re.compile(r"(?:.*[_-])?(?:TOKEN|PAT)|ACTIONS_ID_TOKEN_REQUEST_URL")
-# What GitHub and GitLab put in front of their tokens (docs.github.com, "About authentication to GitHub", token formats;
+# Prefixes of GitHub's and GitLab's tokens (docs.github.com, "About authentication to GitHub", token formats;
 # docs.gitlab.com, "Token overview", token prefixes), under any name, also inside a URL.
 _TOKEN_VALUE = re.compile(
     r"(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9_]{16,}|github_pat_[A-Za-z0-9_]{16,}"
     r"|gl(?:pat|ptt|dt|cbt|soat|rt|imt|ft|agent|oas|wt|ffct)-[A-Za-z0-9_.-]{16,})"
 )
-# The names of what was taken away before perfgate started itself again. A note, and nothing to rely on.
+# The names of variables removed before perfgate started itself again. A note, and nothing to rely on.
 DROPPED_VARIABLE = "PERFGATE_SCRUBBED"
 
 
@@ -110,8 +111,7 @@ def worker_environment(
 ) -> dict[str, str]:
     """The environment of the fork server and so of every worker.
 
-    ``device`` is the configured one, such as ``npu:1``; ``pass_env`` are further names the project asks for in
-    perfgate.toml; a token is none of them, whoever asks.
+    ``device`` is the configured one, such as ``npu:1``; ``pass_env`` are further names from perfgate.toml, never tokens.
     """
     withheld = {*find_secrets(environ).names, *fresh_caches(environ, reuse=reuse_caches, pass_env=pass_env)}
     allowed = {
@@ -158,7 +158,7 @@ def device_kind(device: str) -> str:
 
 @dataclass(frozen=True)
 class Secrets:
-    """Names of variables: ``tokens`` may write to a forge, ``forge_tokens`` are what the forge gives to every job."""
+    """Names of variables: ``tokens`` may write to a forge, ``forge_tokens`` are those the forge gives to every job."""
 
     tokens: tuple[str, ...] = ()
     forge_tokens: tuple[str, ...] = ()
@@ -188,7 +188,7 @@ def find_secrets(environ: Mapping[str, str]) -> Secrets:
 
 
 def refuse_tokens(secrets: Secrets) -> None:
-    """Raise UsageError that names the variables, never their values, and what to do."""
+    """Raise UsageError that names the variables, never their values, and the remedy."""
     if not secrets.tokens:
         return
     names = ", ".join(name if name.isprintable() else repr(name) for name in secrets.tokens)
@@ -202,10 +202,10 @@ def refuse_tokens(secrets: Secrets) -> None:
 
 
 def refuse_persisted_token(clone: Path) -> None:
-    """Raise UsageError where a clone's configuration holds a token: actions/checkout leaves the job's there by default.
+    """Raise UsageError if a clone's configuration holds a token: actions/checkout leaves the job's there by default.
 
-    So does who clones from an address with a token in it; GitLab's own clone may have CI_JOB_TOKEN there. Worktrees share
-    that file with the clone, and user code runs in them. Outside a clone there is none.
+    So does a clone from an address with a token in it; GitLab's own clone may have CI_JOB_TOKEN there. Worktrees share that
+    file with the clone, and user code runs in them. Outside a clone there is none.
     """
     try:
         settings = run_git(clone, ["config", "--get-regexp", r"^(http\..*extraheader|remote\..*url)$"], {})
@@ -229,12 +229,12 @@ def refuse_persisted_token(clone: Path) -> None:
 
 
 def drop_secrets(environ: Mapping[str, str], secrets: Secrets) -> dict[str, str]:
-    """An environment without the secrets; in CI it names them in DROPPED_VARIABLE, elsewhere nobody asked."""
+    """An environment without the secrets; in CI it names them in DROPPED_VARIABLE."""
     environment = {name: value for name, value in environ.items() if name not in secrets.names}
     return {**environment, DROPPED_VARIABLE: ",".join(secrets.names)} if in_ci(environ) else environment
 
 
 def token_notes(environ: Mapping[str, str]) -> list[Message]:
-    """What a run document says of a job that measured, by request, with a token in its environment."""
+    """The notes for a run document measured, on request, with a token in the environment."""
     tokens = [name for name in environ.get(DROPPED_VARIABLE, "").split(",") if name and name not in FORGE_TOKENS]
     return [Message("notes.token-allowed", {"names": list(tokens)})] if tokens else []

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-# Seconds of finished steps that say how fast this time is beside that one.
+# Seconds of finished steps needed to compare the speed of this run with the earlier one.
 _ENOUGH = 1.0
 
 Part = Literal["checklist", "pairs", "turns"]
@@ -14,7 +14,7 @@ Foresee = Callable[["Foresight"], None]
 
 
 class SoFar(NamedTuple):
-    """What the pairs show so far, as shares of the base: a slowdown is above 0. ``half_width`` is that of its interval."""
+    """The result of the pairs so far, as shares of the base: a slowdown is above 0. ``half_width`` is that of its interval."""
 
     effect: float
     half_width: float
@@ -22,10 +22,10 @@ class SoFar(NamedTuple):
 
 @dataclass(frozen=True)
 class Foresight:
-    """What is known of a job that runs; None is not known.
+    """The known state of a running job; None is unknown.
 
-    It is in ``part`` of its plan, at ``number`` of ``count``, with ``left`` seconds to go after ``elapsed``. Pairs may end at
-    ``goal``, their next look, which is what their ``left`` is about.
+    It is in ``part`` of its plan, at ``number`` of ``count``, with ``left`` seconds to go after ``elapsed``. Pairs may end
+    at ``goal``, their next look, and ``left`` refers to it.
     """
 
     part: Part | None = None
@@ -39,7 +39,7 @@ class Foresight:
 
 
 def foresee_steps(earlier: Mapping[int, float], done: Mapping[int, float], remaining: Sequence[int]) -> Foresight:
-    """What is left of a checklist whose steps took ``earlier`` seconds before, and those ``done`` these seconds now."""
+    """The remaining time of a checklist with steps that took ``earlier`` seconds before, and ``done`` so far."""
     number, count = len(done) + 1, len(done) + len(remaining)
     if not all(step in earlier for step in remaining):
         return Foresight(number=number, count=count)
@@ -49,10 +49,10 @@ def foresee_steps(earlier: Mapping[int, float], done: Mapping[int, float], remai
 
 
 def foresee_pairs(pair_seconds: Sequence[float], done: int, *, next_look: int) -> Foresight:
-    """What is left of pairs up to the next look, by what those so far took."""
+    """The remaining time of the pairs up to the next look, by those so far."""
     left = sum(pair_seconds) / len(pair_seconds) * (next_look - done) if pair_seconds else None
     return Foresight(number=done + 1, goal=next_look, left=left)
 
 
 def foresee_nothing(foresight: Foresight) -> None:
-    """Where nobody watches."""
+    """Without an observer."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-# Below ~/.cache, where no variable says otherwise: models and code. Tokens stand beside these folders, not in them.
+# Default locations below ~/.cache: models and code. Tokens stand beside these folders, not in them.
 HUB_CACHES = ("huggingface/hub", "huggingface/modules", "torch/hub", "modelscope/hub", "openmind/hub")
 # A hub writes large files under another name and then moves them; small ones (refs, locks) it may write in place.
 _COPIED_BYTES = 64 * 1024
@@ -17,7 +17,7 @@ _COPIED_BYTES = 64 * 1024
 def show_hub_caches(environ: Mapping[str, str], home: Path) -> None:
     """Make the hubs' caches of a user appear in a worker's home.
 
-    Folders and small files are copied and large files linked, so what a hub writes there stays in the worker's home.
+    Folders and small files are copied and large files linked, so a hub's writes stay in the worker's home.
     """
     caches = Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME", "/nonexistent"), ".cache"))
     for name in HUB_CACHES:
@@ -28,7 +28,7 @@ def show_hub_caches(environ: Mapping[str, str], home: Path) -> None:
 
 def _mirror(source: Path, copy: Path, *, top: Path) -> None:
     copy.mkdir(parents=True)
-    with suppress(OSError), os.scandir(source) as entries:  # what the user may not read, workers do not see
+    with suppress(OSError), os.scandir(source) as entries:  # workers do not see files that the user may not read
         for entry in entries:
             path, there = Path(entry.path), copy / entry.name
             if entry.is_symlink():

@@ -1,4 +1,4 @@
-"""The interpreters that workers run in, and what they say of themselves, and of a device, in a process without torch."""
+"""The interpreters of workers, and their description of themselves and of a device, in a process without torch."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _Answer = TypeVar("_Answer")
 
 
 def is_running(python: Path | None) -> bool:
-    """Whether a path is the interpreter that runs perfgate. A venv's is a link, and the link is what counts."""
+    """Whether a path is the interpreter that runs perfgate. A venv's is a link, which is compared unresolved."""
     return python is None or python.absolute() == RUNNING.absolute()
 
 
 def check_interpreter(python: Path, option: str) -> Path:
     """The absolute path of an interpreter named on the command line. Raises UsageError when it is none."""
-    # Not resolved: what the link in a venv points to is an interpreter without the venv's packages.
+    # Not resolved: the link's target is an interpreter without the venv's packages.
     path = python.expanduser().absolute()
     if not path.is_file() or not os.access(path, os.X_OK):
         raise UsageError(
@@ -41,9 +41,9 @@ def check_interpreter(python: Path, option: str) -> Path:
 
 
 def share_code(folder: Path) -> Path:
-    """Make ``folder`` the place where every interpreter finds this very perfgate, and nothing else of ours; return it.
+    """Make ``folder`` provide this very perfgate to every interpreter, and nothing else of ours; return it.
 
-    Both sides must be measured by the same code, whatever perfgate an environment holds.
+    Both sides must be measured by the same code, independent of any perfgate in their environments.
     """
     folder.mkdir(parents=True, exist_ok=True)
     link = folder / "perfgate"
@@ -61,9 +61,9 @@ def with_code(environment: Mapping[str, str], code: Path) -> dict[str, str]:
 def _ask_module(
     python: Path, arguments: Sequence[str], environment: Mapping[str, str], answer: type[_Answer], *, cwd: Path
 ) -> _Answer | str:
-    """What ``python -m`` prints as its last line; where that is no answer, a text says why.
+    """The last line that ``python -m`` prints, or a text with the reason if that is not an answer.
 
-    Raises OSError or TimeoutExpired where it cannot be run to its end.
+    Raises OSError or TimeoutExpired if it cannot be run to its end.
     """
     process = subprocess.run(
         [str(python), "-m", *arguments],
@@ -77,7 +77,7 @@ def _ask_module(
     )
     last = process.stdout.strip().rpartition(b"\n")[2]
     if process.returncode == 0:
-        with suppress(msgspec.DecodeError):  # it prints something at its end; the complaint says what
+        with suppress(msgspec.DecodeError):  # it prints something at its end; its complaint has the reason
             return msgspec.json.decode(last, type=answer)
     complaint = process.stderr.decode(errors="replace").strip().rpartition("\n")[2] or last.decode(errors="replace")
     return one_line(complaint) or f"exit code {process.returncode}"
@@ -94,11 +94,11 @@ def ask_about(python: Path, environment: Mapping[str, str], *, cwd: Path, remedy
     return answer
 
 
-# --- what stands in the way of a device
+# --- faults of a device
 
 
 def probe_device(python: Path, device: str, environment: Mapping[str, str], *, cwd: Path) -> list[FitnessCheck]:
-    """What an interpreter, in the environment of its workers, says of a device such as ``npu:1``.
+    """An interpreter's checks of a device such as ``npu:1``, in the environment of its workers.
 
     Nothing for a kind that has no examination. A probe that fails is one check, unavailable with the reason.
     """
@@ -120,7 +120,7 @@ def is_absent(device: str, checks: list[FitnessCheck]) -> bool:
 
 
 def explain_closed(error: str, device: str, checks: list[FitnessCheck]) -> str:
-    """An error with what stands in the way, and what to do, below its first line; unchanged where nothing does."""
+    """An error with the device's faults and remedies below its first line; unchanged without any."""
     obstacles = checks if is_absent(device, checks) else [check for check in checks if check.status == "unfit"]
     if not obstacles:
         return error

@@ -1,4 +1,4 @@
-"""What the kernel tells of a worker from outside, where user code has no hand: CPU time, waiting, settings of its threads."""
+"""The kernel's view of a worker from outside, which user code cannot influence: CPU time, waiting, settings of its threads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def cpu_ns(pid: int) -> int:
 
 
 def waited_share(delay_before_ns: int | None, delay_after_ns: int | None, elapsed_ns: int) -> float | None:
-    """The share of a time in which a process was ready to run without a CPU; None where the kernel does not say."""
+    """The share of a time in which a process was ready to run without a CPU; None if the kernel does not report it."""
     if delay_before_ns is None or delay_after_ns is None:
         return None
     return round(min(1.0, max(0, delay_after_ns - delay_before_ns) / max(elapsed_ns, 1)), 4)
@@ -31,8 +31,8 @@ def waited_share(delay_before_ns: int | None, delay_after_ns: int | None, elapse
 def wait_asleep(pid: int) -> None:
     """Wait until a process's main thread sleeps, a moment at most: only then are ``cpu_ns`` and ``run_delay_ns`` up to date.
 
-    Of a thread that runs, the kernel books at each tick, up to 10 ms apart (update_curr, kernel/sched/fair.c): what a worker
-    used in its own turn would seem to have been used out of it.
+    For a running thread, the kernel accounts at each tick, up to 10 ms apart (update_curr, kernel/sched/fair.c): the end of
+    a worker's own turn would seem to be outside of it.
     """
     deadline = time.monotonic() + _ASLEEP_SECONDS
     while _runs(pid) and time.monotonic() < deadline:
@@ -40,9 +40,9 @@ def wait_asleep(pid: int) -> None:
 
 
 def thread_settings(pid: int) -> dict[str, str]:
-    """What decides which CPU the threads of a process get, and how soon: allowed CPUs, nice value, scheduler.
+    """Settings that decide the CPUs of a process's threads, and how soon they get them: allowed CPUs, nice value, scheduler.
 
-    Where threads differ, all their values are there; a process that is gone has none.
+    If threads differ, all their values are there; a process that is gone has none.
     """
     affinities: set[str] = set()
     priorities: set[str] = set()
@@ -61,7 +61,7 @@ def thread_settings(pid: int) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Observer:
-    """Where the conductor looks while workers measure: its own clocks, and what the kernel says of a process."""
+    """The conductor's sources while workers measure: its own clocks, and the kernel's view of a process."""
 
     monotonic: Callable[[], float] = time.monotonic
     clock_ns: Callable[[], int] = time.perf_counter_ns

@@ -1,4 +1,4 @@
-"""What an interpreter and the programs beside it read as code: the folders that a seal covers besides the checkouts."""
+"""The code of an interpreter and the programs beside it: the folders that a seal covers besides the checkouts."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from perfgate.errors import MeasuringError
 from perfgate.system.folders import PACKAGE
 from perfgate.system.stamps import is_library, stamps_in, stamps_of_code
 
-# What an interpreter imports from, where it lies itself, and the folders of the libraries it has loaded.
+# An interpreter's import path, its own location, and the folders of its loaded libraries.
 _ASK = """
 import json, os, sys
 mapped = {line.split(None, 5)[5].strip() for line in open("/proc/self/maps") if line.count("/")}
 folders = sorted({os.path.dirname(path) for path in mapped if os.path.isfile(path)})
 print(json.dumps({"path": sys.path[1:], "prefixes": [sys.prefix, sys.base_prefix], "libraries": folders}))
 """
-# Where an environment's installer puts packages (PEP 370, site.getsitepackages).
+# Folders of an environment's installed packages (PEP 370, site.getsitepackages).
 _INSTALLED = ("site-packages", "dist-packages")
-# In the folder of the standard library, and no part of what is imported from there.
+# In the folder of the standard library, but not part of its imports.
 _NOT_STANDARD = frozenset({*_INSTALLED, "test", "lib-dynload"})
 # Libraries that the loader loads into every program (ld.so(8)).
 _LOADER = ("ld.so.preload", "ld.so.cache")
@@ -40,14 +40,14 @@ class _Answer(msgspec.Struct):
 
 
 def compile_own_code() -> None:
-    """Write the bytecode of perfgate itself where it is missing: a process that did so later would look like a change."""
+    """Write missing bytecode of perfgate itself: a process that did so later would look like a change."""
     compileall.compile_dir(str(PACKAGE), quiet=2)
 
 
 def sealed_code(python: Path | None, environment: Mapping[str, str], *, spare: Path | None) -> list[SealedFolder]:
-    """What a worker, or a program that finds ``python`` first, can load, in an environment such as a worker has.
+    """The code that a worker, or a program that finds ``python`` first, can load in a worker's environment.
 
-    ``spare`` is a folder in which people work meanwhile: where a project is installed in place, that is no code to seal.
+    ``spare`` is a folder in use by people: a project installed in place there is not sealed.
     """
     answer = _ask(python or RUNNING, environment)
     prefixes = [Path(prefix).resolve() for prefix in dict.fromkeys(answer.prefixes)]
@@ -74,7 +74,7 @@ def sealed_code(python: Path | None, environment: Mapping[str, str], *, spare: P
 
 
 def _ask(python: Path, environment: Mapping[str, str]) -> _Answer:
-    """What an interpreter says of itself. Raises MeasuringError where it says nothing that can be read."""
+    """Ask an interpreter about itself. Raises MeasuringError without a readable answer."""
     command = [str(python), "-c", _ASK]
     try:
         done = subprocess.run(

@@ -1,9 +1,9 @@
-"""Whether base and head stayed what they were while they were measured: their checkouts, what they import, what is linked in.
+"""Detect changes of base and head while they are measured: of their checkouts, imports and linked files.
 
-Code of the head runs as the user that base's workers run as, so it can write wherever these read. What is sealed is compared
-with what it was before any code of the change ran. A file that base writes into its own checkout is base's own while only
-base runs; while code of the head can run too, nothing that base reads may change, whoever did it. What the head writes into
-its own checkout is its own at any time: base reads nothing there. A file of the commit never changes.
+Code of the head runs as the user that base's workers run as, so it can write wherever these read. Sealed files are compared
+with their state before any code of the change ran. A file that base writes into its own checkout is base's own while only
+base runs; while code of the head can run too, nothing that base reads may change. The head's files in its own checkout are
+its own at any time: base reads nothing there. A file of the commit never changes.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class SealedFolder:
-    """A folder that must stay as it is. ``name`` stands before the names of its files where people read them.
+    """A folder that must stay as it is. ``name`` is the prefix of its files in reports.
 
-    Only code of ``own`` may write there, and not to files that are ``committed``; nobody where there is no such side.
-    ``stamp`` finds what is there, None where that is too much.
+    Only code of ``own`` may write there, and not to files that are ``committed``; no code if ``own`` is None. ``stamp``
+    reads its state, None if that is too large.
     """
 
     name: str
@@ -48,7 +48,7 @@ def sealed_tree(name: str, root: Path, *, without: frozenset[str] = frozenset())
 
 @dataclass
 class _State:
-    """A sealed folder as it should be and as it was found last, and what its own side wrote there."""
+    """The expected and the last seen state of a sealed folder, and the files that its own side wrote there."""
 
     folder: SealedFolder
     expected: Stamps
@@ -59,14 +59,14 @@ class _State:
         self.digest = _digest(self.expected)
 
     def compare(self, *, alone: Side | None) -> None:
-        """Look at the folder again. ``alone`` is the side of which code has run since the last time, where it is only one."""
+        """Look at the folder again. ``alone`` is the side that ran since the last time, if it was only one."""
         folder, seen, wrong = self.folder, self.found, set(self.changed())
         self.found = folder.stamp() or {}
-        # What the head writes into its own checkout reaches nobody else.
+        # The head's files in its own checkout affect nothing else.
         may_write = folder.own is not None and folder.own in (alone, "head")
         written = [name for name in _differing(seen, self.found) if name not in folder.committed] if may_write else []
         for name in written:
-            # What somebody else has changed before stays that.
+            # An earlier change by another side stays one.
             if name in wrong:
                 continue
             stamp = self.found.get(name)
@@ -83,7 +83,7 @@ class _State:
         return _differing(self.expected, self.found)
 
     def changed_files(self) -> list[str]:
-        """What changed, without the folders that only show that something in them did."""
+        """The changed files, without folders that only reflect changes in them."""
         names = self.changed()
         parents = {name.rpartition("/")[0] or "." for name in names if name != "."}
         return [name for name in names if name not in parents]
@@ -112,7 +112,7 @@ class Seals:
         self._seals.clear()
 
     def begin(self, *sides: Side) -> None:
-        """Code of these sides, and of no other, is about to run: compare what others may have changed before."""
+        """Code of these sides, and of no other, is about to run: compare changes by others before."""
         if self._running and self._running != sides:
             self.check()
         self._running = sides
@@ -127,12 +127,12 @@ class Seals:
         self._seals.clear()
 
     def check_if_due(self) -> None:
-        """Compare unless that was done a moment ago: what is not seen now is seen later."""
+        """Compare unless that was done a moment ago: a change missed now is seen later."""
         if self._took <= _SHARE * (self._clock() - self._looked):
             self.check()
 
     def seal_of(self, side: Side) -> Seal:
-        """What the document of a side holds of it, by the last comparison."""
+        """The seal of a side for its document, by the last comparison."""
         if side not in self._seals:
             self._seals[side] = self._make_seal([state for sides, state in self._states if side in sides])
         return self._seals[side]

@@ -1,6 +1,6 @@
-"""A virtual environment for one side: made by the project's own setup command, cached by what it was made from.
+"""A virtual environment for one side: made by the project's own setup command, cached by its inputs.
 
-What a side requires is read from the files that define dependencies: a hash of the relevant text of each.
+A side's requirements are read from the files that define dependencies: a hash of the relevant text of each.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ from perfgate.toml import tomllib
 
 TICK_SECONDS = 0.2
 UNUSED_SECONDS = 30 * 24 * 3600.0
-_LAYOUT = 1  # of what stands in the cache; another number finds none of the old
+_LAYOUT = 1  # version of the cache's layout; another number ignores older entries
 _COMPLETE = "perfgate-complete"
 # After the environment's own .pth files, which are read in the order of their names.
 _PARENT = "zzz-perfgate-parent.pth"
-# What an installer needs beyond what a worker gets: its configuration, the way to its index, a home with its cache.
+# Variables that an installer needs beyond those of a worker: its configuration, the way to its index, a home with its
+# cache.
 _SETUP_ALLOWED = {
     *(ALLOWED - {"PYTHONPATH", "VIRTUAL_ENV"}),
     *("HOME", "USER", "LOGNAME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "NETRC"),
@@ -46,7 +47,7 @@ _SETUP_ALLOWED = {
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS"),
 }
 _SETUP_PREFIXES = (*ALLOWED_PREFIXES, "PIP_", "UV_")
-# Where a pyproject.toml says what to install (PEP 621, PEP 735, and the tables of Poetry, uv and PDM).
+# Tables of pyproject.toml with dependencies (PEP 621, PEP 735, and the tables of Poetry, uv and PDM).
 _DEPENDENCY_TABLES = (
     ("project", "dependencies"),
     ("project", "optional-dependencies"),
@@ -63,10 +64,11 @@ _DEPENDENCY_TABLES = (
 
 @dataclass(frozen=True)
 class SetupPlan:
-    """What an environment is made from: ``command`` runs in ``checkout``, for at most ``timeout`` seconds.
+    """The inputs of an environment: ``command`` runs in ``checkout``, for at most ``timeout`` seconds.
 
-    ``requirements`` maps the files that define dependencies to a hash of what they say. ``inherit`` lets the environment
-    see the packages of the interpreter that runs perfgate, after its own. ``pass_env`` are further variables it may have.
+    ``requirements`` maps the files that define dependencies to a hash of their relevant text. ``inherit`` lets the
+    environment see the packages of the interpreter that runs perfgate, after its own. ``pass_env`` are further variables it
+    may have.
     """
 
     side: str
@@ -79,7 +81,7 @@ class SetupPlan:
 
     @property
     def key(self) -> str:
-        """The hash under which the environment is kept; where anything it depends on differs, so does it."""
+        """The cache key of the environment, a hash of everything it depends on."""
         packages = sorted(
             f"{package.metadata['Name']}=={package.version}" for package in importlib.metadata.distributions()
         )
@@ -89,7 +91,7 @@ class SetupPlan:
 
 
 class Virtualenv(NamedTuple):
-    """The interpreter of an environment, whether an earlier job made it, and what a document says of its making."""
+    """The interpreter of an environment, whether an earlier job made it, and notes for documents."""
 
     python: Path
     reused: bool
@@ -97,7 +99,7 @@ class Virtualenv(NamedTuple):
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where environments are kept: PERFGATE_CACHE, or perfgate in the user's cache folder (XDG base directories)."""
+    """The folder of environments: PERFGATE_CACHE, or perfgate in the user's cache folder (XDG base directories)."""
     if own := environ.get("PERFGATE_CACHE"):
         return Path(own).absolute() / "environments"
     user = environ.get("XDG_CACHE_HOME")
@@ -169,7 +171,7 @@ def _inherit(folder: Path) -> None:
 
 
 def setup_environment(environ: Mapping[str, str], pass_env: Sequence[str]) -> dict[str, str]:
-    """The environment of an installer: what a worker may have, its own settings, and the way to its index."""
+    """The environment of an installer: the variables of a worker, its own settings, and the way to its index."""
     allowed = {
         name: value
         for name, value in environ.items()
@@ -268,11 +270,11 @@ def _forget_unused(cache: Path) -> None:
                 remove_folder(mark.parent)
 
 
-# --- what a side asks for
+# --- the requirements of a side
 
 
 def read_requirements(root: Path, patterns: Sequence[str]) -> dict[str, str]:
-    """The SHA-256 of what each file says, by its path below ``root``; comments in it say nothing."""
+    """The SHA-256 of the relevant text of each file, by its path below ``root``; comments do not count."""
     files = {path for pattern in patterns for path in root.glob(pattern) if path.is_file()}
     texts = {path.relative_to(root).as_posix(): _relevant_text(path) for path in sorted(files)}
     return {name: hashlib.sha256(text).hexdigest() for name, text in texts.items() if text is not None}
@@ -283,7 +285,7 @@ def differing_files(base: Mapping[str, str], head: Mapping[str, str]) -> list[st
 
 
 def _relevant_text(file: Path) -> bytes | None:
-    """The part of a file that counts; None for a pyproject.toml that says nothing of dependencies."""
+    """The part of a file that counts; None for a pyproject.toml without dependencies."""
     data = file.read_bytes()
     if file.name == "pyproject.toml":
         return _dependencies(data)

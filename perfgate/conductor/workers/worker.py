@@ -1,4 +1,4 @@
-"""The conductor's handles on the fork server and its workers: start, ask and limit them, end them, say how they ended."""
+"""The conductor's handles on the fork server and its workers: start, ask, limit and end them, and report how they ended."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ Say = Callable[[str], None]
 
 
 class WorkerError(MeasuringError):
-    """A worker died or its workload raised; ``detail`` says how. ``alive`` is whether it can still be asked."""
+    """A worker died or its workload raised; ``detail`` has the reason. ``alive`` is whether it can still be asked."""
 
     def __init__(self, detail: ErrorDetail, *, alive: bool) -> None:
         super().__init__(english(as_message(detail.message)))
@@ -142,7 +142,7 @@ class ForkServer:
         self._ready = True
 
     def fork(self, *, cpus: list[int], layout_seed: int, home: Path, log: Path, memory_limit: int | None) -> Worker:
-        """Fork a worker pinned to ``cpus``, with its home in ``home``; what it prints goes to ``log``.
+        """Fork a worker pinned to ``cpus``, with its home in ``home`` and its output in ``log``.
 
         Raises WorkerError when the kernel refuses, or the server is gone.
         """
@@ -163,9 +163,9 @@ class ForkServer:
     def spawn(self, warm: Worker, *, layout_seed: int) -> Worker:
         """Fork a worker from one of ours that is ``forkable``: as loaded and as warm, with the same home, CPUs and log.
 
-        The new worker is the process that was there, and the warm one a child of it: so the parent of what measures is the
-        server, which never runs code of a checkout, and what it tells of a worker's end is no side's own word. A warm worker
-        gives one at a time. Raises WorkerError when the kernel refuses, or either is gone.
+        The new worker is the existing process, and the warm one a child of it: so the parent of the measuring process is
+        the server, which never runs code of a checkout, and its report of a worker's end is independent of both sides. A
+        warm worker gives one at a time. Raises WorkerError when the kernel refuses, or either is gone.
         """
         worker, theirs = self._new_worker(warm.log)
         request = SpawnRequest(layout_seed=layout_seed, stack_path=str(worker.stack))
@@ -208,7 +208,7 @@ class ForkServer:
         worker.pid = message.pid
 
     def exit_of(self, worker: Worker, *, timeout: float) -> Exited | None:
-        """How a worker ended, None when it has not within ``timeout`` or nobody can tell any more."""
+        """How a worker ended, None if it has not within ``timeout`` or that is unknown."""
         deadline = time.monotonic() + timeout
         while worker.exited is None and (remaining := deadline - time.monotonic()) > 0:
             try:
@@ -220,7 +220,7 @@ class ForkServer:
         return worker.exited
 
     def note_messages(self) -> None:
-        """Take note of what the server has said of its workers until now."""
+        """Take note of the server's messages about its workers until now."""
         with suppress(ConnectionClosed):
             while (message := self._inbox.poll(0)) is not None:
                 self._note_exit(server_decoder.decode(message))
@@ -239,7 +239,7 @@ class ForkServer:
         return ErrorDetail(kind="exit", message=Message("worker.server-exited", {"code": code}), log_tail=tail)
 
     def _wait(self, *, timeout: float, doing: str, worker_id: int | None) -> Any:
-        """The answer the server owes us: that it is ready, or what became of a fork."""
+        """The answer the server owes us: that it is ready, or the result of a fork."""
         started = time.monotonic()
         while True:
             received = self._poll(TICK_SECONDS)
@@ -318,8 +318,8 @@ class Worker:
     ) -> ReplyType:
         """Send a request, with a file descriptor if there is one, call ``sent``, and return the reply.
 
-        While it waits it says what it is waiting for. Raises WorkerError when the workload raises, the worker dies, or
-        ``timeout`` seconds pass (the worker is then killed).
+        While it waits it reports the reason. Raises WorkerError when the workload raises, the worker dies, or ``timeout``
+        seconds pass (the worker is then killed).
         """
         try:
             send(self._connection, request, descriptor)
@@ -351,7 +351,7 @@ class Worker:
 
     @property
     def left_behind(self) -> list[str]:
-        """A worker that ends within an experiment leaves what perfgate started, a compiler for instance."""
+        """A worker that ends within an experiment leaves processes that perfgate started, a compiler for instance."""
         return self.exited.left_behind if self.exited is not None and not self._in_experiment else []
 
     def _await_reply(self, timeout: float, doing: str) -> msgspec.Struct:
@@ -444,7 +444,7 @@ class Worker:
 
 
 def innermost_last(stack: str) -> str:
-    """What faulthandler wrote in the order of a traceback, so that who shows its end shows where the code was.
+    """faulthandler's output in the order of a traceback, so that its end is the current line.
 
     faulthandler writes the innermost call first, and the current thread last or in the middle (docs.python.org, faulthandler).
     """
@@ -467,7 +467,7 @@ def signal_name(number: int) -> str:
 
 
 def _kernel_state(pid: int) -> str:
-    """What the kernel says a stuck process is doing, e.g. `` (state S, sleeping)``."""
+    """The kernel's state of a stuck process, e.g. `` (state S, sleeping)``. `` (state S, sleeping)``."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("State:"):

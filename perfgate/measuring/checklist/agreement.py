@@ -24,8 +24,8 @@ _ROUNDING = 1e-3
 class Agreement:
     """The largest absolute difference, the largest relative to the reference's largest value, and the smallest cosine.
 
-    ``not_finite`` is how many elements are NaN or infinite in the second output and not in the first; ``comparable`` is
-    False where the outputs differ in number, shape or kind of their tensors, and nothing else is then known.
+    ``not_finite`` counts elements that are NaN or infinite in the second output but not in the first; ``comparable`` is
+    False if the outputs differ in number, shape or kind of their tensors, and the other fields are then undefined.
     """
 
     comparable: bool
@@ -76,7 +76,7 @@ def _compare(reference: Any, output: Any) -> Agreement:
 
 
 def compare_outputs(first: Callable[[], Any], second: Callable[[], Any], device: Device) -> Agreement | Message:
-    """How far the outputs of two ways to answer one input lie apart, or why that cannot be told."""
+    """The difference between the outputs of two implementations for one input, or why they cannot be compared."""
     outputs = []
     for way in (first, first, second):
         # A clone, because the next call may write into the same memory.
@@ -93,7 +93,7 @@ def compare_outputs(first: Callable[[], Any], second: Callable[[], Any], device:
 
 
 def copy_of_model(context: StepContext) -> Any:
-    """A copy of the model that may be changed, for an experiment. Raises ExperimentError where there is none."""
+    """A copy of the model that may be changed, for an experiment. Raises ExperimentError if there is no model to copy."""
     import torch
 
     model = context.workload.model

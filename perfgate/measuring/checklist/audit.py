@@ -1,6 +1,6 @@
-"""Audit single calls operator by operator: what is copied and why, in which layout and precision the work is done.
+"""Audit single calls operator by operator: their copies, the causes of these, and the layout and precision of the work.
 
-The copies are those of the exact counters (``counting.dispatch.copied``), told apart by what they change.
+The copies are those of the exact counters (``counting.dispatch.copied``), classified by the property that they change.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.devices.batches import tensors
 from perfgate.trace.recording import Kernel
 
-# What a copy changes: the order in memory, the device, the dtype, or nothing at all.
+# The property that a copy changes: the order in memory, the device, the dtype, or none.
 Cause = Literal["layout", "device", "dtype", "duplicate"]
 CAUSES: tuple[Cause, ...] = ("layout", "device", "dtype", "duplicate")
 # A tensor that both orders describe, as one with a single channel.
@@ -33,7 +33,7 @@ _ORDERS = {4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}
 
 
 class Copy(NamedTuple):
-    """A whole tensor written anew: what changed, from which order or dtype to which, and the bytes written."""
+    """A whole tensor written anew: the changed property, the orders or dtypes before and after, and the bytes written."""
 
     cause: Cause
     pair: str
@@ -64,7 +64,7 @@ class AuditedOp(NamedTuple):
     """One operator of a call.
 
     ``host_ns`` is how long it took on the host, ``written`` the bytes of its results (a view's are 0). ``strided`` counts
-    the inputs of what is no product that lie in memory in no usual order, ``inputs`` are the forms of all. ``reorder`` is
+    inputs in no usual memory order of operators other than products, ``inputs`` are the forms of all inputs. ``reorder`` is
     the pair of formats of an operator that does nothing but change a format of a library's own.
     """
 
@@ -81,7 +81,7 @@ class AuditedOp(NamedTuple):
 
 
 def is_cast(kernel: Kernel) -> bool:
-    """Whether a kernel only converts: of type ``Cast``, or a copy whose result has another dtype."""
+    """Whether a kernel only converts: of type ``Cast``, or a copy to another dtype."""
     copies = kernel.type == "TensorMove" or "aclnnInplaceCopy" in kernel.name
     return kernel.type == "Cast" or (copies and kernel.input_dtypes[:1] != kernel.output_dtypes[:1])
 
@@ -89,7 +89,7 @@ def is_cast(kernel: Kernel) -> bool:
 def audit_shape(context: StepContext, shape: str, *, calls: int = 1) -> list[AuditedOp]:
     """The operators of a typical steady call on the inputs of a shape, in order of dispatch.
 
-    Their times are the medians over so many calls; those of the last call where the calls do not dispatch the same.
+    Times are medians over ``calls`` calls, or those of the last call if the calls dispatch different operators.
     """
     call = context.workload.caller(shape)
     for _ in range(_WARM_UP_CALLS):
@@ -173,7 +173,7 @@ def _pair(target: Any, source: Any) -> str:
 
 
 def _order(tensor: Any, *, either: str = EITHER) -> str:
-    """How a tensor lies in memory; ``either`` where it is contiguous in both orders that it might have."""
+    """The memory order of a tensor; ``either`` if it is contiguous in both possible orders."""
     import torch
 
     if tensor.layout != torch.strided:

@@ -1,4 +1,4 @@
-"""The sweep over batch sizes: which sizes work, and what each visit measured."""
+"""The sweep over batch sizes: the sizes that work, and the measurements of each visit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LARGEST = 64
 
 @dataclass(frozen=True)
 class Effort:
-    """``call_seconds``: a size whose single call takes longer is the last of the sweep."""
+    """``call_seconds``: the sweep ends at a size with a longer single call."""
 
     visits: int
     visit_seconds: float
@@ -84,7 +84,7 @@ def probe(context: StepContext, shape: str, effort: Effort, sweep: Sweep) -> Non
 
 
 def _seconds_of_a_call(context: StepContext, shape: str, size: int) -> float:
-    """What a call takes, after one that may allocate."""
+    """The time of a call, after one that may allocate."""
     call = context.workload.caller(shape, batch=size)
     call()
     context.device.synchronize()

@@ -1,9 +1,9 @@
-"""Experiments: calls that the workload does not make itself, which a step tries to see what they would bring.
+"""Experiments: calls that the workload does not make itself, which a step tries to measure their gain.
 
 Another precision, layout, batch size or shape, a compiled twin, copies side by side: the workload was not written for them,
-so whatever they raise is a reason for a missing value and never an error of the workload. A step first makes the workload's
-own call, with ``own_call``: what that raises is the workload's error. The conductor counts on it too: a step that fails in a
-process in which an experiment ran, or kills that process, is repeated in a fresh one without experiments.
+so their exceptions are reasons for a missing value and never errors of the workload. A step first makes the workload's own
+call with ``own_call``, and an exception there is the workload's error. The conductor counts on it too: a step that fails in
+a process in which an experiment ran, or kills that process, is repeated in a fresh one without experiments.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class ExperimentError(ReasonedError):
 
 
 class TimeUpError(BaseException):
-    """A time limit around an experiment is over; whoever set it gives the reason.
+    """A time limit around an experiment is over; the code that set it gives the reason.
 
     No Exception, so that no code in between takes it for one of its own.
     """
 
 
 class FailedExperiment(NamedTuple):
-    """Why an experiment has no result; ``raised`` where something in it was raised that perfgate does not raise itself."""
+    """Why an experiment has no result; ``raised`` is True for an exception that is not perfgate's own."""
 
     reason: Message
     raised: bool = False
@@ -47,11 +47,11 @@ class FailedExperiment(NamedTuple):
 def experiment(
     context: StepContext, run: Callable[[], Result], *, failing: str | None = None
 ) -> Result | FailedExperiment:
-    """The result of ``run``, or why there is none: what was raised, as ``{error}`` of the message ``failing`` if one is given.
+    """The result of ``run``, or why there is none: the exception, as ``{error}`` of the message ``failing`` if one is given.
 
     An ExperimentError brings its own reason. Everything else that is raised counts as failure, SystemExit included. The
     processes that a failed experiment started, such as compilers, are ended here, so that they are not taken for the
-    workload's. Where the conductor asked for no experiments, after one broke its process, the reason is the conductor's.
+    workload's. If the conductor disabled experiments after one broke its process, the reason is the conductor's.
     """
     if context.no_experiments is not None:
         return FailedExperiment(context.no_experiments)
@@ -73,7 +73,7 @@ def experiment(
 
 
 def own_call(context: StepContext, shape: str) -> None:
-    """Make one call as the workload makes it and wait for it. What it raises is the workload's error."""
+    """Make one call as the workload makes it and wait for it. Its exceptions are the workload's errors."""
     context.workload.caller(shape)()
     context.device.synchronize()
 
@@ -89,5 +89,5 @@ def described(error: BaseException, context: StepContext) -> Message:
     frame, line = frames[-1]
     of_project = SourceLines(context.root).at(frame.f_code.co_filename, line)
     module = str(frame.f_globals.get("__name__") or frame.f_code.co_filename)
-    # Deeper names are of generated code, or tell the reader nothing.
+    # Deeper names belong to generated code or are of no use to the reader.
     return Message("experiment.raised", {**values, "where": of_project or ".".join(module.split(".")[:2])})

@@ -30,7 +30,7 @@ def finding(rule: str, severity: Severity, evidence: MaybeEvidence) -> Finding:
 
 
 def above(rule: str, value: float, limits: Limits, evidence: MaybeEvidence) -> list[Finding]:
-    """One finding where ``value`` is above a limit of the rule, of the most severe such limit; else none.
+    """One finding if ``value`` is above a limit of the rule, for the most severe such limit; else none.
 
     The evidence gets the value, under the rule's name, and the limit it crossed.
     """
@@ -38,7 +38,7 @@ def above(rule: str, value: float, limits: Limits, evidence: MaybeEvidence) -> l
 
 
 def below(rule: str, value: float, limits: Limits, evidence: MaybeEvidence) -> list[Finding]:
-    """The same where ``value`` is below a limit."""
+    """The same for a ``value`` below a limit."""
     return _beyond(rule, value, limits, evidence, sign=-1)
 
 

@@ -1,4 +1,4 @@
-"""What an exception of the project's code tells its author: the error on one line, where it was raised, and what to do."""
+"""Explain an exception of the project's code to its author: the error on one line, its place, and the remedy."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ MAX_TRACEBACK = 20_000
 _MAX_LINE = 400
 # Folders that hold other people's packages, or nothing to import.
 _NOT_SEARCHED = {"site-packages", "node_modules", "build", "dist", "__pycache__"}
-# How perfgate calls the functions of a workload whose parameters are always the same.
+# How perfgate calls the functions of a workload that always take the same parameters.
 _CALLS = {BoundWorkload.__init__.__code__: "build(device)", BoundWorkload.preprocess.__code__: "preprocess(raw)"}
 
 
 class Project(NamedTuple):
-    """Whose code runs: the checkout, and where they are known the folders of it on Python's path and the kind of device."""
+    """The project whose code runs: the checkout and, if known, its folders on Python's path and the kind of device."""
 
     root: Path
     python_path: list[str] | None = None
@@ -39,16 +39,16 @@ class Project(NamedTuple):
 
 
 def one_line(error: BaseException) -> str:
-    """The error as Python writes it at the end of a traceback, without what follows in further lines.
+    """The error as Python writes it at the end of a traceback, without further lines.
 
-    A SyntaxError says last what it is. The traceback module survives exceptions that fail to print themselves.
+    The last line of a SyntaxError is its message. The traceback module survives exceptions that fail to print themselves.
     """
     lines = "".join(traceback.format_exception_only(type(error), error)).strip().splitlines()
     return lines[-1 if isinstance(error, SyntaxError) else 0][:MAX_MESSAGE]
 
 
 def own_traceback(error: BaseException) -> str | None:
-    """The traceback from the first frame that is not perfgate's; None where there is no other and its line says it all."""
+    """The traceback from the first frame outside perfgate; None if there is none and the error's line is complete."""
     frames = error.__traceback__
     while frames is not None and _is_ours(frames):
         frames = frames.tb_next
@@ -60,15 +60,15 @@ def own_traceback(error: BaseException) -> str | None:
 
 
 def explained(error: BaseException, project: Project | None) -> Message | str:
-    """The error on one line, with the project's innermost line that was running, and a hint where there is one."""
-    if isinstance(error, PerfgateError):  # it says so itself
+    """The error on one line, with the project's innermost running line, and a hint if there is one."""
+    if isinstance(error, PerfgateError):  # it is already a complete message
         return str(error)[:MAX_MESSAGE]
     line = one_line(error)[:_MAX_LINE]
     if project is None:
         return line
     place = _place(error, SourceLines(project.root))
     hint = _hint(error, project, at_call=place is None)
-    if place or hint:  # what follows continues the sentence
+    if place or hint:  # a sentence follows
         line = _telling(line, hint.words if hint else None).rstrip(" .:!")
     message: Message | str = Message("mistake.at", {"error": line, "place": place}) if place else line
     return Message("mistake.hint", {"error": message, "hint": hint.advice}) if hint else message
@@ -159,7 +159,7 @@ def _missing_module(name: str, project: Project) -> Message | None:
 
 
 def _unfilled_submodule(module: str, root: Path, python_path: list[str]) -> Message | None:
-    """The advice where the module may lie in a submodule whose folder is empty."""
+    """The advice for a module that may lie in a submodule with an empty folder."""
     try:
         text = (root / ".gitmodules").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -173,7 +173,7 @@ def _unfilled_submodule(module: str, root: Path, python_path: list[str]) -> Mess
 
 
 def _close_module(name: str, root: Path, python_path: list[str]) -> str | None:
-    """The module of the project, beside the missing one, whose name is most like it."""
+    """The module of the project, next to the missing one, with the most similar name."""
     package, _, last = name.rpartition(".")
     for folder in python_path:
         beside = root.joinpath(folder, *package.split(".")) if package else root / folder

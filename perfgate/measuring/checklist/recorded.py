@@ -1,4 +1,4 @@
-"""The checklist on a recording that was made elsewhere: what it can say, and why it says no more."""
+"""The checklist on a recording made elsewhere: the steps that it supports, and reasons for the others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NUMBERS = range(1, 20)
 
 @dataclass(frozen=True)
 class RecordedChecklist:
-    """What a recording gives a run document."""
+    """The parts of a run document that come from a recording."""
 
     steps: list[StepResult]
     counters: list[CounterSet]
@@ -64,14 +64,14 @@ def device_times_missing(summary: DeviceSummary) -> Message:
 
 
 def or_unavailable(outcome: StepOutcome, *reasons: Message) -> StepOutcome:
-    """The outcome; where none of its values has a number it is unavailable for these reasons and theirs."""
+    """The outcome, or unavailable if none of its values has a number, for these reasons and the values' own."""
     if any(value.value is not None for value in outcome.values):
         return outcome
     return unavailable(together([*reasons, *(one.reason for one in outcome.values if isinstance(one.reason, Message))]))
 
 
 def or_absent(outcome: StepOutcome) -> StepOutcome:
-    """The outcome; where all of its values are missing it is absent, and their reasons are its reason."""
+    """The outcome; if all of its values are missing it becomes absent, and their reasons become its reason."""
     if all(value.value is None for value in outcome.values):
         reasons = [value.reason for value in outcome.values if isinstance(value.reason, Message)]
         outcome.absent = "not_applicable" if all(reason == NO_DEVICE for reason in reasons) else "unavailable"

@@ -1,4 +1,4 @@
-"""What a step of the checklist is: a card with its number, and one method that measures."""
+"""A step of the checklist: a card with its number, and one method that measures."""
 
 from __future__ import annotations
 
@@ -38,21 +38,19 @@ BRIEF = 0.25
 
 @dataclass(frozen=True)
 class StepContext:
-    """What a step works with.
+    """The inputs of a step.
 
-    ``root`` is the checkout whose code is measured, ``artifacts`` the folder a step may write files into; ``progress`` says
-    what goes on. ``expected_kernels`` are glob patterns of kernels or operators that a call must run;
-    ``graph_spans`` are parts of the names of the compiler's entry and of running a graph, empty for the device's usual ones.
-    ``budgets`` are the bounds of the gate: a step measures what is needed to judge them.
-    ``began`` is when the process did, in seconds since the epoch: what is older in its folder was not written by it.
-    ``steady_seconds`` are how long the calls of a shape are timed for a steady state, 0 where nobody asked.
-    ``brief`` is whether a further turn is taken: what turns do not compare may be left out.
-    ``copies`` are the numbers that run at the same time, from 1 up, none where nobody asked; ``cold_start`` is whether new
-    processes are timed, which load the workload as ``load`` says; ``shape_space`` is whether shapes are tried that nobody
-    configured.
+    ``root`` is the checkout of the measured code, ``artifacts`` the folder a step may write files into; ``progress``
+    reports the current activity. ``expected_kernels`` are glob patterns of kernels or operators that a call must run;
+    ``graph_spans`` are parts of the names of the compiler's entry and of running a graph, empty for the device's usual
+    ones. ``budgets`` are the bounds of the gate: a step measures enough to judge them. ``began`` is the start of the
+    process in seconds since the epoch: older files in its folder are not its own. ``steady_seconds`` is the requested time
+    in steady state per shape, 0 for the default. ``brief`` marks a further turn: parts that turns do not compare may be
+    left out. ``copies`` are the requested numbers of concurrent copies, rising from 1; ``cold_start`` requests the timing
+    of new processes, which load the workload as in ``load``; ``shape_space`` requests trials of unconfigured shapes.
     ``kept`` are the files in ``artifacts`` that stay with the run: a step adds those it made or used, however it ends.
-    ``experimenting`` tells the conductor that an experiment begins, and ``no_experiments`` says why none may; both are for
-    ``experiment`` alone.
+    ``experimenting`` announces an experiment to the conductor, and ``no_experiments`` is the reason if none may run; both
+    are for ``experiment`` alone.
     """
 
     workload: BoundWorkload
@@ -98,7 +96,7 @@ class StepContext:
 
 @dataclass(frozen=True)
 class RecordingContext:
-    """What a step works with that judges a recording made elsewhere: what was read, and a summary of each device."""
+    """The inputs of a step that judges a recording made elsewhere: the recording, and a summary of each device."""
 
     recording: Recording
     summaries: Sequence[DeviceSummary]
@@ -132,7 +130,7 @@ class StepOutcome:
     limits: Limits = field(default_factory=dict)
 
     def under(self, **labels: str) -> StepOutcome:
-        """The same outcome with more labels: whatever is added to it is added to this one."""
+        """The same outcome with more labels: both share their values and findings."""
         return replace(self, labels={**self.labels, **labels})
 
     def number(
@@ -216,4 +214,4 @@ class RecordedStep(Protocol):
     """A step that can also judge a recording."""
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
-        """Judge the recording and return the outcome; unavailable, with a reason, for what it does not hold."""
+        """Judge the recording and return the outcome; unavailable, with a reason, if it lacks the data."""

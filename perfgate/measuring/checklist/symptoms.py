@@ -1,4 +1,4 @@
-"""The mistakes that an exception of torch, Python or a model hub tells by its type and its words, and the advice on each."""
+"""Common mistakes, recognized by the type and words of an exception of torch, Python or a model hub, with advice."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ _DEVICES = {"nvidia": "cuda"}
 
 
 class Hint(NamedTuple):
-    """What to do about an error, and the words of its text that show the mistake; None stands for all of them."""
+    """The remedy for an error, and the words of its text that identify the mistake; None for any text."""
 
     advice: Message
     words: str | None = None

@@ -1,7 +1,7 @@
 """The trace of steady calls that all steps of a run look at: recorded once a shape, and kept with the run.
 
-Where a profiler's recordings are analysed by other processes, one costs seconds, and each step has a process of its own; so it
-is the file that they share.
+The file is shared because each step has a process of its own, and analysing a profiler's recording in other processes may
+take seconds.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from perfgate.measuring.timing.calls import find_steady_state
 from perfgate.system.garbage import quiet
 from perfgate.trace.summary import DeviceSummary, summarize
 
-# What the devices write: Kineto, and torch_npu's folder as an archive.
+# The devices' formats: Kineto's JSON, and torch_npu's folder as an archive.
 _SUFFIXES = (".json.gz", ".zip")
 _FEWEST_CALLS = 3
 
 
 def steady_calls(context: StepContext, shape: str) -> CallTrace:
-    """The run's trace of steady calls of a shape: what an earlier step recorded, else what is recorded now.
+    """The run's trace of steady calls of a shape, recorded by an earlier step or now.
 
-    Raises MeasuringError where the device cannot record one.
+    Raises MeasuringError if the device cannot record one.
     """
     name = trace_name(context.workload.name, shape)
     # The run cleared the traces of other runs before its first step.

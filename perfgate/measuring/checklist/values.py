@@ -1,4 +1,4 @@
-"""Make the values of a step: numbers with their intervals, and what is missing with the reason."""
+"""Make the values of a step: numbers with their intervals, and missing ones with the reason."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ def lower_bound_only(metric: str, number: Quantile, labels: Labels, reason: Mess
 
 
 def median(metric: str, samples: npt.NDArray[np.float64], labels: Labels) -> Value:
-    """The mean of the two middle samples where their number is even."""
+    """The mean of the two middle samples if their number is even."""
     number = quantile(samples, 0.5)
     return with_interval(metric, float(np.median(samples)), number.interval, number.size, labels)

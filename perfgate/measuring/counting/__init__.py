@@ -1,1 +1,1 @@
-"""What single calls dispatch, counted inside the worker."""
+"""Count the operators that single calls dispatch, inside the worker."""

@@ -1,7 +1,7 @@
-"""Where the time of a traced call goes: parts that add up to it, and rows by operator, form of its inputs and source line.
+"""Break down the time of a traced call: parts that add up to it, and rows by operator, form of its inputs and source line.
 
-A trace of torch knows the time and the functions; which line called an operator, and on what dtypes and layouts, knows the
-call whose operators were dispatched one by one (``counters.count_in_order``). Both are the same calls in the same order.
+A torch trace has times and functions; lines, dtypes and layouts come from a call with its operators dispatched one by one
+(``counters.count_in_order``). Both are the same calls in the same order.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from perfgate.trace.gaps import device_gaps
 from perfgate.trace.spans import span_of
 from perfgate.trace.stacks import Stacks, attributed_share, stacks_of
 
-# Rows kept per shape. What stands in none is summed up, and the document says how many there were.
+# Rows kept per shape. The rest is summed up, and the document has its number of rows.
 MAX_ROWS = 120
 # A profiler that recorded no launches (Level0 of torch_npu), or not both ends of the queue that they went through.
 _NOT_JOINED = Message("operators.kernels-not-joined")
@@ -42,7 +42,7 @@ _DEVICE_PARTS: tuple[CallPart, ...] = ("compute", "fused", "communication", "cop
 
 @dataclass(frozen=True)
 class AccountOf:
-    """What an account is about: workload, shape, the operators in dispatch order, the checkout, the device's roof."""
+    """The subject of an account: workload, shape, the operators in dispatch order, the checkout, the device's roof."""
 
     workload: str
     shape: str
@@ -78,10 +78,10 @@ def account_for(trace: CallTrace, of: AccountOf) -> CallAccount:
 def _rows(
     stacks: Stacks, calls: Intervals, chosen: Sequence[int], lines: CallLines, root: Path, *, on_device: bool
 ) -> list[CallRow]:
-    """What the events of each row add up to: on a device what ran there, and the project's functions in any case.
+    """Sum up the events of each row: device events on a device, and the project's functions in any case.
 
-    The self times of what lies inside each other on one thread add up to what it covers. So where one thread runs them, the
-    rows of operators add up to their part, and those of functions to no more than what is outside.
+    Self times of nested events on one thread add up to the time that they cover. So on a single thread the rows of
+    operators add up to their part, and those of functions to at most the rest.
     """
     owners = span_of(stacks.events, calls, launches=stacks.events.of_kind("runtime"))
     events: dict[RowKey, list[int]] = {}
@@ -110,7 +110,7 @@ def _rows(
 
 
 def _host_parts(stacks: Stacks, calls: Intervals, chosen: Iterable[int]) -> dict[CallPart, int]:
-    """The time in which operators ran, on whatever thread, and that outside them."""
+    """The time in operators, on any thread, and outside them."""
     covered = union(stacks.events.of_kind("host_op").intervals)
     parts: dict[CallPart, int] = {"operators": 0, "outside": 0}
     for call in chosen:
@@ -164,12 +164,12 @@ _COPIED = 1 << 23
 MAX_WORK = 200
 _SECONDS_EACH = 0.1
 _MOST_TIMES = 50
-# Devices whose tensors are torch's. One of the tests has none, and no roof.
+# Devices with torch's own tensors. The tests' device has none, and no roof. One of the tests has none, and no roof.
 _KINDS = frozenset({"cpu", "cuda", "npu"})
 
 
 def measure_roof(device: Device, *, dtype: Any = None) -> Roof | None:
-    """The device's roof, None where nothing can be measured; of products of another type than float32 with ``dtype``.
+    """The device's roof, None if it cannot be measured; ``dtype`` selects the type of the products, float32 by default.
 
     Takes 0.3 s.
     """

@@ -46,7 +46,7 @@ class CallTrace:
         return Intervals(calls.start[order], calls.end[order])
 
     def by_length(self) -> tuple[list[int], list[int]]:
-        """The numbers of the faster and of the slower half of the calls: what disturbs a call makes it slower."""
+        """The numbers of the faster and of the slower half of the calls: disturbances make a call slower."""
         spans = self.spans()
         order = np.argsort(spans.end - spans.start, kind="stable")
         half = (order.size + 1) // 2
@@ -71,9 +71,9 @@ class CallTrace:
 
 
 def record_calls(device: Device, call: Callable[[], Any], *, calls: int, folder: Path, name: str) -> CallTrace:
-    """Trace ``calls`` calls into a file ``name`` in ``folder`` and return what it says.
+    """Trace ``calls`` calls into a file ``name`` in ``folder`` and read it back.
 
-    Raises MeasuringError where the trace does not hold that many calls, and DocumentError where it cannot be read.
+    Raises MeasuringError if the trace has another number of calls, and DocumentError if it cannot be read.
     """
     trace = read_calls(device.record_trace(call, calls=calls, folder=folder, name=name))
     if trace.calls != calls:
@@ -84,7 +84,7 @@ def record_calls(device: Device, call: Callable[[], Any], *, calls: int, folder:
 
 
 def read_calls(path: Path) -> CallTrace:
-    """What a recording of calls on one device says. Raises MeasuringError where it is of none or of several."""
+    """Read a recording of calls on one device. Raises MeasuringError if it is of none or of several."""
     timelines = trace.read(path).timelines
     if len(timelines) != 1:
         raise UnmeasuredError(Message("operators.too-many-devices", {"path": path.name, "devices": len(timelines)}))
@@ -106,9 +106,10 @@ def calls_within(call_ns: float, *, seconds: float, fewest: int, most: int) -> i
 
 
 def trace_name(workload: str, shape: str) -> str:
-    """The file name of a trace without its suffix; what is no letter, digit, dot, dash or underscore becomes a dash.
+    """The file name of a trace without its suffix; other characters than letters, digits, dots, dashes and underscores become
+    dashes.
 
-    A shape whose name had to be changed gets some digits of its hash, so that no two shapes share a file.
+    A changed name gets some digits of its hash, so that no two shapes share a file.
     """
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", shape)
     if plain != shape:

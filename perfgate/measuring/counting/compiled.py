@@ -1,6 +1,6 @@
-"""Count what torch.compile does to the calls of a workload: graph breaks, and compilations in steady calls.
+"""Count the work of torch.compile in the calls of a workload: graph breaks, and compilations in steady calls.
 
-Nothing is imported for it: where the workload has not loaded torch's compiler, there is nothing to count.
+It imports nothing: unless the workload has loaded torch's compiler, there is nothing to count.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ GRAPH_BREAKS = "counters.graph_breaks"
 RECOMPILES = "counters.recompiles"
 # Rounds of steady calls over all shapes, each on another input.
 ROUNDS = 3
-# torch stops compiling a function after eight times and from then on runs it without: what compiles on every call would be
-# through with that before the steady calls begin.
+# torch gives up compiling a function after eight compilations, so one that compiles on every call would reach that limit
+# before the steady calls begin.
 RECOMPILE_LIMIT = 1000
 _MAX_REASON = 160
-# Codes of the reasons for which torch names no failed guard: the function was not compiled before, and one it says nothing of.
+# Reasons without a failed guard: a function compiled for the first time, and one that torch does not explain.
 NEW_INPUT, COMPILED_AGAIN = "graph.new-input", "graph.compiled-again"
 # A failed guard as torch words it: "0/5: x.n == 33    # x.n += 1  # ath/model.py:12 in forward (HINT: ...)".
 _GUARD = re.compile(r"^(?:\d+/\d+: )?(?P<guard>.*?)(?:\s+#.*# (?P<file>\S+):(?P<line>\d+) in .*)?$", re.DOTALL)
 
 
 class Compilations(NamedTuple):
-    """What the compiler did for each shape.
+    """The compiler's work for each shape.
 
-    ``breaks`` are places where it gave up a graph. ``adapting`` are compilations of what was compiled already, while every
-    shape was called for the first times; ``steady`` are those that calls still set off afterwards.
+    ``breaks`` are the places of graph breaks. ``adapting`` are recompilations during the first calls of every shape;
+    ``steady`` are those in later calls.
     """
 
     breaks: dict[str, set[Site]]
@@ -46,7 +46,7 @@ class Compilations(NamedTuple):
 
 
 def with_compilations(workload: BoundWorkload, counters: list[CounterSet], *, root: Path) -> list[CounterSet]:
-    """Add graph breaks and recompiles to the counters of the workload's shapes; neither applies where nothing compiles."""
+    """Add graph breaks and recompiles to the counters of the workload's shapes, if it compiles."""
     if not has_compiled():
         return [msgspec.structs.replace(counted, not_applicable=[GRAPH_BREAKS, RECOMPILES]) for counted in counters]
     result = compilations(workload, [counted.shape for counted in counters], root=root)
@@ -66,11 +66,11 @@ def has_compiled() -> bool:
 
 
 def compilations(workload: BoundWorkload, shapes: Sequence[str], *, root: Path) -> Compilations:
-    """Make calls of every shape and return what the compiler did meanwhile.
+    """Make calls of every shape and return the compiler's work during them.
 
-    Everything is compiled anew, so that the numbers do not depend on what ran in this process before; the compiler's own
-    caches on disk make that cheap. Every shape is called until it is compiled, then all shapes in turn. The calls are
-    made as a user makes them, without a dispatch mode, under which nothing would be compiled at all.
+    Everything is compiled anew, so that the numbers do not depend on earlier work of this process; the compiler's own
+    caches on disk make that cheap. Every shape is called until it is compiled, then all shapes in turn. The calls are made
+    as a user makes them, without a dispatch mode, under which nothing would be compiled at all.
     """
     from torch._dynamo import config, reset
 
@@ -82,7 +82,7 @@ def compilations(workload: BoundWorkload, shapes: Sequence[str], *, root: Path) 
             compiled = _compiled_during(workload, shape, range(WARM_UP_CALLS), lines)
             again = {site: count for site, count in compiled.items() if site.name not in (NEW_INPUT, COMPILED_AGAIN)}
             result.adapting[shape] = Counter(again)
-            # A later shape passes through what was compiled for an earlier one.
+            # A later shape also runs through code compiled for an earlier one.
             result.breaks[shape] = _graph_breaks(lines)
         for index in range(WARM_UP_CALLS, WARM_UP_CALLS + ROUNDS):
             for shape, sites in result.steady.items():
@@ -93,8 +93,8 @@ def compilations(workload: BoundWorkload, shapes: Sequence[str], *, root: Path) 
 def _graph_breaks(lines: SourceLines) -> set[Site]:
     """Every place and reason the compiler has written down since it was reset.
 
-    A break is written down again each time its function is compiled for another shape; it is one place nevertheless. Its line
-    is the innermost of the project, which is the compiled function's or what it calls.
+    A break is written down again each time its function is compiled for another shape; it is one place nevertheless. Its
+    line is the innermost of the project, in the compiled function or a callee.
     """
     from torch._dynamo.utils import graph_break_reasons
 
@@ -106,7 +106,7 @@ def _graph_breaks(lines: SourceLines) -> set[Site]:
 
 
 def _compiled_during(workload: BoundWorkload, shape: str, indices: range, lines: SourceLines) -> Counter[Site]:
-    """Make calls and return what was compiled during them, by line and reason."""
+    """Make calls and return the compilations during them, by line and reason."""
     from torch._dynamo.utils import clear_compilation_metrics, counters, get_compilation_metrics
 
     # The compiler keeps a bounded list of them.
@@ -123,7 +123,7 @@ def _compiled_during(workload: BoundWorkload, shape: str, indices: range, lines:
 
 
 def _recompile_site(compiled: Any, lines: SourceLines) -> Site:
-    """The guard that failed, at its own line where torch names it, else at that of the compiled function."""
+    """The guard that failed, at its own line if torch names it, else at that of the compiled function."""
     file, number = compiled.co_filename or "", compiled.co_firstlineno
     if not compiled.recompile_reason:
         return Site(RECOMPILES, NEW_INPUT, lines.at(file, number))

@@ -1,4 +1,4 @@
-"""Exact counters of single calls: what they dispatch, allocate, keep and cache, by line, and what ran on the device."""
+"""Exact counters of single calls: operators, allocations, memory kept and cached, by line, and device work."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def count_calls(workload: BoundWorkload, device: Device, shape: str, *, repeats:
 def count_in_order(
     workload: BoundWorkload, device: Device, shape: str, *, repeats: int = 3, root: Path
 ) -> CountedCalls:
-    """Count ``repeats`` single steady calls, each on another input of the shape, then what a repeated input saves.
+    """Count ``repeats`` single steady calls, each on another input of the shape, then the work that a repeated input saves.
 
     Source lines are given relative to ``root``, the checkout. A metric that differs between the repeats, an operator's
     count (``ops.count:NAME``) included, is listed in ``unstable``; values are those of the last repeat. Compiled
@@ -95,7 +95,7 @@ def counter_sites(sites: Iterable[tuple[Site, int]], root: Path) -> list[Counter
 
 
 def code_at(root: Path, line: str | None) -> str | None:
-    """The text of a line of the project (``model.py:88``), None where it cannot be read."""
+    """The text of a line of the project (``model.py:88``), None if it cannot be read."""
     file, _, number = (line or "").rpartition(":")
     return linecache.getline(str(root / file), int(number)).strip()[:MAX_CODE] or None if number else None
 
@@ -147,19 +147,19 @@ def _count_call(
 
 def _count_memory(workload: BoundWorkload, device: Device, pool: list[Any], tallies: list[CallTally]) -> None:
     """Count the memory of as many calls more, because the mode's own work would allocate too."""
-    # The first of them only shows what is held from then on.
+    # The first of them only establishes the baseline of held memory.
     order = [POOL_SIZE - 1, *range(len(tallies))]
     counts = device.count_memory([partial(workload.invoke, pool[index % POOL_SIZE]) for index in order])
     if counts is None:
         return
-    # What every one of the calls left behind.
+    # The bytes that every single call left behind.
     kept = max(0, min(count.kept_bytes for count in counts[1:]))
     for tally, (allocations, peak, _) in zip(tallies, counts[1:]):
         tally.memory = {"counters.allocations": allocations, "memory.peak": peak, "memory.kept": kept}
 
 
 def _at_peak(tally: CallTally, root: Path) -> list[CounterSite]:
-    """What the call's memory held at its peak: the bytes that an operator made from a line, and the largest tensor."""
+    """The memory of the call at its peak: the bytes by operator and line, and the largest tensor."""
     sites: dict[tuple[str, str], list[AllocatedBlock]] = {}
     for block in tally.live.at_peak:
         sites.setdefault((block.op, block.line or ""), []).append(block)
@@ -183,7 +183,7 @@ def _count_saving(workload: BoundWorkload, device: Device, shape: str, root: Pat
     first, second = (
         Counter({site: count for site, count in tally.sites() if site.metric == FRAMEWORK_OPS}) for tally in tallies
     )
-    # Where the second does as much by other operators, nothing is saved.
+    # Equal work by other operators in the second call means that nothing is saved.
     return first - second if sum(first.values()) > sum(second.values()) else Counter()
 
 
@@ -196,11 +196,11 @@ def kernel_counters(work: Work) -> dict[str, int]:
 
 
 def with_kernels(counted: CounterSet, works: list[Work], *, absent: Collection[str] = ()) -> CounterSet:
-    """Add the counters of the device: values of the last span, its kernels, and what is unstable.
+    """Add the counters of the device: the values of the last span, its kernels, and unstable metrics.
 
-    What differs between the spans, the count of a single kernel (``ops.count:NAME``) included, is unstable. The metrics in
-    ``absent`` were not recorded and are left out. Collectives that the host dispatched stay as they were counted there, with
-    their lines.
+    A metric that differs between the spans, the count of a single kernel (``ops.count:NAME``) included, is unstable. The
+    metrics in ``absent`` were not recorded and are left out. Collectives that the host dispatched stay as they were counted
+    there, with their lines.
     """
     absent = {*absent, COLLECTIVES} if counted.values.get(COLLECTIVES) else absent
     repeats = (
@@ -236,7 +236,7 @@ def _by_name(work: Work) -> Counter[str]:
 def with_kernel_lines(counted: CounterSet, rows: Iterable[CallRow]) -> CounterSet:
     """Give kernels the lines that launched them, from the rows of an account of a call.
 
-    A counter is exact, so its sites are divided among lines only where the rows hold each of its kernels.
+    A counter is exact, so its sites are divided among lines only if the rows have each of its kernels.
     """
     by_name: dict[str, list[CallRow]] = {}
     for row in rows:
@@ -275,8 +275,8 @@ def _at_lines(site: CounterSite, rows: list[CallRow]) -> list[CounterSite]:
 def with_fallbacks(counted: CounterSet, fallbacks: Collection[str]) -> CounterSet:
     """Add the calls of operators for which the device has no kernel, and the lines they come from.
 
-    An operator in place runs the kernel of its base name: ``aten::lgamma_`` that of ``aten::lgamma``. Where the count of one of
-    them differs between the counted calls, their total is unstable.
+    An operator in place runs the kernel of its base name: ``aten::lgamma_`` that of ``aten::lgamma``. If the count of one
+    of them differs between the counted calls, their total is unstable.
     """
     sites = [
         CounterSite(metric=FALLBACKS, name=site.name, count=site.count, line=site.line, code=site.code)

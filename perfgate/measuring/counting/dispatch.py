@@ -1,4 +1,4 @@
-"""Watch every operator a call dispatches. Imports torch: import it where something is counted, not before."""
+"""Watch every operator a call dispatches. Imports torch, so import it only for counting."""
 
 from __future__ import annotations
 
@@ -55,22 +55,22 @@ LOW_PRECISION = frozenset(
         *(torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz),
     }
 )
-# What rounds its float32 inputs where torch.set_float32_matmul_precision allows it.
+# Operators that round their float32 inputs if torch.set_float32_matmul_precision allows it.
 _MATRIX_PRODUCTS = frozenset(
     f"aten::{name}" for name in ("mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "convolution")
 )
-# Operations between processes: those of torch.distributed, and those that return their result instead (a compiled graph has
-# only these), without what merely waits for one or wraps its result.
+# Operations between processes: those of torch.distributed, and their functional variants (the only ones in a compiled
+# graph), without those that only wait for one or wrap its result.
 _COLLECTIVES = ("c10d::", "_c10d_functional::")
 _AROUND_COLLECTIVES = frozenset({"_c10d_functional::wait_tensor", "_c10d_functional::_wrap_tensor_autograd"})
 
-# Whether this torch would do by itself what ``WatchingMode`` does only where the compiler is loaded.
+# Whether this torch does by itself the part of ``WatchingMode`` that needs the compiler to be loaded.
 _TORCH_KEEPS_IT_OUT = hasattr(TorchDispatchMode, "_should_skip_dynamo")
 _compiler_kept_out = False
 
 
 class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """See every operator that is dispatched while active; what is done with it a subclass says in ``saw``.
+    """See every operator that is dispatched while active; a subclass handles it in ``saw``.
 
     Under inference mode composite operators such as ``aten::linear`` reach a dispatch mode whole, with gradients on
     they arrive as their parts. Here they are always taken apart by their C++ kernel, so that both look the same: the
@@ -79,11 +79,11 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Say no when the class is made: torch would import its compiler to keep it out (torch 2.13: 822 modules)."""
+        """Answer no at class creation: torch would import its compiler to skip this class (torch 2.13: 822 modules)."""
         return False
 
     def __enter__(self) -> WatchingMode:
-        """Become active. Where the workload has loaded torch's compiler, it is kept out of what is done here."""
+        """Become active. If the workload has loaded torch's compiler, it is kept out of this mode."""
         global _compiler_kept_out  # noqa: PLW0603 - once in a process
         if not _compiler_kept_out and "torch._dynamo" in sys.modules and _TORCH_KEEPS_IT_OUT:
             WatchingMode.__torch_dispatch__ = torch._disable_dynamo(  # type: ignore[method-assign, attr-defined]
@@ -96,12 +96,12 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         keywords = kwargs or {}
         if any(map(_dispatches_itself, types)):
-            # The class runs what the operator is made of for it, if it runs it now: those come here again.
+            # The dispatcher then runs the operator's parts, which return here one by one.
             return NotImplemented
         if _is_composite(func) and not (_has_nested_kernel(func) and any(one.is_nested for one in tensors(args))):
-            # Whoever comes here runs without ADInplaceOrView, which under inference mode makes the views of a weight;
-            # a view made without it claims to need no gradient, and matmul then takes another way than without us.
-            # An operator with a kernel of its own there (chunk, narrow) is made a view by that, and not twice.
+            # A mode runs without ADInplaceOrView, which under inference mode creates views of weights; a view created
+            # without it reports no gradient, and matmul then takes another path. An operator with a kernel of its own there
+            # (chunk, narrow) is made a view by that, and not twice.
             made_outside = not torch.is_inference_mode_enabled() or _makes_its_view(func)
             with self, torch._C._SetExcludeDispatchKeyGuard(DispatchKey.ADInplaceOrView, made_outside):
                 return func._op_dk(DispatchKey.CompositeImplicitAutograd, *args, **keywords)
@@ -121,11 +121,11 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @dataclass
 class _ThreadWork:
-    """What a thread did for a call, and whether it was still at it when the call returned."""
+    """The work of a thread for a call, and whether it was still running when the call returned."""
 
     tally: CallTally
     done: threading.Event
-    # Whoever waited for it goes on once this is done, a moment before the thread is.
+    # A waiter continues once this is done, slightly before the thread is.
     future: concurrent.futures.Future[Any] | None
     outlived_call: bool
 
@@ -134,7 +134,7 @@ class _ThreadWork:
         return self.done.is_set() if self.future is None else self.future.done()
 
 
-# What runs a thread from its start to its end, and one function that was given to a pool of them.
+# Functions that run a thread from start to end, and the one that runs a task of a thread pool.
 _THREAD_WORK: tuple[tuple[Any, str], ...] = (
     (threading.Thread, "_bootstrap_inner"),
     (concurrent.futures.thread._WorkItem, "run"),
@@ -161,7 +161,7 @@ def runs_operators(call: Callable[[], Any]) -> bool:
 
 
 class CountingMode(WatchingMode):
-    """Count what one call dispatches into ``tally`` while active, by schema name (``aten::addmm``).
+    """Count the operators that one call dispatches into ``tally`` while active, by schema name (``aten::addmm``).
 
     ``waits`` are functions that make the host wait without being operators; each call of one is a synchronisation. On a
     device with memory of its own the host's is not counted, so tensors there are no blocks.
@@ -185,7 +185,7 @@ class CountingMode(WatchingMode):
         self._rounds_products = torch.get_float32_matmul_precision() != "highest"
 
     def count(self, call: Callable[[], Any]) -> None:
-        """Make one call and count it, with what it does in threads of Python; its output is gone when this returns."""
+        """Make one call and count it, including its Python threads; its output is released on return."""
         with ExitStack() as stack:
             for wait in self._waits:
                 stack.enter_context(_replaced(wait.owner, wait.name, self._counting(wait)))
@@ -204,7 +204,7 @@ class CountingMode(WatchingMode):
             work.outlived_call = not work.has_result
 
     def _counting_thread(self, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Count what a thread of the call does: a dispatch mode is active in the thread alone that entered it."""
+        """Count the work of a thread of the call: a dispatch mode is active only in the thread that entered it."""
 
         def counting(item: Any) -> Any:
             work = _ThreadWork(CallTally(), threading.Event(), getattr(item, "future", None), self._returned)
@@ -219,7 +219,7 @@ class CountingMode(WatchingMode):
 
     def saw(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
         if reading_into and (reading_into[-1] is None or any(argument is reading_into[-1] for argument in args)):
-            return  # our own copy of what a lazy tensor computed
+            return  # our own copy of a lazy tensor's result
         view = is_view(func)
         op = self._tally.ops.setdefault(name, OpTally(view=view))
         op.count += 1
@@ -234,7 +234,7 @@ class CountingMode(WatchingMode):
             op.add(FRAMEWORK_OPS, line)
             op.add(DEFERRED_OPS, line, self._returned)
             op.add(COLLECTIVES, line, name.startswith(_COLLECTIVES) and name not in _AROUND_COLLECTIVES)
-            # A region of autocast is the reason, whatever runs in it.
+            # A region of autocast is the cause of everything that runs in it.
             region = self._autocast_lines[-1] if self._autocast_lines else None
             op.add(LOW_PRECISION_OPS, region or line, self._is_low_precision(name, result))
             self._remember(name, line, result, older=(args, keywords))
@@ -281,7 +281,7 @@ class CountingMode(WatchingMode):
             if line is not None:
                 op.lines[line] += 1
             op.add(SYNCS, line, not self._waiting)
-            # What it does inside to wait is the same wait.
+            # Nested waits belong to the same wait.
             before, self._waiting = self._waiting, True
             try:
                 return original(*args, **keywords)
@@ -305,7 +305,7 @@ def _replaced(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[N
 
 
 def weak_storage(tensor: Any) -> Any | None:
-    """A weak reference to a tensor's memory, None where it has none that could be asked for."""
+    """A weak reference to a tensor's memory, None if it has no accessible memory."""
     if not isinstance(tensor, torch.Tensor):
         return None
     try:
@@ -317,7 +317,7 @@ def weak_storage(tensor: Any) -> Any | None:
 def _reads_data(func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
     """Whether an operator must read data before the host can go on."""
     if name in _INDEXING:
-        # One value put where a mask says is a masked_fill, which needs no positions (TensorAdvancedIndexing.cpp).
+        # Putting one value at a mask is a masked_fill, which needs no positions (TensorAdvancedIndexing.cpp).
         fills = len(args) > 2 and isinstance(args[2], torch.Tensor) and args[2].numel() == 1
         return not fills and any(index is not None and index.dtype in _MASKS for index in args[1])
     if name == "aten::repeat_interleave" and keywords.get("output_size") is not None:
@@ -328,8 +328,8 @@ def _reads_data(func: Any, name: str, args: tuple[Any, ...], keywords: dict[str,
 def _waits_for_copy(target: torch.Tensor, source: torch.Tensor, *, non_blocking: bool) -> bool:
     """Whether the host waits for a copy between itself and a device.
 
-    To the device it need not where it is asked not to, and the source is page-locked: from pageable memory such a copy "might
-    be synchronous with respect to host" (CUDA driver API, "API synchronization behavior", Memcpy, asynchronous).
+    A copy to the device does not wait if it is non-blocking and its source page-locked: from pageable memory such a copy
+    "might be synchronous with respect to host" (CUDA driver API, "API synchronization behavior", Memcpy, asynchronous).
     """
     if target.device.type == source.device.type or "meta" in (target.device.type, source.device.type):
         return False
@@ -387,8 +387,8 @@ def _dispatches_itself(kind: type) -> bool:
 def _is_composite(func: Any) -> bool:
     """Whether an operator is made of others on every device that is in use.
 
-    A backend from outside torch may have a kernel of its own for one that is composite elsewhere: torch_npu has one for
-    ``scaled_dot_product_attention`` (FlashAttentionScore), and taking it apart would count what never runs.
+    A backend outside torch may have its own kernel for an operator that is composite elsewhere: torch_npu has one for
+    ``scaled_dot_product_attention`` (FlashAttentionScore), and taking that apart would count operators that never run.
     """
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
     return has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "PrivateUse1")
@@ -396,7 +396,7 @@ def _is_composite(func: Any) -> bool:
 
 @lru_cache(maxsize=4096)
 def _has_nested_kernel(func: Any) -> bool:
-    """Whether nested tensors, which have no sizes, take a kernel of their own where others take the parts."""
+    """Whether nested tensors, which have no sizes, have a kernel of their own for a composite operator."""
     names = ("NestedTensorCPU", "NestedTensorCUDA", "CompositeImplicitAutogradNestedTensor")
     return any(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), name) for name in names)
 
@@ -456,7 +456,7 @@ def describe(
 
 
 def form_of(tensor: torch.Tensor) -> str:
-    """Dtype, shape and what is unusual about the layout of a tensor: ``bfloat16[8,3,64,64] channels_last``."""
+    """Dtype, shape and any unusual layout of a tensor: ``bfloat16[8,3,64,64] channels_last``."""
     dtype = str(tensor.dtype).partition(".")[2]
     if tensor.is_nested and tensor.layout == torch.strided:  # it has a shape a member, and none itself
         return f"{dtype}[{tensor.size(0)} nested]"
@@ -472,7 +472,7 @@ def form_of(tensor: torch.Tensor) -> str:
 
 
 def flops_of(func: Any, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> int | None:
-    """The arithmetic of an operator by torch's own formulas, None where there is none for it."""
+    """The FLOPs of an operator by torch's own formulas, None if there is none for it."""
     from torch.utils.flop_counter import flop_registry
 
     formula: Callable[..., int] | None = flop_registry.get(getattr(func, "overloadpacket", None))

@@ -31,7 +31,7 @@ _FEWEST_CALLS = 2
 _ROUND_SECONDS = 1.0
 # Deep enough to leave a library. Every frame slows down every allocation, so the first look takes one.
 _FRAMES = 25
-# Of the largest growth at one line; less is what any call grows by.
+# Share of the largest growth at one line; any call grows by less.
 _SHARE_OF_LARGEST = 0.1
 _PROBE_BYTES = 1 << 20
 _PROBES = 3
@@ -48,8 +48,8 @@ class _Growth(NamedTuple):
 def with_kept_bytes(workload: BoundWorkload, counted: CounterSet, *, root: Path) -> CounterSet:
     """Add to the counters of a shape the bytes that a call leaves behind in Python and in malloc.
 
-    The smaller growth of two looks counts, as what grows now and then is no leak; where the first is within what a call may
-    grow by, it is the only one. Where the calls use ``tracemalloc`` themselves, nobody has counted.
+    The smaller growth of two looks counts, because occasional growth is not a leak; if the first is within the normal
+    growth of a call, there is no second. Nothing is counted if the calls use ``tracemalloc`` themselves.
     """
     kept_in_tensors = counted.values.get("memory.kept", 0)
     with quiet():
@@ -112,14 +112,14 @@ def _round(workload: BoundWorkload, shape: str) -> _Round:
 def _look(
     calls: _Round, frames: int, malloc: Callable[[], int] | None, kept_in_tensors: int, lines: SourceLines
 ) -> _Growth | None:
-    """Run two rounds and return the growth of the second; None where the calls trace, or stopped the tracing."""
+    """Run two rounds and return the growth of the second; None if the calls traced, or stopped the tracing."""
     if tracemalloc.is_tracing():
         return None
     tracemalloc.start(frames)
     try:
         traced = object()
         calls.run()
-        # What a snapshot holds is traced too, so the first is there before the round and the second comes after it.
+        # A snapshot's own memory is traced too, so the first is taken before the round and the second after it.
         snapshot = tracemalloc.take_snapshot() if frames > 1 else None
         before = _held(malloc)
         calls.run()
@@ -137,7 +137,7 @@ def _look(
 
 
 class _Held(NamedTuple):
-    """Bytes that Python's blocks hold, and those that malloc has handed out, without what tracing itself takes."""
+    """Bytes held in Python's blocks and by malloc, without those of tracing itself."""
 
     python: int
     malloc: int | None
@@ -154,7 +154,7 @@ def _is_steady(look: _Growth) -> bool:
 
 
 def _by_line(before: tracemalloc.Snapshot, after: tracemalloc.Snapshot, lines: SourceLines) -> Counter[str]:
-    """The growth at the innermost lines of the project; what no line of it took is left out."""
+    """The growth at the innermost lines of the project; growth outside the project is left out."""
     growth: Counter[str] = Counter()
     for change in after.compare_to(before, "traceback"):
         frames = (lines.at(frame.filename, frame.lineno) for frame in reversed(change.traceback))
@@ -192,7 +192,7 @@ class _MallInfo(ctypes.Structure):
 
 
 def _malloc_in_use() -> Callable[[], int] | None:
-    """A function that returns the bytes malloc has handed out; None where the process uses another malloc than glibc's."""
+    """A function that returns the bytes malloc has handed out; None for processes with another malloc than glibc's."""
     mallinfo = getattr(ctypes.CDLL(None), "mallinfo2", None)
     if mallinfo is None:
         return None

@@ -1,7 +1,7 @@
 """Find which line of the project called each operator of a trace, by the order in which a counted call dispatched them.
 
-torch's profiler writes which Python function an operator ran in and where that function begins, not the line of the call.
-A call that was counted operator by operator knows the lines; it dispatched the same operators in the same order.
+torch's profiler writes the Python function around an operator and its first line, but not the line of the call. A call that
+was counted operator by operator knows the lines; it dispatched the same operators in the same order.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from perfgate.trace.analysis import NOTHING_AROUND, IntColumn, Intervals
 from perfgate.trace.events import KIND_CODES, NO_TEXT, EventTable
 from perfgate.trace.stacks import Stacks
 
-# The share of a call's dispatched operators, views aside, that must stand in every traced call again. Where a graph was
-# compiled, or a call does one thing now and another then, their order says nothing, and no line is better than a wrong one.
+# The share of a call's dispatched operators, views aside, that must stand in every traced call again. In a compiled graph,
+# or if calls vary, the order is unreliable, and no line is better than a wrong one.
 MATCHING_SHARE = 0.9
 _OP, _PYTHON = KIND_CODES["host_op"], KIND_CODES["python"]
 _ROW_KINDS: dict[int, RowKind] = {
@@ -32,12 +32,12 @@ _ROW_KINDS: dict[int, RowKind] = {
     KIND_CODES["comm"]: "comm",
     KIND_CODES["fused"]: "fused",
 }
-# What the profiler calls a Python function: file(line of its def): name.
+# The profiler's name of a Python function: file(line of its def): name.
 _FUNCTION = re.compile(r"(?P<file>[^<>]+\.py)\((?P<line>\d+)\): (?P<name>\w+)")
 
 
 class RowKey(NamedTuple):
-    """What events of one row of an account share."""
+    """The properties shared by the events of one row of an account."""
 
     op: str
     kind: RowKind
@@ -46,9 +46,9 @@ class RowKey(NamedTuple):
 
 
 class CallLines:
-    """What is known of each event of some calls: the row it belongs to, and the work that it stands for.
+    """The known properties of each event of some calls: its row, and the operator it stands for.
 
-    ``missing`` says why no operator has a line.
+    ``missing`` is the reason if no operator has a line.
     """
 
     def __init__(self, stacks: Stacks, calls: Intervals, order: Sequence[Dispatched], root: Path) -> None:
@@ -81,7 +81,7 @@ class CallLines:
         return int(self._kind[event] in _ROW_KINDS or self._function(event) is not None)
 
     def operator(self, event: int) -> Dispatched | None:
-        """What was dispatched at an event; None for what other operators and Python ran."""
+        """The operator dispatched at an event; None for nested operators and Python."""
         return self._operators.get(event)
 
     def _join(self, calls: Intervals, order: Sequence[Dispatched]) -> None:
@@ -101,7 +101,7 @@ class CallLines:
         for event, operator in sorted(self._operators.items()):
             if operator.line is not None:
                 self._lines[event] = operator.line
-                # An operator that only calls others (linear) was called from where its first one came from.
+                # An operator that only calls others (linear) takes the line of the first of them.
                 above = self._around[event]
                 while above != NOTHING_AROUND and self._kind[above] == _OP:
                     self._lines.setdefault(above, operator.line)
@@ -112,7 +112,7 @@ class CallLines:
         return None if above is None else self._lines[above]
 
     def _inputs(self, event: int) -> str | None:
-        """The form of the inputs: of the operator as dispatched or of the one that ran it, else as the profiler says."""
+        """The form of the inputs: of the dispatched operator or the one around it, else as in the profile."""
         above = next((above for above in self._callers(event) if above in self._operators), None)
         if above is not None:
             return self._operators[above].inputs
@@ -148,7 +148,7 @@ class _TracedCall:
         self._tracks: list[int] = events.track[positions].tolist()
 
     def matches(self, order: Sequence[Dispatched]) -> dict[int, Dispatched]:
-        """What was dispatched at each position.
+        """The operator dispatched at each position.
 
         Each operator is the next of its name that no earlier match has run itself. Views are looked for between their
         neighbours only: with gradients off the framework makes some of them under another name.

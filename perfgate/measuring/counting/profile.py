@@ -1,7 +1,7 @@
-"""Profile a few calls at a time, and say what each operator takes in a typical one.
+"""Profile a few calls at a time, and return each operator's time in a typical one.
 
-Two processes that take turns at this can be compared operator by operator. What they must share is the machine's state of
-the moment, so a turn is short, and all that can wait is done after the last one.
+Two processes that take turns at this can be compared operator by operator. They share the machine's momentary state, so a
+turn is short, and all deferrable work comes after the last one.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from perfgate.trace.analysis import self_times, union_length
 from perfgate.trace.events import CALL
 from perfgate.trace.spans import OUTSIDE, span_of
 
-# What disturbs an operator adds time and never takes any. Of median, lower quartile, low quantiles and minimum, each of an
-# operator's sum in a call or of each of its events by itself, this one of the events spread least from pair to pair
-# (31 calls of a 3 ms transformer on a busy core: 4.5 % for the typical operator, the median 5 to 6 %).
+# Disturbances add time to an operator and never remove any. Of median, lower quartile, low quantiles and minimum, each of
+# an operator's sum in a call or of each of its events by itself, this one of the events spread least from pair to pair (31
+# calls of a 3 ms transformer on a busy core: 4.5 % for the typical operator, the median 5 to 6 %).
 LOW_QUANTILE = 0.25
 
 # One call: for each operator the nanoseconds of self time of its events, in order; OUTSIDE_OPERATORS is the rest of the call.
@@ -39,7 +39,7 @@ CallTimes = dict[str, list[float]]
 
 
 class _Tags(NamedTuple):
-    """How the profiler marks an operator, and among those what users named themselves; looked up once, not per event."""
+    """The profiler's marks of operators, and those of users' own names; looked up once, not per event."""
 
     operator: Any
     named_by_user: Any
@@ -48,7 +48,7 @@ class _Tags(NamedTuple):
 class OperatorProfile:
     """Profiles calls of a workload, and keeps the profiles until it is asked for the operators.
 
-    On a device that shows what ran on it an operator's time is that of its kernels, else its self time on the host.
+    On a device with kernels in its trace an operator's time is that of its kernels, else its self time on the host.
     """
 
     def __init__(self, workload: BoundWorkload, device: Device) -> None:
@@ -67,7 +67,7 @@ class OperatorProfile:
             self._profiles[shape].append(partial(_host_calls, _host_profile(call, device, calls)))
 
     def leave(self, shape: str, *, calls: int, folder: Path) -> Path:
-        """Profile some calls of a shape and leave the recording in ``folder``, to be analysed by whoever has the time."""
+        """Profile some calls of a shape and leave the recording in ``folder`` for later analysis."""
         return self._device.record_raw(self._callers[shape], calls=calls, folder=folder)
 
     def typical_times(self) -> dict[str, dict[str, float]]:
@@ -85,9 +85,9 @@ def recorded_times(device: Device, folder: Path, recordings: Sequence[Path]) -> 
 
 
 def typical_times(calls: list[CallTimes]) -> dict[str, float]:
-    """For every operator the lower quartile over the calls, in seconds: of each event where every call has as many.
+    """The lower quartile of every operator over the calls, in seconds: per event if every call has the same number of them.
 
-    Where calls have different numbers of them it is the lower quartile of the sums.
+    Otherwise it is the lower quartile of the sums.
     """
     typical = {}
     for op in sorted({op for call in calls for op in call}):
@@ -196,7 +196,7 @@ class SubroutineTimes:
 
 
 class _Names:
-    """What is timed, and what it is called."""
+    """The timed subroutines and their names."""
 
     def __init__(self, lines: SourceLines) -> None:
         from torch.nn import Module
@@ -208,7 +208,7 @@ class _Names:
         self._modules: dict[int, tuple[Any, str]] = {}
 
     def of(self, frame: FrameType) -> str | None:
-        """The name of what begins with this frame; None for what is not timed."""
+        """The name of the subroutine that begins with this frame; None if it is not timed."""
         code = frame.f_code
         if code is self._entry:
             return self._module(frame.f_locals["self"])
@@ -221,7 +221,7 @@ class _Names:
 
     def _module(self, module: Any) -> str:
         if id(module) not in self._modules:
-            # Whatever is called first names its children too.
+            # The first callee also determines the names of its children.
             top = f"{MODULE_TIME}{type(module).__name__}"
             for path, child in module.named_modules():
                 name = _NUMBER.sub("*", f"{top}.{path}") if path else top

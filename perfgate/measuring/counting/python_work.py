@@ -1,7 +1,7 @@
 """Count the Python that one call runs: functions called and bytecodes executed, by function and line of the project.
 
-The interpreter tells of every one (sys.settrace, ``frame.f_trace_opcodes``), so the counts have no noise: a forward hook, a
-deep copy of a configuration or a log record shows, however busy the machine is. C functions count as nothing.
+The interpreter reports each of them (sys.settrace, ``frame.f_trace_opcodes``), so the counts have no noise: a forward hook,
+a deep copy of a configuration or a log record is visible on any busy machine. C functions count as nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BYTECODES = "counters.bytecodes"
 # Of a call that executes more, only the functions are counted: each bytecode takes a microsecond or two under the tracer.
 MOST_BYTECODES = 1_000_000
 MAX_CALLERS = 8  # of a function
-# After one that is not counted: CPython 3.12 and 3.13 begin to tell of a function's bytecodes while it first runs.
+# After an uncounted call: CPython 3.12 and 3.13 only begin to report a function's bytecodes during its first run.
 _REPEATS = 2
 _OURS = str(PACKAGE) + "/"
 
@@ -36,9 +36,9 @@ _Tracer = Callable[[FrameType, str, Any], Any]
 
 
 def with_python_work(workload: BoundWorkload, counted: CounterSet, *, root: Path) -> CounterSet:
-    """Add to the counters of a shape what its calls run in Python, in their own thread, on one input.
+    """Add the Python work of a shape's calls to its counters, in their own thread, on one input.
 
-    Nothing is added where a call sets a trace function of its own, as a debugger does: then nobody has counted.
+    Nothing is added if a call sets its own trace function, as a debugger does: the count is then incomplete.
     """
     inputs = workload.pool(counted.shape)[0]
     with quiet():
@@ -64,7 +64,7 @@ def with_python_work(workload: BoundWorkload, counted: CounterSet, *, root: Path
 
 
 class CountedPython(NamedTuple):
-    """What a call ran in Python, by site, and which functions of the project, from where."""
+    """The Python work of a call by site, and the project's functions with their callers."""
 
     sites: Counter[Site]
     functions: list[CalledFunction]
@@ -77,11 +77,11 @@ class CountedPython(NamedTuple):
 
 
 def count_python(call: Callable[[], object], root: Path) -> CountedPython | None:
-    """The Python that a call runs in this thread; None where the call sets a trace function of its own.
+    """The Python work of a call in this thread; None if the call sets a trace function of its own.
 
     A function counts on the line of the project that calls it, a bytecode on the line of the project that executes it. A
     bytecode of a library counts on the nearest line of the project up the stack, under the function that this line calls.
-    Resuming a generator is a call. Bytecodes are left out where there are more than ``MOST_BYTECODES``.
+    Resuming a generator is a call. Bytecodes are left out beyond ``MOST_BYTECODES``.
     """
     counting = _Counting(SourceLines(root))
     before = sys.gettrace()
@@ -95,7 +95,7 @@ def count_python(call: Callable[[], object], root: Path) -> CountedPython | None
 
 
 class _Counting:
-    """What the interpreter told so far. A trace function is quick: lines are looked up once a call, or at the end."""
+    """The interpreter's reports so far. A trace function is quick: lines are looked up once a call, or at the end."""
 
     def __init__(self, lines: SourceLines) -> None:
         self._lines = lines
@@ -104,13 +104,13 @@ class _Counting:
         self._own: Counter[tuple[CodeType, int]] = Counter()
         self._others: Counter[tuple[str, str | None]] = Counter()
         self._tracers: dict[tuple[str, str | None], _Tracer] = {}
-        # From where each function of the project was called.
+        # The callers of each function of the project.
         self._callers: dict[CodeType, Counter[str]] = {}
         self._executed = 0
         self._own_tracer: _Tracer = self._trace_own  # bound once, not for every bytecode
 
     def enter(self, frame: FrameType, _event: str, _argument: Any) -> _Tracer | None:
-        """Count a function that is called, and say who is told of its bytecodes."""
+        """Count a call of a function, and return the tracer for its bytecodes."""
         code = frame.f_code
         if code.co_filename.startswith(_OURS):
             return None

@@ -1,4 +1,4 @@
-"""What is counted while one call runs, and the lines of the project that it comes from."""
+"""The counters of one running call, with the lines of the project they come from."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOW_PRECISION_OPS = "counters.low_precision_ops"
 FLOPS = "counters.flops"
 # Operators that ran after the call had returned: in its output when that was read, or in a thread.
 DEFERRED_OPS = "counters.deferred_ops"
-# What every call is counted by; memory and the rest are there only where they can be counted.
+# Counters of every call; memory and others are present only if they can be counted.
 _DISPATCHED = (
     *(FRAMEWORK_OPS, COPIES, COPY_BYTES, NONCONTIGUOUS_COPIES, SYNCS, LOW_PRECISION_OPS, COLLECTIVES, FLOPS),
     DEFERRED_OPS,
@@ -29,7 +29,7 @@ _DISPATCHED = (
 
 
 class Site(NamedTuple):
-    """What adds to a counter: an operator, or what else has a name, called from a line of the project."""
+    """A contribution to a counter: an operator, or another named cause, called from a line of the project."""
 
     metric: str
     name: str
@@ -38,10 +38,10 @@ class Site(NamedTuple):
 
 @dataclass
 class OpTally:
-    """What one call did with one operator.
+    """One call's use of one operator.
 
-    ``amounts`` maps (metric, line) to what it added there. A ``view`` only describes memory anew (transpose, slice): it
-    launches nothing. ``count`` is 0 for what is no operator but makes the host wait (``Tensor.tolist``).
+    ``amounts`` maps (metric, line) to its contribution. A ``view`` only describes memory anew (transpose, slice): it
+    launches nothing. ``count`` is 0 for functions that make the host wait but are not operators (``Tensor.tolist``).
     """
 
     view: bool = False
@@ -54,7 +54,7 @@ class OpTally:
             self.amounts[metric, line] += amount
 
     def include(self, other: OpTally) -> None:
-        """Add what another thread of the call did with the operator."""
+        """Add another thread's use of the operator."""
         self.count += other.count
         self.lines.update(other.lines)
         self.amounts.update(other.amounts)
@@ -70,7 +70,7 @@ class OpTally:
 class AllocatedBlock(NamedTuple):
     """Memory an operator of the call made: a weak reference to it, the operator, and the line that called it.
 
-    ``tensor`` is the form of the result that lies in it (``float32[8,96]``), empty where nobody asked for it.
+    ``tensor`` is the form of the result in it (``float32[8,96]``), empty unless requested.
     """
 
     storage: Any
@@ -88,7 +88,7 @@ _ASKED_EACH_TIME = 256
 class LiveBlocks:
     """The blocks of one call that are alive, and those that were when they held most bytes.
 
-    What an operator takes and gives back while it runs is not among them.
+    Memory that an operator takes and frees while it runs is not included.
     """
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class LiveBlocks:
         self._held = self._peak = 0
 
     def add(self, block: AllocatedBlock) -> None:
-        """Note a new block. Older ones are asked whether they are still there only where this may be a new peak."""
+        """Note a new block. Older blocks are checked for life only if this may be a new peak."""
         self._alive.append(block)
         self._held += block.size
         slack = self._peak // 256 if len(self._alive) > _ASKED_EACH_TIME else 0
@@ -127,9 +127,9 @@ class Dispatched(NamedTuple):
 
 @dataclass
 class CallTally:
-    """What one call did, operator by operator, in the order they were first seen.
+    """One call, operator by operator, in order of first use.
 
-    ``order`` holds every single one as it was dispatched, where that was asked for.
+    ``order`` has every single dispatch in order, if requested.
     """
 
     ops: dict[str, OpTally] = field(default_factory=dict)
@@ -146,7 +146,7 @@ class CallTally:
         return {**totals, **self.memory}
 
     def include(self, other: CallTally, *, deferred: bool) -> None:
-        """Add what another thread of the call dispatched; ``deferred`` where it was not done when the call returned.
+        """Add the dispatches of another thread of the call; ``deferred`` if it was still running when the call returned.
 
         Its operators have no place in the order, which is that of one thread.
         """
@@ -170,7 +170,7 @@ class CallTally:
 def differing(repeats: Iterable[Mapping[str, int]]) -> dict[str, tuple[int, int]]:
     """The least and the most of every count that is not the same in all repeats, sorted by name.
 
-    What a repeat does not name is 0 there. There may be too many repeats to hold all at once.
+    A count missing from a repeat is 0 there. There may be too many repeats to hold all at once.
     """
     repeats = iter(repeats)
     first = next(repeats, {})
@@ -186,8 +186,8 @@ def differing(repeats: Iterable[Mapping[str, int]]) -> dict[str, tuple[int, int]
 class SourceLines:
     """Find the innermost line of the project on the Python stack.
 
-    The project is what lies below ``root`` and belongs neither to an installed package nor to perfgate itself. An
-    operator of the backward pass has no line of its own: it is charged to the line that started the pass.
+    The project is the code below ``root`` outside installed packages and perfgate itself. An operator of the backward pass
+    has no line of its own: it is charged to the line that started the pass.
     """
 
     def __init__(self, root: Path) -> None:
@@ -195,7 +195,7 @@ class SourceLines:
         self._files: dict[str, str | None] = {}
 
     def of(self, frame: FrameType | None) -> str | None:
-        """``file:line`` relative to the root, None where no frame is the project's."""
+        """``file:line`` relative to the root, None if no frame is the project's."""
         while frame is not None:
             line = self.at(frame.f_code.co_filename, frame.f_lineno)
             if line is not None:
@@ -204,7 +204,7 @@ class SourceLines:
         return None
 
     def at(self, name: str, number: int | None) -> str | None:
-        """``file:line`` of a line of a file, None where the file is not the project's."""
+        """``file:line`` of a line of a file, None if the file is not the project's."""
         if name not in self._files:
             path = Path(name).resolve()
             foreign = {"site-packages", "dist-packages"} & set(path.parts) or PACKAGE in path.parents

@@ -1,4 +1,4 @@
-"""Batches and outputs: tensors, in whatever tuples, lists, mappings and records a model takes or gives them."""
+"""Batches and outputs: tensors in any tuples, lists, mappings and records that a model takes or returns."""
 
 from __future__ import annotations
 

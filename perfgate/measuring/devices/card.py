@@ -1,4 +1,4 @@
-"""What readings of a card mean for measuring on it, the same for every vendor: one of it at rest, several under load."""
+"""Judge readings of a card for measuring on it, the same for every vendor: one at rest, several under load."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _check_health(name: str, health: str | None) -> FitnessCheck:
 
 
 def _check_others(name: str, telemetry: Telemetry) -> FitnessCheck:
-    """Whether somebody else uses the card; processes of other containers may not be listed, their load shows."""
+    """Whether other processes use the card; those of other containers may be hidden, but their load is not."""
     processes, busy = telemetry.foreign_processes, telemetry.utilization
     memory = ""
     if telemetry.memory_used is not None and telemetry.memory_total is not None:
@@ -93,7 +93,7 @@ def _heat(readings: list[Telemetry]) -> list[str]:
 
 
 def _check_clock(name: str, telemetry: Telemetry) -> FitnessCheck:
-    """A low clock is a fault only where the card computes or says that it is slowed down."""
+    """A low clock is a fault only on a card that computes or reports throttling."""
     share, clock = telemetry.clock_share(), ""
     if telemetry.clock is not None:
         rated = "" if telemetry.rated_clock is None else f" of {telemetry.rated_clock / 1e6:.0f}"
@@ -130,7 +130,7 @@ def read_under_load(
 ) -> list[Telemetry]:
     """Run ``load`` again and again for so long and return the samples taken beside it.
 
-    One call of ``load`` should take milliseconds and end when the device is done. Where the device reports nothing, no load
+    One call of ``load`` should take milliseconds and end when the device is done. If the device reports nothing, no load
     runs and there are no samples.
     """
     if sample() is None:
@@ -141,7 +141,7 @@ def read_under_load(
     def read() -> None:
         while not stop.is_set():
             reading = sample()
-            # What was asked while the load ran and answered after its end may be of either.
+            # A reading that overlaps the end of the load may be of either state.
             if reading is not None and not stop.is_set():
                 readings.append(reading)
             stop.wait(PAUSE_SECONDS)
@@ -185,7 +185,7 @@ def _judge_clock(name: str, readings: list[Telemetry], shares: list[float]) -> F
 
 
 def _judge_throttling(name: str, readings: list[Telemetry], shares: list[float]) -> FitnessCheck:
-    """What the driver says of itself, or, where it says nothing, whether the clock fell while the load ran."""
+    """The driver's own report or, without one, whether the clock fell under load."""
     answers = [reading.throttled for reading in readings if reading.throttled is not None]
     parts = _heat(readings)
     heat = f"; at most {', '.join(parts)}" if parts else ""

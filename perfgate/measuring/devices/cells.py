@@ -1,4 +1,4 @@
-"""Cells of what a vendor's tool printed, as words and numbers; None for one that says that there is nothing."""
+"""Cells of a vendor tool's output, as words and numbers; None for one marked as empty."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _ABSENT = frozenset({"", "-", "--", "na", "n/a", "null", "none"})
 _NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _QUOTED = 160
 MOST_TEXT = 1 << 20
-# npu-smi calls 65536 MB what is 64 GiB.
+# npu-smi prints 64 GiB as 65536 MB.
 MIB = 1 << 20
 MHZ = 1_000_000
 
@@ -31,19 +31,19 @@ def whole(cell: str | None) -> int | None:
 
 
 def share(cell: str | None) -> float | None:
-    """Percent as a share; None for what is below 0 or above 100."""
+    """Percent as a share; None for values below 0 or above 100."""
     value = number(cell)
     return value / 100 if value is not None and 0 <= value <= 100 else None
 
 
 def scaled(cell: str | None, unit: int) -> int | None:
-    """What is counted in ``unit``, such as MB as bytes; None for a negative number."""
+    """A number of ``unit``, such as MB as bytes; None for a negative number."""
     value = number(cell)
     return None if value is None or value < 0 else int(value * unit)
 
 
 def quoted(text: str, sign: str = "") -> str:
-    """The line with the sign, or the first that says something, short enough for a message."""
+    """The line with the sign, or the first non-empty one, shortened for a message."""
     lines = [line.strip() for line in text[:MOST_TEXT].splitlines() if line.strip()]
     line = next((line for line in lines if sign in line.lower()), lines[0] if lines else "nothing")
     return line if len(line) <= _QUOTED else f"{line[:_QUOTED]}…"

@@ -1,4 +1,4 @@
-"""What a device must be able to do, and what it may be able to report."""
+"""The operations of a device, and the capabilities that it may have."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perfgate.document.telemetry import Telemetry
 Capability = Literal[
     "own_memory",  # host and device memory are two: inputs must be copied
     "queue",  # calls return before the device is done
-    "kernel_timeline",  # the trace shows what ran on the device, when
+    "kernel_timeline",  # the trace has a timeline of the device
     "allocation_count",  # allocations of one call can be counted
     "spoiled_by_errors",  # after one failed operator nothing that the process does can be trusted
     "late_analysis",  # a trace takes seconds to be analysed, so it had better be recorded now and analysed later
@@ -20,7 +20,7 @@ Capability = Literal[
 
 
 class MemoryCount(NamedTuple):
-    """What one call took from the allocator.
+    """The memory that one call took from the allocator.
 
     ``peak_bytes`` is the most its own blocks held at once. ``kept_bytes`` is by how much more is held after the call than
     before it, its output gone and garbage collected; of the first of several calls it may be too much, for a block that
@@ -33,7 +33,7 @@ class MemoryCount(NamedTuple):
 
 
 class MemoryStatistics(NamedTuple):
-    """What the framework's caching allocator holds on a device.
+    """The state of the framework's caching allocator on a device.
 
     ``allocated`` are the bytes in use and ``reserved`` those taken from the driver, each with its peak since the peaks were
     reset. ``inactive_split`` are free bytes in blocks of which another part is in use; ``segments`` counts how often the
@@ -50,7 +50,7 @@ class MemoryStatistics(NamedTuple):
 
 
 class HostMemory(NamedTuple):
-    """What the process holds in the host's memory: resident bytes, and the page faults so far that read no disk."""
+    """The process's memory on the host: resident bytes, and the minor page faults so far, which read no disk."""
 
     resident: int
     minor_faults: int
@@ -65,7 +65,7 @@ class HostWait(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """What may spoil the times just measured; None where the device does not say.
+    """Conditions that may spoil the times just measured; None if the device does not report them.
 
     ``throttled`` is whether it slowed itself down since it was asked last, ``clock_share`` its clock over the rated one,
     ``foreign_processes`` how many processes other than this one use it.
@@ -101,16 +101,16 @@ class Device(Protocol):
     capabilities: frozenset[Capability]
 
     def handle(self) -> Any:
-        """What a workload's ``build`` takes as its device (a ``torch.device``)."""
+        """The argument of a workload's ``build`` (a ``torch.device``)."""
 
     def visible_devices(self) -> int:
         """How many devices of this kind the process sees; the CPU is one."""
 
     def properties(self) -> dict[str, str]:
-        """What must be equal for two runs to be comparable: model, memory, driver, runtime versions."""
+        """Properties that must be equal for two runs to be comparable: model, memory, driver, runtime versions."""
 
     def identity(self) -> str:
-        """What the vendor's tools call this very device, whatever its number here; empty where nobody tells."""
+        """The vendor tools' name of this very device, independent of its index; empty if unknown."""
 
     def clock_ns(self) -> int: ...
 
@@ -121,10 +121,10 @@ class Device(Protocol):
         """The CPU time of the process, all threads."""
 
     def run_delay_ns(self) -> int | None:
-        """How long the main thread has been ready to run without a CPU; None where the kernel does not say."""
+        """The time that the main thread was ready to run without a CPU; None if the kernel does not report it."""
 
     def idle_until(self, time_ns: int) -> None:
-        """Let the host do nothing until its clock shows a time; return at once where that is past."""
+        """Let the host idle until its clock shows a time; return at once if that is past."""
 
     def synchronize(self) -> None:
         """Wait until everything queued has run."""
@@ -142,7 +142,7 @@ class Device(Protocol):
         """Copy an output to the host; the CPU returns it unchanged."""
 
     def copy_stream(self) -> AbstractContextManager[None]:
-        """A context whose copies go to a stream of their own; after it the main stream waits for them."""
+        """A context with a separate stream for copies; after it the main stream waits for them."""
 
     def bytes_of(self, batch: Any) -> int: ...
 
@@ -150,11 +150,11 @@ class Device(Protocol):
         """Profile ``calls`` calls and write one file into ``folder``: ``name`` with the suffix of the device's format.
 
         Returns its path; ``perfgate.trace.read`` understands it. Every call is waited for and stands in a host event
-        ``CALL``. What fails leaves no file.
+        ``CALL``. A failure leaves no file.
         """
 
     def record_raw(self, call: Callable[[], Any], *, calls: int, folder: Path) -> Path:
-        """Profile as ``record_trace`` does, and leave what the profiler wrote in ``folder`` as it is; return where.
+        """Profile as ``record_trace`` does, and leave the profiler's output in ``folder`` as it is; return its path.
 
         Only with capability ``late_analysis``.
         """
@@ -162,47 +162,47 @@ class Device(Protocol):
     def analyse_raw(self, folder: Path, recordings: Sequence[Path]) -> list[Path]:
         """Analyse raw recordings of any process, all in ``folder``; return those that ``perfgate.trace.read`` can now read.
 
-        Raises MeasuringError where that is none of them.
+        Raises MeasuringError if none of them can be read.
         """
 
     def count_memory(self, calls: Sequence[Callable[[], Any]]) -> list[MemoryCount] | None:
-        """What each of these consecutive calls allocates, None without capability ``allocation_count``."""
+        """The allocations of each of these consecutive calls, None without capability ``allocation_count``."""
 
     def memory_statistics(self) -> MemoryStatistics | None:
-        """What the caching allocator holds; None where the framework takes each block from the system."""
+        """The state of the caching allocator; None if the framework takes each block from the system."""
 
     def reset_memory_peaks(self) -> None:
-        """Let the peaks of ``memory_statistics`` begin anew at what is held now."""
+        """Reset the peaks of ``memory_statistics`` to the memory held now."""
 
     def host_memory(self) -> HostMemory: ...
 
     def cache_bytes(self) -> int | None:
-        """The size of the last cache before the device's memory, None where nobody tells it."""
+        """The size of the last cache before the device's memory, None if unknown."""
 
     def cache_sweeper(self) -> Callable[[], None] | None:
-        """A function that reads twice what that cache holds and waits for it, so that nothing else stays in it.
+        """A function that reads twice that cache's size and waits for it, so that nothing else stays in it.
 
-        None where the size is unknown or so much memory is not free. The memory is held as long as the function is.
+        None if the size is unknown or the memory is not free. The memory is held as long as the function is.
         """
 
     def fallbacks(self) -> frozenset[str] | None:
         """The operators (``aten::NAME``) that this process has seen run on the host because the device has none.
 
-        None where that cannot happen, and where nobody can tell.
+        None if that cannot happen or is unknown.
         """
 
     def host_waits(self) -> list[HostWait]:
         """The functions that wait without being an operator, such as an explicit synchronize.
 
-        Where host and device share memory, functions that hand a tensor's values to Python (``Tensor.tolist``) are among them,
-        because no copy to the host shows them there.
+        If host and device share memory, functions that pass a tensor's values to Python (``Tensor.tolist``) are among them,
+        because no copy to the host reveals them.
         """
 
     def condition(self) -> Condition:
         """Cheap enough to be asked after every block of a few milliseconds."""
 
     def telemetry(self) -> Telemetry | None:
-        """Temperature, power, clock and the like; None where nobody tells. It may take a second: not while timing."""
+        """Temperature, power, clock and the like; None if unknown. It may take a second: not while timing."""
 
     def empty_cache(self) -> None: ...
 

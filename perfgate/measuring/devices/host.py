@@ -13,17 +13,17 @@ from typing import NamedTuple
 
 from perfgate.document.message import Message, UnmeasuredError
 
-# A whole command in, what it printed out (both streams); raises MeasuringError when there is nothing to run or no end.
+# A command in, its output (both streams) out; raises MeasuringError if it cannot run or does not end.
 Runner = Callable[[Sequence[str]], str]
 # npu-smi takes 0.3 to 3 s on a machine with eight cards; a card in reset answers never.
 TOOL_SECONDS = 20.0
 _MOST_OUTPUT = 1 << 20
-# Where the drivers put their tools; a worker's PATH need not have them.
+# Folders of the drivers' tools, which a worker's PATH may lack.
 _TOOL_FOLDERS = ("/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/usr/local/Ascend/driver/tools")
 
 
 def run_tool(command: Sequence[str], *, timeout: float = TOOL_SECONDS) -> str:
-    """What a vendor's tool printed, whatever its exit code: these say little.
+    """The output of a vendor's tool; its exit code is ignored, because it means little.
 
     Raises UnmeasuredError when the tool is not there, cannot be started or does not end.
     """
@@ -74,7 +74,7 @@ def may_use(path: Path) -> bool:
 
 
 def text_of(path: Path) -> str:
-    """What a file of the kernel says, without the space around it; nothing where it cannot be read."""
+    """The stripped text of a kernel file; empty if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -109,7 +109,7 @@ class RunTimes(NamedTuple):
 
 
 def run_times(tasks: Path = Path("/proc/self/task")) -> RunTimes | None:
-    """The times of the threads that there are now; None where the kernel keeps none.
+    """The times of the current threads; None if the kernel does not keep them.
 
     Source: the first two numbers of /proc/PID/task/TID/schedstat (Documentation/scheduler/sched-stats.rst).
     """

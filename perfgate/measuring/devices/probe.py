@@ -1,6 +1,6 @@
-"""``python -m perfgate.measuring.devices.probe KIND``: what is wrong with a device, told without importing torch.
+"""``python -m perfgate.measuring.devices.probe KIND``: check a device for faults without importing torch.
 
-A process of its own: where torch_npu is installed and CANN is not, ``import torch`` itself fails.
+A separate process, because ``import torch`` itself fails with torch_npu installed and CANN missing.
 """
 
 from __future__ import annotations

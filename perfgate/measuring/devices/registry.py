@@ -1,4 +1,4 @@
-"""Open a device, or what tells its state, by its kind; the members are found in folders of one module a kind."""
+"""Open a device or its monitor by kind; the members are modules in one folder each."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def refuse_unknown_kind(kind: str) -> re.Match[str]:
 def open_device(kind: str) -> Device:
     """Open a device: ``cpu``, or a kind and an index such as ``npu:1``.
 
-    Raises ConfigError for a kind without a backend, and MeasuringError for one that cannot be opened here; both say what is
-    there.
+    Raises ConfigError for a kind without a backend, and MeasuringError for one that cannot be opened here; both list the
+    alternatives.
     """
     match = refuse_unknown_kind(kind)
     try:
@@ -51,9 +51,9 @@ def open_device(kind: str) -> Device:
 
 
 def examine_device(kind: str, host: Host) -> list[FitnessCheck]:
-    """What can be said of a device such as ``npu:1`` without opening it; nothing for a kind that has no monitor.
+    """Check a device such as ``npu:1`` without opening it; no checks for a kind without a monitor.
 
-    torch is not imported, so this answers where torch itself cannot be. Raises MeasuringError for what is no device.
+    torch is not imported, so this works even if torch is broken. Raises MeasuringError for a name that is not a device.
     """
     match = _KIND.fullmatch(kind)
     if match is None:
@@ -65,7 +65,7 @@ def examine_device(kind: str, host: Host) -> list[FitnessCheck]:
 
 
 def open_sensor(kind: str, host: Host) -> Sensor:
-    """What reads a device such as ``npu:1``. Raises MeasuringError for a kind without one, and where nothing answers."""
+    """A reader of a device such as ``npu:1``. Raises MeasuringError for a kind without one, or if nothing answers."""
     match = _KIND.fullmatch(kind)
     if match is None or match[1] not in monitored_kinds():
         kinds = ", ".join(monitored_kinds())
@@ -75,9 +75,9 @@ def open_sensor(kind: str, host: Host) -> Sensor:
 
 
 def open_watch(kind: str, host: Host, identity: str) -> Watch:
-    """The questions to ask of a device beside a measurement; ``identity`` names it where its index may mislead.
+    """The queries of a device beside a measurement; ``identity`` names it because its index may be ambiguous.
 
-    Raises MeasuringError for a kind that is not watched, and where nothing answers.
+    Raises MeasuringError for a kind that is not watched, or if nothing answers.
     """
     match = _KIND.fullmatch(kind)
     if match is None or match[1] not in monitored_kinds():
@@ -87,7 +87,7 @@ def open_watch(kind: str, host: Host, identity: str) -> Watch:
 
 
 def _open(kind: str, index: int) -> Device:
-    # The folder is the register: a backend's module has the name of its kind, and says so in KIND.
+    # The folder is the registry: a backend's module is named like its kind and has the same KIND.
     opened: Device = load_member(backends, kind, DEVICES).open_device(index)
     return opened
 

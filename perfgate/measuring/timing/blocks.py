@@ -1,4 +1,4 @@
-"""What a worker does with the token: warm up, run timed blocks, and keep every call of every block."""
+"""A worker's turn: warm up, run timed blocks, and keep every call of every block."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from perfgate.protocol import SLOW_CALL_SECONDS, WarmedUp
 from perfgate.system.garbage import collector_off
 
 # Fastest calls of blocks that lie this close together count as equal; after this time noise alone may keep them apart. The
-# fastest, because a neighbour slows most calls of a block and hardly ever all: on a machine under load, medians never agreed in
-# half a second where fastest calls did in a tenth of it. A quarter of a block is enough to tell: with whole ones warming up
-# took as long as the blocks of a pair.
+# fastest, because a neighbour slows most calls of a block and hardly ever all: on a machine under load, medians never
+# agreed in half a second, while fastest calls did in a tenth of it. A quarter of a block is enough: with whole ones warming
+# up took as long as the blocks of a pair.
 AGREEMENT = 0.02
 SETTLING_SECONDS = 0.05
 IN_A_ROW = 3
@@ -38,12 +38,11 @@ CpuSource = Literal["thread_cpu", "device"]
 
 @dataclass(frozen=True)
 class BlockTimes:
-    """One block: nanoseconds of each call by the host clock, and of CPU or device; when it ran; what disturbed it.
+    """One block: nanoseconds of each call by the host clock, and of CPU or device; its start; its disturbances.
 
-    ``took_ns`` is the whole of it, with the call that is not recorded and the collection of garbage, and ``took_delay_ns`` how
-    much of that the thread was ready to run without a CPU; None where the kernel does not say. ``counts`` are of the whole of
-    it too, None where nothing counts.
-    ``stages`` has a row a call and a column a stage where the calls were preprocessing.
+    ``took_ns`` is the whole block, with the unrecorded call and the garbage collection, and ``took_delay_ns`` the part of
+    it in which the thread was ready to run without a CPU; None if the kernel does not report it. ``counts`` are of the
+    whole block too, None without counters. ``stages`` has a row per call and a column per stage for preprocessing.
     """
 
     wall: Ints
@@ -69,10 +68,10 @@ def run_block(
 ) -> BlockTimes:
     """Run ``calls`` calls, each waited for, after one that is not recorded.
 
-    That first call finds caches and branch predictors as the other side left them, and weights where they have just been
-    moved to. On a device with a queue the second column is device time between two events, which holds the launch of the first
-    kernel, as the queue is empty before each call; else, and for what runs ``on_host`` anyway, it is thread CPU time.
-    Collection of garbage waits until the end.
+    That first call absorbs caches and branch predictors left by the other side, and weights that have just moved. On a
+    device with a queue the second column is device time between two events, including the launch of the first kernel,
+    because the queue is empty before each call; otherwise, and for work ``on_host``, it is thread CPU time. Collection of
+    garbage waits until the end.
     """
     timed = _run_on_host if on_host else _timed_on(device)
     began, waited = device.clock_ns(), device.run_delay_ns()
@@ -116,7 +115,7 @@ def _run_on_host(call: Callable[[], Any], device: Device, calls: int) -> tuple[I
         synchronize()
         ends[index] = clock()
         cpu_ends[index] = cpu_clock()
-        # Whoever calls a model has its output when the call ends, and lets go of it later: what that costs is gap.
+        # A caller has its output when the call ends, and releases it later: the cost of that is gap.
         del output
     block_end = clock()
     return _as_ns(ends) - _as_ns(starts), _as_ns(cpu_ends) - _as_ns(cpu_starts), block_start, block_end
@@ -155,7 +154,7 @@ class _Recorded(NamedTuple):
 class BlockRecorder:
     """Runs blocks of a workload and keeps them until they are asked for.
 
-    ``preprocessing`` maps each shape to its preprocessing; it is empty where the workload has none.
+    ``preprocessing`` maps each shape to its preprocessing; it is empty for a workload without any.
     """
 
     def __init__(self, workload: BoundWorkload, device: Device, *, counters: HardwareCounters | None = None) -> None:
@@ -182,7 +181,7 @@ class BlockRecorder:
 
     @property
     def uncounted(self) -> str | None:
-        """Which hardware counters the blocks lack, and why; None where they lack none, or nobody counts."""
+        """The hardware counters missing from the blocks, and why; None if none is missing or counting is off."""
         if self._counters is None or self._counters.absent:
             return self._counters.absent if self._counters else None
         lanes = (*self._recorded.values(), *self._preprocessed.values())
@@ -246,15 +245,15 @@ def warm_up(
     cap_seconds: float,
     preprocessing: Mapping[str, Preprocessing] | None = None,
 ) -> WarmedUp:
-    """Warm up every shape and say how many calls make a block of about ``block_seconds``: at least 3.
+    """Warm up every shape and return the number of calls in a block of about ``block_seconds``: at least 3.
 
-    A block of ``preprocessing``, by shape, has at least one: what takes 100 ms is located by few calls as well as by many.
+    A block of ``preprocessing``, by shape, has at least one: few calls are enough to locate 100 ms.
 
     A call of SLOW_CALL_SECONDS or more makes a block alone, and is warm once it is no longer faster than the one before.
 
-    A shape is steady when the fastest calls of three blocks in a row lie within 2 %, or when a twentieth of a second has passed
-    and they do not keep falling (then noise, not warming, holds them apart). All shapes share that time, for it is the
-    process that warms up, and ``cap_seconds``; where that ends the search, ``steady`` is False. What is alive is frozen,
+    A shape is steady when the fastest calls of three blocks in a row lie within 2 %, or when a twentieth of a second has
+    passed and they do not keep falling (then noise, not warming, holds them apart). All shapes share that time, because the
+    process as a whole warms up, and ``cap_seconds``; if that ends the search, ``steady`` is False. Live objects are frozen,
     so that the collections between blocks are short.
     """
     _freeze()

@@ -48,7 +48,7 @@ def timed_call(call: Callable[[], Any], device: Device) -> int:
 def time_calls(call: Callable[[], Any], device: Device, budget: CallBudget) -> CallTimes:
     """Time calls in latency mode: each waited for before the next starts. At least one call is made.
 
-    Every call is kept; a slow one is what a tail is made of.
+    Every call is kept, because slow ones form the tail.
     """
     clock, cpu_clock, synchronize = device.clock_ns, device.cpu_clock_ns, device.synchronize
     # Eight bytes a call: lists of numbers take five times as much, and a soak looks at the memory of the process.
@@ -87,7 +87,7 @@ def measure_throughput(
 ) -> Throughput:
     """Measure items per second with at most ``depth`` calls in flight, over ``windows`` windows.
 
-    On a device without a queue a call returns when it is done, so one call is in flight whatever ``depth`` says.
+    On a device without a queue a call returns when it is done, so one call is in flight for any ``depth``.
 
     The queue is bounded by a ring of events: unbounded, a fast host queues work for minutes. A window ends with the
     first call that completes after its length, so a window of long calls holds at least one. Its rate is the items of
@@ -139,7 +139,9 @@ CAP_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class SteadyState:
-    """What the search took. ``steady`` False is an answer too; ``call_ns`` is the median of the last window."""
+    """The result of the search for a steady state. ``steady`` False is an answer too; ``call_ns`` is the median of the last
+    window.
+    """
 
     calls: int
     steady: bool

@@ -1,4 +1,4 @@
-"""What the processor counts while a block runs: instructions, cycles and cache misses of all threads, in user space.
+"""Hardware counters of a block: instructions, cycles and cache misses of all threads, in user space.
 
 The kernel counts by perf_event_open(2). The layout of its argument and the numbers below are those of linux/perf_event.h
 (PERF_ATTR_SIZE_VER0), the numbers of the system call those of asm/unistd_64.h (x86-64) and asm-generic/unistd.h (AArch64).
@@ -33,7 +33,7 @@ _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 _MOST_PARANOID = 2
 _SHARED = "something else had the hardware counters for all of a block"
 
-# Opens the counter of a PERF_COUNT_HW number and returns its descriptor. Raises OSError where the kernel refuses.
+# Opens the counter of a PERF_COUNT_HW number and returns its descriptor. Raises OSError if the kernel refuses.
 Opener = Callable[[int], int]
 
 
@@ -46,7 +46,7 @@ class Reading(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What a block took of each; None where that was not counted."""
+    """The counts of a block; None for an event that was not counted."""
 
     instructions: int | None
     cycles: int | None
@@ -56,7 +56,7 @@ class Counts(NamedTuple):
 class HardwareCounters:
     """The counters of this process and of every thread and process that it starts from now on.
 
-    Counting needs no library and may be refused: ``absent`` then says what is not counted, why, and what to do.
+    Counting needs no library and may be refused: ``absent`` then has the missing events, the reason and the remedy.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class HardwareCounters:
         return [self._read(descriptor) for descriptor in self._descriptors]
 
     def close(self) -> None:
-        """Stop counting: what is read from now on is None."""
+        """Stop counting: later readings are None."""
         for descriptor in filter(None, self._descriptors):
             with suppress(OSError):
                 os.close(descriptor)
@@ -96,22 +96,22 @@ class HardwareCounters:
 
 
 def counted(before: Sequence[Reading | None], after: Sequence[Reading | None]) -> Counts:
-    """What was counted between two readings.
+    """The counts between two readings.
 
-    Where more events are asked for than the processor has counters, the kernel lets them take turns, and what a counter saw
-    stands for all of the time, as in perf-stat(1). That is a guess; what it spreads is in the base against itself too.
+    If more events are requested than the processor has counters, the kernel multiplexes them, and counts are scaled to the
+    whole time, as in perf-stat(1). That is an estimate; its spread is in the comparison of base with itself too.
     """
     return Counts(*(_difference(first, second) for first, second in zip(before, after)))
 
 
 def shared_counters(counts: Sequence[Counts]) -> str | None:
-    """Which counters some block lacks although this process opened them; None where no block lacks any."""
+    """The counters that this process opened but some block lacks; None if there are none."""
     lacking = [name for name, column in zip(_NAMES.values(), zip(*counts)) if None in column]
     return _not_counted(lacking, _SHARED) if lacking else None
 
 
 def open_counter(config: int) -> int:
-    """Ask the kernel to count for this process, on any CPU; return the descriptor. Raises OSError where it refuses."""
+    """Ask the kernel to count for this process, on any CPU; return the descriptor. Raises OSError if it refuses."""
     number = _SYSCALLS.get(platform.machine())
     if number is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))

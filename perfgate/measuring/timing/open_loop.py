@@ -1,7 +1,7 @@
 """Calls sent at the times they are intended for, whether or not earlier ones are done.
 
-A loop that waits for each call before it sends the next leaves out the calls that should have been sent meanwhile, so that a
-stall counts once where all that came in during it had to wait ("coordinated omission", Gil Tene; wrk2).
+A loop that waits for each call before it sends the next omits the calls due meanwhile, so a stall counts once although
+every arrival during it had to wait ("coordinated omission", Gil Tene; wrk2).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perfgate.stats.arrivals import draw
 _FEWEST_FOR_TREND = 30
 # A queue that grows without end serves less than comes in; a run that ends with a stall does too, but does not grow throughout.
 _KEEPS_UP = 0.95
-# Calls that come in too fast are not waited for longer than this many times what they were to take.
+# Calls that arrive too fast are given up after this many times their intended duration.
 _PATIENCE = 2.0
 _LEAD_NS = 1_000_000
 
@@ -30,7 +30,7 @@ _LEAD_NS = 1_000_000
 class OpenLoop:
     """Nanoseconds from the intended start of each call to its end, in the order of sending, and when each was intended.
 
-    ``gave_up`` is set where the rest was not sent any more, because the device was too far behind.
+    ``gave_up`` is set if the rest was not sent, because the device was too far behind.
     """
 
     latencies: Ints
@@ -53,8 +53,8 @@ class OpenLoop:
 def run_open_loop(call: Callable[[], Any], device: Device, arrivals: Floats) -> OpenLoop:
     """Send a call at each of these times, in seconds after now and in rising order, and wait for all of them.
 
-    A device with a queue takes calls while it works on others. Elsewhere a call that takes long keeps the host from sending
-    the next, whose latency counts from its intended start all the same.
+    A device with a queue takes calls while it works on others. On other devices a long call keeps the host from sending the
+    next, but its latency counts from its intended start all the same.
     """
     to_host_ns = _host_minus_device(device)
     begun = device.clock_ns() + _LEAD_NS

@@ -21,7 +21,7 @@ from perfgate.stats.summary import CONFIDENCE
 
 
 class Preprocessing:
-    """Calling it preprocesses the next raw batch of a pool; what each stage took is kept, in nanoseconds of the host.
+    """Calling it preprocesses the next raw batch of a pool; the times of each stage are kept, in nanoseconds of the host.
 
     Stages that change the raw batch they are given get a fresh copy every time, and the copying is not timed. They are the
     workload's unless others are given.

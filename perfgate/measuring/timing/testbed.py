@@ -1,4 +1,4 @@
-"""The testbed: everything that must be equal for two runs to be compared, and what is worth knowing besides."""
+"""The testbed: everything that must be equal for two runs to be compared, and other useful facts."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ SPEED_PREFIXES = (
     *("MULTI_STREAM_MEMORY_REUSE", "COMBINED_ENABLE", "HOST_CACHE_CAPACITY", "STREAMS_PER_DEVICE", "PER_STREAM_QUEUE"),
     "PROF_CONFIG_PATH",
 )
-# Read-only facts of a job that say where it runs, where its files and logs lie and by which address others reach it, not how
-# fast it is; the version of what lies there is among the device's properties.
+# Read-only facts of a job about its location, files, logs and addresses, not its speed; the versions of its files are among
+# the device's properties.
 _NOT_SPEED = (
     *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_PATH", "CUDA_VERSION", "CUDA_CACHE_PATH"),
     *("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY", "NCCL_SOCKET_", "NCCL_DEBUG_FILE"),

@@ -1,7 +1,7 @@
 """Two ways to do the same work, in one process and in turns: how much faster the second is, with its interval.
 
-What a step proposes (another precision, layout, batch or a compiled graph) it tries, so that the gain is measured and no
-promise. Blocks of both run in random ABBA or BAAB order: a drift of the machine meets both alike.
+A step tries its proposals (another precision, layout, batch or a compiled graph), so that their gain is measured and not
+promised. Blocks of both run in random ABBA or BAAB order: a drift of the machine meets both alike.
 """
 
 from __future__ import annotations

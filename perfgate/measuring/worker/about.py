@@ -1,4 +1,4 @@
-"""``python -m perfgate.measuring.worker.about``: import what a worker needs, and print this interpreter's packages."""
+"""``python -m perfgate.measuring.worker.about``: import a worker's dependencies, and print this interpreter's packages."""
 
 from __future__ import annotations
 

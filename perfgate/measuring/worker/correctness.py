@@ -1,4 +1,4 @@
-"""What the workload returns: a faster wrong model, or one that works less when timed, must never pass."""
+"""Check the workload's outputs: a model that is faster but wrong, or works less when timed, must never pass."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from perfgate.protocol import SLOW_CALL_SECONDS
 
 MAX_SIGNATURE = 1000
 MAX_SHOWN = 100
-# How far two outputs of the same input may lie apart, as a share of the largest value: kernels choose their way by where
-# in memory the input lies, and round differently. An output of another input is far beyond it.
+# The tolerance between two outputs of the same input, as a share of the largest value: kernels choose their algorithm by
+# the input's address, and round differently. An output of another input is far beyond it.
 ROUNDING = 1e-3
-# As many as the blocks of a call of 1 ms have; fewer where a call is long.
+# The number of calls in a block of 1 ms calls; fewer for long calls.
 MOST_CALLS = 20
 BLOCK_SECONDS = 0.25
 
@@ -59,9 +59,9 @@ def _check_shape(workload: BoundWorkload, device: Device, shape: str) -> Correct
 
 
 def nothing_computed(workload: BoundWorkload, device: Device, output: Any, inputs: Any) -> Message | None:
-    """A message where a call shows nothing that it did: no value in its output, which was read, and no operator.
+    """A message if a call shows no sign of work: no value in its output, which was read, and no operator.
 
-    What works without operators, a tokenizer for instance, returns values.
+    Workloads without operators, such as a tokenizer, return values.
     """
     if holds_result(output, inputs):
         return None
@@ -74,7 +74,7 @@ def nothing_computed(workload: BoundWorkload, device: Device, output: Any, input
 
 
 def _stale_output(workload: BoundWorkload, device: Device, shape: str) -> Message | None:
-    """A message where outputs are cached by the identity of an input; None where they are not, or that cannot be told."""
+    """A message if outputs are cached by the identity of an input; None if they are not, or it is unknown."""
     import torch
 
     reused, fresh = workload.new_inputs(shape), workload.new_inputs(shape)
@@ -103,7 +103,7 @@ def _stale_output(workload: BoundWorkload, device: Device, shape: str) -> Messag
 
 
 def _wrong_when_timed(workload: BoundWorkload, device: Device, shape: str) -> Message | None:
-    """A message where the last call of a timed block returns something else than the same call outside a block."""
+    """A message if the last call of a timed block returns another result than the same call outside a block."""
     pool = workload.pool(shape)
     seconds = timed_call(lambda: workload.invoke(pool[0]), device) / 1e9
     fewest = 1 if seconds >= SLOW_CALL_SECONDS else FEWEST_CALLS

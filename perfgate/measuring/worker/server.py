@@ -56,10 +56,10 @@ from perfgate.system.processes import (
 def serve(connection: socket.socket, *, preload: list[str], parts: list[str]) -> NoReturn:
     """Serve fork requests until the conductor goes away; never returns.
 
-    ``parts`` are modules that workers would import otherwise, each by itself: what fails here is left to them.
+    ``parts`` are modules that workers would otherwise import, each by itself: a failure here is left to them.
     """
     die_with_parent(os.getppid())
-    # Whoever can trace us, a worker of one side, could forge what we tell of the other's.
+    # A process that can trace us, a worker of one side, could forge our messages about the other's.
     be_closed()
     # Orphans of a worker come to us, so that nothing it started can outlive it unseen.
     adopt_orphans()
@@ -73,14 +73,14 @@ def serve(connection: socket.socket, *, preload: list[str], parts: list[str]) ->
     for part in parts:
         with suppress(Exception):
             importlib.import_module(part)
-    # What modules choose for themselves, from the home they find, workers choose from theirs.
+    # Settings that modules derive from the home folder must come from the worker's own home.
     os.environ.clear()
     os.environ.update(environment)
-    # A collection in a forked worker would visit hundreds of thousands of objects of the imports, and by that copy the pages
-    # they stand in: 0.7 s on a busy machine with torch 2.13, where a pair of workers needs two and lives for one.
+    # A collection in a forked worker would visit hundreds of thousands of imported objects and thereby copy their pages:
+    # 0.7 s on a busy machine with torch 2.13, and a pair of workers takes two such collections.
     gc.collect()
     gc.freeze()
-    # From here on we hear of the conductor's end by the end of its socket, and have time to kill what workers started.
+    # From here on the end of its socket signals the conductor's end, which leaves time to kill the workers' children.
     outlive_parent()
     code = 1
     try:
@@ -182,7 +182,7 @@ class _Server:
                 send(self.connection, Exited(worker_id=worker_id, exit_code=code, left_behind=left_behind))
 
     def _kill_orphans(self, dead_worker: int) -> list[str]:
-        """Kill what a worker left running, and return the names of those processes.
+        """Kill the processes that a worker left running, and return their names.
 
         A worker adopts its own orphans while it lives, so those that come to us are of one that is dead.
         """
@@ -226,7 +226,7 @@ def _set_up(request: ForkRequest, parent: int) -> None:
     die_with_parent(parent)
     # The server is closed to others; the libraries of a device look at their own process in /proc.
     be_open()
-    # Its orphans stay with it, so that after its end the server knows whose they were.
+    # Its orphans stay with it, so that the server can attribute them after its end.
     adopt_orphans()
     log = os.open(request.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -236,14 +236,14 @@ def _set_up(request: ForkRequest, parent: int) -> None:
     os.close(log)
     os.close(null)
     write_stacks_to(request.stack_path)
-    # A home of this side: what one side compiles must not lie ready for the other.
+    # A home of this side: one side's compiled files must not be available to the other.
     os.chdir(request.home)
     os.environ.update(HOME=request.home, TMPDIR=request.home)
-    tempfile.tempdir = None  # what an import has looked up is the server's
+    tempfile.tempdir = None  # the cached result of a lookup belongs to the server
     os.sched_setaffinity(0, request.cpus)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash must not cost gigabytes of core file
     if request.memory_limit:
-        # Private writable memory. Address space (RLIMIT_AS) would also count what CUDA and the like only reserve.
+        # Private writable memory. Address space (RLIMIT_AS) would also count memory that CUDA and the like only reserve.
         resource.setrlimit(resource.RLIMIT_DATA, (request.memory_limit, request.memory_limit))
 
 

@@ -1,4 +1,4 @@
-"""Whether a worker that is loaded and warm may be forked, and what the fork server can import for the next one."""
+"""Whether a loaded and warm worker may be forked, and the modules that the fork server can import for the next one."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from perfgate.measuring.devices.device import Device
 from perfgate.protocol import STACK_SIGNAL
 from perfgate.system.processes import children, threads_of
 
-# What drivers of others hold does not live on in a fork.
+# State held by other drivers does not survive a fork.
 _FORKABLE_KIND = "cpu"
-# Where torch compiles to; it looks each time that it compiles, and writes its own choice there.
+# torch's compilation folders; it looks them up at each compilation, and stores its own choice there.
 _SET_BY_TORCH = {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"}
 
 
 class Holdings(NamedTuple):
-    """What a process shares with those forked from it: open files with their positions, and memory mapped as shared.
+    """State that a process shares with its forks: open files with their positions, and memory mapped as shared.
 
-    And what it had imported, in which environment.
+    Also its imports, and the environment during them.
     """
 
     files: dict[str, tuple[str, int]]
@@ -40,7 +40,7 @@ class Holdings(NamedTuple):
                 )
             except (OSError, ValueError):  # the listing's own
                 continue
-            # Those who only append do not care where the others are.
+            # Appending writers do not depend on the position of others.
             appends = int(about["flags"], 8) & os.O_APPEND
             found[descriptor] = target, 0 if appends else int(about["pos"])
         lines = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
@@ -48,7 +48,7 @@ class Holdings(NamedTuple):
         return cls(found, shared, frozenset(sys.modules), dict(os.environ))
 
     def imported_since(self) -> list[str]:
-        """The modules imported since, in order, of packages that were there; none where the environment has changed."""
+        """The modules imported since, in order, of packages that were there; none if the environment has changed."""
         changed = dict(self.environment.items() ^ os.environ.items())
         if changed.keys() - _SET_BY_TORCH:
             return []
@@ -65,9 +65,9 @@ class Holdings(NamedTuple):
 def is_forkable(device: Device, *, began: Holdings, loaded: Holdings) -> bool:
     """Whether workers can be forked from this one and be like a process of their own that loaded and warmed up.
 
-    A thread does not live on in a fork, nor does what an accelerator's driver holds, and locks stay as they were. Child
-    processes, sockets, pipes, shared memory and positions in files would be common to all of them: ``began`` is what the
-    process held before it loaded the workload, ``loaded`` what it held before its first call.
+    A thread does not survive a fork, nor does an accelerator driver's state, and locks stay as they were. Child processes,
+    sockets, pipes, shared memory and file positions would be shared by all of them: ``began`` is the state before the
+    process loaded the workload, ``loaded`` that before its first call.
     """
     if device.kind != _FORKABLE_KIND or len(threads_of(os.getpid())) != 1 or children():
         return False

@@ -1,4 +1,4 @@
-"""One call of every shape and its check, before anything is measured: what a workload that is set up wrong fails at.
+"""One call of every shape and its check, before anything is measured: the point of failure of a misconfigured workload.
 
 And which functions of the project run from loading to checking, so that a comment can name those a change touches in vain.
 """
@@ -28,7 +28,7 @@ _SEEKING_SECONDS = 1.0
 
 
 class FailedTrial(NamedTuple):
-    """What failed first."""
+    """The first failure."""
 
     part: Literal["call", "check"]
     shape: str
@@ -82,7 +82,7 @@ def try_calls(workload: BoundWorkload, device: Device, root: Path) -> FailedTria
 
 
 def unseen_functions(workload: BoundWorkload, device: Device, seeker: Seeker) -> list[str]:
-    """The functions that do not run on other inputs either; none where functions may run without being seen."""
+    """The functions that do not run on other inputs either; none if functions may run unseen."""
     ends = time.monotonic() + _SEEKING_SECONDS
     for index in range(1, POOL_SIZE):
         for shape in workload.shapes:

@@ -1,4 +1,4 @@
-"""The worker: answers the conductor's requests one by one; what the workload raises becomes a reply, not an end."""
+"""The worker: answers the conductor's requests one by one; a workload's exception becomes a reply, not an exit."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Worker:
         self.pad: object = None
         self._began: Holdings | None = None
         # Made behind the last time that we freeze: the collector lists it until user code freezes it with everything else.
-        # Looking for it costs less than counting what is frozen, which is all that torch imported.
+        # Looking for it costs less than counting all frozen objects, which include every import of torch.
         self._unfrozen: list[object] = []
         self._answers: dict[type, Callable[[Any], msgspec.Struct]] = {
             protocol.HarnessRequest: self._read_harness,
@@ -157,7 +157,7 @@ class Worker:
         self.project = Project(self.root, request.python_path, device.kind)
         _prepare_libraries(threads=request.threads, seed=request.seed)
         self._say(f"importing {Path(request.file).name}")
-        # Relative paths begin where the project's own code has them begin.
+        # Relative paths start at the root, as for the project's own code.
         os.chdir(self.root)
         if request.dead_functions:
             define_dead_functions(request.dead_functions, seed=request.seed)
@@ -250,7 +250,7 @@ class Worker:
         self._unfrozen = []
         if self._began is None or not is_forkable(self._opened, began=self._began, loaded=loaded):
             return warm
-        # What does not move would lie in the same memory in all processes that are forked from this one.
+        # Tensors that do not move would have the same address in all processes forked from this one.
         if not Layout(self._loaded).movable:
             return warm
         return msgspec.structs.replace(warm, forkable=True, parts=self._began.imported_since())
@@ -307,7 +307,7 @@ class Worker:
     def _trace(self, request: protocol.TraceRequest) -> protocol.Recorded:
         call, folder = self._loaded.caller(request.shape), Path(request.folder)
         with collector_off():
-            # Whoever draws it reads it; a worker that did so too would take as long again.
+            # The consumer reads the file; reading it here would double the time.
             file = self._opened.record_trace(call, calls=request.calls, folder=folder, name=request.name)
         return protocol.Recorded(recording=str(file))
 
@@ -354,7 +354,7 @@ class Worker:
 
 
 def draw_pad(layout_seed: int) -> object:
-    """What moves every later allocation: the same on both sides of a pair, another from pair to pair.
+    """An allocation that shifts all later ones: the same on both sides of a pair, another from pair to pair.
 
     So luck with addresses averages out instead of favouring one side.
     """
@@ -362,7 +362,7 @@ def draw_pad(layout_seed: int) -> object:
 
 
 def _prepare_libraries(*, threads: int, seed: int) -> None:
-    """Set threads to what was granted and seed every generator, so that both sides build the same weights."""
+    """Apply the granted number of threads and seed every generator, so that both sides build the same weights."""
     random.seed(seed)
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(seed % 2**32)
@@ -372,9 +372,9 @@ def _prepare_libraries(*, threads: int, seed: int) -> None:
 
 
 def _library_settings(*, frozen_more: bool) -> dict[str, str]:
-    """What a workload may have changed although it was set for both sides alike.
+    """Settings that a workload may have changed although they were set for both sides alike.
 
-    Garbage that user code froze (``gc.freeze``) is never collected, so nobody sees its price.
+    Garbage frozen by user code (``gc.freeze``) is never collected, so its cost stays hidden.
     """
     settings = {"frozen objects": "more than set aside" if frozen_more else "as set aside"}
     if torch := sys.modules.get("torch"):
@@ -384,7 +384,7 @@ def _library_settings(*, frozen_more: bool) -> dict[str, str]:
 
 
 def describe_error(error: BaseException, device: Device | None = None, project: Project | None = None) -> ErrorDetail:
-    """What a conductor needs to know of an exception: the kind, one line with its place and a hint, the traceback."""
+    """Describe an exception for the conductor: the kind, one line with its place and a hint, the traceback."""
     line, text = one_line(error), own_traceback(error)
     if isinstance(error, SystemExit):
         return ErrorDetail(kind="exit", message=Message("worker.ended-itself", {"error": line}), traceback=text)

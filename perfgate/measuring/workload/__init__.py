@@ -1,1 +1,1 @@
-"""What a user writes, and how it is found, loaded and called."""
+"""The workload interface for users, and the code that finds, loads and calls workloads."""

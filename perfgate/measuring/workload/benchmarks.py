@@ -1,7 +1,7 @@
 """Benchmarks that a project has already, as workloads: of pytest-benchmark, asv and pyperf.
 
-The benchmark is loaded once in a process that stays, and one call of the workload is one call of what it times. So its turns
-take as long as calls do, and all that is counted of a call is counted of it. It lies in the checkout of each side.
+The benchmark is loaded once in a process that stays, and one call of the workload is one call of the timed function. So its
+turns take as long as calls do, and all that is counted of a call is counted of it. It lies in the checkout of each side.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Timed = Callable[[], Any]
 
 
 def _workload(load: Callable[..., Timed], *named: object) -> Workload:
-    """The workload whose model is the function that a benchmark times; whether gradients are recorded is left to it."""
+    """The workload with the timed function of a benchmark as its model; the function decides whether gradients are recorded."""
 
-    # What is named is a default, so that it is part of what the workload file is known by.
+    # Names are default values, so that they are part of the workload file's hash.
     def build(_device: object, *, _named: tuple[object, ...] = (load.__name__, *named)) -> Timed:
         return load(*named)
 
@@ -48,7 +48,7 @@ def _workload(load: Callable[..., Timed], *named: object) -> Workload:
 
 
 def pytest_benchmark(test: str) -> Workload:
-    """A workload that calls what a test passes to the fixture ``benchmark`` of pytest-benchmark.
+    """A workload that calls the function that a test passes to the fixture ``benchmark`` of pytest-benchmark.
 
     The test runs once, with its assertions, and its fixtures stay as they are. ``pedantic`` with ``setup`` is refused: the
     setup would be timed. pytest must be installed; pytest-benchmark need not be.
@@ -62,7 +62,7 @@ def pytest_benchmark(test: str) -> Workload:
     return _workload(_timed_by_test, test)
 
 
-# Without what would record, redirect or rewrite something in every call.
+# Without plug-ins that would record, redirect or rewrite something in every call.
 _PYTEST_OPTIONS = [
     *("-q", "-s", "--assert=plain", "-o", "addopts="),
     *(
@@ -74,7 +74,7 @@ _PYTEST_OPTIONS = [
 
 
 def _timed_by_test(test: str) -> Timed:
-    """Run a test up to its teardown, in a thread that stays there with its fixtures, and return what it timed."""
+    """Run a test up to its teardown, in a thread that stays there with its fixtures, and return the timed function."""
     import pytest
 
     capture = _Capture()
@@ -97,7 +97,7 @@ def _timed_by_test(test: str) -> Timed:
 
 
 class _Capture:
-    """What a test passed to ``benchmark``, and why it failed."""
+    """The function that a test passed to ``benchmark``, and the reason if the test failed."""
 
     def __init__(self) -> None:
         self.timed: Timed | None = None
@@ -125,7 +125,7 @@ class _Capture:
 
             @pytest.hookimpl(tryfirst=True)
             def pytest_runtest_teardown(self) -> None:
-                # Here the fixtures of the test still are what it timed. Nobody ends them before the process does.
+                # The fixtures of the test are still alive here. They live until the process ends.
                 if capture.timed is not None and not capture.failures:
                     capture.is_over.set()
                     threading.Event().wait()
@@ -174,8 +174,8 @@ class Benchmark:
 def asv_benchmark(file: str, name: str, *parameters: Any) -> Workload:
     """A workload that calls a ``time_`` function of asv.
 
-    ``setup_cache`` and ``setup`` run once, before the first call. A benchmark whose setup must run before every call
-    (``number = 1``) is refused. asv need not be installed.
+    ``setup_cache`` and ``setup`` run once, before the first call. A benchmark that needs its setup before every call
+    (``number = 1``) is refused.
 
     Args:
         file: The file of the benchmark.
@@ -210,7 +210,7 @@ def _timed_by_asv(file: str, name: str, *parameters: Any) -> Timed:
 
 
 def _import(file: Path) -> Any:
-    """The module of a file, as part of the packages around it, from whose modules it may import."""
+    """The module of a file, imported as part of the packages around it."""
     if not file.is_file():
         raise WorkloadError(f"the benchmarks {file} do not exist; write the path from the folder of perfgate.toml")
     folder, parts = file.resolve().parent, [file.stem]

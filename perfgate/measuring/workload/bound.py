@@ -92,7 +92,7 @@ class BoundWorkload:
     def invoke(self, inputs: Any, *, returned: Callable[[], None] | None = None) -> Any:
         """Make one call on inputs that are already on the device and read its output, without waiting for the device.
 
-        ``returned`` is told when the call is over and the reading begins.
+        ``returned`` is called when the call is over and the reading begins.
         """
         with nullcontext() if self.workload.train_step or self.workload.grad else self.device.inference_mode():
             output = self.forward(inputs)
@@ -101,7 +101,7 @@ class BoundWorkload:
             return read(output)
 
     def forward(self, inputs: Any) -> Any:
-        """Call the model, or the workload's own function for one call, without reading what it returns."""
+        """Call the model, or the workload's own function for one call, without reading its output."""
         if self.workload.train_step is not None:
             return self.workload.train_step(self.model, inputs)
         if self.workload.call is not None:
@@ -130,7 +130,7 @@ class BoundWorkload:
 
 
 def copied(batch: Any) -> Any:
-    """A copy, because what the workload's ``inputs`` returns may be the same object each time."""
+    """A copy, because the workload's ``inputs`` may return the same object each time."""
     try:
         return copy.deepcopy(batch)
     except (RuntimeError, TypeError):  # a tensor with a gradient history, an object that refuses: new enough as it is
@@ -141,7 +141,7 @@ MAX_MESSAGE = 500
 
 
 def refusal(workload: BoundWorkload, output: Any, inputs: Any) -> str | None:
-    """Why the workload's check refuses the output, None where it does not or there is none. Both are on the host."""
+    """The objection of the workload's check to the output, None without one. Both are on the host."""
     try:
         return answered_no(workload, output, inputs)
     except Exception as error:  # noqa: BLE001 - whatever the check raises is its way of saying no
@@ -149,10 +149,10 @@ def refusal(workload: BoundWorkload, output: Any, inputs: Any) -> str | None:
 
 
 def answered_no(workload: BoundWorkload, output: Any, inputs: Any) -> str | None:
-    """What the workload's check returned where that is a no; what it raises goes through."""
+    """The falsy result of the workload's check, None for others; its exceptions pass through."""
     check = workload.workload.check
     accepted = None if check is None else check(output, inputs)
-    # Not `is False`: a tensor or numpy bool that says no is a no as well.
+    # Not `is False`: a falsy tensor or numpy bool counts too.
     return f"check returned {accepted!r}"[:MAX_MESSAGE] if accepted is not None and not accepted else None
 
 
@@ -165,7 +165,7 @@ WHOLE = "preprocess"
 
 
 class Stage(NamedTuple):
-    """One function of the preprocessing; it takes what the stage before it returned."""
+    """One function of the preprocessing; its argument is the result of the stage before it."""
 
     name: str
     run: Callable[[Any], Any]
@@ -182,9 +182,9 @@ def stages_of(workload: Workload) -> tuple[Stage, ...]:
 
 
 def line_of(function: Callable[..., Any], root: Path) -> str | None:
-    """Where a function starts, ``data/resize.py:12``; None for what is not Python code below ``root``.
+    """The first line of a function, ``data/resize.py:12``; None for anything but Python code below ``root``.
 
-    A partial is what it wraps; an object that can be called is its ``__call__``.
+    A partial counts as the function it wraps; a callable object as its ``__call__``.
     """
     code = _code(function)
     if code is None:

@@ -1,4 +1,4 @@
-"""Where a workload lies in memory: its weights, its inputs, Python's own pools and the heap, moved by lot.
+"""The memory layout of a workload: its weights, its inputs, Python's own pools and the heap, moved at random.
 
 Code that only differs can be up to 1 % slower in one layout and as much faster in another. A layout that changes before every
 quad, on both sides alike, makes that a part of the spread instead of a bias (benchmarks/gate/FINDINGS.md, section 5).
@@ -28,17 +28,17 @@ _PAGE = 4096
 _MOST_PAGES = 8
 
 
-# Of glibc: what is free goes back to the kernel, so that what a call needs meanwhile lies in other pages of memory each time.
-# Which ones of a cache's lines these share made calls of 8 MB tensors 30 % slower for as long as a process lived.
+# Of glibc: free memory goes back to the kernel, so that a call's temporaries lie in other pages each time. Which ones of a
+# cache's lines these share made calls of 8 MB tensors 30 % slower for as long as a process lived.
 _give_back_memory = getattr(ctypes.CDLL(None), "malloc_trim", lambda _: 0)
 
 
 class Layout:
     """The layout of one workload. ``movable`` is whether all of its tensors can be moved: in the host's memory, not too large.
 
-    Tensors of a model are its parameters and buffers and what attributes hold; those of inputs are found in tuples,
-    lists and dictionaries. A tensor that only a closure holds is not found, so a model that is no module and shows no tensor
-    is not movable.
+    Tensors of a model are its parameters, buffers and attributes; those of inputs are found in tuples, lists and
+    dictionaries. A tensor that only a closure holds is not found, so a model that is no module and shows no tensor is not
+    movable.
     """
 
     def __init__(self, workload: BoundWorkload) -> None:
@@ -47,9 +47,9 @@ class Layout:
         self.movable = _knows_tensors(workload.model) and _movable(self._all())
 
     def move(self, seed: int) -> None:
-        """Move everything to where this seed puts it: the same seed does the same on both sides."""
+        """Move everything to places chosen by this seed: the same seed does the same on both sides."""
         lot = random.Random(seed)
-        # The old pads go first, so that the new ones can lie where they lay.
+        # The old pads go first, so that the new ones can reuse their memory.
         self._held.clear()
         _give_back_memory(0)
         self._held += [bytearray(16 * lot.randrange(65536) + 16), *fill_pools(lot)]
@@ -95,7 +95,7 @@ def _tensors(value: object, depth: int = 0) -> Iterator[torch.Tensor]:
 
 
 def _kept_beside(module: torch.nn.Module) -> Iterator[torch.Tensor]:
-    """Yield what a module keeps beside parameters and buffers, such as a cache, as far as torch lets it be moved."""
+    """Yield a module's tensors besides parameters and buffers, such as a cache, as far as torch lets them move."""
     import torch
 
     for name, value in vars(module).items():
@@ -120,7 +120,7 @@ def _movable(tensors: list[torch.Tensor]) -> bool:
 
 
 def _move(tensors: list[torch.Tensor]) -> None:
-    """Give every tensor a new storage with what the old one holds; those that share one go on sharing."""
+    """Give every tensor a new storage with the same contents; tensors that share one go on sharing."""
     import torch
 
     moved: dict[int, torch.UntypedStorage] = {}
@@ -139,7 +139,7 @@ def _address(tensor: torch.Tensor) -> int:
 def fill_pools(lot: random.Random) -> list[object]:
     """A number of objects by lot of every size of Python's allocator, up to eight pages each.
 
-    An object of 16 bytes, a float of 24, and byte strings, whose header takes 33: none of them is a container to collect.
+    An object of 16 bytes, a float of 24, and byte strings with a header of 33: none of them is a container to collect.
     """
     sizes = [size for size in _SMALL for _ in range(lot.randrange(_MOST_PAGES * _PAGE // size))]
     return [
@@ -152,7 +152,7 @@ _MOST_LINES = 12
 
 
 def define_dead_functions(count: int, *, seed: int) -> None:
-    """Define ``count`` functions of different lengths that nobody calls, kept alive by a module of their own."""
+    """Define ``count`` functions of different lengths that are never called, kept alive by a module of their own."""
     lot = random.Random(seed)
     source = ""
     for number in range(count):

@@ -1,4 +1,4 @@
-"""Load the workload a project names, with an error for everything a file can do wrong, and describe what it measures."""
+"""Load the workload that a project names, with an error for every possible mistake in its file, and describe its inputs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ MODULE_NAME = "perfgate_workload"
 
 
 class _SourceLoader(SourceFileLoader):
-    """Compiles a source file and never looks for bytecode: whoever can write beside the file could have put it there."""
+    """Compiles a source file and never looks for bytecode, which any process that can write beside the file could have
+    planted.
+    """
 
     def path_stats(self, path: str) -> Mapping[str, Any]:
         # importlib then neither reads nor writes bytecode (importlib.abc.SourceLoader.get_code).
@@ -36,7 +38,7 @@ class _SourceLoader(SourceFileLoader):
 
 
 def never_from_bytecode(folders: list[Path]) -> None:
-    """Import what lies below these folders from its source; packages of an environment that lies there as usual."""
+    """Import modules below these folders from source; packages of an environment inside them as usual."""
     tops = [folder.resolve() for folder in folders]
     kinds: list[Any] = [
         (ExtensionFileLoader, EXTENSION_SUFFIXES),
@@ -59,8 +61,8 @@ def load_workload(file: Path, attribute: str, *, root: Path, python_path: list[s
     """Import ``file`` with the project's folders in front of the import path and return its workload.
 
     The workload file's own folder comes last of the project's folders, so that a module beside it can be imported too.
-    Raises WorkloadError when the file or the name is missing or is not a Workload; what the file itself raises goes
-    through, with its traceback.
+    Raises WorkloadError if the file or the name is missing or is not a Workload; exceptions of the file itself pass through
+    with their traceback.
     """
     shown = file.relative_to(root) if root in file.parents else file
     if file.is_dir():
@@ -84,7 +86,7 @@ def load_workload(file: Path, attribute: str, *, root: Path, python_path: list[s
 
 
 def _close_file(file: Path, root: Path) -> str:
-    """What to write instead of a file that is not there, if the project has one of much the same name."""
+    """A suggestion for a missing file, if the project has one of a similar name."""
     files = {path.stem: path.relative_to(root) for pattern in ("*/*.py", "*.py") for path in root.glob(pattern)}
     close = difflib.get_close_matches(file.stem, files, n=1)
     return f", did you mean {files[close[0]]}?" if close else ""
@@ -183,10 +185,11 @@ def describe_shapes(workload: Workload) -> dict[str, str]:
 
 
 def describe_functions(workload: Workload) -> dict[str, str]:
-    """The functions that are given, each with a hash of its code: 16 hex digits of SHA-256; and ``grad`` where it is on.
+    """The given functions, each with a hash of its code: 16 hex digits of SHA-256; and ``grad`` if it is on.
 
-    It covers the function's own byte code, constants, names and defaults, so an edited comment changes nothing. What it
-    calls is not covered. Two Python versions give two hashes. What has no code of its own, as a class, counts by its name.
+    It covers the function's own byte code, constants, names and defaults, so an edited comment changes nothing. Callees are
+    not covered. Two Python versions give two hashes. Objects without code of their own, such as a class, count by their
+    name.
     """
     functions = {name: getattr(workload, name) for name in FUNCTIONS}
     hashes = {name: _hash(function) for name, function in functions.items() if function is not None}

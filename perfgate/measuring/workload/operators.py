@@ -76,7 +76,7 @@ def random_inputs(
     dtype: str = "float32",
     strides: Sequence[Sequence[int] | None] = (),
 ) -> tuple[torch.Tensor, ...]:
-    """One tensor of each shape: normal numbers, or whole ones from 0 to 99 where the type is an integer's."""
+    """One tensor of each shape: normal numbers, or integers from 0 to 99 for an integer type."""
     import torch
 
     kind = getattr(torch, dtype, None)

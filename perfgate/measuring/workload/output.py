@@ -1,7 +1,7 @@
-"""Read what a call returned to its end: what an output puts off is work of the call that returned it.
+"""Read the output of a call to its end: deferred work belongs to the call that returned it.
 
-A generator has not begun when a call returns it, a future has not ended, and a lazy tensor is computed when somebody reads it.
-So the output of every call is read, and both are timed and counted.
+When a call returns, a generator has not begun, a future has not ended, and a lazy tensor is not computed. So the output of
+every call is read, and both are timed and counted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from perfgate.document.message import Message, ReasonedError
 from perfgate.errors import WorkloadError
 
-# Types whose instances hold their value.
+# Types with instances that hold their value.
 _VALUES = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray, memoryview, range, slice})
 _LIBRARIES_OF_VALUES = frozenset({"numpy", "pandas", "pyarrow", "PIL", "scipy"})
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, functools.partial)
@@ -56,12 +56,12 @@ reading_into: list[Any] = []
 
 
 def read(output: Any, *, depth: int = 0) -> Any:
-    """The output with all of it computed, as it is where nothing in it was put off.
+    """The output fully computed, unchanged if nothing was deferred.
 
     Containers, mappings and dataclasses are walked. An iterator becomes the list of its items, a future, a coroutine or a
-    promise of another kind its result. A tensor of a class of somebody else's (not torch's) is copied once, an object of a
-    class of the project's is asked for its public attributes and properties. Raises UnreadOutputError for a function, which
-    nobody has called, and for a tensor without values.
+    promise of another kind its result. A tensor of a class outside torch is copied once, and an object of a project's class
+    is read through its public attributes and properties. Raises UnreadOutputError for a function, which has not been
+    called, and for a tensor without values.
     """
     import torch
 
@@ -138,7 +138,7 @@ def _plain_tensors(batch: Any, torch: Any) -> Iterator[Any]:
 
 
 def _address(tensor: Any) -> int | None:
-    """Where a tensor's memory lies, None where it has none of its own: a sparse one, a wrapper."""
+    """The address of a tensor's memory, None if it has none of its own: a sparse one, a wrapper."""
     try:
         return int(tensor.data_ptr())
     except (RuntimeError, NotImplementedError):
@@ -176,7 +176,7 @@ def _holds_its_values(kind: type) -> bool:
 
 
 def _copy_values(tensor: Any, torch: Any) -> None:
-    """Let a tensor compute its values, whatever its class does to put that off."""
+    """Make a tensor compute its values, even if its class defers them."""
     reading_into.append(None)
     try:
         with torch.no_grad():
@@ -222,7 +222,7 @@ def _read_record(output: Any, depth: int) -> Any:
     return output
 
 
-# --- what has yet to run, and objects
+# --- deferred work, and objects
 
 
 def _read_other(output: Any, depth: int) -> Any:
@@ -269,7 +269,7 @@ def _is_model(output: Any) -> bool:
 
 
 def _read_attributes(output: Any, depth: int) -> None:
-    """Read what an object of the project's shows; its functions and iterators are its own and left alone."""
+    """Read the public state of a project's object; its functions and iterators are left alone."""
     for name, before in list(getattr(output, "__dict__", {}).items()):
         if name.startswith("_") or isinstance(before, (*_FUNCTIONS, Iterator)):
             continue

@@ -1,4 +1,4 @@
-"""The record a user fills in to say what is measured: about ten lines of their own code."""
+"""The record by which users describe a workload: about ten lines of their own code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class SLA:
-    """What the workload promises; the gate holds a change to it.
+    """The workload's promise, which the gate enforces.
 
     Attributes:
         p99: Seconds that at most 1 of 100 calls may exceed.

@@ -1,6 +1,6 @@
 """The result of a commit and environment that asv wrote (results/MACHINE/COMMIT-ENV.json), version 2: seconds or bytes.
 
-What ``track_`` functions return has no unit and no direction in this file, so they are left out: name them by ``numbers``.
+Values of ``track_`` functions have no unit and no direction in this file, so they are left out: name them by ``numbers``.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ _NO_MEASUREMENTS = ("test duration", "time taken for tests", "request rate")
 
 def recognises(content: Content) -> bool:
     names = {name.lower() for name in content.document} if isinstance(content.document, dict) else set()
-    # AISBench has both, and says in which stages.
+    # AISBench has both, with its stages.
     return {"failed requests", "total requests"} <= names and "benchmark duration" not in names
 
 

@@ -1,4 +1,4 @@
-"""What Google Benchmark writes with ``--benchmark_out``, schema 1: the iterations, and not what it aggregates of them."""
+"""The output of Google Benchmark's ``--benchmark_out``, schema 1: the iterations, without its aggregates."""
 
 from __future__ import annotations
 

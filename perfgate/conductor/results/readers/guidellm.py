@@ -38,7 +38,7 @@ def read(content: Content) -> Results:
             work[name] += int(metrics[key]["successful"]["total_sum"])
         prefix = "" if len(benchmarks) == 1 else f"{_strategy(benchmark['config']['strategy'])}."
         for key, unit in _TIMES.items():
-            # Null where the answers were not streamed.
+            # Null for answers that were not streamed.
             if statistics := (metrics.get(key) or {}).get("successful"):
                 name = prefix + key.removesuffix("_ms")
                 numbers.append(content.number(name, statistics["median"], unit, "lower"))

@@ -1,4 +1,4 @@
-"""What ``hyperfine --export-json`` writes: seconds of every run."""
+"""The output of ``hyperfine --export-json``: seconds of every run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``pyperf`` benchmarks write with ``-o``: values of every run, in seconds or bytes, of one benchmark or several."""
+"""The output of ``pyperf`` benchmarks with ``-o``: values of every run, in seconds or bytes, of one benchmark or several."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read(content: Content) -> Results:
         raise content.refused(f"version {version} of pyperf's files is not known")
     numbers = []
     for benchmark in content.document["benchmarks"]:
-        # What all benchmarks and runs have in common stands once, at the top.
+        # Metadata common to all benchmarks and runs is stored once, at the top.
         metadata = {**content.document.get("metadata", {}), **benchmark.get("metadata", {})}
         name, unit = str(metadata.get("name", "benchmark")), metadata.get("unit", "second")
         if unit not in _UNITS:

@@ -1,4 +1,4 @@
-"""What ``pytest --benchmark-json`` writes, version 5 of pytest-benchmark: seconds."""
+"""The output of ``pytest --benchmark-json``, version 5 of pytest-benchmark: seconds."""
 
 from __future__ import annotations
 

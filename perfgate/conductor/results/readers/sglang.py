@@ -1,7 +1,7 @@
-"""What ``python -m sglang.bench_serving --output-file`` appends: one JSON object a run; times in milliseconds.
+"""The output of ``python -m sglang.bench_serving --output-file``: one JSON object appended per run; times in milliseconds.
 
-Only with ``--output-details`` does it say which requests failed; without it they lack in ``completed``, which both sides must
-have alike.
+It lists failed requests only with ``--output-details``; without it they are missing from ``completed``, which must be equal
+on both sides.
 """
 
 from __future__ import annotations

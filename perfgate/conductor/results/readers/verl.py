@@ -12,7 +12,7 @@ from perfgate.conductor.results.result import Better, Content, Results
 
 READS = "the log of verl"
 _LINE = re.compile(r"step:(\d+) - ([^\n]*timing_s/step:[^\n]*)")
-# What numpy reduced is printed as its repr: "perf/throughput:np.float64(801.4)".
+# numpy's reductions are printed by their repr: "perf/throughput:np.float64(801.4)".
 _FIELD = re.compile(r"([^:]+):(?:np\.\w+\()?(-?[\d.]+(?:e[+-]?\d+)?|-?inf|nan)\)?")
 _METRICS: dict[str, tuple[str, str, Better]] = {
     "timing_s/step": ("step", "s", "lower"),

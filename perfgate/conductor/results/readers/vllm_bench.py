@@ -1,4 +1,4 @@
-"""What ``vllm bench serve --save-result`` writes (vllm/benchmarks/serve.py): one JSON object; times in milliseconds."""
+"""The output of ``vllm bench serve --save-result`` (vllm/benchmarks/serve.py): one JSON object; times in milliseconds."""
 
 from __future__ import annotations
 

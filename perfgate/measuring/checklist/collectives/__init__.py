@@ -1,1 +1,1 @@
-"""A job of several processes that time collectives: what they are told, what each of them does, and how the job is run."""
+"""A job of several processes that time collectives: its plan, the program of each rank, and the launcher."""

@@ -29,9 +29,9 @@ _END_SECONDS = 5.0
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """One job. ``sizes`` are bytes, rising; each is timed ``repetitions`` times, or fewer where that takes ``seconds``.
+    """One job. ``sizes`` are bytes, rising; each is timed ``repetitions`` times, or fewer if that takes ``seconds``.
 
-    ``rounds`` is how often all ranks do the same work and then meet, to see who comes last.
+    In each of ``rounds`` rounds all ranks do the same work and then meet, which reveals stragglers.
     """
 
     kind: str
@@ -60,7 +60,7 @@ class Meeting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one rank measured. ``refused`` says why the backend does not have an operation."""
+    """The measurements of one rank. ``refused`` maps an operation that the backend lacks to the reason."""
 
     rank: int
     timed: list[OperationSamples]
@@ -88,7 +88,7 @@ def run_job(plan: Plan, *, ranks: int, folder: Path, limit_seconds: float) -> li
     """The reports of all ranks, in order.
 
     Rendezvous is on the loopback at a port that the launcher takes from the system, so that two jobs never meet. Raises
-    MeasuringError, with what the job printed last, where it fails or takes longer than ``limit_seconds``.
+    MeasuringError with the job's last output if the job fails or exceeds ``limit_seconds``.
     """
     with tempfile.TemporaryDirectory(dir=folder, prefix=".collectives-") as name:
         work = Path(name)
@@ -103,24 +103,24 @@ def run_job(plan: Plan, *, ranks: int, folder: Path, limit_seconds: float) -> li
 
 
 def _failure(folder: Path, ranks: int) -> str | None:
-    """What the first rank that failed wrote; the others were then ended, or waited for it in vain."""
+    """The report of the first rank that failed; the others were killed or waited for it in vain."""
     files = [path for rank in range(ranks) if (path := failure_file(folder, rank)).exists()]
     return min(files, key=lambda path: path.stat().st_mtime_ns).read_text()[:_TAIL] if files else None
 
 
 def environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the job: gloo looks up the host's name, which containers often cannot, unless told where.
+    """The environment of the job: unless told an address, gloo looks up the host's name, which containers often cannot.
 
-    HCCL listens on port 16666 of every NPU, where another job on the card may be, unless the system chooses (hiascend.com,
-    CANN 9.0, "HCCL_NPU_SOCKET_PORT_RANGE"). A rank gets one thread: there are as many ranks as there are devices, or as CPUs
-    were asked for.
+    HCCL listens on port 16666 of every NPU, which another job on the card may use, unless the system chooses a port
+    (hiascend.com, CANN 9.0, "HCCL_NPU_SOCKET_PORT_RANGE"). A rank gets one thread: there are as many ranks as there are
+    devices, or as CPUs were asked for.
     """
     defaults = {"GLOO_SOCKET_IFNAME": "lo", "HCCL_NPU_SOCKET_PORT_RANGE": "auto"}
     return {**defaults, **inherited, "OMP_NUM_THREADS": "1"}
 
 
 class _Ended(NamedTuple):
-    """How the launcher ended, None where it had to be ended, and what the job printed."""
+    """The launcher's exit code, None if it had to be killed, and the output of the job."""
 
     code: int | None
     output: bytes
@@ -139,8 +139,8 @@ class _Ended(NamedTuple):
 def _run(command: list[str], environ: Mapping[str, str], limit_seconds: float, *, folder: Path) -> _Ended:
     """Run the launcher, and return when no process of the job is left.
 
-    The launcher puts every rank into a session of its own, where no signal of ours reaches it. But ranks end when their
-    standard input, which is a pipe of ours, is closed; and as they all print to another pipe, its end is theirs.
+    The launcher puts every rank into a session of its own, out of reach of our signals. But ranks end when their standard
+    input, which is a pipe of ours, is closed; and as they all print to another pipe, its end is theirs.
     """
     reads, life_line = os.pipe()
     process = subprocess.Popen(

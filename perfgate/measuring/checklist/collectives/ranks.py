@@ -1,7 +1,7 @@
 """``python -m torch.distributed.run … -m perfgate.measuring.checklist.collectives.ranks FOLDER``: one rank of a job.
 
-The job lives as long as somebody holds its standard input open: a rank that finds it closed ends at once, wherever it is, and
-one whose launcher is killed ends with that, even where it holds the interpreter's lock. So nothing outlives the process that
+The job lives as long as its standard input is held open: a rank that finds it closed exits at once, at any point, and a
+rank with a killed launcher exits with it, even while it holds the interpreter's lock. So nothing outlives the process that
 started it, however that one ended.
 """
 
@@ -57,8 +57,8 @@ class _Rank:
             self.device = torch.device(plan.kind, int(os.environ["LOCAL_RANK"]))
             self.module: Any = getattr(torch, plan.kind)
             self.module.set_device(self.device)
-        # Kept until the group is gone: its own thread is the last to let go of what was sent last, needs the interpreter for
-        # that, and is waited for by the interpreter where that destroys the group (a deadlock seen with gloo of torch 2.7).
+        # Kept until the group is destroyed: the group's own thread releases the last message, needs the interpreter for
+        # that, and the interpreter waits for it while destroying the group (a deadlock seen with gloo of torch 2.7).
         self.met = torch.zeros(1, device=self.device)
 
     def synchronize(self) -> None:
@@ -90,7 +90,7 @@ class _Prepared(NamedTuple):
 
 
 def main(folder: Path) -> None:
-    """Do what the plan in the folder says, and leave the report there."""
+    """Run the plan in the folder, and leave the report there."""
     end_with_job()
     plan = msgspec.json.decode((folder / PLAN_FILE).read_bytes(), type=Plan)
     rank = _Rank(plan)
@@ -116,7 +116,7 @@ def _report(rank: _Rank) -> RankReport:
 
 
 def _refusal(rank: _Rank, operation: Operation) -> str:
-    """Why the backend does not have an operation, nothing where it does: every rank gets the same answer, nothing is sent."""
+    """The reason if the backend lacks an operation, else empty: every rank gets the same answer and nothing is sent."""
     try:
         _PREPARE[operation](rank, 1).run()
     except (RuntimeError, NotImplementedError) as error:
@@ -214,11 +214,11 @@ def _meet(rank: _Rank) -> list[Meeting]:
 
 
 def end_with_job() -> None:
-    """End this process when nobody waits for it any more."""
+    """Exit this process once its job is gone."""
     die_with_parent(os.getppid())
 
     def watch() -> None:
-        # A read that returns says that the other end is gone: nobody writes.
+        # A read that returns means that the other end is closed, because nothing is ever written.
         os.read(sys.stdin.fileno(), 1)
         os._exit(1)
 

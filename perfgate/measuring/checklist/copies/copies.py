@@ -102,7 +102,7 @@ def time_threads(workload: BoundWorkload, device: Device, levels: Sequence[int],
 def time_processes(
     request: protocol.LoadRequest, levels: Sequence[int], *, seconds: float, folder: Path
 ) -> list[Level]:
-    """Copies with a process, a model and inputs each. Raises MeasuringError where one does not get ready."""
+    """Copies with a process, a model and inputs each. Raises MeasuringError if one does not get ready."""
     with ExitStack() as stack:
         started = [stack.enter_context(_process(request, folder)) for _ in range(max(levels))]
         for connection in started:
@@ -118,7 +118,7 @@ def time_processes(
 
 
 def free_memory() -> int | None:
-    """The bytes that programs can get without swapping, None where the kernel does not tell."""
+    """The bytes available to programs without swapping, None if the kernel does not report them."""
     available = re.search(r"^MemAvailable:\s+(\d+) kB", text_of(Path("/proc/meminfo")), re.MULTILINE)
     return int(available[1]) << 10 if available else None
 

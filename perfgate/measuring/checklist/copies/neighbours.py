@@ -1,4 +1,4 @@
-"""Who else was at work while copies ran: on a device whom its sensor names, on a CPU whom the kernel counts time for."""
+"""Other processes that worked while copies ran: on a device as its sensor names them, on a CPU by the kernel's accounting."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from perfgate.measuring.devices.host import Host
 from perfgate.measuring.devices.registry import monitored_kinds, open_sensor
 from perfgate.system.processes import cpu_seconds, name_of
 
-# Of one CPU, in the mean: less disturbs nobody.
+# Mean share of one CPU; less does not disturb.
 _AT_WORK = 0.05
 _MOST = 5
 
 
 @contextmanager
 def neighbours(device: Device) -> Iterator[list[str]]:
-    """A list that is filled at the end, with who worked most first; empty where nobody did, or nobody can tell."""
+    """A list that is filled at the end, the busiest process first; empty if there was none or none is visible."""
     found: list[str] = []
     before, began = cpu_seconds(), time.monotonic()
     yield found
     elapsed, after = time.monotonic() - began, cpu_seconds()
-    # What began meanwhile may be a copy of ours.
+    # Processes started meanwhile may be copies of ours.
     shares = {pid: (after[pid] - before[pid]) / elapsed for pid in before.keys() & after.keys() - {os.getpid()}}
     found += _on_device(device)
     found += [

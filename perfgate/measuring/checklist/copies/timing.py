@@ -1,4 +1,4 @@
-"""What copies and the process that starts them say to each other, and the loop that times one copy among others."""
+"""The messages between copies and the process that starts them, and the loop that times one copy among others."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ def _judge(outcome: StepOutcome, measured: _Conversions) -> None:
 
 
 def _judge_orders(outcome: StepOutcome, audit: Sequence[AuditedOp]) -> None:
-    """Judge convolutions whose input and weight differ in memory order, and count how often the order changes."""
+    """Judge convolutions with different memory orders of input and weight, and count how often the order changes."""
     convolutions = [(op, op.convolution) for op in audit if op.convolution is not None]
     if not convolutions:
         return

@@ -28,7 +28,7 @@ from perfgate.trace.packed import NO_NUMBER
 from perfgate.trace.spans import KERNEL_LAUNCH, OUTSIDE
 from perfgate.trace.summary import DeviceSummary
 
-# Six samples are the fewest whose order statistics hold the median with 95 % confidence.
+# The fewest samples with order statistics that bound the median with 95 % confidence.
 _FEWEST_ENQUEUED = 6
 _MOST_ENQUEUED = 100
 # Work of less than ten microseconds on any device: 128 KiB take five at 25 GB/s, a million operations one at 1 TFLOP/s.

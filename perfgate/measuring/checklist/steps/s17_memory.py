@@ -47,7 +47,7 @@ _FULL = _Effort(calls=300, seconds=8.0, warm_up_seconds=5.0)
 
 
 class MemoryStep:
-    """Watch the allocator and the process over steady calls of every shape; name the operator whose results stay allocated."""
+    """Watch the allocator and the process over steady calls of every shape; name the operator that keeps memory."""
 
     card = card(17)
 

@@ -1,1 +1,1 @@
-"""What is known of an Ascend machine without importing torch: its cards, its software, its settings."""
+"""An Ascend machine without importing torch: its cards, software and settings."""

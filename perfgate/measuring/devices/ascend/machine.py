@@ -1,8 +1,8 @@
-"""What an Ascend machine has: versions that must go together, libraries, device nodes, and variables that slow it down.
+"""The state of an Ascend machine: versions that must match, libraries, device nodes, and variables that slow it down.
 
-Nothing is imported. Which versions go together is published: COMPATIBILITY.md of github.com/Ascend/pytorch at b48e6481 (2026),
-torch_npu 2.1.0 and later. What the table does not know is unknown, which is not a mismatch: pre-releases, patches of CANN, and
-what came out later.
+Nothing is imported. Which versions go together is published: COMPATIBILITY.md of github.com/Ascend/pytorch at b48e6481
+(2026), torch_npu 2.1.0 and later. Versions missing from the table are unknown, not mismatched: pre-releases, patches of
+CANN, and later releases.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.host import Host, text_of
 
 ASCEND = "/usr/local/Ascend"
-# set_env.sh of CANN sets both; the first is what torch_npu reads.
+# set_env.sh of CANN sets both; torch_npu reads the first.
 HOME_VARIABLES = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
 _INSTALL_INFO = "ascend_*_install.info"
-# Where the toolkit's version stands when its ascend_toolkit_install.info is missing (a runtime-only installation).
+# Files with the toolkit's version if its ascend_toolkit_install.info is missing (a runtime-only installation).
 _VERSION_FILES = ("compiler/version.info", "runtime/version.info", "version.info", "version.cfg")
 _MOST_TEXT = 64 * 1024
-# CANN, and the torch_npu listed with it. The torch of a torch_npu is its own version without what follows the third number.
+# CANN, and the torch_npu listed with it. The torch of a torch_npu has the same version up to the third number.
 LISTED: Mapping[str, tuple[str, ...]] = {
     "9.1.0": ("2.12.0", "2.11.0", "2.10.0.post4", "2.9.0.post6", "2.7.1.post8"),
     "9.0.0": ("2.9.0.post2", "2.8.0.post4", "2.7.1.post4"),
@@ -44,8 +44,8 @@ LISTED: Mapping[str, tuple[str, ...]] = {
 _RELEASE = re.compile(r"([0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4})(.{0,80})", re.DOTALL)
 # 2.7.1.post2, 2.7.1.post2+git1a2b3c, 2.7.1rc1, 2.7.1.dev20250901
 _TAIL = re.compile(r"(\.post[0-9]{1,4})?(\+.{0,60})?", re.DOTALL)
-# What libtorch_npu.so of torch_npu 2.13.0 is linked to (readelf); without one of them `import torch` fails where torch
-# loads its backends itself, and `import torch_npu` everywhere.
+# Libraries that libtorch_npu.so of torch_npu 2.13.0 is linked to (readelf); without one of them `import torch` fails if
+# torch loads its backends itself, and `import torch_npu` always.
 NEEDED = ("libascendcl.so", "libhccl.so", "libacl_op_compiler.so", "libge_runner.so", "libgraph.so")
 # The driver's, which CANN opens when it opens a card.
 DRIVER = "libascend_hal.so"
@@ -114,10 +114,10 @@ def _published(torch_npu: str) -> str | None:
 
 
 class Software(msgspec.Struct, frozen=True, kw_only=True):
-    """What an NPU stands on; None for what is not there or does not say its version.
+    """The software below an NPU; None for a missing or unknown version.
 
-    ``cann_home`` is the CANN in use: the one the environment names. ``cann_installed`` are the folders of all that lie where
-    CANN is installed by default, whether or not the environment knows them.
+    ``cann_home`` is the CANN in use: the one the environment names. ``cann_installed`` are the folders of all CANN versions
+    in the default location, in use or not.
     """
 
     torch: str | None = None
@@ -203,7 +203,7 @@ def _library_folders(host: Host) -> Iterator[Path]:
 
 
 def _configured(host: Host, file: Path, read: set[Path]) -> Iterator[str]:
-    """Yield the folders of ld.so.conf and of what it includes, no file twice."""
+    """Yield the folders of ld.so.conf and its includes, no file twice."""
     if file in read or len(read) >= _MOST_FILES:
         return
     read.add(file)
@@ -255,7 +255,7 @@ _SLOW = {
 
 
 def refuse_blocking(environ: Mapping[str, str]) -> None:
-    """Raise MeasuringError where every operator waits for the device: such times say nothing of a real run."""
+    """Raise MeasuringError if every operator waits for the device: such times differ from those of a real run."""
     if is_blocking(environ):
         raise MeasuringError(
             f"{BLOCKING}={environ[BLOCKING]} in the environment: every operator waits for the NPU, so no time measured here is "
@@ -283,7 +283,7 @@ def check_environment(environ: Mapping[str, str]) -> list[FitnessCheck]:
     return [blocking, FitnessCheck("npu settings", "attention", reasons, remedies)]
 
 
-# What a process opens besides its card (the driver's container guide); /dev/davinciN is card N by its physical id.
+# Devices that a process opens besides its card (the driver's container guide); /dev/davinciN is card N by its physical id.
 COMMON = ("davinci_manager", "devmm_svm", "hisi_hdc")
 GROUP = "HwHiAiUser"
 _CARD = re.compile(r"davinci[0-9]{1,5}")

@@ -1,9 +1,10 @@
-"""What ``npu-smi`` prints, one record a chip: its table, and the key and value lines of ``-t …`` and ``-m``. Pure text in.
+"""Parse the output of ``npu-smi``, one record a chip: its table, and the key and value lines of ``-t …`` and ``-m``. Pure text
+in.
 
-Shapes, all met by what stands where and never by line number: a block may start with its ``Chip ID`` (``-t common``; ``-t
+Known shapes, recognized by content and never by line number: a block may start with its ``Chip ID`` (``-t common``; ``-t
 usages`` of 310B) or end with it (``-t usages`` of 910 and 310P, ``-t proc-mem``), or have none (with ``-c``, ``-t health``,
-Ascend 950). Behind the chips may follow the ``mcu``, whose temperature and power are those of the board. Cells of the table
-are told by the names above them, so a chip with another set of columns (HBM, Phy-ID, Device) is read as well.
+Ascend 950). The ``mcu`` may follow the chips; its temperature and power are those of the board. Cells of the table are
+identified by their column titles, so a chip with other columns (HBM, Phy-ID, Device) is read as well.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from perfgate.measuring.devices.cells import MIB, MOST_TEXT, number, quoted, sca
 _COLUMNS = re.compile(r"\t+|\s{2,}")
 _PROCESS = re.compile(r"Process id:\s*([0-9]{1,10})\s+Process name:(.*?)\s*Process memory\(MB\):\s*([0-9]{1,12})\s*")
 _NO_PROCESS = "no process in device"
-# What a chip is told by: a quantity with its unit, or one of the words of -t health and -t board. Any text has colons.
+# Identifies a chip's output: a quantity with its unit, or one of the words of -t health and -t board. Any text has colons.
 _TOLD = re.compile(
     r".{1,60}\((?:%|mb|c|w|mhz|page)\)|healthstatus|softwareversion|firmwareversion|chiptype|chipphysicalid"
 )
@@ -30,9 +31,8 @@ _CELL = re.compile(r"[0-9]+\s*/\s*[0-9]+|\S+")
 _TITLES = re.compile(r"\s{2,}")
 # The recorded outputs have it with and without the first space.
 _USED_OF_TOTAL = re.compile(r"([0-9]{1,12})\s*/\s*([0-9]{1,12})")
-# The text as printed, in lower case, and the message that says what it means. Sources: error_container_-8005 and
-# usage_text_on_wrong_type of the recorded outputs, the return values of the DCMI manual (-8005 not ready, -8020 in use), the
-# dynamic linker of glibc.
+# Printed texts in lower case, and the message for each. Sources: error_container_-8005 and usage_text_on_wrong_type of the
+# recorded outputs, the return values of the DCMI manual (-8005 not ready, -8020 in use), the dynamic linker of glibc.
 _REFUSALS = (
     ("ret is -8005", "device.npu-hidden"),
     ("ret is -8020", "device.npu-in-use"),
@@ -46,9 +46,9 @@ _REFUSALS = (
 
 
 class ChipBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """What one ``-t`` says of one chip; keys as printed, in lower case and without spaces.
+    """The output of one ``-t`` option for one chip; keys as printed, in lower case and without spaces.
 
-    ``processes`` is None where the output does not speak of processes.
+    ``processes`` is None if the output does not mention processes.
     """
 
     npu_id: int | None = None
@@ -58,7 +58,7 @@ class ChipBlock(msgspec.Struct, frozen=True, kw_only=True):
     processes: list[DeviceProcess] | None = None
 
     def get(self, *keys: str) -> str | None:
-        """The value of the first key that is there, None where it says that there is none."""
+        """The value of the first key present, None if it is marked as unavailable."""
         return next((value for key in keys if (value := word(self.values.get(_plain(key)))) is not None), None)
 
     def number(self, *keys: str) -> float | None:
@@ -69,7 +69,7 @@ class ChipBlock(msgspec.Struct, frozen=True, kw_only=True):
 class MappedChip(msgspec.Struct, frozen=True, kw_only=True):
     """One row of ``npu-smi info -m``: how a chip is called by npu-smi, and by the runtime.
 
-    ``logic_id`` is what the runtime counts by. ``chip_id`` is None where npu-smi has no chips within a card (Ascend 950).
+    ``logic_id`` is the runtime's number. ``chip_id`` is None if npu-smi has no chips within a card (Ascend 950).
     """
 
     npu_id: int
@@ -78,7 +78,7 @@ class MappedChip(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TableChip(msgspec.Struct, frozen=True, kw_only=True):
-    """Two lines of the table: one chip. ``aicore`` is a share, memory in bytes, of the HBM where the chip has one."""
+    """Two lines of the table: one chip. ``aicore`` is a share; memory is in bytes, of the HBM if the chip has one."""
 
     npu_id: int
     chip_id: int | None = None
@@ -99,7 +99,7 @@ class TableProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InfoTable(msgspec.Struct, frozen=True, kw_only=True):
-    """All of ``npu-smi info``. ``processes`` is None where the lower table is missing, which is not the same as empty."""
+    """All of ``npu-smi info``. ``processes`` is None if the lower table is missing, which differs from an empty one."""
 
     chips: list[TableChip] = []
     processes: list[TableProcess] | None = None
@@ -109,7 +109,7 @@ class InfoTable(msgspec.Struct, frozen=True, kw_only=True):
         return next((row for row in rows if chip_id is None or row.chip_id == chip_id), None)
 
     def processes_on(self, npu_id: int, chip_id: int | None) -> list[DeviceProcess] | None:
-        """The processes on a chip, None where the table does not speak of processes."""
+        """The processes on a chip, None if the table has no processes."""
         if self.processes is None:
             return None
         rows = (row for row in self.processes if row.npu_id == npu_id)
@@ -138,7 +138,7 @@ def parse_blocks(text: str, command: str) -> list[ChipBlock]:
 
 
 def find_block(blocks: list[ChipBlock], chip_id: int | None) -> ChipBlock | None:
-    """The block of a chip, never that of the mcu; one without an id where that is the only one."""
+    """The block of a chip, never that of the mcu; a block without an id if it is the only one."""
     chips = [block for block in blocks if not block.mcu]
     matches = [block for block in chips if block.chip_id == chip_id and chip_id is not None]
     if matches:
@@ -188,7 +188,7 @@ def _plain(key: str) -> str:
 
 
 def _refuse(text: str, command: str) -> None:
-    """Raise UnmeasuredError where ``text`` is no answer to ``command`` but a failure or the help."""
+    """Raise UnmeasuredError if ``text`` is a failure or the help instead of an answer to ``command``."""
     lower = text[:MOST_TEXT].lower()
     if not lower.strip():
         raise UnmeasuredError(Message("device.tool-silent", {"command": command}))
@@ -212,7 +212,7 @@ def _entries(text: str) -> list[tuple[str, str]]:
 
 
 def _cut(entries: list[tuple[str, str]], npu_id: int | None) -> list[ChipBlock]:
-    """The blocks of one NPU: the name of a chip begins its block where the first entry is one, else it ends it."""
+    """The blocks of one NPU: a chip's name begins its block if it is the first entry, else it ends it."""
     groups: list[list[tuple[str, str]]] = [[]]
     leading = bool(entries) and _names_chip(*entries[0])
     for entry in entries:
@@ -296,7 +296,7 @@ def _named(titles: list[list[str]], cells: list[str]) -> dict[str, str]:
         if len(names) == 1:
             row[names[0]] = cell
             continue
-        # A name may have spaces ("Ascend 910B4-1"): the last title takes what is left, if it is no number.
+        # A name may have spaces ("Ascend 910B4-1"): the last title takes the rest, if that is not a number.
         values = _CELL.findall(cell)
         if len(values) > len(names) and names[-1] == "name":
             values = [*values[: len(names) - 1], " ".join(values[len(names) - 1 :])]

@@ -1,4 +1,4 @@
-"""Read the state of one chip through ``npu-smi``: which chip a device of torch is, and what the tool says of it.
+"""Read the state of one chip through ``npu-smi``, and find the chip of a torch device.
 
 Four numberings: the index of torch, the logic id of the runtime, the NPU ID and Chip ID of npu-smi, and the physical id of
 ``/dev/davinciN``. Torch counts the logic ids that ASCEND_RT_VISIBLE_DEVICES shows; ``npu-smi info -m`` has the rest.
@@ -38,7 +38,7 @@ _UNITS = {
     **{f"{kind} Bandwidth Usage Rate(%)": f"{kind.lower()}_bandwidth" for kind in ("HBM", "DDR", "Memory")},
     **{f"DVPP {unit} Usage Rate(%)": f"dvpp_{unit.lower()}" for unit in ("VDEC", "VPC", "VENC", "JPEGE", "JPEGD")},
 }
-# What computes. A newer driver says how busy they are together; of an older one, at least as busy as the busiest.
+# The computing units. A newer driver reports their joint load; for an older one it is at least that of the busiest.
 _COMPUTE = ("aicore", "aicube", "aivector", "vectorcore")
 _CAPACITY = [(f"{kind} Capacity(MB)", f"{kind} Usage Rate(%)") for kind in ("HBM", "Memory", "DDR")]
 
@@ -78,10 +78,10 @@ def _logic_id(index: int, environ: Mapping[str, str]) -> int:
 def read_telemetry(
     index: int, runner: Runner = run_tool, environ: Mapping[str, str] = os.environ, own: frozenset[int] = frozenset()
 ) -> Telemetry:
-    """Everything npu-smi says of torch's ``npu:index``, in four questions; ``own`` are the processes that are not foreign.
+    """Everything npu-smi reports about torch's ``npu:index``, in four queries; ``own`` are the processes that are not foreign.
 
-    What one of them does not answer stays None. Raises UnmeasuredError when npu-smi is not there, shows no such chip, or
-    answers nothing.
+    An unanswered query leaves None. Raises UnmeasuredError when npu-smi is not there, shows no such chip, or answers
+    nothing.
     """
     chip = find_chip(index, runner, environ)
     questions = _Questions(chip, runner)
@@ -97,8 +97,8 @@ def read_telemetry(
 def read_state(chip: MappedChip, runner: Runner = run_tool, *, usages: bool = False) -> Telemetry:
     """Clock, temperature, power and AI Core load of a chip in one question, that of all its units in one more.
 
-    Both may be asked while it works; while the profiler collects, npu-smi shows a load of 0 (the vendor's manual), so sample
-    in a run without it. Raises UnmeasuredError where nothing answers.
+    Both may be asked while it works; while the profiler collects, npu-smi shows a load of 0 (the vendor's manual), so
+    sample in a run without it. Raises UnmeasuredError if no query is answered.
     """
     questions = _Questions(chip, runner)
     common, load = questions.block("common"), questions.block("usages") if usages else None
@@ -107,7 +107,7 @@ def read_state(chip: MappedChip, runner: Runner = run_tool, *, usages: bool = Fa
 
 
 def read_processes(chip: MappedChip, runner: Runner = run_tool) -> Telemetry:
-    """The processes on a chip, in one question. Raises UnmeasuredError where it fails."""
+    """The processes on a chip, in one question. Raises UnmeasuredError if it fails."""
     questions = _Questions(chip, runner)
     block = questions.block("proc-mem")
     questions.must_have_answered()
@@ -133,7 +133,7 @@ class _Questions:
         return answer
 
     def block(self, kind: str, *, with_chip: bool = False) -> ChipBlock | None:
-        # Where npu-smi has no chips within a card (Ascend 950), -i is the logic id.
+        # If npu-smi has no chips within a card (Ascend 950), -i is the logic id.
         card = self._chip.npu_id if self._chip.chip_id is not None else self._chip.logic_id
         command = ["npu-smi", "info", "-t", kind, "-i", str(card)]
         if with_chip and self._chip.chip_id is not None:
@@ -169,7 +169,7 @@ def _telemetry(
     processes = table.processes_on(chip.npu_id, chip.chip_id) if table else None
     return Telemetry(
         temperature=row.temperature if temperature is None else temperature,
-        # A 310B4 at 65 °C shows 0.0 (recorded, driver 23.0.0): a chip that runs draws some power, so it tells none.
+        # A 310B4 at 65 °C shows 0.0 (recorded, driver 23.0.0): a running chip draws some power, so 0 means unknown.
         power=power if power is not None and power > 0 else None,
         clock=_hertz(common.number("Aicore curFreq(MHZ)")),
         rated_clock=_hertz(common.number("Aicore Freq(MHZ)")),

@@ -1,7 +1,7 @@
-"""Record with ``torch_npu.profiler``, have the recording analysed in a fresh process, and keep what counts as one file.
+"""Record with ``torch_npu.profiler``, have the recording analysed in a fresh process, and keep it as one file.
 
-torch_npu prints what goes wrong, raises nothing, exits with 0 and writes ``analyse.done`` whatever is missing (2.13 without
-msprof on PATH), so what was done is told by the files it left and by nothing else.
+torch_npu prints errors, raises nothing, exits with 0 and writes ``analyse.done`` even if results are missing (2.13 without
+msprof on PATH), so only the files it left count.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from perfgate.trace.events import CALL
 # An analysis takes 1.5 s (a few hundred kernels, two busy cores), and msprof is known for minutes over long recordings.
 ANALYSIS_SECONDS = 240.0
 SECONDS_PER_RECORDING = 15.0
-# The analysis polls every 0.1 s for what msprof writes, and gives up on every table when its other tasks end within that tenth
-# (torch_npu 2.13, ConcurrentTasksManager.__listen), which a short recording may meet.
+# The analysis polls every 0.1 s for msprof's files, and gives up on every table if its other tasks end within that tenth
+# (torch_npu 2.13, ConcurrentTasksManager.__listen), as they may for a short recording.
 ATTEMPTS = 2
 RESULTS = "ASCEND_PROFILER_OUTPUT"
-# What Level1 with kernels leaves; op_statistic.csv is missing at Level0, the rest without msprof.
+# Files of Level1 with kernels; op_statistic.csv is missing at Level0, the rest without msprof.
 _TABLES = ("kernel_details.csv", "op_statistic.csv", "step_trace_time.csv")
 _TIMELINE = "trace_view.json"
 
-# What runs as a program to analyse recordings: this module.
+# The program that analyses recordings: this module.
 _ANALYSIS = __name__
 _TAIL_BYTES = 2_000
 
@@ -39,10 +39,10 @@ _TAIL_BYTES = 2_000
 def record(call: Callable[[], Any], *, calls: int, folder: Path, synchronize: Callable[[], None]) -> Path:
     """Profile ``calls`` calls at Level1 and return the folder in ``folder`` that torch_npu wrote, not analysed yet.
 
-    Each call is waited for within its mark ``perfgate.call``, so that nothing of it ends after the profiler. What a torch_npu
-    does not know of the arguments is left out: one that analyses at once (no ``analyse_flag``) costs time, no more.
-    Python stacks are not recorded: they made calls two to three times as long (three transformer layers, torch_npu 2.13), and
-    lines come from the order of operators (``counting.lines``). Raises UnmeasuredError where nothing was written.
+    Each call is waited for within its mark ``perfgate.call``, so that nothing of it ends after the profiler. Arguments that
+    a torch_npu does not know are left out: one that analyses at once (no ``analyse_flag``) only costs time. Python stacks
+    are not recorded: they made calls two to three times as long (three transformer layers, torch_npu 2.13), and lines come
+    from the order of operators (``counting.lines``). Raises UnmeasuredError if nothing was written.
     """
     import torch
     from torch_npu import profiler
@@ -81,7 +81,7 @@ def accepted(function: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
 
 
 def require_msprof() -> None:
-    """Raise UnmeasuredError where torch_npu would look for CANN's ``msprof`` in vain: without it there is no kernel."""
+    """Raise UnmeasuredError if torch_npu would not find CANN's ``msprof``: without it there are no kernels."""
     if shutil.which("msprof") is None:
         raise UnmeasuredError(Message("device.no-msprof"))
 
@@ -89,8 +89,8 @@ def require_msprof() -> None:
 def analyse(folder: Path, recordings: Sequence[Path], *, seconds: float | None = None) -> list[Path]:
     """Have the recordings in ``folder`` analysed and return those that are complete, in the order given.
 
-    A process that imports torch_npu anew does it for all of them: it forks, and a fork of a process whose threads hold locks
-    may never end. Raises UnmeasuredError where it takes too long; what it printed stands in ``analysis.log`` in the folder.
+    One process that imports torch_npu anew analyses all of them: it forks, and a fork of a process with threads that hold
+    locks may never end. Raises UnmeasuredError if it takes too long; its output is in ``analysis.log`` in the folder.
     """
     limit = ANALYSIS_SECONDS + SECONDS_PER_RECORDING * len(recordings) if seconds is None else seconds
     paths = [folder]
@@ -159,7 +159,7 @@ def _tail(file: Path) -> str:
 
 def main(paths: list[str]) -> None:
     """Analyse recordings, those of a folder as many at a time as there are CPUs: the process that ``analyse`` starts."""
-    # torch first: it loads torch_npu itself, where importing torch_npu alone fails.
+    # torch first: it loads torch_npu itself, while importing torch_npu alone fails.
     import torch  # noqa: F401
     from torch_npu.profiler import profiler
 

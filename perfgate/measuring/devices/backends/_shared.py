@@ -1,4 +1,4 @@
-"""What the backends share: a device of torch, and one behind a torch module of its own (``torch.npu``, ``torch.cuda``)."""
+"""Shared by the backends: a device of torch, and one behind a torch module of its own (``torch.npu``, ``torch.cuda``)."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ GIB = 1 << 30
 _WATCHED_NS = 500_000
 _STATM = Path("/proc/self/statm")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-# elapsed_time gives milliseconds as float32: a quarter of a second apart a step is 15 ns, ten seconds apart 1 us. So no
-# event's time is taken over a longer way than this where it can be helped.
+# elapsed_time gives milliseconds as float32: a quarter of a second apart a step is 15 ns, ten seconds apart 1 us. So event
+# times span no longer interval than this if possible.
 ANCHOR_SECONDS = 0.05
-# What one call took, from the allocator's statistics. Bytes as asked for where the allocator keeps them (not in torch_npu
+# Allocations of one call, from the allocator's statistics. Requested bytes if the allocator keeps them (not in torch_npu
 # 2.1), else rounded up to its blocks of 512 B.
 _ALLOCATIONS = "allocation.all.allocated"
 _BYTES = ("requested_bytes.all", "allocated_bytes.all")
 
 
 class TorchDevice:
-    """The part of ``Device`` that is the same for every device of torch, with defaults for what a device cannot report."""
+    """The part of ``Device`` that is the same for every torch device, with defaults for unsupported features."""
 
     kind: str
 
@@ -186,11 +186,11 @@ class AcceleratorDevice(TorchDevice):
         main.wait_stream(self._copies)
 
     def count_memory(self, calls: Sequence[Callable[[], Any]]) -> list[MemoryCount] | None:
-        """What each call allocates, from the statistics of the caching allocator.
+        """The allocations of each call, from the statistics of the caching allocator.
 
-        ``peak_bytes`` is what it holds at most beyond what was held before it, so memory that the call itself gives back
-        before it takes more is not counted. What an operator takes past torch's allocator does not show: workspaces of
-        torch_npu, the plans of a library.
+        ``peak_bytes`` is the peak above the memory held before, so memory that the call itself frees before it allocates
+        more is not counted. Allocations outside torch's allocator are invisible: workspaces of torch_npu, the plans of a
+        library.
         """
         return [self._memory_of(call) for call in calls]
 
@@ -238,7 +238,7 @@ class AcceleratorDevice(TorchDevice):
         return None
 
     def cache_sweeper(self) -> Callable[[], None] | None:
-        """A function that reads twice the L2 cache; None also where the device's memory is too full for that."""
+        """A function that reads twice the L2 cache; None also if the device's memory is too full for that."""
         size = self.cache_bytes()
         try:
             return None if size is None else sweeper(self.handle(), 2 * size, self.synchronize)
@@ -273,7 +273,7 @@ class AcceleratorEvent:
 
     def __init__(self, timeline: _Timeline) -> None:
         self._timeline = timeline
-        # Made here, so that making it is no part of what is timed.
+        # Created here, outside the timed region.
         self._event = timeline.event()
         self._mark: _Mark | None = None
 
@@ -298,8 +298,8 @@ class AcceleratorEvent:
 class _Timeline:
     """Device time as a chain of anchors: events, each a short while after the one before it.
 
-    An event's time is its anchor's and what elapsed since, in device time throughout: the host clock gives nothing but the
-    origin, so the difference of two events never holds a jump of the host's.
+    An event's time is its anchor's plus the elapsed time, in device time throughout: the host clock only provides the
+    origin, so the difference of two events never contains a jump of the host's clock.
     """
 
     def __init__(self, module: Any) -> None:
@@ -329,7 +329,7 @@ class _Mark:
     known_ns: int | None
 
     def time_ns(self) -> int:
-        """Its device time; what is not known yet of the chain behind it is worked out on the way."""
+        """Its device time, computed along with any unknown times in the chain behind it."""
         unknown = []
         mark: _Mark | None = self
         while mark is not None and mark.known_ns is None:
@@ -342,14 +342,14 @@ class _Mark:
             for event in (anchor.event, mark.event):
                 event.synchronize()
             mark.known_ns = anchor.known_ns + round(anchor.event.elapsed_time(mark.event) * 1e6)
-            # What lies behind a known time is not needed any more.
+            # Nothing behind a known time is needed any more.
             mark.anchor = None
         assert self.known_ns is not None
         return self.known_ns
 
 
 def text_of_error(error: BaseException) -> str:
-    """What an exception says; nothing of one that fails to say it, as a user's own class may."""
+    """The text of an exception; empty if it fails to print itself, as a user's own class may."""
     try:
         return str(error)
     except Exception:  # noqa: BLE001
@@ -376,7 +376,7 @@ def sweeper(place: Any, size: int, synchronize: Callable[[], None]) -> Callable[
 
 
 def require_packages(*names: str, install: str) -> None:
-    """Raise MeasuringError, with the command to install, where this interpreter lacks one of the packages."""
+    """Raise MeasuringError, with the command to install, if this interpreter lacks one of the packages."""
     for name in names:
         if importlib.util.find_spec(name) is None:
             raise MeasuringError(f"{name} is not installed in the interpreter that measures; install {install}")

@@ -32,7 +32,7 @@ _OUT_OF_MEMORY = ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAlloc
 
 
 def open_device(index: int = 0) -> CpuDevice:
-    """The CPU. Raises MeasuringError for an index other than 0, and where torch is not installed."""
+    """The CPU. Raises MeasuringError for an index other than 0, or if torch is not installed."""
     if index != 0:
         raise MeasuringError(f'device cpu:{index} does not exist, the CPU is one device; write device = "cpu"')
     require_packages("torch", install="it there, e.g. pip install torch")
@@ -94,9 +94,9 @@ class CpuDevice(TorchDevice):
     def count_memory(self, calls: Sequence[Callable[[], Any]]) -> list[MemoryCount] | None:
         """The allocations of each call, counted at torch's CPU allocator.
 
-        Only blocks allocated while these calls ran count, and only freeing those lowers what is held: what the profiler
-        reports about older blocks depends on whether it ran before (c10 ProfiledCPUMemoryReporter knows no block that
-        was allocated while no profiler ran), so counting it would not be repeatable.
+        Only blocks allocated during these calls count, and only freeing those lowers the held bytes: the profiler's reports
+        on older blocks depend on whether it ran before (c10 ProfiledCPUMemoryReporter does not know blocks allocated
+        without it), so counting them would not be repeatable.
         """
         from torch.autograd.profiler import profile, record_function
 
@@ -121,9 +121,9 @@ class CpuDevice(TorchDevice):
         return last_cache_bytes(Path(f"/sys/devices/system/cpu/cpu{min(os.sched_getaffinity(0))}/cache"))
 
     def cache_sweeper(self) -> Callable[[], None] | None:
-        """A function that reads twice that cache; None also where it would take a quarter of the memory left."""
+        """A function that reads twice that cache; None also if it would take a quarter of the free memory."""
         size = self.cache_bytes()
-        # What a program can get without swapping; nothing where the kernel does not tell.
+        # Memory available to a program without swapping; empty if the kernel does not report it.
         available = re.search(r"^MemAvailable:\s+(\d+) kB", text_of(Path("/proc/meminfo")), re.MULTILINE)
         if size is None or available is None or 2 * size > (int(available[1]) << 10) / 4:
             return None
@@ -169,7 +169,7 @@ class HostEvent:
 
 
 def held_by_call(calls: Iterable[Sequence[tuple[int, int]]]) -> list[MemoryCount]:
-    """What consecutive calls took, from the ``(address, bytes)`` events of each; bytes below zero free the address."""
+    """The memory use of consecutive calls, from the ``(address, bytes)`` events of each; negative bytes free the address."""
     live: dict[int, int] = {}
     counts = []
     for events in calls:
@@ -192,7 +192,7 @@ def held_by_call(calls: Iterable[Sequence[tuple[int, int]]]) -> list[MemoryCount
 def cpu_model(cpuinfo: str) -> str:
     """The CPU's name from the text of /proc/cpuinfo.
 
-    x86 says ``model name``; aarch64 (Kunpeng, Graviton) only has the numbers of implementer and part.
+    x86 has a ``model name``; aarch64 (Kunpeng, Graviton) only the numbers of implementer and part.
     """
     lines = (line.partition(":") for line in reversed(cpuinfo.splitlines()))
     fields = {key.strip(): value.strip() for key, colon, value in lines if colon}  # of several CPUs the first
@@ -204,9 +204,9 @@ def cpu_model(cpuinfo: str) -> str:
 
 
 def last_cache_bytes(folder: Path) -> int | None:
-    """The size of the cache of the highest level among ``index*`` of a CPU's folder in /sys; None where there is none.
+    """The size of the highest-level cache among ``index*`` of a CPU's folder in /sys; None if there is none.
 
-    Not every kernel and hypervisor tells: some list no caches, some none with a size.
+    Some kernels and hypervisors list no caches, or none with a size.
     """
     sizes = {}
     for cache in folder.glob("index*"):
@@ -238,7 +238,7 @@ def _allocations(roots: Iterable[Any]) -> list[list[tuple[int, int]]]:
 
 
 def _throttle_count() -> int | None:
-    """How often the CPUs this process may use were throttled; None where the kernel does not count it."""
+    """The number of throttlings of the CPUs this process may use; None if the kernel does not count them."""
     folders = [Path(f"/sys/devices/system/cpu/cpu{cpu}/thermal_throttle") for cpu in os.sched_getaffinity(0)]
     counts = [text_of(folder / "core_throttle_count") for folder in folders]
     return sum(map(int, counts)) if all(map(str.isdigit, counts)) else None

@@ -1,4 +1,4 @@
-"""An NVIDIA GPU through torch.cuda. Not run on hardware yet: no GPU was at hand where this was written.
+"""An NVIDIA GPU through torch.cuda. Not run on hardware yet: none was available to its authors.
 
 tests/contract runs over it wherever a CUDA device is present.
 """
@@ -18,7 +18,7 @@ KIND = "cuda"
 
 
 def open_device(index: int = 0) -> CudaDevice:
-    """The GPU that torch calls ``cuda:index``. Raises MeasuringError, with what to do, where it cannot be used."""
+    """The GPU that torch calls ``cuda:index``. Raises MeasuringError, with the remedy, if it cannot be used."""
     require_packages("torch", install="it there, e.g. pip install torch")
     try:
         import torch
@@ -55,7 +55,7 @@ class CudaDevice(AcceleratorDevice):
         self.name = str(self._properties.name)
 
     def identity(self) -> str:
-        """The UUID as nvidia-smi writes it; torch tells it since 2.4."""
+        """The UUID as nvidia-smi writes it; torch has it since 2.4."""
         uuid = getattr(self._properties, "uuid", None)
         return f"GPU-{uuid}" if uuid else ""
 

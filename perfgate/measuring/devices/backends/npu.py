@@ -1,6 +1,6 @@
 """An Ascend NPU through torch_npu, the package as Huawei publishes it, with torch 2.7 and later.
 
-What runs on it is seen through its own profiler, whose recordings are analysed afterwards by other processes.
+Its own profiler records the device's work, and other processes analyse the recordings afterwards.
 """
 
 from __future__ import annotations
@@ -30,21 +30,22 @@ from perfgate.measuring.devices.host import Host
 from perfgate.trace.ascend.archive import pack
 
 KIND = "npu"
-# torch_npu says this once a process and operator, from C++ to the standard error (csrc/aten/common VariableFallbackKernel):
-# "CAUTION: The operator 'aten::lgamma.out' is not currently supported on the NPU backend and will fall back to run on the CPU."
+# torch_npu prints this once per process and operator, from C++ to the standard error (csrc/aten/common
+# VariableFallbackKernel): "CAUTION: The operator 'aten::lgamma.out' is not currently supported on the NPU backend and will
+# fall back to run on the CPU."
 _FALLBACK = re.compile(rb"The operator '(aten::\w+)(?:\.\w+)?' is not currently supported on the NPU backend")
 
 # Of the standard error, to look for those warnings in.
 _MOST_BYTES = 32 << 20
-# For versions of torch_npu whose properties do not tell (hicann/catlass, include/acot/arch/arch.hpp: L2CacheByte).
+# For versions of torch_npu without it in their properties (hicann/catlass, include/acot/arch/arch.hpp: L2CacheByte).
 _L2_BYTES = {"Ascend910B3": 192 << 20}
 
 
 def open_device(index: int = 0) -> NpuDevice:
     """The NPU that torch_npu calls ``npu:index``.
 
-    Raises MeasuringError, with what is missing and what to do, where it cannot be used, and where
-    ASCEND_LAUNCH_BLOCKING would make every time meaningless.
+    Raises MeasuringError, with the missing part and the remedy, if it cannot be used, or if ASCEND_LAUNCH_BLOCKING would
+    make every time meaningless.
     """
     refuse_blocking(os.environ)
     same = "torch and the torch-npu of the same version there, e.g. pip install torch==2.7.1 torch-npu==2.7.1"
@@ -99,7 +100,7 @@ class NpuDevice(AcceleratorDevice):
         return {name: str(value) for name, value in properties.items() if value not in (None, "")}
 
     def cache_bytes(self) -> int | None:
-        """The size of the L2 cache: torch_npu's word, else what is known of the chip."""
+        """The size of the L2 cache as torch_npu reports it, else by the chip's name."""
         size = getattr(self._properties, "L2_cache_size", None) or _L2_BYTES.get(self.name)
         return int(size) if size else None
 
@@ -139,7 +140,7 @@ class NpuDevice(AcceleratorDevice):
     def fallbacks(self) -> frozenset[str] | None:
         """The operators that torch_npu has warned of since the device was opened.
 
-        It warns on the standard error: where that is no file (a terminal, a pipe), nobody can tell.
+        It warns on the standard error: if that is not a file (a terminal, a pipe), the warnings are unknown.
         """
         printed = self._errors.read()
         return None if printed is None else frozenset(name.decode() for name in _FALLBACK.findall(printed))
@@ -152,7 +153,7 @@ class NpuDevice(AcceleratorDevice):
 
 
 def _import_npu() -> Any:
-    """``torch.npu``. Raises MeasuringError, with what is missing, where torch and torch_npu cannot be imported."""
+    """``torch.npu``. Raises MeasuringError, with the missing part, if torch and torch_npu cannot be imported."""
     try:
         import torch
         import torch_npu  # noqa: F401
@@ -168,7 +169,7 @@ def _import_npu() -> Any:
 
 
 def _asked(owner: Any, name: str, *arguments: str) -> Any:
-    """What a function says; None where this torch_npu has none of the name, or it fails."""
+    """A function's result; None if this torch_npu lacks the function, or it fails."""
     function = getattr(owner, name, None)
     if function is None:
         return None
@@ -183,13 +184,13 @@ def _first_line(error: BaseException) -> str:
 
 
 class OwnErrors:
-    """The standard error from here on, where it is a regular file, as a worker's always is."""
+    """The standard error from here on, if it is a regular file, as a worker's always is."""
 
     def __init__(self) -> None:
         self._start = _size()
 
     def read(self) -> bytes | None:
-        """What was written since, after the file was cut short what is left of it; None where it cannot be read."""
+        """The text written since, or the rest of a truncated file; None if it cannot be read."""
         end = _size()
         if self._start is None or end is None:
             return None

@@ -1,6 +1,6 @@
-"""What tells the state of a device without its framework, one module a kind, named like the kind and saying so in ``KIND``.
+"""Monitors of a device's state without its framework, one module a kind, named like the kind and with the same ``KIND``.
 
-``examine(host, index)`` says what is wrong with the device; it must answer where torch cannot be imported. ``open_sensor(host,
-index)`` returns what reads its heat, clock and power once a second beside a measurement, and ``open_watch(host, index,
-identity)`` the single questions of its state and of the processes on it; both raise MeasuringError where nothing answers.
+``examine(host, index)`` checks the device for faults, even if torch cannot be imported. ``open_sensor(host, index)``
+returns a reader of its heat, clock and power for once a second beside a measurement, and ``open_watch(host, index,
+identity)`` the single queries of its state and processes; both raise MeasuringError if nothing answers.
 """

@@ -1,4 +1,4 @@
-"""The CPU, by what the kernel shows below /sys: thermal zones, cpufreq, and the energy counters of powercap (RAPL).
+"""The CPU, by the kernel's files below /sys: thermal zones, cpufreq, and the energy counters of powercap (RAPL).
 
 Sources: Documentation/driver-api/thermal/sysfs-api.rst, admin-guide/pm/cpufreq.rst and power/powercap/powercap.rst of Linux.
 A virtual machine mostly shows none of them, and reading energy takes root since 5.10 (CVE-2020-8694).
@@ -21,7 +21,7 @@ KIND = "cpu"
 # The zones of the processor by their type, as drivers name them: x86_pkg_temp, cpu-thermal, soc_thermal …; of a machine
 # without such a zone no other is taken, because a battery or a radio is hot for reasons of its own.
 _PROCESSOR = re.compile(r"x86_pkg|cpu|soc|cluster|tcpu", re.IGNORECASE)
-# A package; what lies below it (intel-rapl:0:0, a core or uncore) is part of its energy.
+# A package; zones below it (intel-rapl:0:0, a core or uncore) are part of its energy.
 _PACKAGE = re.compile(r"intel-rapl:\d+")
 _KILOHERTZ = 1000.0
 
@@ -35,7 +35,7 @@ def open_watch(host: Host, index: int, identity: str) -> Watch:  # noqa: ARG001 
 
 
 def open_sensor(host: Host, index: int) -> Sensor:
-    """What reads the CPU, the only one of its kind. Raises UnmeasuredError where the kernel shows nothing of it."""
+    """A reader of the CPU, the only one of its kind. Raises UnmeasuredError if the kernel reports nothing."""
     if index != 0:
         raise UnmeasuredError(Message("device.no-such-cpu", {"index": index}))
     sensor = CpuSensor(host)
@@ -68,8 +68,8 @@ class CpuSensor:
     def __call__(self) -> Telemetry:
         """The hottest zone, the fastest clock, the lowest rated clock and the power since the reading before.
 
-        The fastest clock is that of a core at work. Rated is the clock without turbo, which only some drivers tell
-        (base_frequency of intel_pstate): the highest one is never held by all cores, so being below it is no throttling.
+        The fastest clock is that of a core at work. Rated is the clock without turbo, which only some drivers report
+        (base_frequency of intel_pstate): no CPU holds its highest clock on all cores, so a lower one is not throttling.
         """
         degrees = [value / 1000 for zone in self._zones if (value := _number(zone / "temp")) is not None]
         now = [value for clock in self._clocks if (value := _number(clock / "scaling_cur_freq")) is not None]
@@ -85,12 +85,12 @@ class CpuSensor:
         before, self._before = self._before, self._energy()
         if before is None or self._before is None or self._before[0] <= before[0]:
             return None
-        # A counter that began anew (every minutes to hours) tells nothing of this span.
+        # A counter that wrapped around (every minutes to hours) is useless for this span.
         steps = [late - early for early, late in zip(before[1], self._before[1])]
         return sum(steps) / (self._before[0] - before[0]) if min(steps) >= 0 else None
 
     def _energy(self) -> tuple[float, list[float]] | None:
-        """When the counters of all packages were read, in s, and what they stood at, in J."""
+        """The time of reading the counters of all packages, in s, and their values, in J."""
         joules = [value / 1e6 for package in self._packages if (value := _number(package / "energy_uj")) is not None]
         return (self._clock(), joules) if joules and len(joules) == len(self._packages) else None
 

@@ -1,7 +1,7 @@
-"""A CUDA GPU, from what ``nvidia-smi`` tells, asked for by name. Never seen on hardware here: written from NVIDIA's manual.
+"""A CUDA GPU, as ``nvidia-smi`` reports it by field name. Never seen on hardware here: written from NVIDIA's manual.
 
-Source: ``nvidia-smi --help-query-gpu`` and ``--help-query-compute-apps`` as documented, NVML's table of clock event reasons.
-What it cannot tell is unavailable.
+Source: ``nvidia-smi --help-query-gpu`` and ``--help-query-compute-apps`` as documented, NVML's table of clock event
+reasons. A missing field is unavailable.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FIELDS = (
     "ecc.errors.uncorrected.volatile.total",
 )
 APP_FIELDS = ("gpu_uuid", "pid", "process_name", "used_gpu_memory")
-# The commands whose rows have FIELDS and APP_FIELDS.
+# The commands that print FIELDS and APP_FIELDS.
 GPUS = ("nvidia-smi", f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits")
 APPS = ("nvidia-smi", f"--query-compute-apps={','.join(APP_FIELDS)}", "--format=csv,noheader,nounits")
 # NVML, nvmlClocksEventReasons: bits that mean slower than asked for. Idle (1), application clocks (2) and display clocks
@@ -51,7 +51,7 @@ _FAILURES = (
 
 
 def examine(host: Host, index: int = 0) -> list[FitnessCheck]:
-    """Every check of ``cuda:index``; one line where nothing of an NVIDIA GPU is here at all."""
+    """Every check of ``cuda:index``; one line on a machine without any sign of an NVIDIA GPU."""
     if host.find_program("nvidia-smi", host.environ) is None:
         if not host.below("/dev/nvidiactl").exists():
             nothing = "no NVIDIA device: neither nvidia-smi nor /dev/nvidiactl is here"
@@ -77,7 +77,7 @@ def open_sensor(host: Host, index: int) -> Sensor:
 
 
 def open_watch(host: Host, index: int, identity: str) -> Watch:
-    """``identity`` is the GPU's UUID (GPU-…) where that is known; without it the index may be ambiguous."""
+    """``identity`` is the GPU's UUID (GPU-…) if known; without it the index may be ambiguous."""
 
     def row() -> dict[str, str]:
         return choose_row(parse_gpus(host.run(GPUS)), index, host.environ, identity)
@@ -97,10 +97,10 @@ def read_gpu(
     own: frozenset[int] = frozenset(),
     identity: str = "",
 ) -> Telemetry:
-    """What nvidia-smi says of torch's ``cuda:index``; ``own`` are the processes that are not foreign.
+    """The state of torch's ``cuda:index`` from nvidia-smi; ``own`` are the processes that are not foreign.
 
-    ``identity`` is its UUID as nvidia-smi writes it, where that is known. Raises MeasuringError when nvidia-smi is not there,
-    fails, or shows no such GPU.
+    ``identity`` is its UUID as nvidia-smi writes it, if known. Raises MeasuringError when nvidia-smi is not there, fails,
+    or shows no such GPU.
     """
     row = choose_row(parse_gpus(runner(GPUS)), index, environ, identity)
     try:
@@ -111,7 +111,7 @@ def read_gpu(
 
 
 def parse_rows(text: str, fields: tuple[str, ...], command: str) -> list[dict[str, str]]:
-    """One dictionary a line. Raises UnmeasuredError for a failure, and where a line has another number of values."""
+    """One dictionary a line. Raises UnmeasuredError for a failure, or a line with another number of values."""
     text = text[:MOST_TEXT]
     printed = {"command": command, "printed": quoted(text)}
     if any(failure in text.lower() for failure in _FAILURES):
@@ -137,10 +137,10 @@ def parse_apps(text: str) -> list[dict[str, str]]:
 
 
 def choose_row(rows: list[dict[str, str]], index: int, environ: Mapping[str, str], identity: str) -> dict[str, str]:
-    """The row of torch's ``cuda:index``: by its UUID, else by what CUDA_VISIBLE_DEVICES shows.
+    """The row of torch's ``cuda:index``: by its UUID, else by CUDA_VISIBLE_DEVICES.
 
-    Raises UnmeasuredError when there is none, and where its number does not tell which: nvidia-smi counts by bus, CUDA puts
-    the fastest first unless CUDA_DEVICE_ORDER says otherwise (CUDA programming guide, environment variables).
+    Raises UnmeasuredError if there is none or its number is ambiguous: nvidia-smi counts by bus, CUDA puts the fastest
+    first unless CUDA_DEVICE_ORDER overrides it (CUDA programming guide, environment variables).
     """
     visible = environ.get(_VISIBLE, "")
     entries = [entry.strip() for entry in visible.split(",") if entry.strip()]
@@ -166,7 +166,7 @@ def choose_row(rows: list[dict[str, str]], index: int, environ: Mapping[str, str
 def to_telemetry(row: dict[str, str], processes: list[DeviceProcess] | None) -> Telemetry:
     units = {"gpu": share(row["utilization.gpu"]), "memory_bandwidth": share(row["utilization.memory"])}
     reasons = slowed_by(row["clocks_throttle_reasons.active"])
-    # A GPU without ECC says [N/A]: nothing is known, which is not OK.
+    # A GPU without ECC has [N/A] here: unknown, which is not OK.
     errors = number(row["ecc.errors.uncorrected.volatile.total"])
     return Telemetry(
         temperature=number(row["temperature.gpu"]),
@@ -184,7 +184,7 @@ def to_telemetry(row: dict[str, str], processes: list[DeviceProcess] | None) -> 
 
 
 def slowed_by(mask: str) -> list[str] | None:
-    """Why the clock is lower than asked for, in words; None where the driver does not say."""
+    """Why the clock is lower than requested, in words; None if the driver does not report it."""
     text = mask.strip().lower()
     if not re.fullmatch(r"0x[0-9a-f]{1,16}", text):
         return None

@@ -1,4 +1,4 @@
-"""An Ascend NPU: the questions of the field, from the package to the card, each with what to do; and npu-smi beside a run."""
+"""An Ascend NPU: the usual checks, from the package to the card, each with its remedy; and npu-smi beside a run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SOURCE = f"source {ASCEND}/ascend-toolkit/set_env.sh (CANN 8.5 and later: sourc
 
 
 def examine(host: Host, index: int = 0) -> list[FitnessCheck]:
-    """Every check of ``npu:index``; one line where nothing of an NPU is here at all."""
+    """Every check of ``npu:index``; one line on a machine without any sign of an NPU."""
     software = read_software(host)
     smi = host.find_program("npu-smi", host.environ)
     if software.torch_npu is None and smi is None and not card_nodes(host):

@@ -1,4 +1,4 @@
-"""What a recording tells about fusion: fused kernels by name, elementwise ones right after one another, and CANN's own file.
+"""Signs of fusion in a recording: fused kernels by name, consecutive elementwise kernels, and CANN's own file.
 
 CANN's graph engine writes about its fusion passes when it compiles a graph (``fusion_result.json``):
 {"session_and_graph_id_0_0": {"graph_fusion": {PASS: {"effect_times": "1", "match_times": "1"}}, "ub_fusion": {...}}}, or a
@@ -27,8 +27,7 @@ from perfgate.trace.summary import DeviceSummary
 
 # Kernels that do the work of several operators: of CANN (FlashAttentionScore, FusedInferAttentionScore, AddRmsNorm, SwiGlu:
 # samples msinsight-gpt3-cann7-2309 and msinsight-910B-qwen3, CANN operator list), of inductor (triton_poi_fused_…,
-# cpp_fused_…), of attention libraries, and oneDNN's with what follows them (mkldnn::_linear_pointwise). cuDNN's
-# winograd_nonfused is none.
+# cpp_fused_…), of attention libraries, and oneDNN's with fused epilogues (mkldnn::_linear_pointwise).
 _FUSED = re.compile(
     r"(?<!non)fus(ed|ion)|flash|fmha|(Prompt|Incre|Infer)\w*Attention|AddRmsNorm|AddLayerNorm|RmsNorm|SwiGlu|GeGlu"
     r"|RotaryMul|RotaryPositionEmbedding|GroupedMatmul|MatmulAllReduce|autofuse|triton_(?!.*copy)"
@@ -44,7 +43,7 @@ _ASCEND_ELEMENTWISE = re.compile(
 _GPU_ELEMENTWISE = re.compile(r"elementwise_kernel")
 _NO_COMPUTING = re.compile(r"FillFunctor|copy", re.IGNORECASE)
 FUSION_RESULT = "fusion_result.json"
-# The file is small: a few lines a pass. What is larger is something else.
+# The file is small: a few lines a pass. A larger file is something else.
 _MOST_BYTES = 16 << 20
 
 
@@ -75,7 +74,7 @@ def is_elementwise(name: str) -> bool:
 
 
 def kernel_fusion(summary: DeviceSummary) -> KernelFusion | None:
-    """What the kernels of a device tell, None where none were recorded."""
+    """The fusion of a device's kernels, None if none were recorded."""
     runs = _runs(summary.timeline)
     if not runs.order.size:
         return None
@@ -130,7 +129,7 @@ def _runs(timeline: Timeline) -> _Runs:
 
 
 def _sequences(runs: _Runs, elementwise: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Where elementwise kernels of one stream that may hand on their results begin and end in the order, three or more."""
+    """The bounds, in the order, of runs of three or more elementwise kernels of one stream that may pass on their results."""
     stream = runs.stream[runs.order]
     follows = elementwise[1:] & elementwise[:-1] & (stream[1:] == stream[:-1])
     pairs = np.flatnonzero(follows)
@@ -144,7 +143,7 @@ def _sequences(runs: _Runs, elementwise: npt.NDArray[np.bool_]) -> tuple[npt.NDA
 
 
 def _may_hand_on(shapes: Sequence[Shapes], outputs: int, inputs: int) -> bool:
-    """Whether one kernel may take the other's result: it is of its shape where shapes are known."""
+    """Whether one kernel may take the other's result: shapes must be equal if they are known."""
     return NO_TEXT in (outputs, inputs) or bool(set(shapes[outputs]) & set(shapes[inputs]))
 
 
@@ -156,9 +155,9 @@ class PassCounts(NamedTuple):
 
 
 def read_fusion_result(*folders: Path, since: float = 0.0) -> PassCounts | None:
-    """The counts of the first folder that has a readable file with passes in it, None where none has.
+    """The counts of the first folder with a readable file of passes, None if there is none.
 
-    A file that was last written before ``since`` tells of another process.
+    A file last written before ``since`` belongs to another process.
     """
     for folder in folders:
         file = folder / FUSION_RESULT
@@ -167,7 +166,7 @@ def read_fusion_result(*folders: Path, since: float = 0.0) -> PassCounts | None:
             if not file.is_file() or about.st_size > _MOST_BYTES or about.st_mtime < since:
                 continue
             passes = list(_passes(json.loads(file.read_text())))
-        except (OSError, ValueError, RecursionError):  # a broken file tells nothing
+        except (OSError, ValueError, RecursionError):  # a broken file is ignored
             continue
         if passes:
             counts = PassCounts(Counter(), Counter())

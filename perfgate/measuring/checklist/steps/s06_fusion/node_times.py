@@ -14,7 +14,7 @@ from perfgate.trace.analysis import NOTHING_AROUND, IntColumn, self_times
 from perfgate.trace.events import KERNEL_KINDS, KIND_CODES, EventTable
 from perfgate.trace.stacks import operators_above, stacks_of
 
-# Of the time of kernels so much must be that of kernels whose operator is known, or the shares would be of a part only.
+# The least share of kernel time with a known operator, or shares would be of a part only.
 _LEAST_JOINED = 0.8
 
 
@@ -28,7 +28,7 @@ class NodeTimes(NamedTuple):
     total: float
 
     def of(self, positions: Sequence[int]) -> float | None:
-        """The time of some nodes together, None where that of one of them is not known."""
+        """The time of some nodes together, None if one of them is unknown."""
         times = [time for at in positions if (time := self.nodes[at]) is not None]
         return sum(times) if len(times) == len(positions) else None
 
@@ -39,10 +39,10 @@ class _Window(NamedTuple):
 
 
 def node_times(nodes: Sequence[Node], trace: CallTrace, *, on_device: bool) -> NodeTimes | None:
-    """The median over the faster half of the calls: what disturbs a call adds time, mostly around its operators.
+    """The median over the faster half of the calls, because disturbances add time, mostly around operators.
 
-    None where a call's events show none of the nodes. With ``on_device`` the times are those of kernels; None also where
-    the trace does not say which operator launched them.
+    None if a call's events show none of the nodes. With ``on_device`` the times are those of kernels; None also if the
+    trace does not link kernels to operators.
     """
     ops = trace.host_ops()
     spans = trace.spans()
@@ -77,9 +77,9 @@ def _typical(times: Sequence[float | None]) -> float | None:
 def _windows(nodes: Sequence[Node], ops: EventTable) -> list[_Window | None]:
     """When each node ran, None for one that no event stands for.
 
-    An operator's event encloses those of what it calls, and there are events of composite operators too, which are no
-    nodes. So the outermost events that have the name of any node are laid beside the nodes, in order; the variant of an
-    operator that works in place is the same one, for the framework chooses between them behind the dispatcher.
+    An operator's event encloses those of nested operators, and composite operators have events too but are not nodes. So
+    the outermost events that have the name of any node are laid beside the nodes, in order; the variant of an operator that
+    works in place is the same one, for the framework chooses between them behind the dispatcher.
     """
     variants = [variant_of(node.name) for node in nodes]
     names, windows = _outermost(ops, frozenset(variants))
@@ -121,7 +121,7 @@ def _launched_kernels(trace: CallTrace) -> _LaunchedKernels:
 
 
 def _kernel_times(kernels: _LaunchedKernels, windows: Sequence[_Window | None]) -> NodeTimes | None:
-    """Give each kernel to the node in whose time on the host it was launched."""
+    """Assign each kernel to the node during which the host launched it."""
     ran = [(at, window) for at, window in enumerate(windows) if window is not None]
     of_call = (kernels.launched >= ran[0][1].start) & (kernels.launched <= ran[-1][1].end)
     launched, durations = kernels.launched[of_call], kernels.durations[of_call]

@@ -1,6 +1,6 @@
-"""Find what could be one kernel and is several: by the flow of data from operator to operator, each in one pattern only.
+"""Find operators that could be one kernel: by the data flow between operators, each in one pattern only.
 
-The order of dispatch alone does not say what could be one kernel: it takes which operator uses the result of which.
+The order of dispatch alone is not enough: a pattern depends on which operator uses which result.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 Layout = tuple[tuple[int, ...], tuple[int, ...]]
 Role = Literal["product", "pointwise", "softmax", "reduction", "batch_norm", "move", "other"]
 
-# What fusing keeps as a kernel of its own and hangs the others on.
+# Kept as separate kernels by fusion, with other operators fused to them.
 _CONVOLUTIONS = frozenset({"convolution", "_convolution", "mkldnn_convolution", "cudnn_convolution"})
 _PRODUCTS = _CONVOLUTIONS | {"mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "linear", "matmul"}
 _REDUCTIONS = frozenset({"mean", "var", "var_mean", "std", "sum"})
@@ -50,7 +50,7 @@ _ROOTS = frozenset({"rsqrt", "sqrt", "std"})
 _SCALINGS = frozenset({"mul", "div"})
 _CENTRED = frozenset({"sub", "var", "var_mean", "std"})
 _SQUARES = frozenset({"pow", "square", "mul", "sub"})
-# What copies a result only to give it another layout.
+# Operators that copy a result only to change its layout.
 _REORDERS = frozenset({"clone", "contiguous"})
 # Frames between the call in Python and an operator that a composite one is made of.
 _DISPATCHING = ("counting/dispatch.py", "torch/_compile.py", "torch/_dynamo/eval_frame.py")
@@ -60,9 +60,9 @@ _BETWEEN: frozenset[Role] = frozenset({"pointwise", "move"})
 class Node(NamedTuple):
     """One operator of a call that computes something, views left out.
 
-    ``inputs`` are the positions of the operators whose results it takes, in the order of its arguments; what comes from
-    outside the call (weights, inputs) is not among them. ``reshapes`` names, for each of the inputs, the view through which
-    it takes the result, None for a result as its operator left it. ``elements`` is the size of its first result.
+    ``inputs`` are the positions of the operators that produce its arguments, in their order; arguments from outside the
+    call (weights, inputs) are left out. ``reshapes`` names, for each of the inputs, the view through which it takes the
+    result, None for a result as its operator left it. ``elements`` is the size of its first result.
     """
 
     name: str
@@ -94,7 +94,7 @@ def record_dataflow(call: Callable[[], Any], *, root: Path) -> tuple[Node, ...]:
 
     nodes: list[Node] = []
     lines = SourceLines(root)
-    # Who wrote to a storage last. A view shares its base's storage, and so its writer. The weak references keep the
+    # The last writer of each storage. A view shares its base's storage, and so its writer. The weak references keep the
     # numbers of storages that are gone from being used again, and no memory.
     writers: dict[int, int] = {}
     storages: list[Any] = []
@@ -146,7 +146,7 @@ def record_dataflow(call: Callable[[], Any], *, root: Path) -> tuple[Node, ...]:
 def _layout(tensor: Any) -> Layout | None:
     try:
         return tuple(tensor.shape), tuple(tensor.stride())
-    except RuntimeError:  # a nested tensor has neither; whatever is made of one counts as left as it is
+    except RuntimeError:  # a nested tensor has neither, and its results count as unchanged
         return None
 
 
@@ -212,7 +212,7 @@ def find_patterns(nodes: Sequence[Node]) -> list[Pattern]:
 
 
 class _Graph:
-    """The nodes, who takes whose result, and which nodes a pattern has claimed."""
+    """The nodes, the producers and consumers of results, and the nodes already claimed by a pattern."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = nodes
@@ -261,7 +261,7 @@ class _Graph:
 
 
 def _attentions(graph: _Graph) -> Iterator[Pattern]:
-    """Product, scale and mask, softmax, product: what ``scaled_dot_product_attention`` does in one kernel."""
+    """Product, scale and mask, softmax, product: one kernel in ``scaled_dot_product_attention``."""
     for softmax in graph.free("softmax"):
         before = graph.path(softmax, graph.up, _is_product, through=_BETWEEN)
         after = graph.path(softmax, graph.down, _is_product, through=_BETWEEN)
@@ -274,7 +274,7 @@ def _is_product(node: Node) -> bool:
 
 
 def _norms(graph: _Graph) -> Iterator[Pattern]:
-    """A mean or variance, the root of it, and what is scaled by that: layer or RMS normalization written out."""
+    """A mean or variance, its root, and the scaling by it: layer or RMS normalization written out."""
     for reduction in graph.free("reduction"):
         # A mean that is taken off first belongs to the pattern of the second reduction.
         root = None if reduction in graph.claimed else _root_of(graph, reduction)
@@ -303,7 +303,7 @@ def _before_reduction(graph: _Graph, reduction: int) -> set[int]:
         if at in graph.claimed or at in ops or not (squares or node.plain == "mean"):
             continue
         ops.add(at)
-        # What the mean is taken of is what is normalized, and no part of it.
+        # The input of the mean is the normalized tensor, which is not part of the pattern.
         waiting += graph.up(at) if squares else ()
     return ops
 
@@ -321,13 +321,13 @@ def _affine(graph: _Graph, at: int) -> list[int]:
 
 
 def _after_products(graph: _Graph) -> Iterator[Pattern]:
-    """A convolution or matrix product, and what follows its result alone: normalization by constants, bias, activation."""
+    """A convolution or matrix product and the operators on its result alone: normalization by constants, bias, activation."""
     for product in graph.free("product"):
         following, behind = _epilogue(graph, product)
         if following:
             yield graph.pattern(_kind(graph, product, following[-1]), {product, *following}, remaining={product})
         elif behind is not None:
-            # Whoever else could be fused with them still may: nothing is claimed.
+            # Nothing is claimed, so that other patterns may still use these operators.
             ops = tuple(sorted(behind.ops))
             yield Pattern("broken", (product, *ops), ops, broken_by=behind.by)
 
@@ -339,14 +339,14 @@ def _kind(graph: _Graph, product: int, last: int) -> PatternKind:
 
 
 class _Behind(NamedTuple):
-    """What follows a product only behind an operator that changes the layout of its result."""
+    """Operators separated from a product by a change of its result's layout."""
 
     by: str
     ops: list[int]
 
 
 def _epilogue(graph: _Graph, product: int) -> tuple[list[int], _Behind | None]:
-    """What could be computed with the product's result at hand, and what a change of its layout keeps from that."""
+    """The operators that could run in the product's epilogue, and those that a layout change keeps out of it."""
     following: list[int] = []
     behind: _Behind | None = None
     at = product
@@ -405,7 +405,7 @@ def _stages(graph: _Graph, pointwise: set[int]) -> list[int]:
 
 
 def _connected(graph: _Graph, pointwise: set[int], stages: Sequence[int]) -> Iterator[set[int]]:
-    """The groups of pointwise nodes of one stage, joined by who takes whose result, in the order of the call."""
+    """The groups of pointwise nodes of one stage that use each other's results, in the order of the call."""
     unclaimed = set(pointwise)
     for first in sorted(pointwise):
         group: set[int] = set()

@@ -1,4 +1,4 @@
-"""Try a call in another precision: autocast around it, or where it is low already a float32 copy of its model."""
+"""Try a call in another precision: under autocast, or for a low-precision model with a float32 copy."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Against = Literal["as_is", "full"]
 class Trial(NamedTuple):
     """A call in low precision beside one in full: how much faster, and how its output differs.
 
-    ``against`` says which of them is the workload as it is: the full one (``as_is``), or the low one, beside a float32 copy
-    (``full``). ``agreement`` says why, where outputs cannot be compared; ``refused`` is what the
-    workload's check says against the low-precision output.
+    ``against`` is the workload's own precision: full (``as_is``), or low and compared with a float32 copy (``full``).
+    ``agreement`` is a reason if outputs cannot be compared; ``refused`` is the workload's check's objection to the
+    low-precision output.
     """
 
     dtype: str
@@ -92,7 +92,7 @@ def _beside_full_copy(context: StepContext, shape: str, dtype: str, seconds: flo
 
 
 def low_dtype(kind: str) -> Any:
-    """bfloat16, or float16 where the device has no bfloat16: the first Ascend 910 and 310P, GPUs before Ampere."""
+    """bfloat16, or float16 on devices without bfloat16: the first Ascend 910 and 310P, GPUs before Ampere."""
     import torch
 
     supported = getattr(getattr(torch, kind, None), "is_bf16_supported", None)
@@ -141,10 +141,10 @@ def _refused(context: StepContext, shape: str, low: Callable[[Any], Any]) -> str
 
 
 def _memory_ratio(context: StepContext, ways: _Ways) -> float | None:
-    """The peak of a low call over that of a full one, None where the device does not count or nothing is taken."""
+    """The peak memory of a low call over that of a full one, None if the device does not count or nothing is allocated."""
     peaks = []
     for way, pool in ((ways.full, ways.full_pool), (ways.low, ways.low_pool)):
-        # The first of two calls takes what libraries keep.
+        # The first of two calls includes allocations that libraries keep.
         counts = context.device.count_memory([partial(way, pool[0])] * 2)
         peaks.append(counts[-1].peak_bytes if counts else 0)
     return peaks[1] / peaks[0] if all(peaks) else None

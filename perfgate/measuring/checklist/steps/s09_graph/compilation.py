@@ -29,14 +29,13 @@ from perfgate.measuring.timing.versus import Versus, compare
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.system.processes import kill_descendants, running_below
 
-# What compiles for a device: torchair registers itself as "npu" (torch_npu, dynamo/__init__.py).
+# The compiler backend of each device: torchair registers itself as "npu" (torch_npu, dynamo/__init__.py).
 BACKENDS: Mapping[str, str] = {"cpu": "inductor", "cuda": "inductor", "npu": "npu"}
 # Only takes a call's graphs, so it shows breaks and recompiles in a second or so on any device.
 GRAPHS_ONLY = "eager"
-# What inductor is told, as far as this torch knows it: no pool of compiler processes, which would outlive the step; the
-# C++ compiler's every vector extension is not tried out first, which takes 7 s of the 10 that the first compilation in a
-# fresh cache takes (torch 2.13, two cores) and says nothing of the workload; the generator of random numbers is torch's own,
-# so that dropout drops the same.
+# Settings of inductor that this torch may know: no pool of compiler processes, which would outlive the step; no trial of
+# the C++ compiler's vector extensions, which takes 7 s of the 10 of a first compilation in a fresh cache (torch 2.13, two
+# cores) and does not depend on the workload; torch's own random generator, so that dropout drops the same elements.
 _SETTINGS: Mapping[str, Any] = {"compile_threads": 1, "cpp.vec_isa_ok": True, "fallback_random": True}
 
 
@@ -45,7 +44,7 @@ _RING_AGAIN_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Compiled:
-    """A call without the compiler and the same call compiled; what the first compiled call took, and whether both agree.
+    """A call without the compiler and the same call compiled, the time of the first compiled call, and their agreement.
 
     ``first_call`` makes one on the first input of the shape and returns the nanoseconds it took.
     """
@@ -74,7 +73,7 @@ class Compiled:
         return compare(self.plain, self.fast, context.device, seconds=seconds, seed=context.seed)
 
     def cached_ns(self) -> int:
-        """What the first call takes when only the caches on disk remember what was compiled."""
+        """The time of the first call if only the caches on disk are warm."""
         from torch._dynamo import reset
         from torch._inductor import utils
 
@@ -84,12 +83,12 @@ class Compiled:
 
 
 def missing_compiler(kind: str) -> Message | None:
-    """Why nothing can be compiled for a kind of device, None where it can be tried."""
+    """Why a kind of device cannot compile, None if it can."""
     if kind not in BACKENDS:
         return Message("graph.no-compiler", {"kind": kind})
     if kind == "npu":
         try:
-            # torch_npu brings torchair along, and not what it needs (protobuf).
+            # torch_npu includes torchair but not its dependency protobuf.
             importlib.import_module("torch_npu.dynamo.torchair")
         except ImportError as error:
             return Message("graph.no-torchair", {"error": _first_line(error)})
@@ -105,8 +104,8 @@ def missing_compiler(kind: str) -> Message | None:
 def compiled(context: StepContext, shape: str, *, seconds: float) -> Iterator[Compiled]:
     """Compile the call of one shape in at most so many seconds, with empty caches; forget all of it at the end.
 
-    A workload that compiles itself is compared with itself run without. For an experiment: raises ExperimentError where
-    nothing can be compiled or time is up, and whatever the compiler raises.
+    A workload that compiles itself is compared with itself run without. For an experiment: raises ExperimentError if
+    compiling is impossible or exceeds its time, and any exception of the compiler.
     """
     if reason := missing_compiler(context.device.kind):
         raise ExperimentError(reason)
@@ -121,8 +120,8 @@ def compiled(context: StepContext, shape: str, *, seconds: float) -> Iterator[Co
 def _start_compiler(context: StepContext, seconds: float) -> float:
     """Compile next to nothing and return the seconds that it took.
 
-    The first compilation of a process imports hundreds of modules and asks the C++ compiler what it can (3 s of 4.5 on a small
-    model, torch 2.13): what the workload's own takes must not depend on which step came before.
+    The first compilation of a process imports hundreds of modules and probes the C++ compiler (3 s of 4.5 on a small model,
+    torch 2.13), and the workload's own time must not depend on earlier steps.
     """
     import torch
 
@@ -181,7 +180,7 @@ def _variable(name: str, value: str) -> Iterator[None]:
 def compiled_twin(context: StepContext, backend: str) -> BoundWorkload:
     """The workload with a model of its own and calls that are compiled; a training step compiles the modules only.
 
-    Raises ExperimentError where the model cannot be copied.
+    Raises ExperimentError if the model cannot be copied.
     """
     import torch
 
@@ -198,7 +197,7 @@ def compiled_twin(context: StepContext, backend: str) -> BoundWorkload:
 
 
 def _copied(context: StepContext) -> BoundWorkload:
-    """The workload with a copy of its model, on the same inputs. Raises ExperimentError where it cannot be copied."""
+    """The workload with a copy of its model, on the same inputs. Raises ExperimentError if it cannot be copied."""
     workload = context.workload
     twin = copy.copy(workload)
     copied = experiment(context, lambda: copy.deepcopy(workload.model), failing="graph.copy-fails")
@@ -217,7 +216,7 @@ def _compiled_copy(context: StepContext, shape: str, seconds: float) -> Compiled
 
 
 def _recompiled(context: StepContext, shape: str, seconds: float) -> Compiled:
-    """Compile a workload that compiles itself anew; without the compiler it runs as torch's stance says."""
+    """Recompile a workload that compiles itself; torch's stance runs it without the compiler."""
     import torch
 
     workload = context.workload
@@ -259,7 +258,7 @@ def _compile(
 
 @contextmanager
 def compiling(seconds: float) -> Iterator[None]:
-    """Raise ExperimentError where the block takes longer than so many seconds."""
+    """Raise ExperimentError if the block takes longer."""
     try:
         with time_limit(seconds):
             yield
@@ -271,14 +270,14 @@ def _output(workload: BoundWorkload, shape: str, seed: int) -> Any:
     """The output of a call on the first input of a shape."""
     import torch
 
-    # Only what this call draws must be what the other one drew.
+    # Both calls must draw the same random numbers.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return workload.invoke(workload.pool(shape)[0])
 
 
 def _tolerance(reference: Any, context: StepContext) -> float:
-    """How far outputs may differ: as the limit says, or four times the resolution of the output's coarsest type."""
+    """The tolerance for outputs: the limit, or four times the resolution of the output's coarsest type."""
     import torch
 
     types = {tensor.dtype for tensor in tensors(reference) if tensor.is_floating_point()}
@@ -286,7 +285,7 @@ def _tolerance(reference: Any, context: StepContext) -> float:
 
 
 def _modules(built: Any) -> list[Any]:
-    """The modules in what ``build`` returned: one, or some among an optimizer and the like."""
+    """The modules in the result of ``build``: one, or some next to an optimizer and the like."""
     import torch
 
     members = built if isinstance(built, (tuple, list)) else built.values() if isinstance(built, dict) else [built]
@@ -318,7 +317,7 @@ def time_limit(seconds: float) -> Iterator[None]:
                 os.kill(process, signal.SIGKILL)
         raise TimeUpError
 
-    # Again and again: an exception in a destructor, where the first may fall, goes no further.
+    # Repeated, because an exception raised in a destructor is swallowed.
     handler = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, seconds, _RING_AGAIN_SECONDS)
     try:

@@ -203,7 +203,7 @@ def _judge_saturation(outcome: StepOutcome, simulation: _Simulation) -> None:
 
 
 def _judge_gain(outcome: StepOutcome, simulation: _Simulation, speedup: Speedup | None, agree: bool | None) -> None:
-    """Recommend a policy whose simulated gain exceeds the limit, is confirmed by the replay, and keeps the outputs."""
+    """Recommend a policy if its simulated gain exceeds the limit, the replay confirms it, and outputs stay the same."""
     policy = simulation.best.policy
     too_little = simulation.gain <= limit("batching.gain.warning", outcome.limits)
     if policy == simulation.static.policy or too_little:

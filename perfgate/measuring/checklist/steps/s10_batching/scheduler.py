@@ -1,4 +1,4 @@
-"""What a server does on the host between two batches: how much of a recording its scheduler takes while no kernel runs."""
+"""A server's work on the host between two batches: the share of a recording in its scheduler while no kernel runs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import NamedTuple
 from perfgate.trace.analysis import overlap_length, totals_by_name, union_length
 from perfgate.trace.events import DEVICE_KINDS, EventTable
 
-# vLLM's schedule and _prepare_inputs, SGLang's get_next_batch_to_run and recv_requests, and what home-made servers call theirs.
-# A Python function is recorded as "file.py(12): name".
+# vLLM's schedule and _prepare_inputs, SGLang's get_next_batch_to_run and recv_requests, and common names in home-made
+# servers. A Python function is recorded as "file.py(12): name".
 _SCHEDULING = re.compile(
     r"(^|[^a-z0-9])_?(select_batch|prepare_(model_)?inputs?(_\w+)?|get_(next|new)_batch\w*|recv_requests|schedule)(\(\))?$"
 )
@@ -23,7 +23,7 @@ class Scheduling(NamedTuple):
 
 
 def scheduling(events: EventTable) -> Scheduling | None:
-    """None where the recording has no function of a scheduler."""
+    """None if the recording has no function of a scheduler."""
     on_host = ~events.is_kind(*DEVICE_KINDS, "device_annotation", "memory")
     own = events.select(on_host & events.is_named(_SCHEDULING.search))
     if not len(own):

@@ -78,7 +78,7 @@ def measure_service(context: StepContext, shape: str) -> ServiceModel:
 
 
 class HighestRate(NamedTuple):
-    """The most requests a second at which a P99 is kept, and the policy of the kind that does; 0 where none does."""
+    """The highest rate in requests per second that keeps the P99, and the policy that reaches it; 0 if there is none."""
 
     policy: Policy
     rate: float
@@ -86,7 +86,7 @@ class HighestRate(NamedTuple):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A policy and what its simulation gave; ``at_most``, the most that its kind can take, is known where there is an SLA."""
+    """A policy and the result of its simulation; ``at_most``, the highest rate for its kind, requires an SLA."""
 
     policy: Policy
     served: Served
@@ -231,7 +231,7 @@ class _WorkloadServer:
 def replay(
     context: StepContext, shape: str, service: ServiceModel, arrivals: Floats, policies: Sequence[Policy]
 ) -> list[Replay]:
-    """Let all policies answer the same stretches of requests, in an order drawn by lot; no replay where too few come in.
+    """Let all policies answer the same stretches of requests in random order; no replay if the rate is too low.
 
     A stretch holds as many requests as the slowest policy is to answer in its time, by simulation.
     """

@@ -51,7 +51,7 @@ _COMPUTING = ("mac_ratio", "vec_ratio")
 _MOVING = ("mte2_ratio", "mte3_ratio", "fixpipe_ratio")
 _UTILIZATION, _CYCLES = "cube_utilization(%)", "aic_total_cycles"
 
-# 20 and 40, 24 and 48 on the chips whose tables have a column cube_utilization (samples, 910B).
+# 20 and 40, 24 and 48 on the chips with a column cube_utilization in their tables (samples, 910B).
 _VECTOR_CORES_A_CUBE_CORE = 2
 
 

@@ -1,4 +1,4 @@
-"""In which pieces kernels load what is kept in pieces: the cache of a paged attention, the weights of a quantized product."""
+"""The pieces in which kernels load blocked data: the cache of a paged attention, the weights of a quantized product."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import TypeVar
 from perfgate.trace.kernel_table import Alike, KernelTable
 from perfgate.trace.recording import Kernel
 
-# Of ATB (PagedAttentionMaskNdKernel), and of aclnn, where only calls with a block table are paged.
+# Of ATB (PagedAttentionMaskNdKernel) and of aclnn, which is paged only with a block table.
 _ATB = re.compile(r"Paged\w*Attention\w*")
 _ACLNN = re.compile(r"(FusedInferAttentionScore|IncreFlashAttention)(V\d)?")
 _WEIGHT_QUANTIZED = re.compile(r"WeightQuantBatchMat[Mm]ul(V\d)?")
 _GROUPED = re.compile(r"GroupedMat[Mm]ul(V\d)?")
 _KEYS = 1
-# Where the tokens of a block stand in the shape of the keys. ATB: [num_blocks, block_size, heads, size], in NZ
-# [num_blocks, heads * size / 16, block_size, 16]; aclnn: (blocknum, blocksize, H), (blocknum, KV_N, blocksize, D),
-# (blocknum, KV_N, D / 16, blocksize, 16) (Huawei's API references of PagedAttention and npu_fused_infer_attention_score).
+# The position of a block's tokens in the shape of the keys. ATB: [num_blocks, block_size, heads, size], in NZ [num_blocks,
+# heads * size / 16, block_size, 16]; aclnn: (blocknum, blocksize, H), (blocknum, KV_N, blocksize, D), (blocknum, KV_N, D /
+# 16, blocksize, 16) (Huawei's API references of PagedAttention and npu_fused_infer_attention_score).
 _ATB_TOKENS, _ATB_TOKENS_NZ, _ACLNN_TOKENS = 1, 2, {3: 1, 4: 2, 5: 3}
 # antiquant_scale among the inputs of npu_weight_quant_batchmatmul and npu_grouped_matmul (torch_npu's API reference; the
 # latter's as in sample msprof-910B-20cores-2608).
@@ -30,7 +30,7 @@ _BYTES = {"FLOAT16": 2, "BF16": 2, "BFLOAT16": 2, "FLOAT": 4, "INT8": 1}
 
 @dataclass(frozen=True)
 class Pieces:
-    """What one operator loads in pieces: ``size`` is how many elements one has in the kernels that take most time."""
+    """The pieces that one operator loads: ``size`` is the number of elements of one in its heaviest kernels."""
 
     op: str
     total_ns: int
@@ -55,7 +55,7 @@ def cache_blocks(table: KernelTable) -> list[Pieces]:
 
 
 def quantized_groups(table: KernelTable) -> list[Pieces]:
-    """The products whose weights have a scale for every so many values of a column, most time first."""
+    """Products with a scale for every group of weights in a column, most time first."""
     return _by_operator(table, _values_of_group, _WEIGHT_QUANTIZED, _GROUPED)
 
 
@@ -90,7 +90,7 @@ def _block_table(kernel: Kernel) -> tuple[int, ...] | None:
 
 
 def _values_of_group(kernel: Kernel) -> int | None:
-    """The inner size over the groups that it has scales for; None where one scale is for a whole column."""
+    """The inner size divided by the number of groups with a scale; None for one scale per column."""
     left, result = _at(kernel.input_shapes, 0), _at(kernel.output_shapes, 0)
     if not left or not result:
         return None

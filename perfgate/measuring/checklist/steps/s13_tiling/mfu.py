@@ -1,4 +1,4 @@
-"""What share of the device's peak the products and convolutions of a recording reach (MFU), operator by operator."""
+"""The share of the device's peak (MFU) that the products and convolutions of a recording reach, per operator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UTILIZATION = ("cube_utilization(%)", "aic_total_cycles")
 
 @dataclass(frozen=True)
 class ProductUse:
-    """All kernels of one type that compute in one arithmetic: their time, and time and FLOPs of those whose work is known."""
+    """All kernels of one type in one arithmetic: their time, and the time and FLOPs of those with known work."""
 
     op: str
     arithmetic: Arithmetic | None
@@ -64,7 +64,7 @@ def product_uses(table: KernelTable) -> list[ProductUse]:
 
 
 def known_peaks(kernels: KernelTable, cube_clock: float | None, limits: Limits) -> dict[Arithmetic, float]:
-    """FLOP/s of the device: the project's own, else what all its cube cores do, where it is known how fast they are.
+    """FLOP/s of the device: the project's own setting, else the peak of all cube cores if their clock is known.
 
     ``cube_clock`` is how many cycles all of them make in a second together; without it the counters imply it.
     """

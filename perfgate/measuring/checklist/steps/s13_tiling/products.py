@@ -39,7 +39,7 @@ _TRANSPOSED, _GROUPS = 6, 8  # positions among the arguments of aten::convolutio
 
 
 class Operand(NamedTuple):
-    """What is known of a tensor that went into an operator."""
+    """The known properties of an operator's input tensor."""
 
     shape: tuple[int, ...]
     stride: tuple[int, ...]
@@ -66,7 +66,7 @@ class Product:
         return _FORMS[self.op]
 
     def sizes(self) -> dict[str, int]:
-        """Each lettered size; where a bias is spread over a dimension the size is that of the others."""
+        """Each lettered size; a broadcast bias takes the size of the others."""
         sizes: dict[str, int] = {}
         for argument, letters in zip(self.arguments, self.form.arguments):
             if isinstance(argument, Operand):
@@ -174,7 +174,7 @@ class Replay:
         return self._product.function(*self._padded, **self._keywords)
 
     def outputs(self) -> tuple[Any, Any]:
-        """What both ways compute, of the padded one what is not padding."""
+        """The outputs of both products, the padded one without its padding."""
         plain, padded = self.plain(), self.padded()
         return plain, padded[tuple(slice(size) for size in plain.shape)]
 
@@ -215,7 +215,7 @@ def _zero_padded(tensor: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _laid_out(operand: Operand, shape: tuple[int, ...], place: Any) -> Any:
-    """Memory for a tensor of a shape whose dimensions lie in the order in which those of the operand do."""
+    """Memory for a tensor of a shape, with the dimensions in the operand's order."""
     import torch
 
     order = sorted(range(len(shape)), key=lambda dimension: -operand.stride[dimension])
