@@ -7,11 +7,10 @@ from pathlib import Path
 from perfgate.document.decision import Suggestion
 from perfgate.document.files import read_decision, read_run
 from perfgate.errors import UsageError
+from perfgate.jobs.shared.results import USUAL_FOLDERS, newest_result
 from perfgate.judging.advice.advise import suggestions
 
 _RESULTS = ("decision.json", "run.json")
-# Where perfgate run and check write, and where perfgate local does.
-_USUAL = (Path("perfgate-out"), Path(".perfgate/local"))
 
 
 def suggestions_in(path: Path | None) -> list[Suggestion]:
@@ -21,13 +20,13 @@ def suggestions_in(path: Path | None) -> list[Suggestion]:
     none, and DocumentError for one that cannot be read.
     """
     if path is None:
-        results = [folder / name for folder in _USUAL for name in _RESULTS if (folder / name).is_file()]
-        if not results:
-            folders = " nor ".join(map(str, _USUAL))
+        newest = newest_result(_RESULTS)
+        if newest is None:
+            folders = " nor ".join(map(str, USUAL_FOLDERS))
             raise UsageError(
                 f"neither {folders} holds a result; run `perfgate run` or `perfgate local`, or name a folder"
             )
-        path = max(results, key=lambda file: file.stat().st_mtime).parent
+        path = newest.parent
     file = next((path / name for name in _RESULTS if (path / name).is_file()), path)
     if not file.is_file():
         raise UsageError(

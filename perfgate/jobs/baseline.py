@@ -11,7 +11,7 @@ from pathlib import Path
 from perfgate.catalogue.lookup import metric
 from perfgate.config import Config
 from perfgate.document.artifact import read_artifact_run
-from perfgate.document.files import read_run
+from perfgate.document.files import read_decision, read_run
 from perfgate.document.history import Acceptance
 from perfgate.document.run import RunDocument
 from perfgate.errors import (
@@ -25,17 +25,21 @@ from perfgate.errors import (
 from perfgate.git.repository import Repository
 from perfgate.jobs.shared.artifact import DEFAULT_KEY, fetch_artifact
 from perfgate.jobs.shared.options import exit_code
+from perfgate.jobs.shared.results import USUAL_FOLDERS, newest_result
 from perfgate.jobs.shared.store import open_project_store, open_store_at, stored_history
-from perfgate.jobs.trust.acceptance import store_acceptances
+from perfgate.jobs.trust.acceptance import UnknownCauseError, metrics_of_causes, store_acceptances
 from perfgate.jobs.trust.main_only import refuse_change_request, refuse_foreign, refuse_off_main, trusted_event
 from perfgate.judging.forge.forge import CiEvent, Clock, Forge, Sleep, connect, find_token, token_variables
+from perfgate.judging.forge.orders import cause_numbers
 from perfgate.judging.gate.stored import compare_stored
+from perfgate.judging.report.render.comment import accepting_metrics
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.numbers import percent
 from perfgate.judging.store.remote import PREFIX
 from perfgate.judging.store.store import Store, StoredRun, shown_location, store_location
 
 COPIED_AT_ONCE = 50
+DECISION = "decision.json"
 SLACK = 20
 _WORSE = {"lower": "above", "higher": "below"}
 
@@ -151,19 +155,44 @@ def accept_regressions(
     reason: str,
     revision: str,
     accepted_by: str | None,
+    folder: Path | None = None,
 ) -> list[Acceptance]:
-    """Record that regressions of one commit are meant. Raises UsageError for an unknown metric or an empty reason."""
+    """Record that regressions of one commit are meant: of metrics, or of causes by their numbers in a check of that commit.
+
+    Without ``folder`` that is the newest check. Raises UsageError for an unknown metric or cause, or an empty reason.
+    """
     if _is_shared(config, environ):
         refuse_change_request(environ)
-    repository = Repository(config.root)
+    repository, named = Repository(config.root), tuple(metrics)
+    commit = repository.resolve(revision)
+    if numbers := cause_numbers(named):
+        named = _metrics_of(numbers, commit, folder, config)
+    elif folder is not None:
+        raise UsageError(f"--from {folder} is for numbers of causes, and {named[0]!a} is none; leave it out")
     return store_acceptances(
         config,
         environ,
-        commit=repository.resolve(revision),
-        metrics=metrics,
+        commit=commit,
+        metrics=named,
         reason=reason,
         accepted_by=accepted_by or repository.user(),
     )
+
+
+def _metrics_of(numbers: tuple[int, ...], commit: str, folder: Path | None, config: Config) -> tuple[str, ...]:
+    """The metrics of the numbered causes of a check of this commit."""
+    file = folder / DECISION if folder else newest_result([DECISION], config.root)
+    instead = "name the folder of its check with --from, or the metrics instead of numbers"
+    if file is None:
+        raise UsageError(f"{' and '.join(map(str, USUAL_FOLDERS))} hold no decision that numbers causes; {instead}")
+    decision = read_decision(file)
+    if commit not in (decision.head.reviewed, decision.head.commit):
+        other = (decision.head.reviewed or decision.head.commit or "no commit")[:12]
+        raise UsageError(f"{file} is about {other}, not about {commit[:12]}; measure that, {instead}")
+    try:
+        return metrics_of_causes(numbers, accepting_metrics(decision))
+    except UnknownCauseError as error:
+        raise UsageError(f"{file}: {error}; its comment numbers those that can") from error
 
 
 def list_accepted(config: Config, environ: Mapping[str, str]) -> list[Acceptance]:

@@ -32,7 +32,7 @@ def cause_of(row: str, comment: str) -> str:
     block = next(line for line in comment.splitlines() if line.startswith(number)).removeprefix(number)
     if block.startswith("**"):
         # What the title says the block does not say again.
-        named = re.search(r"(?:confirmed|\(exact count\)|calls not slower): (.*)", title(comment))
+        named = re.search(r"(?:\)|calls not slower): (.*)", title(comment))
         assert named is not None, comment
         return named[1]
     return block.strip().partition("** in ")[0]

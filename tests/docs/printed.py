@@ -38,6 +38,8 @@ RUN: dict[str, str | None] = {
     "perfgate baseline accept": "perfgate baseline accept latency.low --reason meant",
     "perfgate baseline accept METRIC --commit COMMIT --reason TEXT": None,
     'perfgate baseline accept METRIC --reason "the new layer"': None,
+    "perfgate baseline accept 1 --commit COMMIT --reason TEXT": None,
+    'perfgate baseline accept 1 --reason "the new layer"': None,
     "perfgate baseline list": None,
     "perfgate baseline list --limit N": None,
     "perfgate baseline prune --keep N": None,

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.golden.lengths import MOST_TITLE_WORDS, MOST_WORDS, before_folds, title, words
+
 DOCUMENTS = ("head/run.json", "base/run.json", "decision.json", "comment.md", "report.html")
 
 
@@ -31,7 +33,9 @@ def test_demo__from_nothing__fails_the_mistake_first_and_passes_the_refactoring(
     assert "8 more `aten::bmm` at `ranker.py:25`" in comment
     # The attention that is written out is one cause, with the memory that it takes further down.
     assert comment.count("- If intended: ") == 1
-    assert "**1.** `ranker.py:25`: `scores = query[:, head] @ " in comment
+    assert "**1.** `ranker.py:25` (16 in all, also at `:28`): `scores = query[:, head] @ " in comment
+    assert words(title(comment)) <= MOST_TITLE_WORDS
+    assert words(before_folds(comment)) <= MOST_WORDS
     assert 0 < done.stdout.index("perfgate: FAIL") < done.stdout.index("perfgate: PASS")
     end = done.stdout.partition("where to look:")[2]
     for name in ("mistake", "refactor"):

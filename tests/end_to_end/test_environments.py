@@ -227,7 +227,7 @@ def test_upgrade__slower_stack__warn_that_names_the_package_and_what_got_slower(
     assert decision["pairs"] == 8
     assert "regressed: small/default counters.framework_ops" in map(worded, decision["reasons"])
     title = (clone.root / "out" / "comment.md").read_text().splitlines()[2]
-    assert "WARN – upgrade report (`env.TORCH_CPP_LOG_LEVEL` none → `ERROR`, " in title
+    assert "WARN – upgrade (`env.TORCH_CPP_LOG_LEVEL` none → `ERROR` and " in title
 
 
 @pytest.mark.parametrize(

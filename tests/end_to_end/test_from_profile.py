@@ -197,7 +197,7 @@ def test_from_profile__two_ranks_of_alexnet__both_in_one_document(
         (
             lambda rows, kind: [row for row in rows if row[kind] != "TransData"],
             3,
-            "INCONCLUSIVE – time of all kernels of profile/rank 0 is undecided",
+            "INCONCLUSIVE – time of all kernels of profile/rank 0 undecided",
         ),
     ],
     ids=["more", "none"],

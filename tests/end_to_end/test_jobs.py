@@ -163,7 +163,7 @@ def test_upgrade__same_commit_on_another_installation__its_slowdown_is_named(
     python = str(tmp_path / "new" / "bin" / "python")
     done = perfgate("upgrade", "--python", python, "--out", "perfgate-out", cwd=clone.root, PYTHONPATH=str(ROOT))
     assert (done.returncode, decision(clone)["verdict"]) == (0, "WARN"), done.stdout + done.stderr
-    assert "upgrade report: step of bench" in done.stdout
+    assert "upgrade: step of bench" in done.stdout
 
 
 def test_server__equal_code__both_are_loaded_and_nothing_is_left(perfgate: Perfgate, clone: Clone) -> None:

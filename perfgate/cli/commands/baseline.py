@@ -212,20 +212,39 @@ def show(run_id: str, as_json: bool, directory: Path) -> None:
     "--commit", "revision", default="HEAD", show_default=True, metavar="REV", help="The commit to accept it for."
 )
 @click.option("--by", "accepted_by", metavar="NAME", help="Name of the person accepting it; default: git's user.name.")
+@click.option(
+    "--from",
+    "folder",
+    type=FOLDER,
+    metavar="DIR",
+    help="Folder of the check that numbers the causes; default: the newest of perfgate-out and .perfgate/local.",
+)
 @_json
 @directory_option()
 def accept(
-    metrics: tuple[str, ...], reason: str, revision: str, accepted_by: str | None, as_json: bool, directory: Path
+    metrics: tuple[str, ...],
+    reason: str,
+    revision: str,
+    accepted_by: str | None,
+    folder: Path | None,
+    as_json: bool,
+    directory: Path,
 ) -> None:
     """Accept regressions of one commit: the gate then reports them as a warning and passes.
 
     METRIC is a metric or a pattern, e.g. latency.low or "latency.*"; METRIC@WORKLOAD/SHAPE accepts it for one
-    workload and shape. A wrong output cannot be accepted.
+    workload and shape. Numbers are those of the causes in a check on this machine. A wrong output cannot be accepted.
     """
     from perfgate.jobs.baseline import accept_regressions
 
     accepted = accept_regressions(
-        _config(directory), os.environ, metrics=metrics, reason=reason, revision=revision, accepted_by=accepted_by
+        _config(directory),
+        os.environ,
+        metrics=metrics,
+        reason=reason,
+        revision=revision,
+        accepted_by=accepted_by,
+        folder=folder,
     )
     if as_json:
         print_json(accepted)

@@ -91,6 +91,7 @@ def COMMAND(
     from perfgate.config import report_language
     from perfgate.jobs.check.job import check_change
     from perfgate.jobs.shared.options import CheckOptions, GivenInterpreters
+    from perfgate.jobs.shared.results import folder_to_name
     from perfgate.judging.gate.verdict import exit_code
     from perfgate.judging.report.render.terminal import render_terminal
 
@@ -106,7 +107,7 @@ def COMMAND(
     with people_on_stderr(as_json):
         with TerminalProgress() as progress:
             decision = check_change(directory, request, progress)
-        render_terminal(decision, Console(), spoken)
+        render_terminal(decision, Console(), spoken, folder=folder_to_name(out))
         measured = "" if decision.verdict == "SKIPPED" else ", report.html, base/run.json, head/run.json"
         click.echo(f"written to {out}: decision.json, comment.md{measured}")
         if decision.verdict != "SKIPPED":

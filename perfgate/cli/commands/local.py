@@ -164,6 +164,7 @@ def _tell(decision: DecisionDocument, out: Path, manner: _Manner, language: Lang
 
     from perfgate.cli.pages import say_pages
     from perfgate.jobs.check.hook import hook_code
+    from perfgate.jobs.shared.results import folder_to_name
     from perfgate.judging.gate.verdict import exit_code
     from perfgate.judging.report.render.terminal import LET_THROUGH, render_line, render_terminal
 
@@ -171,7 +172,7 @@ def _tell(decision: DecisionDocument, out: Path, manner: _Manner, language: Lang
     if manner.brief and not code:
         render_line(decision, Console(), language, after=LET_THROUGH if decision.verdict == "INCONCLUSIVE" else "")
         return code
-    render_terminal(decision, Console(), language)
+    render_terminal(decision, Console(), language, folder=folder_to_name(out))
     if decision.verdict != "SKIPPED":
         say_pages(out, decision)
     return code

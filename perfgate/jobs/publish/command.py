@@ -12,7 +12,13 @@ from perfgate.git.commands import COMMIT_ID
 from perfgate.jobs.publish.job import PublishRequest, publish
 from perfgate.jobs.shared.artifact import DEFAULT_KEY
 from perfgate.jobs.shared.doors import Doors
-from perfgate.jobs.trust.acceptance import UnknownMetricError, refuse_unknown_metric, store_acceptances
+from perfgate.jobs.trust.acceptance import (
+    UnknownCauseError,
+    UnknownMetricError,
+    metrics_of_causes,
+    refuse_unknown_metric,
+    store_acceptances,
+)
 from perfgate.judging.forge.comment import CommentState, find_own, marker, read_state
 from perfgate.judging.forge.detect import detect, read_comment
 from perfgate.judging.forge.forge import CiEvent, Forge, connect, find_token, token_variables
@@ -127,11 +133,10 @@ def _with_metrics(
         return order, Answer("no_numbers")
     if state.head != change.head_sha:
         return order, Answer("outdated", head=change.head_sha[:12], named=state.head[:12])
-    for number in order.blocks:
-        if not 1 <= number <= len(state.accepts) or not state.accepts[number - 1]:
-            return order, Answer("no_block", head=state.head[:12], block=number)
-    metrics = dict.fromkeys(metric for number in order.blocks for metric in state.accepts[number - 1])
-    return replace(order, metrics=tuple(metrics)), None
+    try:
+        return replace(order, metrics=metrics_of_causes(order.blocks, state.accepts)), None
+    except UnknownCauseError as error:
+        return order, Answer("no_block", head=state.head[:12], block=error.number)
 
 
 def _run(order: RunOrder, change: OrderedChange, event: CiEvent, environ: Mapping[str, str]) -> Answer:

@@ -12,6 +12,7 @@ from perfgate.document.files import read_run, write_decision, write_text_atomica
 from perfgate.document.history import History
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
+from perfgate.jobs.shared.results import folder_to_name
 from perfgate.judging.advice.advise import advised, suggestions
 from perfgate.judging.forge.comment import marker
 from perfgate.judging.gate.decide import NOTHING_REQUIRED, decide, decide_alone, judge_folder
@@ -62,7 +63,8 @@ def write_decision_folder(
 ) -> None:
     """Write decision.json, comment.md and report.html; ``base`` is None where the head alone was judged."""
     write_decision(out / "decision.json", decision)
-    write_text_atomically(out / "comment.md", render_comment(decision, comment_context(decision, language)))
+    context = comment_context(decision, language, folder_to_name(out))
+    write_text_atomically(out / "comment.md", render_comment(decision, context))
     write_text_atomically(out / "report.html", render_html(decision, base, head, language))
 
 
@@ -72,8 +74,14 @@ def write_skipped(out: Path, decision: DecisionDocument, language: Language = "e
     write_text_atomically(out / "comment.md", render_comment(decision, comment_context(decision, language)))
 
 
-def comment_context(decision: DecisionDocument, language: Language) -> CommentContext:
+def comment_context(decision: DecisionDocument, language: Language, folder: str | None = None) -> CommentContext:
+    """The context of a comment that is not posted; ``folder`` is that of its check, as commands name it."""
     base = (decision.base.commit or "")[:12]
     # Which interpreters an upgrade report compared is nobody's business but the machine's.
     reproduce = f"perfgate local --base {base}" if base and decision.comparing == "code" else None
-    return CommentContext(marker=marker(decision.project), reproduce=reproduce, language=language)
+    return CommentContext(
+        marker=marker(decision.project),
+        reproduce=reproduce,
+        folder=folder,
+        language=language,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.config import Config
@@ -28,6 +28,27 @@ def refuse_unknown_metric(metric: str) -> None:
     pattern = parse_place(metric).metric
     if not pattern.startswith(("ops.count:", "ops.time:")) and not fnmatch.filter(METRICS, pattern):
         raise UnknownMetricError(metric, next(iter(difflib.get_close_matches(pattern, METRICS, n=1)), None))
+
+
+class UnknownCauseError(UsageError):
+    """Nothing that can be accepted has this ``number``."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"there is no cause {number} that can be accepted")
+        self.number = number
+
+
+def metrics_of_causes(numbers: Iterable[int], accepts: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """The metrics that accept the causes of these numbers; ``accepts`` are those of each cause, from 1 on.
+
+    Raises UnknownCauseError.
+    """
+    metrics: dict[str, None] = {}
+    for number in numbers:
+        if not 1 <= number <= len(accepts) or not accepts[number - 1]:
+            raise UnknownCauseError(number)
+        metrics.update(dict.fromkeys(accepts[number - 1]))
+    return tuple(metrics)
 
 
 def store_acceptances(

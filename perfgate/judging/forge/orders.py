@@ -113,11 +113,16 @@ def read_order(body: str) -> Order | None:
         return RunOrder(head, rest[0] if rest else None)
     if verb == "accept" and len(rest) >= 2:
         named, reason = tuple(filter(None, rest[0].split(_SEPARATOR))), " ".join(rest[1:])
-        if named and all(map(_NUMBER.fullmatch, named)):
-            return AcceptOrder((), reason, head, tuple(map(int, named)))
+        if numbers := cause_numbers(named):
+            return AcceptOrder((), reason, head, numbers)
         if named:
             return AcceptOrder(named, reason, head)
     raise OrderError("it is neither `run [WORKLOAD]` nor `accept NUMBER REASON` nor `accept METRIC[,METRIC] REASON`")
+
+
+def cause_numbers(named: Sequence[str]) -> tuple[int, ...]:
+    """The numbers of causes that these words are; none where they are metrics."""
+    return tuple(map(int, named)) if all(map(_NUMBER.fullmatch, named)) else ()
 
 
 def numbered_order(number: int, commit: str | None) -> str:

@@ -39,7 +39,7 @@ def test_accepted__every_metric__warns_and_says_who_and_why() -> None:
     assert slower
     assert {found.accepted for found in slower} == {"Li Wei: the new layer costs this"}
     comment = render_comment(decision, CommentContext(marker="<!-- perfgate:v1:demo -->"))
-    assert "confirmed, accepted by Li Wei: the new layer costs this" in comment
+    assert "ms), accepted by Li Wei: the new layer costs this" in comment
     assert "| **accepted** |" in comment
 
 

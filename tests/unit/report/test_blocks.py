@@ -162,7 +162,7 @@ def test_comment__metrics_that_one_person_accepted__are_named_once() -> None:
     # In the title for the first cause, and with the second.
     assert text.count("mei") == 2
     assert "\n- Accepted by mei: twice the layers\n" in text
-    assert "(exact count), accepted by mei: twice the layers: 1 more `aten::op7` at `model.py:7`\n" in text
+    assert "(exact), accepted by mei: twice the layers: 1 more `aten::op7` at `model.py:7`\n" in text
     console = Console(file=io.StringIO(), width=200, color_system=None)
     render_terminal(decision, console)
     assert isinstance(console.file, io.StringIO)

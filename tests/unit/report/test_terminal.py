@@ -42,7 +42,7 @@ def failing():
 
 def test_render_terminal__failure__verdict_rows_why_and_try_in_80_columns() -> None:
     text = shown(render_terminal, failing())
-    assert text.startswith("FAIL – fast-path latency of encoder/long 6.8 % slower (36.1 → 38.6 ms),")
+    assert text.startswith("FAIL – fast-path latency 6.8 % slower (36.1 → 38.6 ms):")
     assert "framework ops per" in text
     assert "24 more aten::add at model.py:88" in text
     assert "Replace the loop of 24 aten::add by one batched call" in text
@@ -126,7 +126,7 @@ def test_render_terminal__failure__failing_rows_with_both_sides_first_and_better
     text = shown(render_terminal, msgspec.structs.replace(decision, comparisons=[better, *decision.comparisons]))
     title, *lines = text.splitlines()
     title += f" {lines[0]}"
-    assert "confirmed: 24 more aten::add at model.py:88" in title
+    assert "ms): 24 more aten::add at" in title
     rows = [line.split() for line in lines if line.startswith(("FAIL ", "worse ", "better "))]
     assert [row[0] for row in rows] == sorted((row[0] for row in rows), key=["FAIL", "worse", "better"].index)
     latency = next(row for row in rows if "latency" in row)

@@ -223,7 +223,7 @@ def test_table__count_without_parts__refers_to_what_changed() -> None:
     counted = counting("counters.framework_ops", Part(name="aten::add", base=4, head=67, line="model.py:43"))
     blind = make_counter("counters.allocations", 28, 218)
     text = render(make_decision("FAIL", comparisons=[blind, counted], operator_changes=[]))
-    assert text.splitlines()[2].endswith("(exact count): 63 more `aten::add` at `model.py:43`")
+    assert text.splitlines()[2].endswith("(exact): 63 more `aten::add` at `model.py:43`")
     rows = [line for line in text.splitlines() if line.startswith("| **FAIL**")]
     assert ["framework ops" in rows[0], rows[1].endswith("| operators changed, listed below |")] == [True, True]
 

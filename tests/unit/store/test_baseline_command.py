@@ -9,13 +9,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from perfgate.cli.commands.baseline import COMMAND
-from perfgate.document.files import write_run
+from perfgate.document.decision import SideSummary
+from perfgate.document.files import write_decision, write_run
 from perfgate.document.history import Acceptance, Confirmation
-from perfgate.errors import StoreError, UsageError
+from perfgate.errors import PerfgateError, StoreError, UsageError
 from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.store import Place
 from tests.command import run_perfgate
+from tests.fakes.documents import make_counter, make_decision, regressed_time
 from tests.fakes.history import main_runs, stepped
 from tests.fakes.remote import clone_of_empty_remote
 from tests.fakes.runner import separating_runner
@@ -184,7 +186,7 @@ def commit(project: Path) -> str:
     for command in (
         ["init", "-q"],
         ["add", "."],
-        ["-c", "user.name=Li", "-c", "user.email=l@x", "commit", "-qm", "one"],
+        ["-c", "user.name=Li", "-c", "user.email=l@x", "commit", "--allow-empty", "-qm", "one"],
     ):
         subprocess.run(["git", "-C", str(project), *command], check=True)
     return subprocess.run(
@@ -200,6 +202,66 @@ def test_baseline_accept__metric_of_head__kept_with_who_and_why(project: Path) -
     (kept,) = SqlStore(project.parent / "store.db").accepted("shop", commit=sha)
     assert (kept.metric, kept.reason, kept.accepted_by) == ("latency.*", "the new layer", "Li Wei")
     assert "the new layer" in baseline(project, "accepted").output
+
+
+def write_check(folder: Path, commit: str, name: str = "perfgate-out", **head: object) -> Path:
+    """Write what a check of this commit leaves: calls that got slower are cause 1, one more synchronisation is cause 2."""
+    side = SideSummary(commit=commit, **head)
+    decision = make_decision("FAIL", comparisons=[*regressed_time(), make_counter("counters.syncs", 0, 1)], head=side)
+    (folder / name).mkdir()
+    write_decision(folder / name / "decision.json", decision)
+    return folder / name
+
+
+def test_baseline_accept__number_of_a_cause__its_metrics_of_the_newest_check(project: Path) -> None:
+    sha = commit(project)
+    write_check(project, sha)
+    result = baseline(project, "accept", "2", "--reason", "must wait", "--by", "Li")
+    assert result.output == f"accepted counters.syncs of {sha[:12]} by Li\n", result.exception
+    first = baseline(project, "accept", "1", "--reason", "the new layer", "--by", "Li", "--commit", sha[:9])
+    assert [line.split()[1] for line in first.output.splitlines()] == ["latency.low", "latency.p50"]
+
+
+def test_baseline_accept__check_of_a_merge_in_another_folder__the_commit_it_reviewed(project: Path) -> None:
+    sha = commit(project)
+    write_check(project, "e" * 40, "elsewhere", reviewed=sha)
+    named = ("--from", str(project / "elsewhere"), "--reason", "meant", "--by", "Li")
+    assert baseline(project, "accept", "1", "2", *named).output.count(sha[:12]) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["3"], "there is no cause 3 that can be accepted; its comment numbers those that can"),
+        (["0"], "there is no cause 0"),
+        (
+            ["1", "--commit", "HEAD~"],
+            "perfgate-out/decision.json is about {new}, not about {old}; measure that, name the",
+        ),
+        (["1", "--from", "empty"], "empty/decision.json"),
+        (["latency.low", "--from", "perfgate-out"], "--from {out} is for numbers of causes, and 'latency.low' is none"),
+        (["1", "latency.low"], "no metric '1'"),
+    ],
+)
+def test_baseline_accept__number_that_names_no_cause__refused(
+    project: Path, arguments: list[str], message: str
+) -> None:
+    old, new = commit(project), commit(project)
+    out = write_check(project, new)
+    (project / "empty").mkdir()
+    absolute = [str(project / word) if word in ("empty", "perfgate-out") else word for word in arguments]
+    result = baseline(project, "accept", *absolute, "--reason", "meant", "--by", "Li")
+    assert isinstance(result.exception, PerfgateError)
+    assert message.format(old=old[:12], new=new[:12], out=out) in str(result.exception)
+    assert not SqlStore(project.parent / "store.db").accepted("shop")
+
+
+def test_baseline_accept__number_and_no_check__what_to_name_instead(project: Path) -> None:
+    commit(project)
+    result = baseline(project, "accept", "1", "--reason", "meant", "--by", "Li")
+    assert "perfgate-out and .perfgate/local hold no decision that numbers causes; name the folder" in str(
+        result.exception
+    )
 
 
 @pytest.mark.parametrize(

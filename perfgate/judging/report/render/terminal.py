@@ -39,16 +39,19 @@ LET_THROUGH = phrase("undecided, so the push goes on; --strict would stop it")
 _SHOWN = 12
 _SHOWN_RECORDED = 8
 _SHOWN_STORED = 4
+_SHOWN_COUNTS = 4
 _SHOWN_SUGGESTIONS = 3
 # A message ends with what to do.
 _LONGEST_MESSAGE = 400
 _TRACEBACK_LINES = 8
 
 
-def render_terminal(decision: DecisionDocument, console: Console, language: Language = "en") -> None:
-    """Print a decision: verdict, facts, moved metrics, why, what to do."""
+def render_terminal(
+    decision: DecisionDocument, console: Console, language: Language = "en", *, folder: str | None = None
+) -> None:
+    """Print a decision: verdict, facts, moved metrics, why, what to do. ``folder`` is that of a comment's context."""
     with speaking(language):
-        _print_decision(decision, console)
+        _print_decision(decision, console, folder)
 
 
 def render_line(decision: DecisionDocument, console: Console, language: Language = "en", *, after: str = "") -> None:
@@ -84,8 +87,8 @@ def render_first_suggestions(
             console.print(Text(f"  {rest}", "dim"))
 
 
-def _print_decision(decision: DecisionDocument, console: Console) -> None:
-    summary = Summary(decision, CommentContext(marker=""), _SHOWN)
+def _print_decision(decision: DecisionDocument, console: Console, folder: str | None) -> None:
+    summary = Summary(decision, CommentContext(marker="", folder=folder), _SHOWN)
     title = Text(_title(summary), "bold")
     title.stylize(_VERDICT_STYLES.get(decision.verdict, "bold"), 0, len(decision.verdict))  # the verdict comes first
     console.print(title)
@@ -194,14 +197,15 @@ def _print_causes(listed: Blocks, console: Console) -> None:
         if block.cause and block.cause.code:
             console.print(Padding(Text(clean(block.cause.code), "cyan"), (0, 0, 0, 6)))
         cost, moved, also = (
-            line(f"shared/{part}.j2", "plain", {"block": block}) for part in ("block_cost", "block_counts", "also")
+            line(f"shared/{part}.j2", "plain", {"block": block, "most": _SHOWN_COUNTS})
+            for part in ("block_cost", "block_counts", "also")
         )
         moves = say("Also moved:") if block.in_title else say("Moved:")
         labelled = [
             (say("Costs:"), cost),
             (moves, moved if block.cause or block.slower else ""),
             (say("On other lines:"), also),
-            (say("If intended:"), block.accept),
+            (say("If intended:"), block.accept_here or block.accept),
         ]
         lines = [f"{label} {text}" for label, text in labelled if text]
         if block.accepted and not block.in_title:

@@ -9,6 +9,7 @@ from perfgate.judging.report.sections.section import Section, Values
 from perfgate.judging.report.text.numbers import to_two_digits
 from perfgate.judging.report.view.blocks import block_numbers, blocks
 from perfgate.judging.report.view.facts import counts
+from perfgate.judging.report.view.findings import changed_findings
 from perfgate.judging.report.view.headline import named_change
 from perfgate.judging.report.view.rows import (
     common_confidence,
@@ -31,9 +32,10 @@ _ROOM = 1.05
 
 
 def _causes(summary: Summary) -> Values | None:
-    """One block a cause, what costs most time first."""
-    listed = blocks(summary)
-    return vars(listed) if listed.blocks else None
+    """One block a cause, what costs most time first, with the findings that it brought."""
+    listed, (new, _) = blocks(summary), changed_findings(summary)
+    findings = {number: [f for f in new if f.block == number] for number in range(1, len(listed.blocks) + 1)}
+    return {**vars(listed), "findings": findings} if listed.blocks else None
 
 
 def _table(summary: Summary) -> Values | None:

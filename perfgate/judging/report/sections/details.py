@@ -20,8 +20,9 @@ def _trace(summary: Summary) -> Values | None:
 
 
 def _findings(summary: Summary) -> Values | None:
-    """What the change brought to the checklist, and what it removed."""
+    """What the change brought to the checklist, without what stands with the cause that brought it, and what it removed."""
     new, gone = changed_findings(summary)
+    new = [finding for finding in new if finding.block is None]
     return {"new": new, "gone": gone, "detail": summary.detail} if new or gone else None
 
 

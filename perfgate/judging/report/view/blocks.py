@@ -75,6 +75,7 @@ def _block(number: int, regression: Regression, summary: Summary) -> CauseBlock:
         suggestion=None if tip is None else _worded(tip, causes),
         accepted=comparisons[0].accepted,
         accept=_accept_command(regression.accepts, summary),
+        accept_here=_accept_here(number, regression.accepts, summary),
         order=_accept_order(number, regression.accepts, summary),
     )
 
@@ -148,6 +149,14 @@ def _accept_command(keys: Sequence[str], summary: Summary) -> str | None:
         return None
     named = " ".join(shlex.quote(key) for key in keys)
     return f"perfgate baseline accept {named} --commit {commit[:_COMMIT_LENGTH]} --reason TEXT"
+
+
+def _accept_here(number: int, keys: Sequence[str], summary: Summary) -> str | None:
+    """The command by the cause's number; the folder of a CI job is gone when somebody reads this."""
+    folder = summary.context.folder
+    if folder is None or not keys or summary.decision.in_ci:
+        return None
+    return _accept_command([str(number), *(["--from", folder] if folder else [])], summary)
 
 
 def _accept_order(number: int, keys: Sequence[str], summary: Summary) -> str | None:

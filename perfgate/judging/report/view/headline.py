@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from statistics import multimode
 
 from perfgate.catalogue.names import (
@@ -40,7 +41,6 @@ from perfgate.judging.report.view.summary import Summary
 
 # What tells most of another stack.
 _FIRST_FIELDS = ("torch", "torch_npu", "python")
-_NAMED_DIFFERENCES = 3
 _NAMED_MISSING = 8
 # The verdicts are the same words in every language, what they mean beside them.
 _VERDICTS = {
@@ -62,6 +62,8 @@ _PARTS = {
     "seal": phrase("the proof that the measured code stayed the same"),
 }
 _METHOD_KINDS = {"check": "correctness", "budget": "budget", "limit": "budget", "expect": "expect", "exact": "counter"}
+# Titles about one number.
+_NUMBERS = {"time", "counter", "undecided", "improved"}
 _METRIC_KINDS = {
     SIGNATURE: "signature",
     LOW_PRECISION_OPS: "counter",
@@ -83,14 +85,14 @@ def headline_values(summary: Summary) -> Headline:
         upgrade=summary.decision.comparing == "stack",
         rules=summary.decision.comparing == "rules",
         kept=sum(comparison.method in RULE_METHODS for comparison in summary.unchanged),
-        differences=differences[:_NAMED_DIFFERENCES],
-        more_differences=max(0, len(differences) - _NAMED_DIFFERENCES),
+        difference=next(iter(differences), None),
+        more_differences=max(0, len(differences) - 1),
         harness=next(iter(summary.telling_harness_changes), None),
         verdict=say(_VERDICTS[summary.verdict]),
         kind=kind,
-        worst=None if worst is None else named_change(worst),
-        best=named_change(summary.improved[0]) if summary.improved else None,
-        faster=_faster(summary),
+        worst=None if worst is None else _titled(worst, kind, summary),
+        best=_titled(summary.improved[0], kind, summary) if summary.improved else None,
+        faster=_faster(kind, summary),
         failure=next(iter(summary.failures), None),
         neither_runs=summary.neither_side_runs,
         too_slow=next(iter(summary.too_slow), None),
@@ -104,6 +106,15 @@ def headline_values(summary: Summary) -> Headline:
         fast=_fast_path(summary),
         replaced=_replaced(summary.decision),
     )
+
+
+def _titled(comparison: Comparison, kind: str, summary: Summary) -> Change:
+    """The change as the title names it: a number without its place where there is no other."""
+    change = named_change(comparison)
+    places = {(other.workload, other.shape) for other in summary.metrics}
+    workloads = {comparison.workload, *(failure.workload for failure in summary.decision.failures)}
+    is_only = len(places) == len(workloads) == 1
+    return replace(change, place="") if kind in _NUMBERS and is_only else change
 
 
 def _replaced(decision: DecisionDocument) -> list[Replacement]:
@@ -153,10 +164,10 @@ def _deciding_times(summary: Summary) -> list[Comparison]:
     ]
 
 
-def _faster(summary: Summary) -> Change | None:
+def _faster(kind: str, summary: Summary) -> Change | None:
     """The deciding time that got better by most, for titles that lead with a count; None where no interval shows one."""
     better = [c for c in _deciding_times(summary) if c.is_better and c.delta is not None]
-    return named_change(max(better, key=lambda c: abs(c.delta or 0.0))) if better else None
+    return _titled(max(better, key=lambda c: abs(c.delta or 0.0)), kind, summary) if better else None
 
 
 def _fast_path(summary: Summary) -> FastPath | None:

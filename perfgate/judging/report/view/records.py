@@ -347,8 +347,8 @@ class CauseBlock:
     """What got worse by one cause; where nothing says by what, ``cause`` is None and ``worst`` gives the name.
 
     ``also`` are its effects on other lines. ``unexplained`` is whether times got worse whose cause was sought and not found; of
-    a job none is sought. ``accept`` is the command and ``order`` the comment that accepts exactly this, on a forge whose
-    comments are read.
+    a job none is sought. ``accept`` is the command that accepts exactly this, ``accept_here`` the short one for who has the
+    check's folder, and ``order`` the comment that does, on a forge whose comments are read.
     ``suggestion`` is what is left to say of ``tip`` beside the cause.
 
     Of what the title says nothing is said again: with ``in_title`` it is about this block, and then ``counts`` are the
@@ -371,6 +371,7 @@ class CauseBlock:
     suggestion: SuggestionView | None
     accepted: str | None
     accept: str | None
+    accept_here: str | None
     order: str | None
 
 
@@ -414,7 +415,7 @@ class Headline:
     upgrade: bool
     rules: bool
     kept: int
-    differences: list[TestbedDifference]
+    difference: TestbedDifference | None
     more_differences: int
     harness: HarnessChange | None
     verdict: Words

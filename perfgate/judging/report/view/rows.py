@@ -101,10 +101,14 @@ def label(comparison: Comparison, summary: Summary) -> Words:
 
 
 def worst_cause(summary: Summary) -> CauseView | None:
-    """What made worse what the headline names, in words; None where it is about something else."""
+    """What made worse what the headline names, in the words of a title; None where it is about something else.
+
+    What it amounts to with its other lines, and the change behind an unchanged line, its block says.
+    """
     if summary.worst is None or summary.verdict not in {"FAIL", "WARN"} or summary.is_about_harness:
         return None
-    return row(summary.worst, summary).cause
+    cause = row(summary.worst, summary).cause
+    return cause and replace(cause, in_all=None, origin=None)
 
 
 def worded_cause(

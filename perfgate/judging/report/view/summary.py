@@ -33,7 +33,8 @@ class CommentContext:
     ``report_url`` and ``job_url``, from the job's environment, and ``pages``, the addresses of kept files by their path, from
     what the forge lists. ``source`` gives the address of a line of the head (``model.py:88``) on the forge.
     ``reproduce`` is the command that repeats it locally; ``accept_order`` makes of the number of a cause and its metrics the
-    comment that accepts them, in a repository that obeys ``/perfgate`` comments; ``language`` is the one it is written in.
+    comment that accepts them, in a repository that obeys ``/perfgate`` comments. ``folder`` is the check's, where its reader
+    has it: then a cause's number accepts it; "" is one where perfgate looks by itself. ``language`` is that of the comment.
     """
 
     marker: str
@@ -44,6 +45,7 @@ class CommentContext:
     source: Callable[[str], str | None] | None = None
     reproduce: str | None = None
     accept_order: Callable[[int, Sequence[str]], str | None] | None = None
+    folder: str | None = None
     language: Language = "en"
 
 
