@@ -9,11 +9,10 @@ import msgspec
 from perfgate.catalogue.terms import GainOf
 from perfgate.document.budget import OK_MARGIN, Budget
 from perfgate.document.explanation import (
-    Aspect,
     Cause,
     Explanation,
     OperatorDelta,
-    PartSite,
+    Part,
     Replacement,
 )
 from perfgate.document.message import Message
@@ -107,22 +106,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         for name in self.limits:
             if judged_by(name) is None:
                 raise ValueError(f"no limit {name!r} is known that could gate")
-
-
-class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """What a comparison is made of: an operator's count on both sides and the line that calls it, or a stage's seconds.
-
-    ``sites`` are the lines of the head where it grew, the one to name first; ``line`` is that one, or where it only fell,
-    one at which it is or was. ``ranks`` is the number of the rank that a count is of, or ``each`` if every rank has it.
-    """
-
-    name: str
-    aspect: Aspect | None = None
-    ranks: str = ""
-    base: float
-    head: float
-    line: str | None = None
-    sites: list[PartSite] = []
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):

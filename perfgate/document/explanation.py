@@ -23,16 +23,23 @@ InputsChange = Literal["shape", "dtype", "layout"]
 Bottleneck = Literal["compute", "memory", "scheduling", "synchronisation", "transfer", "communication"]
 
 
-class PartSite(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the head that adds more to a part than on the base, and what it adds on both sides.
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """What a comparison is made of: an operator's count on both sides and the line that calls it, or a stage's seconds.
 
-    ``tensor`` is the form of the largest tensor that it holds (``float32[8,96]``), of a part that is memory.
+    ``sites`` are the lines of the head where it grew, the one to name first, each with its own counts; ``line`` is that one, or
+    if it only fell, one at which it is or was. ``tensor`` is the form of the largest tensor that a site holds
+    (``float32[8,96]``), of a part that is memory. ``ranks`` is the number of the rank that a count is of, or ``each`` if every
+    rank has it.
     """
 
-    line: str
+    name: str = ""
+    aspect: Aspect | None = None
+    ranks: str = ""
     base: float
     head: float
+    line: str | None = None
     tensor: str | None = None
+    sites: list[Part] = []
 
 
 class OperatorDelta(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +85,7 @@ class OperatorDelta(msgspec.Struct, frozen=True, kw_only=True):
     inputs_change: InputsChange | None = None
     base_inputs: str | None = None
     head_inputs: str | None = None
-    sites: list[PartSite] = []
+    sites: list[Part] = []
 
     @property
     def profiled(self) -> str:
@@ -131,10 +138,10 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
     Counts are per call, ``more_time`` seconds per call (None where nothing says); ``mentions`` is how many regressed counters
     name the operator, ``counted`` whether one of them is exact. ``rank`` is its place in the explanation of a slower call,
-    None where that does not name it, and ``part`` what the explanation says of it. ``compiling`` is what happened to a
-    compiled graph, where ``op`` is the reason of that. ``aspect`` is what a counter tells of the operator besides that it
-    runs, ``also`` such a thing of one that runs more often too. ``sites`` are the lines that add more than before with their
-    own counts, ``line`` being the first of them where there are any. ``amount`` is what the counts count. ``origin`` is the
+    None if that does not name it; ``kind``, ``function`` and its inputs are as in OperatorDelta. ``compiling`` is what
+    happened to a compiled graph, where ``op`` is the reason of that. ``aspect`` is what a counter tells of the operator besides
+    that it runs, ``also`` such a thing of one that runs more often too. ``sites`` are the lines that add more than before with
+    their own counts, ``line`` being the first of them if there are any. ``amount`` is what the counts count. ``origin`` is the
     changed place behind it. ``tested`` is an operator that explains a slower call because its own test found it slower.
     ``code`` is the text of ``line``. ``group`` is the number of the decision's first cause that is one with this one: both
     act on one line of the change, or on one chain of values through consecutive changed lines. ``same_as`` is the number of the
@@ -152,12 +159,16 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     mentions: int = 1
     stage: bool = False
     rank: int | None = None
-    part: OperatorDelta | None = None
+    kind: PartKind | None = None
+    function: str | None = None
+    inputs_change: InputsChange | None = None
+    base_inputs: str | None = None
+    head_inputs: str | None = None
     counted: bool = False
     compiling: Compiling | None = None
     aspect: Aspect | None = None
     also: Aspect | None = None
-    sites: list[PartSite] = []
+    sites: list[Part] = []
     amount: Amount = "calls"
     inclusive: bool = False
     origin: Origin | None = None

@@ -16,7 +16,6 @@ from perfgate.document.decision import (
     Link,
     NoiseFloor,
     PackageDifference,
-    Part,
     Policy,
     Procedure,
     SideSummary,
@@ -25,7 +24,7 @@ from perfgate.document.decision import (
     TestbedDifference,
     Verdict,
 )
-from perfgate.document.explanation import OperatorDelta
+from perfgate.document.explanation import OperatorDelta, Part
 from perfgate.document.message import quote
 from perfgate.document.run import (
     CodeChange,

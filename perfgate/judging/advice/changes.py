@@ -15,8 +15,8 @@ from perfgate.catalogue.names import (
     PREPROCESSING_STAGES,
     SYNCS,
 )
-from perfgate.document.decision import Comparison, DecisionDocument, Gain, Part, Suggestion
-from perfgate.document.explanation import Explanation, OperatorDelta
+from perfgate.document.decision import Comparison, DecisionDocument, Gain, Suggestion
+from perfgate.document.explanation import Explanation, OperatorDelta, Part
 from perfgate.document.message import Message, message_from
 from perfgate.document.run import Evidence
 

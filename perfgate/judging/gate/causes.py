@@ -14,8 +14,8 @@ import msgspec
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import PREPROCESSING, PYTHON_TIMES
 from perfgate.catalogue.terms import Amount
-from perfgate.document.decision import RULE_METHODS, SIDE_BY_SIDE, Comparison, DecisionDocument, Part
-from perfgate.document.explanation import Aspect, Cause, Compiling, Explanation, OperatorDelta
+from perfgate.document.decision import RULE_METHODS, SIDE_BY_SIDE, Comparison, DecisionDocument
+from perfgate.document.explanation import Aspect, Cause, Compiling, Explanation, OperatorDelta, Part
 from perfgate.document.run import OperatorRow, RunDocument
 from perfgate.judging.gate.changed_code import ChangedCode
 from perfgate.judging.gate.contributions import EXPLAINS
@@ -303,7 +303,7 @@ def _line(cause: Cause) -> str | None:
 
 
 def _takes_longer_alone(cause: Cause) -> bool:
-    return not cause.counted and (cause.tested or (cause.part is not None and cause.part.kind == "slower"))
+    return not cause.counted and (cause.tested or cause.kind == "slower")
 
 
 def _weights(*runs: RunDocument | None) -> dict[tuple[str, str, str], float]:
@@ -338,7 +338,9 @@ def _on_other_inputs(decision: DecisionDocument, listed: Iterable[Cause]) -> lis
         place = explained.workload, explained.shape
         for part in explained.other_inputs if place in unexplained else ():
             if (place, part.op) not in keys:
-                cause = Cause(workload=place[0], shape=place[1], op=part.op, line=part.line, part=part, mentions=0)
+                cause = _explained(
+                    Cause(workload=place[0], shape=place[1], op=part.op, line=part.line, mentions=0), part
+                )
                 changed.setdefault((place, part.op, part.line), cause)
     return sorted(changed.values(), key=lambda cause: -slower.get((*cause.place, cause.op), 0.0))
 
@@ -352,9 +354,7 @@ def _led_by_counted(ranked: list[Cause]) -> list[Cause]:
     by_rank = sorted((c for c in ranked if c.rank is not None and c.line), key=lambda c: (c.rank or 0, c.op))
     for cause in by_rank:
         first.setdefault((cause.place, cause.line), cause)
-    outside = {
-        place: cause for (place, _), cause in reversed(first.items()) if cause.part and cause.part.kind == "outside"
-    }
+    outside = {place: cause for (place, _), cause in reversed(first.items()) if cause.kind == "outside"}
     most_python: dict[_Place, float] = {}
     for cause in ranked:
         if cause.amount == "bytecodes":
@@ -375,7 +375,7 @@ def _led_by_counted(ranked: list[Cause]) -> list[Cause]:
 
 def _inner(cause: Cause) -> bool:
     """Tell whether a cause is a part of what some line calls: it runs more often, and no counter names it."""
-    return not cause.counted and cause.part is not None and cause.part.kind in _COUNTED
+    return not cause.counted and cause.kind in _COUNTED
 
 
 def _with_aspects(merged: Mapping[_Key, Cause]) -> dict[_Key, Cause]:
@@ -433,7 +433,7 @@ def _cause_of(comparison: Comparison, causes: Iterable[Cause]) -> Cause | None:
         ]
         return next((cause for cause in matches if cause.amount == amount), next(iter(matches), None))
     if comparison.method == "exact":
-        return next((cause for cause in at_place if cause.part is not None and cause.part.inputs_change), None)
+        return next((cause for cause in at_place if cause.inputs_change), None)
     if comparison.unit != "s":
         return None
     if at_place and at_place[0].compiling:
@@ -537,7 +537,7 @@ def _merge_explained(merged: dict[_Key, Cause], explained: Explanation, part: Op
     key: _Key = (where, name, None, "calls", "")
     old = merged.get(key, Cause(workload=where[0], shape=where[1], op=name, mentions=0))
     counted = old.base_count or old.head_count or part.kind not in _COUNTED
-    merged[key] = replace(
+    joined = replace(
         old,
         base_count=old.base_count if counted else part.base_count or 0,
         head_count=old.head_count if counted else part.head_count or 0,
@@ -545,7 +545,18 @@ def _merge_explained(merged: dict[_Key, Cause], explained: Explanation, part: Op
         line=old.line or part.line,
         sites=old.sites if old.line else part.sites,
         rank=number,
-        part=part,
+    )
+    merged[key] = _explained(joined, part)
+
+
+def _explained(cause: Cause, part: OperatorDelta) -> Cause:
+    return replace(
+        cause,
+        kind=part.kind,
+        function=part.function,
+        inputs_change=part.inputs_change,
+        base_inputs=part.base_inputs,
+        head_inputs=part.head_inputs,
     )
 
 

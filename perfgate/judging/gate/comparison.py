@@ -15,7 +15,8 @@ import msgspec
 
 from perfgate.catalogue.lookup import METRICS, metric
 from perfgate.document.budget import OK_MARGIN, SOUGHT_OK_MARGIN, parse_place
-from perfgate.document.decision import Comparison, Method, Outcome, Part, Policy
+from perfgate.document.decision import Comparison, Method, Outcome, Policy
+from perfgate.document.explanation import Part
 from perfgate.document.history import Acceptance
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument, Source

@@ -21,14 +21,8 @@ import numpy as np
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import LOW_PRECISION_OPS, SYNCS
 from perfgate.document.alignment import AlignedRow, TimedRow, align
-from perfgate.document.decision import Comparison, Invalid, Part
-from perfgate.document.explanation import (
-    Explanation,
-    InputsChange,
-    OperatorDelta,
-    PartKind,
-    PartSite,
-)
+from perfgate.document.decision import Comparison, Invalid
+from perfgate.document.explanation import Explanation, InputsChange, OperatorDelta, Part, PartKind
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow
 from perfgate.judging.gate.bottleneck import better_roof, bottleneck
 from perfgate.judging.gate.changed_code import ChangedCode
@@ -185,7 +179,7 @@ class _Shape:
         base_count, head_count = _count(before), _count(after)
         site = _largest(align(map(_timed, before), map(_timed, after)), growing=seconds > 0)
         change = _inputs_change(site) if base_count == head_count else None
-        grown: list[PartSite] = []
+        grown: list[Part] = []
         if seconds > 0 and head_count > base_count:
             code = frozenset(row.code for row in self.before.rows if row.code)
             grown = grown_sites(rows_by_line(before), rows_by_line(after), code)

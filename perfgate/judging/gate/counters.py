@@ -11,8 +11,8 @@ import msgspec
 from perfgate.catalogue.lookup import is_known, metric
 from perfgate.catalogue.names import COPIES, DEFERRED_OPS, FLOPS, FRAMEWORK_OPS, LOW_PRECISION_OPS
 from perfgate.document.alignment import AlignedRow, TimedRow, align
-from perfgate.document.decision import Comparison, Outcome, Part, Policy
-from perfgate.document.explanation import Aspect, OperatorDelta, PartSite, Replacement
+from perfgate.document.decision import Comparison, Outcome, Policy
+from perfgate.document.explanation import Aspect, OperatorDelta, Part, Replacement
 from perfgate.document.message import Message
 from perfgate.document.run import CallRow, CounterSet, CounterSite, OpCount, OperatorRow
 from perfgate.judging.gate.comparison import Place, comparison, relative_change, rounded, tolerance
@@ -426,7 +426,7 @@ def _weight(before: OperatorRow | None, after: OperatorRow | None) -> float:
 # --- lines
 
 
-def grown_sites(before: Iterable[TimedRow], after: Iterable[TimedRow], base_code: Collection[str]) -> list[PartSite]:
+def grown_sites(before: Iterable[TimedRow], after: Iterable[TimedRow], base_code: Collection[str]) -> list[Part]:
     """The lines of ``after`` whose count grew, the one to name first.
 
     The same code on both sides is the same line, whatever its number. A line whose code was edited takes the place of the line
@@ -450,7 +450,7 @@ def grown_sites(before: Iterable[TimedRow], after: Iterable[TimedRow], base_code
         return row.code in base_code or more < most / 2, -more, file, int(number) if number.isdecimal() else 0
 
     return [
-        PartSite(line=row.line, base=rounded(row.count - more), head=rounded(row.count), tensor=row.shape)
+        Part(line=row.line, base=rounded(row.count - more), head=rounded(row.count), tensor=row.shape)
         for row, more in sorted(grown, key=order)
         if row.line
     ][:MAX_SITES]

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import OPERATOR_TIME, PYTHON_TIMES
 from perfgate.document.budget import judges_subroutines
-from perfgate.document.decision import Comparison, DecisionDocument, Invalid, Outcome, Part, Policy
-from perfgate.document.explanation import Explanation, OperatorDelta
+from perfgate.document.decision import Comparison, DecisionDocument, Invalid, Outcome, Policy
+from perfgate.document.explanation import Explanation, OperatorDelta, Part
 from perfgate.document.run import OUTSIDE_OPERATORS, Side
 from perfgate.judging.gate.comparison import Place, configured_tolerance, rounded
 from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence, Kind, PairedTimes

@@ -22,7 +22,8 @@ from perfgate.catalogue.names import (
     RANKS_SKEW,
     RANKS_SYNCS,
 )
-from perfgate.document.decision import Comparison, Part, Policy
+from perfgate.document.decision import Comparison, Policy
+from perfgate.document.explanation import Part
 from perfgate.document.job import CollectiveCount, RankCounts, Turn
 from perfgate.document.message import Message
 from perfgate.document.samples import unpack

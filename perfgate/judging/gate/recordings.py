@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from perfgate.catalogue.lookup import METRICS
-from perfgate.document.decision import Comparison, Outcome, Part, Policy
+from perfgate.document.decision import Comparison, Outcome, Policy
+from perfgate.document.explanation import Part
 from perfgate.document.message import Message
 from perfgate.document.run import KernelTimes, RunDocument
 from perfgate.judging.gate.comparison import Place, comparison, places, relative_change, rounded, tolerance

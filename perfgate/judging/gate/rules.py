@@ -13,7 +13,8 @@ from typing import NamedTuple
 from perfgate.catalogue.lookup import judged_by, measuring_step, metric
 from perfgate.catalogue.names import P99, SIGNATURE, SLA
 from perfgate.document.budget import Budget, missing_kernels
-from perfgate.document.decision import Comparison, Method, Outcome, Part, Policy
+from perfgate.document.decision import Comparison, Method, Outcome, Policy
+from perfgate.document.explanation import Part
 from perfgate.document.message import Message, quote
 from perfgate.document.run import CORRECTNESS, REPEAT, RunDocument, Value, WorkloadRecord
 from perfgate.judging.gate.comparison import Place, comparison, rounded

@@ -10,8 +10,9 @@ import msgspec
 from perfgate.catalogue.lookup import FAMILIES, metric
 from perfgate.catalogue.names import GAP, INSTRUCTIONS, LATENCY, PREPROCESSING
 from perfgate.catalogue.records import Family
-from perfgate.document.decision import Comparison, DecisionDocument, NoiseFloor, Part, Policy
+from perfgate.document.decision import Comparison, DecisionDocument, NoiseFloor, Policy
 from perfgate.document.doctor import Resolution
+from perfgate.document.explanation import Part
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.changed_code import ChangedCode

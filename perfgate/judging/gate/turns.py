@@ -25,12 +25,8 @@ from perfgate.catalogue.names import (
     RANKS_STEP,
     TTFT_P99,
 )
-from perfgate.document.decision import (
-    Comparison,
-    Part,
-    Policy,
-    QuantileComparison,
-)
+from perfgate.document.decision import Comparison, Policy, QuantileComparison
+from perfgate.document.explanation import Part
 from perfgate.document.job import Fits, JobKind, JobNumber, JobRecord, Turn, sample_quantiles
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import RunDocument

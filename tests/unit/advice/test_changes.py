@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from perfgate.document.decision import Comparison, Part, Suggestion
-from perfgate.document.explanation import Explanation, OperatorDelta
+from perfgate.document.decision import Comparison, Suggestion
+from perfgate.document.explanation import Explanation, OperatorDelta, Part
 from perfgate.judging.advice.changes import on_changes
 from perfgate.judging.report.text.messages import word
 from tests.fakes.documents import make_comparison, make_decision

@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from perfgate.document.decision import Part
-from perfgate.document.explanation import Origin
+from perfgate.document.explanation import Origin, Part
 from perfgate.document.profile import CalledFunction
 from perfgate.document.run import CodeChange
 from perfgate.judging.gate.causes import with_causes

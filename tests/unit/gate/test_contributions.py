@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from perfgate.document.decision import Comparison, Part, Policy
-from perfgate.document.explanation import Explanation, OperatorDelta, PartSite
+from perfgate.document.decision import Comparison, Policy
+from perfgate.document.explanation import Explanation, OperatorDelta, Part
 from perfgate.document.history import History
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow, CodeChange, Roof, RunDocument, Work
 from perfgate.judging.gate.contributions import explanations
@@ -80,7 +80,7 @@ def test_explanations__operator_came__explains_what_it_took_and_names_line_and_c
     assert named(found) == [("aten::copy_", "added", 900)]
     assert found.contributions[0] == OperatorDelta(
         op="aten::copy_", kind="added", seconds=pytest.approx(900 * US, rel=1e-3), base_count=0, head_count=3,
-        line="model.py:40", sites=[PartSite(line="model.py:40", base=0, head=3)],
+        line="model.py:40", sites=[Part(line="model.py:40", base=0, head=3)],
     )  # fmt: skip
     assert found.measured == pytest.approx(1e-3)
     assert found.explained == pytest.approx(900 * US, rel=1e-3)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from perfgate.document.decision import DecisionDocument, Part, Policy
+from perfgate.document.decision import DecisionDocument, Policy
+from perfgate.document.explanation import Part
 from perfgate.document.history import History
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.regressions import with_regressions

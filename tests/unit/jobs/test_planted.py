@@ -11,7 +11,8 @@ import pytest
 
 from perfgate.catalogue.lookup import metric
 from perfgate.config import CONFIG_NAME, GateSettings, parse_config
-from perfgate.document.decision import Comparison, Invalid, InvalidKind, Part, Verdict
+from perfgate.document.decision import Comparison, Invalid, InvalidKind, Verdict
+from perfgate.document.explanation import Part
 from perfgate.document.message import Message, quote
 from perfgate.jobs.doctor.planted import CHANGES, PROJECT, PlantedChange, gate_table, judge
 from tests.fakes.documents import make_comparison, make_counter, make_decision, regressed_time

@@ -15,7 +15,8 @@ import msgspec
 import nh3
 from cmarkgfm.cmark import Options
 
-from perfgate.document.decision import DecisionDocument, JudgedFinding, Part
+from perfgate.document.decision import DecisionDocument, JudgedFinding
+from perfgate.document.explanation import Part
 from perfgate.document.run import ErrorDetail
 from perfgate.judging.forge.comment import marker, without_commands
 from perfgate.judging.report.render.comment import CommentContext, render_comment

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from perfgate.document.decision import Comparison, DecisionDocument, Part, SideSummary
-from perfgate.document.explanation import OperatorDelta
+from perfgate.document.decision import Comparison, DecisionDocument, SideSummary
+from perfgate.document.explanation import OperatorDelta, Part
 from perfgate.document.message import Message
 from perfgate.document.run import CodeChange
 from perfgate.judging.report.render.comment import CommentContext, render_comment

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from perfgate.document.decision import Failure, Invalid, Link, Missing, Part, Procedure, SideSummary, StepSummary
-from perfgate.document.explanation import OperatorDelta
+from perfgate.document.decision import Failure, Invalid, Link, Missing, Procedure, SideSummary, StepSummary
+from perfgate.document.explanation import OperatorDelta, Part
 from perfgate.document.message import Message, quote
 from perfgate.document.run import TIME_SPENT, TOO_SLOW, ErrorDetail
 from perfgate.errors import EXIT_MEASURING

@@ -17,7 +17,8 @@ from cmarkgfm.cmark import Options
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfgate.document.decision import DecisionDocument, JudgedFinding, Part
+from perfgate.document.decision import DecisionDocument, JudgedFinding
+from perfgate.document.explanation import Part
 from perfgate.document.run import ErrorDetail, Evidence
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.html import render_html

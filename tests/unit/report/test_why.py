@@ -7,8 +7,8 @@ import re
 import msgspec
 import pytest
 
-from perfgate.document.decision import Comparison, DecisionDocument, Part
-from perfgate.document.explanation import Explanation, OperatorDelta, PartSite
+from perfgate.document.decision import Comparison, DecisionDocument
+from perfgate.document.explanation import Explanation, OperatorDelta, Part
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.html import render_html
 from tests.causes.comments import cause_of
@@ -265,7 +265,7 @@ def test_why__python_that_an_exact_counter_found__leads_what_runs_outside_operat
 
 
 def test_why__cause_on_many_lines__the_rest_is_counted_in_words() -> None:
-    sites = [PartSite(line=f"model.py:{number}", base=0, head=10 - number) for number in range(1, 7)]
+    sites = [Part(line=f"model.py:{number}", base=0, head=10 - number) for number in range(1, 7)]
     counted = Part(name="aten::clone", base=0, head=39, line="model.py:1", sites=sites)
     text = render(decision(explained(part("aten::mm", "slower", 400)), counting("counters.framework_ops", counted)))
     assert " and 3 more" in text

@@ -12,7 +12,7 @@ import msgspec
 from perfgate.catalogue.lookup import MESSAGES
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.decision import RULE_METHODS, Clock, Comparison, StoredComparison
-from perfgate.document.explanation import Bottleneck, Cause, Explanation, OperatorDelta, PartSite
+from perfgate.document.explanation import Bottleneck, Cause, Explanation, OperatorDelta, Part
 from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
@@ -149,9 +149,9 @@ def worded_cause(
         base=base,
         head=head,
         time=formats.quantity(cause.more_time, "s") if cause.more_time is not None and cause.more_time > 0 else None,
-        kind=cause.part.kind if cause.part else None,
+        kind=cause.kind,
         inclusive=cause.inclusive,
-        function=cause.part.function if cause.part else None,
+        function=cause.function,
         base_input=base_input,
         head_input=head_input,
     )
@@ -166,21 +166,19 @@ def _sides(cause: Cause, unit: str) -> Sequence[Words]:
     return [numbers.whole(count) for count in counts] if unit == "1" else formats.quantities(counts, unit)
 
 
-def _worded_lines(sites: Sequence[PartSite], unit: str, linked: Callable[[str], str]) -> list[Line]:
-    file = sites[0].line.rpartition(":")[0] if sites else ""
+def _worded_lines(sites: Sequence[Part], unit: str, linked: Callable[[str], str]) -> list[Line]:
+    listed = [(site.line, formats.quantity(site.head - site.base, unit)) for site in sites if site.line]
+    file = listed[0][0].rpartition(":")[0] if listed else ""
     return [
-        Line(
-            line=linked(site.line) if number == 0 else site.line.removeprefix(file),
-            more=formats.quantity(site.head - site.base, unit),
-        )
-        for number, site in enumerate(sites[:_NAMED_LINES])
+        Line(line=linked(line) if number == 0 else line.removeprefix(file), more=more)
+        for number, (line, more) in enumerate(listed[:_NAMED_LINES])
     ]
 
 
 def _changed_input(cause: Cause) -> tuple[str | None, str | None]:
-    if cause.part is None or cause.part.base_inputs is None or cause.part.head_inputs is None:
+    if cause.base_inputs is None or cause.head_inputs is None:
         return None, None
-    before, after = cause.part.base_inputs.split(", "), cause.part.head_inputs.split(", ")
+    before, after = cause.base_inputs.split(", "), cause.head_inputs.split(", ")
     changed = [pair for pair in zip(before, after) if pair[0] != pair[1]]
     first, second = max(changed, key=lambda pair: _extent(pair[1]), default=(None, None))
     if first is None or second is None:
