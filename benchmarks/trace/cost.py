@@ -28,7 +28,7 @@ from ways import RIVALS
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-PERFGATE = (sys.executable, "-m", "perfgate", "trace")
+PERFGATE = (sys.executable, "-m", "perfgate", "trace", "--no-cache")
 HTA = """
 import sys
 from hta.trace_analysis import TraceAnalysis

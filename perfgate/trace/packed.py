@@ -34,6 +34,8 @@ class Packed:
 
     @staticmethod
     def of(column: npt.NDArray[Any]) -> Packed:
+        if column.size and (low := int(column.min())) != NO_NUMBER:
+            return _packed(column, None, low, int(column.max()))
         known = column != NO_NUMBER
         if not known.any():
             return Packed(np.zeros(column.size, dtype=np.uint8), 0, -1)
@@ -90,6 +92,17 @@ class Packed:
     def select(self, rows: Rows) -> Packed:
         return replace(self, values=self.values[rows])
 
+    def write(self, room: npt.NDArray[Any], low: int) -> None:
+        """Write the numbers into ``room`` as how much more they are than another ``low``, or as they are into int64."""
+        if np.int64 in (room.dtype, self.values.dtype):
+            column = self.unpacked()
+            room[:] = column if room.dtype == np.int64 else _packed(column, column != NO_NUMBER, low, self.high).values
+            return
+        room[:] = self.values
+        if self.low > low and self.low <= self.high:
+            room += self.low - low
+            room[self.values == 0] = 0
+
     def _numbers(self, values: npt.NDArray[Any]) -> IntColumn:
         if values.dtype == np.int64:
             kept: IntColumn = values.view()
@@ -110,9 +123,8 @@ def joined_columns(parts: Sequence[Packed]) -> Packed:
     values = np.empty(sum(map(len, parts)), dtype=_dtype(low, high))
     at = 0
     for part in parts:
-        column = part.unpacked()
-        values[at : at + column.size] = _packed(column, column != NO_NUMBER, low, high).values
-        at += column.size
+        part.write(values[at : at + len(part)], low)
+        at += len(part)
     return Packed(values, low, high)
 
 
@@ -196,11 +208,12 @@ def _dtype(low: int, high: int) -> Any:
     return next((dtype for dtype in _NARROW if high - low < np.iinfo(dtype).max), np.int64)
 
 
-def _packed(column: npt.NDArray[Any], known: npt.NDArray[np.bool_], low: int, high: int) -> Packed:
+def _packed(column: npt.NDArray[Any], known: npt.NDArray[np.bool_] | None, low: int, high: int) -> Packed:
+    """The numbers as bytes that are as narrow as may be; ``known`` is None where all are."""
     dtype = _dtype(low, high)
     if dtype == np.int64:
         return Packed(column.astype(np.int64), low, high)
-    above = column.astype(np.int64)
-    above -= low - 1
-    above[~known] = 0
+    above = np.subtract(column, low - 1, dtype=np.int64)
+    if known is not None:
+        above[~known] = 0
     return Packed(above.astype(dtype), low, high)

@@ -129,7 +129,7 @@ def _is_wrong(column: Any, kind: Kind, table: ScannedTable) -> bool:
         return bool(column.low < 0)
     if kind == "shapes":
         try:
-            for code in np.unique(column.unpacked()).tolist():
+            for code in column.distinct():
                 shapes_of(table.texts[code])
         except ValueError:
             return True

@@ -13,6 +13,7 @@ import numpy.typing as npt
 FILE = Path(__file__).with_name("_scanner.so")
 _VERSION = 9
 MOST_ARGUMENTS = 16
+_READ_ONLY = 0x100  # PyBUF_READ
 STOPPED, CLOSED, WANTING, ODD, FULL = 0, 1, -1, -2, -3
 # Members of an event, as the scanner numbers them, whose times it leaves as text.
 START, DURATION = 5, 6
@@ -30,6 +31,11 @@ MEMBERS: dict[str, Any] = {
 
 Column = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.integer[Any]]
+
+
+# An array of ctypes would be a new type for each size, and a type takes longer to make than a column to copy.
+_memory = ctypes.pythonapi.PyMemoryView_FromMemory
+_memory.argtypes, _memory.restype = [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int], ctypes.py_object
 
 
 class Texts(ctypes.Structure):
@@ -158,7 +164,7 @@ class Scan:
     def member(self, rows: int, name: str) -> npt.NDArray[Any]:
         """The column of a member of events, as the scan holds it: it is gone once it is released."""
         columns = self._scan.contents.rows[rows]
-        return _view(getattr(columns, name), columns.count, MEMBERS[name])
+        return view(getattr(columns, name), columns.count, MEMBERS[name])
 
     def flow(self, rows: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """The rows that are arrows, and the number of each; gone once they are released."""
@@ -179,14 +185,15 @@ class Scan:
         self._library.scan_release(self._scan, rows, len(MEMBERS) + 1 + list(self._keys).index(key))
 
 
-def _view(address: int | None, count: int, kind: Any) -> npt.NDArray[Any]:
+def view(address: int | None, count: int, kind: Any) -> npt.NDArray[Any]:
+    """So many values that the library holds, for as long as it holds them."""
     if not address or not count:
         return np.empty(0, kind)
-    return np.frombuffer((ctypes.c_uint8 * (count * np.dtype(kind).itemsize)).from_address(address), kind)
+    return np.frombuffer(_memory(address, count * np.dtype(kind).itemsize, _READ_ONLY), kind)
 
 
 def _views(column: _Sparse, kind: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    return _view(column.row, column.count, np.int32), _view(column.value, column.count, kind)
+    return view(column.row, column.count, np.int32), view(column.value, column.count, kind)
 
 
 def enclosing_calls(

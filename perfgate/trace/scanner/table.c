@@ -7,6 +7,11 @@
 #include "values.h"
 
 #include <math.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
+#endif
 
 /* A real number may be a word instead, which is none; what is wanted as a number may not. */
 enum { SKIPPED = 0, TEXT = 1, WHOLE = 2, TIME = 3, REAL = 4, NUMBER = 5 };
@@ -23,6 +28,7 @@ typedef struct {
     int64_t room;
     int32_t columns;
     uint8_t kind[MOST_COLUMNS];
+    int32_t last[MOST_COLUMNS]; /* the number of the text in the row before, which many columns repeat */
     uint8_t *unquoted;
     int64_t unquoted_room;
 } table;
@@ -53,6 +59,7 @@ table *table_new(const uint8_t *kind, int32_t columns)
         return NULL;
     }
     memcpy(t->kind, kind, (size_t)columns);
+    memset(t->last, -1, sizeof t->last);
     t->columns = columns;
     return t;
 }
@@ -137,6 +144,46 @@ static int real_number(const uint8_t *cell, int64_t size, double *value)
     return 1;
 }
 
+/* The first position from `at` on that ends a cell without quotes: a comma, the end of a line, or a zero; `size` for none. */
+static inline int64_t cell_end(const uint8_t *text, int64_t size, int64_t at)
+{
+#if defined(__SSE2__)
+    const __m128i comma = _mm_set1_epi8(','), feed = _mm_set1_epi8('\n'), back = _mm_set1_epi8('\r');
+    for (; at + 16 <= size; at += 16) {
+        __m128i bytes = _mm_loadu_si128((const __m128i *)(text + at));
+        __m128i breaks = _mm_or_si128(_mm_cmpeq_epi8(bytes, feed), _mm_cmpeq_epi8(bytes, back));
+        __m128i others = _mm_or_si128(_mm_cmpeq_epi8(bytes, comma), _mm_cmpeq_epi8(bytes, _mm_setzero_si128()));
+        uint32_t mask = (uint32_t)_mm_movemask_epi8(_mm_or_si128(breaks, others));
+        if (mask)
+            return at + __builtin_ctz(mask);
+    }
+#elif defined(__ARM_NEON)
+    const uint8x16_t comma = vdupq_n_u8(','), feed = vdupq_n_u8('\n'), back = vdupq_n_u8('\r');
+    for (; at + 16 <= size; at += 16) {
+        uint8x16_t bytes = vld1q_u8(text + at);
+        uint8x16_t breaks = vorrq_u8(vceqq_u8(bytes, feed), vceqq_u8(bytes, back));
+        uint8x16_t hit = vorrq_u8(breaks, vorrq_u8(vceqq_u8(bytes, comma), vceqq_u8(bytes, vdupq_n_u8(0))));
+        /* Four bits a byte, as NEON has no movemask. */
+        uint64_t mask = vget_lane_u64(vreinterpret_u64_u8(vshrn_n_u16(vreinterpretq_u16_u8(hit), 4)), 0);
+        if (mask)
+            return at + (__builtin_ctzll(mask) >> 2);
+    }
+#endif
+    while (at < size && text[at] != ',' && text[at] != '\n' && text[at] != '\r' && text[at])
+        at++;
+    return at;
+}
+
+/* Whether the row before has the same text in a column. */
+static inline int repeats(const table *t, int32_t column, const uint8_t *cell, int64_t size)
+{
+    int32_t last = t->last[column];
+    if (last < 0)
+        return 0;
+    int64_t begin = last ? t->texts.ends[last - 1] : 0;
+    return t->texts.ends[last] - begin == size && (!size || !memcmp(t->texts.bytes + begin, cell, (size_t)size));
+}
+
 /* Take a cell without its quotes into the row; 0 where it is odd, -1 where memory is short. */
 static int take_cell(table *t, int32_t column, const uint8_t *cell, int64_t size)
 {
@@ -145,8 +192,8 @@ static int take_cell(table *t, int32_t column, const uint8_t *cell, int64_t size
     if (kind == SKIPPED)
         return 1;
     if (kind == TEXT) {
-        int32_t number = number_of(&t->texts, cell, size);
-        ((int32_t *)t->column[column])[row] = number;
+        int32_t number = repeats(t, column, cell, size) ? t->last[column] : number_of(&t->texts, cell, size);
+        ((int32_t *)t->column[column])[row] = t->last[column] = number;
         return number < 0 ? -1 : 1;
     }
     while (size && is_blank(cell[0]))
@@ -179,6 +226,15 @@ static int take_cell(table *t, int32_t column, const uint8_t *cell, int64_t size
     return 1;
 }
 
+/* Whether a cell holds the end of a line or a zero. */
+static inline int has_break(const uint8_t *cell, int64_t size)
+{
+    for (int64_t at = 0; (at = cell_end(cell, size, at)) < size; at++)
+        if (cell[at] != ',')
+            return 1;
+    return 0;
+}
+
 /* Behind the cell at `at`, which is taken; -1 where the text ends in it, TABLE_ODD, or TABLE_FULL. */
 static int64_t take_quoted(table *t, int32_t column, const uint8_t *text, int64_t size, int64_t at)
 {
@@ -209,7 +265,7 @@ static int64_t take_quoted(table *t, int32_t column, const uint8_t *text, int64_
             return end + 1;
         const uint8_t *cell = used ? t->unquoted : text + begin;
         int64_t length = used ? used : end - begin;
-        if (memchr(cell, '\n', (size_t)length) || memchr(cell, '\r', (size_t)length) || memchr(cell, 0, (size_t)length))
+        if (has_break(cell, length))
             return TABLE_ODD;
         int taken = take_cell(t, column, cell, length);
         return taken > 0 ? end + 1 : taken ? TABLE_FULL : TABLE_ODD;
@@ -239,8 +295,7 @@ int64_t table_take(table *t, const uint8_t *text, int64_t size)
                     return line;
             } else {
                 int64_t begin = at;
-                while (at < size && text[at] != ',' && text[at] != '\n' && text[at] != '\r' && text[at])
-                    at++;
+                at = cell_end(text, size, at);
                 if (at >= size)
                     return line;
                 int taken = take_cell(t, column, text + begin, at - begin);

@@ -6,12 +6,12 @@ import ctypes
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 
 from perfgate.trace.packed import Packed, PackedReals, joined_columns
-from perfgate.trace.scanner.library import Texts, load
+from perfgate.trace.scanner.library import Texts, load, view
 
 # A number must be one, a real number is NaN where it is none.
 CellKind = Literal["skipped", "text", "whole", "time", "real", "number"]
@@ -23,7 +23,10 @@ _DTYPES: dict[CellKind, Any] = {
 }
 _VERSION = 2
 _MOST_COLUMNS = 512
-_WINDOW = 4 << 20
+_LINE_END = ord("\n")
+# What is read at once stays in the processor's cache; rows are taken out of the library's columns when so many are there.
+_WINDOW = 1 << 20
+_ROWS = 1 << 15
 
 
 class _Table(ctypes.Structure):
@@ -54,7 +57,7 @@ def scan_table(path: Path, kinds: Sequence[CellKind], *, skip: int, most_rows: i
         return None
     new, take, free = library.table_new, library.table_take, library.table_free
     new.restype, take.restype = ctypes.POINTER(_Table), ctypes.c_int64
-    take.argtypes = [ctypes.POINTER(_Table), ctypes.c_char_p, ctypes.c_int64]
+    take.argtypes = [ctypes.POINTER(_Table), ctypes.c_void_p, ctypes.c_int64]
     table = new((ctypes.c_uint8 * len(kinds))(*(_CODES[kind] for kind in kinds)), len(kinds))
     if not table:
         raise MemoryError("no memory for a table")
@@ -62,25 +65,53 @@ def scan_table(path: Path, kinds: Sequence[CellKind], *, skip: int, most_rows: i
     try:
         with path.open("rb") as stream:
             stream.seek(skip, os.SEEK_SET)
-            rest = b""
-            while block := stream.read(_WINDOW):
-                rest += block
-                if len(block) < _WINDOW and not rest.endswith(b"\n"):
-                    rest += b"\n"
-                behind = take(table, rest, len(rest))
+            window = _Window(stream)
+            while window.read_on():
+                behind = take(table, window.address, window.size)
                 if behind < 0:
                     return None
-                rest = rest[behind:]
-                columns.take(table.contents)
+                window.drop(behind)
+                if table.contents.rows >= _ROWS:
+                    columns.take(table.contents)
                 if columns.rows > most_rows:
                     return None
-        return None if rest else columns.all(table.contents.texts)
+        columns.take(table.contents)
+        return None if window.size or columns.rows > most_rows else columns.all(table.contents.texts)
     finally:
         free(table)
 
 
 def _version(library: ctypes.CDLL) -> int:
     return int(library.table_version()) if hasattr(library, "table_version") else 0
+
+
+class _Window:
+    """The text that is being scanned, in a buffer that is used again for what follows; every line of it has an end."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self._buffer, self.size = stream, bytearray(_WINDOW), 0
+
+    @property
+    def address(self) -> int:
+        return int(np.frombuffer(self._buffer, np.uint8).ctypes.data)
+
+    def drop(self, end: int) -> None:
+        """Keep what lies behind ``end``, the begin of a line."""
+        rest = self._buffer[end : self.size]
+        if len(rest) > len(self._buffer) // 2:
+            self._buffer = bytearray(2 * len(self._buffer))
+        self._buffer[: len(rest)] = rest
+        self.size = len(rest)
+
+    def read_on(self) -> bool:
+        """Whether there was more."""
+        with memoryview(self._buffer) as room:
+            more = self._stream.readinto(room[self.size : -1])  # type: ignore[attr-defined]
+            self.size += more
+            if more and self.size < len(room) - 1 and room[self.size - 1] != _LINE_END:
+                room[self.size] = _LINE_END
+                self.size += 1
+        return more > 0
 
 
 class _Columns:
@@ -96,8 +127,7 @@ class _Columns:
     def take(self, table: Any) -> None:
         rows = int(table.rows)
         for position, dtype in self._dtypes.items() if rows else ():
-            raw = (ctypes.c_uint8 * (rows * dtype.itemsize)).from_address(table.column[position])
-            column = np.frombuffer(raw, dtype)
+            column = view(table.column[position], rows, dtype)
             if position in self._numbers:
                 self._numbers[position].append(Packed.of(column))
             else:
