@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.document.trace import GapCause
-from perfgate.trace.analysis import IntColumn
+from perfgate.trace.analysis import Codes, IntColumn
 from perfgate.trace.events import DEVICE_KINDS, EventTable
 from perfgate.trace.gaps import Gaps
 from perfgate.trace.spans import NOT_RECORDED, launch_positions
@@ -39,12 +39,12 @@ class GapGroup(NamedTuple):
 def gap_groups(events: EventTable, gaps: Gaps) -> list[GapGroup]:
     """The longest gaps by what fills them, the group that costs most first."""
     longest = gaps.select(np.argsort(-gaps.duration, kind="stable")[:_MOST_GAPS])
-    host = _Host(events)
-    ends = _Ends(events)
+    host = _Host(events, longest)
+    ends = _Ends(events, longest)
     groups: dict[tuple[str | None, str | None, str | None, GapCause], list[int]] = defaultdict(list)
-    for gap in longest:
+    for place, gap in enumerate(longest):
         ended_by, track = ends.at(gap.start_ns + gap.duration_ns)
-        frame, operator = host.fillers(gap.start_ns, gap.start_ns + gap.duration_ns, track)
+        frame, operator = host.fillers(place, track)
         groups[frame, operator, ended_by, gap.cause].append(gap.duration_ns)
     found = [
         GapGroup(*key, gaps=len(durations), total_ns=sum(durations), longest_ns=max(durations))
@@ -54,10 +54,13 @@ def gap_groups(events: EventTable, gaps: Gaps) -> list[GapGroup]:
 
 
 class _Ends:
-    """The event that ends each gap, and the host's track that launched it."""
+    """The event that ends each of some gaps, and the host's track that launched it."""
 
-    def __init__(self, events: EventTable) -> None:
+    def __init__(self, events: EventTable, gaps: Gaps) -> None:
         work = events.of_kind(*DEVICE_KINDS)
+        ends = np.unique(gaps.start + gaps.duration)
+        place = np.minimum(np.searchsorted(ends, work.start), ends.size - 1)
+        work = work.select(np.flatnonzero(ends[place] == work.start) if ends.size else np.zeros(0, dtype=np.intp))
         self._work = work.select(np.argsort(work.start, kind="stable"))
         self._launches = events.of_kind("runtime")
         self._launch = launch_positions(self._work.correlation, self._launches.correlation, self._launches.start)
@@ -72,30 +75,52 @@ class _Ends:
 
 
 class _Host:
-    """Events of the host, the longest first: only those at least half as long as a gap can fill it."""
+    """Events of the host that may fill one of some gaps, those of like length together and in the order of time.
 
-    def __init__(self, events: EventTable) -> None:
+    An event that is less than twice as long as others of its class overlaps a gap only if it begins less than that before it:
+    a look at a gap is at a few events of each class, however many there are.
+    """
+
+    def __init__(self, events: EventTable, gaps: Gaps) -> None:
+        self._gaps = gaps
         chosen = np.flatnonzero(events.is_kind("python", "host_op", "runtime"))
-        order = chosen[np.argsort(-events.duration[chosen], kind="stable")]
-        self._events = events.select(order)
+        shortest = _FILLS * int(gaps.duration.min()) if len(gaps) else 0.0
+        chosen = chosen[events.duration[chosen] >= shortest]
+        length = np.frexp(events.duration[chosen].astype(np.float64))[1].astype(np.uint8)
+        order = np.argsort(events.start[chosen], kind="stable")
+        order = order[np.argsort(length[order], kind="stable")]
+        self._row, self._events = chosen[order], events.select(chosen[order])
         self._is_python = self._events.is_kind("python")
         self._in_file = self._events.is_named(_IN_FILE.match)
+        self._ranges = self._near(length[order])
 
-    def fillers(self, start: int, end: int, track: int | None) -> tuple[str | None, str | None]:
-        """The innermost Python function and the innermost other event that fill a stretch, of the track or of any."""
-        events = self._events
-        count = int(np.searchsorted(-events.duration, -_FILLS * (end - start), side="right"))
-        begins, lengths = events.start[:count], events.duration[:count]
-        inside = np.minimum(begins + lengths, end) - np.maximum(begins, start)
-        fills = np.flatnonzero(inside >= _FILLS * (end - start))
+    def fillers(self, place: int, track: int | None) -> tuple[str | None, str | None]:
+        """The innermost Python function and the innermost other event that fill a gap, of the track or of any."""
+        events, gap = self._events, self._gaps[place]
+        near = np.concatenate([np.arange(0), *(np.arange(first[place], last[place]) for first, last in self._ranges)])
+        begins, end = events.start[near], gap.start_ns + gap.duration_ns
+        inside = np.minimum(begins + events.duration[near], end) - np.maximum(begins, gap.start_ns)
+        fills = near[inside >= _FILLS * gap.duration_ns]
+        # The innermost is the shortest, which comes last.
+        fills = fills[np.lexsort((self._row[fills], -events.duration[fills]))]
         if track is not None and (events.track[fills] == track).any():
             fills = fills[events.track[fills] == track]
-        # The innermost is the shortest, which comes last.
         return (
             self._last(fills[self._is_python[fills] & self._in_file[fills]])
             or self._last(fills[self._is_python[fills]]),
             self._last(fills[~self._is_python[fills]]),
         )
+
+    def _near(self, length: Codes) -> list[tuple[Codes, Codes]]:
+        """For each class of lengths, between which two of its events each gap's lie."""
+        ranges = []
+        borders = np.flatnonzero(np.diff(length, prepend=0, append=0)).tolist() if length.size else []
+        for begin, end in zip(borders, borders[1:]):
+            starts, longest = self._events.start[begin:end], 1 << int(length[begin])
+            first = np.searchsorted(starts, self._gaps.start - longest)
+            last = np.searchsorted(starts, self._gaps.start + self._gaps.duration)
+            ranges.append((begin + first, begin + last))
+        return ranges
 
     def _last(self, places: IntColumn) -> str | None:
         return self._events.names[self._events.name[places[-1]]] if places.size else None
