@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import defaultdict
 from typing import NamedTuple
@@ -113,9 +114,9 @@ class _Host:
 
     def _near(self, length: Codes) -> list[tuple[Codes, Codes]]:
         """For each class of lengths, between which two of its events each gap's lie."""
-        ranges = []
+        ranges: list[tuple[Codes, Codes]] = []
         borders = np.flatnonzero(np.diff(length, prepend=0, append=0)).tolist() if length.size else []
-        for begin, end in zip(borders, borders[1:]):
+        for begin, end in itertools.pairwise(borders):
             starts, longest = self._events.start[begin:end], 1 << int(length[begin])
             first = np.searchsorted(starts, self._gaps.start - longest)
             last = np.searchsorted(starts, self._gaps.start + self._gaps.duration)

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +34,7 @@ from perfgate.trace.scanner import library
 
 # Read at once; two threads share it.
 _WINDOW_BYTES = 4 << 20
+_BEGIN_BYTES = 64 << 10
 MIN_SHARE_BYTES = 1 << 20
 
 
@@ -87,7 +89,9 @@ class WindowedScan:
     def file(self) -> ScannedFile:
         """Raises UndecidedError, and DocumentError for what cannot be read."""
         with TraceText(self._path) as text:
-            header, rest = header_and_rest(self._path, text.blocks(self._window))
+            # Most headers end in the first bytes, and a window that is read for them alone is copied twice.
+            begin = islice(text.blocks(min(_BEGIN_BYTES, self._window)), 1)
+            header, rest = header_and_rest(self._path, chain(begin, text.blocks(self._window)))
             window = _Window(text, rest, self._window)
             while True:
                 end, state = self._take(window.buffer, window.size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,7 +42,9 @@ from perfgate.version import __version__
 # Beside what it is made of; where nobody may write, it is made anew each time.
 KEPT = ".perfgate-rank.msgpack"
 # The number rises with every change of what a table holds.
-_KEPT_BY = f"{__version__}, layout 3"
+_LAYOUT = 3
+# Of glibc's mallopt(3): below these sizes memory stays with the process, which the next recording needs as well.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _HELD_BYTES = -1, -3, 32 << 20
 _KINETO = named("*.pt.trace.json")
 _NS = 1e9
 _MOST_DIGITS = 7
@@ -117,7 +120,7 @@ def _keep_in(out: Path, path: Path, reduced: _Reduced) -> Path:
     )
     file = out / (name if name.endswith(KEPT) else f"{name}{KEPT}")
     out.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, msgspec.msgpack.encode(_Kept(version=_KEPT_BY, files=[], tables=reduced.tables)))
+    write_atomically(file, msgspec.msgpack.encode(_Kept(version=_kept_by(), files=[], tables=reduced.tables)))
     return file
 
 
@@ -142,11 +145,26 @@ def _reduced(path: Path, workers: int | None, say: Callable[[str], None]) -> lis
     new = [recording for recording in recordings if recording not in found]
     if new:
         processes = max(1, min(workers or os.cpu_count() or 1, len(new)))
-        with ProcessPoolExecutor(processes, initializer=add_communication, initargs=(added_communication(),)) as pool:
+        with ProcessPoolExecutor(processes, initializer=_begin_worker, initargs=(added_communication(),)) as pool:
             for recording, reduced in zip(new, pool.map(_reduce, new)):
                 found[recording] = reduced
                 say(sentence("{count} of {total} recordings", count=len(found), total=len(recordings)))
     return [found[recording] for recording in recordings]
+
+
+def _begin_worker(patterns: tuple[str, ...]) -> None:
+    add_communication(patterns)
+    # Else the kernel clears every page anew for each recording: a third of the time that one of 5 MB takes.
+    with suppress(AttributeError, OSError):
+        library = ctypes.CDLL(None)
+        for threshold in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
+            library.mallopt(threshold, _HELD_BYTES)
+
+
+def _kept_by() -> str:
+    """What made a table: the program, and the patterns that decide which of the kernels communicate."""
+    patterns = added_communication()
+    return f"{__version__}, layout {_LAYOUT}" + (f", --comm {' '.join(patterns)}" if patterns else "")
 
 
 def _recordings(path: Path) -> list[Path]:
@@ -169,14 +187,14 @@ def _kept(recording: Path) -> _Reduced | LeftOutRecording | None:
             kept = _read_kept(recording)
         except (OSError, DocumentError) as error:
             return LeftOutRecording(path=str(recording), reason=str(error))
-        if kept.version != _KEPT_BY:
-            reason = f"{recording}: made by perfgate {kept.version}, this is {_KEPT_BY}; reduce the recording again"
+        if kept.version != _kept_by():
+            reason = f"{recording}: made by perfgate {kept.version}, this is {_kept_by()}; reduce the recording again"
             return LeftOutRecording(path=str(recording), reason=reason)
         return _Reduced(kept.tables, recording, kept=True)
     kept_at = _kept_at(recording)
     with suppress(OSError, DocumentError):
         kept = _read_kept(kept_at)
-        if (kept.version, kept.files) == (_KEPT_BY, _state(recording)):
+        if (kept.version, kept.files) == (_kept_by(), _state(recording)):
             return _Reduced(kept.tables, kept_at, kept=True)
     return None
 
@@ -196,7 +214,7 @@ def _reduced_anew(recording: Path) -> _Reduced:
     world = int(size) if size.isdecimal() and len(size) < _MOST_DIGITS else None
     tables = [reduce_timeline(timeline, str(recording), world=world) for timeline in read.timelines]
     try:
-        write_atomically(kept_at, msgspec.msgpack.encode(_Kept(version=_KEPT_BY, files=files, tables=tables)))
+        write_atomically(kept_at, msgspec.msgpack.encode(_Kept(version=_kept_by(), files=files, tables=tables)))
     except PerfgateError:
         return _Reduced(tables, kept_at, kept=False)
     return _Reduced(tables, kept_at, kept=True)

@@ -106,7 +106,7 @@ class _Window:
     def read_on(self) -> bool:
         """Whether there was more."""
         with memoryview(self._buffer) as room:
-            more = self._stream.readinto(room[self.size : -1])  # type: ignore[attr-defined]
+            more: int = self._stream.readinto(room[self.size : -1])  # type: ignore[attr-defined]
             self.size += more
             if more and self.size < len(room) - 1 and room[self.size - 1] != _LINE_END:
                 room[self.size] = _LINE_END
