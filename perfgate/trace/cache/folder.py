@@ -17,8 +17,6 @@ from perfgate.trace.cache.columns import ColumnFile, ColumnWriter, DamagedColumn
 from perfgate.trace.cache.records import StoredRecording, restored, stored
 from perfgate.trace.cache.state import FileState, are_settled, are_unchanged, states_of
 from perfgate.trace.communication import added_communication
-from perfgate.trace.damaged import salvage
-from perfgate.trace.reader import reader_of
 from perfgate.trace.recording import Recording
 
 # A smaller recording is read as fast as it is recalled.
@@ -68,6 +66,8 @@ class RecordingCache:
         recalled = self._recalled(path)
         if recalled is not None:
             return recalled
+        from perfgate.trace.damaged import salvage  # what is recalled needs no reader
+
         before = _files_of(path)
         recording = salvage(path)
         # What changes while it is being read may be half of either.
@@ -187,6 +187,8 @@ def _reader() -> str:
 
 def _files_of(path: Path) -> list[FileState]:
     """The states of all that a reader looks at; none where there is no reader, or a file is gone."""
+    from perfgate.trace.reader import reader_of
+
     with suppress(OSError, PerfgateError):
         return states_of(reader_of(path).files(path))
     return []
