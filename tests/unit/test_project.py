@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from perfgate.config import load_config
+from perfgate.document.decision import DecisionDocument
 from perfgate.errors import ConfigError, UsageError
+from perfgate.git.repository import Repository
 from perfgate.jobs.check.project import project_of_change
+from perfgate.jobs.check.sides import choose_sides, skipped_decision
 from perfgate.jobs.shared.options import CheckOptions
+from perfgate.jobs.trust.commits import config_at
+from perfgate.judging.gate.verdict import exit_code
+from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.project import find_project, projects_below
 
 WORK_TREE = CheckOptions(out=Path("out"), work_tree=True, base="main")
@@ -86,6 +94,60 @@ def test_project_of_change__not_one_project__asks(monorepo: Path, files: tuple[s
     with pytest.raises(ConfigError) as caught:
         project_of_change(monorepo, WORK_TREE)
     assert str(caught.value).endswith(f"but a/, libs/b/ have one each; {why}")
+
+
+@pytest.fixture
+def skips(monorepo: Path, tmp_path: Path) -> Callable[[], DecisionDocument | None]:
+    """Judge the work tree of libs/b: a decision where nothing need be measured, None where the measuring would begin."""
+    for project in ("a", "libs/b"):
+        (monorepo / project / "perfgate.toml").write_text('workload = "perf.py:net"\n')
+        (monorepo / project / "perf.py").write_text("import model\n")
+    _git(monorepo, "add", "-A")
+    _git(monorepo, "commit", "-q", "-m", "two")
+
+    def judge() -> DecisionDocument | None:
+        repository = Repository(monorepo)
+        config = load_config(monorepo / "libs/b")
+        options = replace(WORK_TREE, out=tmp_path / "out")
+        sides = choose_sides(repository, config, options)
+        base = config_at(monorepo / "libs/b", sides.base.commit, None)
+        return skipped_decision(repository, config, base, sides, "libs/b", options)
+
+    return judge
+
+
+def test_local__only_another_project_changed__skipped_and_says_which(
+    monorepo: Path, skips: Callable[[], DecisionDocument | None]
+) -> None:
+    _write(monorepo, "a/model.py")
+    decision = skips()
+    assert decision is not None
+    assert (decision.verdict, exit_code(decision)) == ("SKIPPED", 0)
+    assert "the change touches `a/` only, of which this project uses nothing" in render_comment(
+        decision, CommentContext(marker="<!-- m -->")
+    )
+
+
+@pytest.mark.parametrize(
+    "line", ["from a.model import Net", "sys.path.append('../../a')", "import a", "open('/x/a/w')"]
+)
+def test_local__another_project_that_this_one_names__is_measured(
+    monorepo: Path, skips: Callable[[], DecisionDocument | None], line: str
+) -> None:
+    (monorepo / "libs/b/perf.py").write_text(f"{line}\n")
+    _git(monorepo, "commit", "-q", "-a", "-m", "uses a")
+    _write(monorepo, "a/model.py")
+    assert skips() is None
+
+
+@pytest.mark.parametrize(
+    "files", [("a/model.py", "shared.py"), ("a/model.py", "libs/b/model.py"), ("c/perfgate.toml",)]
+)
+def test_local__files_beside_other_projects_changed__is_measured(
+    monorepo: Path, skips: Callable[[], DecisionDocument | None], files: tuple[str, ...]
+) -> None:
+    _write(monorepo, *files)
+    assert skips() is None
 
 
 def test_find_project__current_folder_was_removed__said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ def project_of_change(directory: Path, options: CheckOptions) -> Path:
         return directory
     repository = Repository(directory)
     prefix = repository.prefix(directory)
-    owners = {_owner(file, projects, prefix) for file in _changed_files(repository, options)}
+    owners = {owner_of(file, projects, prefix) for file in _changed_files(repository, options)}
     touched = sorted(owner for owner in owners if owner is not None)
     if len(touched) == 1 and None not in owners:
         return directory / touched[0]
@@ -47,7 +47,7 @@ def _changed_files(repository: Repository, options: CheckOptions) -> list[str]:
     return repository.files_between(base.commit, head)
 
 
-def _owner(file: str, projects: Sequence[str], prefix: str) -> str | None:
+def owner_of(file: str, projects: Sequence[str], prefix: str) -> str | None:
     """The innermost project that a file of the repository lies in."""
     below = f"{prefix}/" if prefix else ""
     holding = [project for project in projects if file.startswith(f"{below}{project}/")]

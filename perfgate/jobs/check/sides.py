@@ -17,6 +17,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import Source
 from perfgate.errors import ConfigError, RepositoryError, UsageError
 from perfgate.git.repository import MAIN_NAMES, BaseChoice, Repository
+from perfgate.jobs.check.elsewhere import only_elsewhere
 from perfgate.jobs.shared.options import CheckOptions
 from perfgate.jobs.shared.reads import files_that_may_be_read
 from perfgate.jobs.trust.commits import BaseConfig, same_code_between
@@ -101,7 +102,9 @@ def skipped_decision(
     because = (
         Message("gate.no-change", {"base": sides.base.commit[:12]})
         if options.work_tree and not changed
-        else skipped_because(
+        # In CI a path filter says it, which the base has and a judge knows.
+        else (options.work_tree and only_elsewhere(repository, prefix, sides.base.commit, sides.head, changed))
+        or skipped_because(
             changed,
             paths,
             always=always,

@@ -48,8 +48,12 @@ def files_that_may_be_read(
     """Those of the files that code of the commits names, or that are like one that was read here or on main."""
     if named := files_named_in_code(files, repository, commits):
         return named
-    here = {file for read in _kept(repository) for file in read}
-    return like_those(files, here) or like_those(files, files_read_on_main(config, environ))
+    return files_read_here(files, repository) or like_those(files, files_read_on_main(config, environ))
+
+
+def files_read_here(files: Iterable[str], repository: Repository) -> set[str]:
+    """Those of the files that lie beside one that was read when something was measured in this clone, with its ending."""
+    return like_those(files, {file for read in _kept(repository) for file in read})
 
 
 def like_those(files: Iterable[str], read: Iterable[str]) -> set[str]:
