@@ -23,10 +23,20 @@ class ServedRecording(msgspec.Struct, frozen=True, kw_only=True):
     modified: float
 
 
+class ServedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A folder that holds several recordings, as the ranks of one job lie in one: how many, their bytes, their last change."""
+
+    name: str
+    recordings: int
+    size: int
+    modified: float
+
+
 class RecordingList(msgspec.Struct, frozen=True, kw_only=True):
-    """`GET /api/recordings` and `GET /api/runs`."""
+    """`GET /api/recordings` and `GET /api/runs`; ``jobs`` are the folders that hold several of the recordings."""
 
     recordings: list[ServedRecording]
+    jobs: list[ServedJob] = []
 
 
 class RequestProfile(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from perfgate.document.flame import side_by_side
-from perfgate.document.served import ServedRecording
+from perfgate.document.served import ServedJob, ServedRecording
 from perfgate.judging.report.render.flame import render_flame
 from perfgate.judging.report.render.html import render_html
 from perfgate.judging.report.render.ranks import render_ranks_page
@@ -40,7 +40,9 @@ PAGES = {
     "timeline": lambda: render_timeline([drawn_timeline(EVENTS, "rank 0, device 0")]),
     "ranks": lambda: render_ranks_page(drawn_job()),
     "served": lambda: render_index(
-        [ServedRecording(name="runs/of a long name " * 4, kind="run", size=123_456, modified=1.7e9)], "en"
+        [ServedRecording(name="runs/of a long name " * 4, kind="run", size=123_456, modified=1.7e9)],
+        [ServedJob(name="a job" * 20, recordings=8, size=1, modified=1.7e9)],
+        "en",
     ),
     "trend": lambda: render_trend_page(make_trend(make_series(make_change()))),
 }

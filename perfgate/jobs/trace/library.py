@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from perfgate.document.served import (
     ProfileList,
     RequestProfile,
+    ServedJob,
     ServedKind,
     ServedRecording,
     ServedTrace,
@@ -58,6 +59,16 @@ class Library:
             for name, one in self._found().items()
         ]
         return sorted(found, key=lambda one: (-one.modified, one.name))
+
+    def path(self, name: str) -> Path:
+        """Where a recording lies. Raises UsageError for a name that no recording has."""
+        return self._named(name).path
+
+    def job(self, name: str) -> Path:
+        """The folder of a job, of an empty name the whole library. Raises UsageError if it holds no recording."""
+        if not any(is_below(recording, name) for recording in self._found()):
+            raise UsageError(f"no folder with recordings is named {name!r}; GET /api/recordings lists them")
+        return self._folder / name
 
     def timelines(self, name: str) -> list[ChosenTimeline]:
         """The timelines of a recording. Raises UsageError for a name that no recording has, DocumentError for a damaged one."""
@@ -150,6 +161,34 @@ class Library:
                 yield _Found(path, "recording", _state(path))
             elif path.is_dir():
                 yield from self._walk(path)
+
+
+def jobs_of(recordings: Sequence[ServedRecording]) -> list[ServedJob]:
+    """The folders that hold several of some recordings, the latest first."""
+    by_folder: dict[str, list[ServedRecording]] = defaultdict(list)
+    for one in recordings:
+        by_folder[folder_of(one.name)].append(one)
+    jobs = [
+        ServedJob(
+            name=folder,
+            recordings=len(held),
+            size=sum(one.size for one in held),
+            modified=max(one.modified for one in held),
+        )
+        for folder, held in by_folder.items()
+        if len(held) > 1
+    ]
+    return sorted(jobs, key=lambda one: (-one.modified, one.name))
+
+
+def folder_of(name: str) -> str:
+    """The folder of a recording by its name, empty for the library's own."""
+    parent = PurePosixPath(name).parent.as_posix()
+    return "" if parent == "." else parent
+
+
+def is_below(name: str, folder: str) -> bool:
+    return not folder or name.startswith(f"{folder}/")
 
 
 def _members(folder: Path) -> list[Path]:

@@ -19,6 +19,9 @@ _ANSWERS: dict[str, type] = {
 }
 PROFILE_FORMATS = ("rows", "chrome")
 _RECORDING = ("recording", "The name of a recording, as /api/recordings lists it.", True)
+_HEAD = ("head", "Another recording: the graph then shows its differences from the first.", False)
+_FOLDER = ("folder", "The name of a folder with recordings; by default all of them.", False)
+_CONTAINS = ("contains", "Only recordings whose names contain this text.", False)
 _LIMIT = ("limit", "So many rows of each timeline.", False)
 _REQUEST = ("request_id", "The id of a request; without one, all requests.", False)
 _FORMAT = (
@@ -45,9 +48,10 @@ def openapi_document() -> dict[str, Any]:
             "/api/profile": _get(
                 "What ran for a request, in all recordings.", "ProfileList ServedTrace", _REQUEST, _FORMAT, _LIMIT
             ),
-            "/flame": _get("The flame graph of a recording.", None, _RECORDING),
+            "/flame": _get("The flame graph of a recording, or of two.", None, _RECORDING, _HEAD),
             "/timeline": _get("The timeline of a recording.", None, _RECORDING),
-            "/": _get("A page that links all of this.", None),
+            "/ranks": _get("The ranks of a job beside each other.", None, _FOLDER),
+            "/": _get("A page that links all of this.", None, _FOLDER, _CONTAINS),
         },
         "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
         "security": [{}, {"token": []}],

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 import msgspec
@@ -27,15 +27,11 @@ import msgspec
 from perfgate.conductor.load.connection import require_aiohttp
 from perfgate.document.served import RecordingList, ServedError
 from perfgate.errors import PerfgateError, UsageError
-from perfgate.jobs.shared.flame import label_of, tree_of
-from perfgate.jobs.trace.job import ChosenTimeline
-from perfgate.jobs.trace.library import Library, within
+from perfgate.jobs.trace.library import Library, folder_of, is_below, jobs_of, within
 from perfgate.jobs.trace.openapi import PROFILE_FORMATS, openapi_document
-from perfgate.judging.report.render.flame import render_flame
+from perfgate.jobs.trace.pages import Drawers, PageKind, PageRequest
 from perfgate.judging.report.render.served import render_index
-from perfgate.judging.report.render.timeline import render_timeline
 from perfgate.locale import Language
-from perfgate.trace.timeline import drawn_timeline
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -85,7 +81,8 @@ async def _serve(request: ServeRequest, say: Callable[[str], None]) -> None:
         raise UsageError(f"--no-token lets everyone read who reaches {request.host}; it is for 127.0.0.1 alone")
     token = None if request.is_open else request.token or secrets.token_urlsafe(24)
     with ThreadPoolExecutor(1) as readers:
-        server = _Server(aiohttp, Library(request.folder), readers, token, request.language)
+        drawers = Drawers()
+        server = _Server(aiohttp, Library(request.folder), readers, drawers, token, request.language)
         runner = web.AppRunner(server.app(), access_log=None)
         await runner.setup()
         try:
@@ -106,6 +103,7 @@ async def _serve(request: ServeRequest, say: Callable[[str], None]) -> None:
             await stop.wait()
         finally:
             await runner.cleanup()
+            drawers.close()
 
 
 def is_loopback(host: str) -> bool:
@@ -118,10 +116,17 @@ def is_loopback(host: str) -> bool:
 
 class _Server:
     def __init__(
-        self, aiohttp: ModuleType, library: Library, readers: ThreadPoolExecutor, token: str | None, language: Language
+        self,
+        aiohttp: ModuleType,
+        library: Library,
+        readers: ThreadPoolExecutor,
+        drawers: Drawers,
+        token: str | None,
+        language: Language,
     ) -> None:
         self._web: Any = aiohttp.web
-        self._library, self._readers, self._token, self._language = library, readers, token, language
+        self._library, self._readers, self._drawers = library, readers, drawers
+        self._token, self._language = token, language
 
     def app(self) -> web.Application:
         async def safely(request: web.Request, handler: _Handler) -> web.StreamResponse:
@@ -134,8 +139,9 @@ class _Server:
         application.router.add_get("/api/runs", partial(self._recordings, kinds=("run",)))
         application.router.add_get("/api/requests", self._requests)
         application.router.add_get("/api/profile", self._profile)
-        application.router.add_get("/flame", partial(self._page, draw=self._flame))
-        application.router.add_get("/timeline", partial(self._page, draw=self._timeline))
+        application.router.add_get("/flame", partial(self._page, kind="flame"))
+        application.router.add_get("/timeline", partial(self._page, kind="timeline"))
+        application.router.add_get("/ranks", self._ranks)
         return application
 
     async def _admitted(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
@@ -179,19 +185,26 @@ class _Server:
         return response
 
     async def _read(self, action: Callable[[], Any]) -> Any:
-        """Reading takes seconds, and the library is for one thread: all of it happens in that one."""
+        """The library is for one thread: it is asked in that one. Pages, which take seconds, are drawn elsewhere."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, within, action)
 
-    async def _index(self, _request: web.Request) -> web.Response:
+    async def _index(self, request: web.Request) -> web.Response:
+        folder, contains = request.query.get("folder", ""), request.query.get("contains", "")
+        await self._read(partial(self._library.job, folder) if folder else list)
         found = await self._read(self._library.recordings)
-        return self._html(render_index(found, self._language))
+        below = [one for one in found if is_below(one.name, folder) and contains.lower() in one.name.lower()]
+        jobs = [job for job in jobs_of(below) if job.name != folder]
+        of_jobs = {job.name for job in jobs}
+        single = [one for one in below if folder_of(one.name) not in of_jobs]
+        return self._html(render_index(single, jobs, self._language, folder=folder, contains=contains))
 
     async def _openapi(self, _request: web.Request) -> web.Response:
         return self._web.json_response(openapi_document())  # type: ignore[no-any-return]
 
     async def _recordings(self, _request: web.Request, *, kinds: tuple[str, ...]) -> web.Response:
         found = await self._read(self._library.recordings)
-        return self._json(RecordingList(recordings=[one for one in found if one.kind in kinds]))
+        listed = [one for one in found if one.kind in kinds]
+        return self._json(RecordingList(recordings=listed, jobs=jobs_of(listed)))
 
     async def _requests(self, request: web.Request) -> web.Response:
         name, limit = _text(request, "recording"), _limit(request)
@@ -203,21 +216,16 @@ class _Server:
             return self._json(await self._read(partial(self._library.trace_events, wanted)))
         return self._json(await self._read(partial(self._library.profiles, wanted, limit=limit)))
 
-    async def _page(self, request: web.Request, *, draw: Callable[[str, list[ChosenTimeline]], str]) -> web.Response:
-        name = _text(request, "recording")
-        return self._html(await self._read(lambda: draw(name, self._library.timelines(name))))
+    async def _page(self, request: web.Request, *, kind: PageKind) -> web.Response:
+        name, head = _text(request, "recording"), request.query.get("head") if kind == "flame" else None
+        path = await self._read(partial(self._library.path, name))
+        beside = cast("Path", await self._read(partial(self._library.path, head))) if head else None
+        return self._html(await self._drawers.draw(PageRequest(kind, path, name, self._language, beside)))
 
-    def _flame(self, name: str, chosen: list[ChosenTimeline]) -> str:
-        trees = [tree_of(pick.timeline, label_of(name, pick.timeline, several=True)) for pick in chosen]
-        return render_flame(_some([tree for tree in trees if tree.parent], name), self._language)
-
-    def _timeline(self, name: str, chosen: list[ChosenTimeline]) -> str:
-        drawn = [
-            drawn_timeline(pick.timeline.events, label_of(name, pick.timeline, several=True), pick.recording.notes)
-            for pick in chosen
-            if len(pick.timeline.events)
-        ]
-        return render_timeline(_some(drawn, name), self._language)
+    async def _ranks(self, request: web.Request) -> web.Response:
+        name = request.query.get("folder", "")
+        folder = await self._read(partial(self._library.job, name))
+        return self._html(await self._drawers.draw(PageRequest("ranks", folder, name, self._language)))
 
     def _json(self, value: object, status: int = 200) -> web.Response:
         return self._web.Response(  # type: ignore[no-any-return]
@@ -230,12 +238,6 @@ class _Server:
 
 class _BadParameterError(UsageError):
     """A parameter is missing or no value of its kind."""
-
-
-def _some(drawn: list[Any], name: str) -> list[Any]:
-    if not drawn:
-        raise UsageError(f"{name} has no timeline with events; tables of steps or totals alone have none")
-    return drawn
 
 
 def _bearer(headers: Mapping[str, str]) -> str:

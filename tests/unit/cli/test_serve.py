@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 
 from perfgate.jobs.trace.serve import is_loopback
 from tests.command import run_perfgate
+from tests.fakes.training import MS, Training
 
 TOKEN = "a-token-of-this-test"
 
@@ -85,7 +86,7 @@ def got(address: str, path: str, status: int = 200, **parameters: str) -> Any:
 def test_recordings__links_and_what_lies_outside__not_among_them(address: str) -> None:
     names = {one["name"] for one in got(address, "api/recordings")["recordings"]}
     assert names == {"first.pt.trace.json", "below/second <b>.pt.trace.json", "damaged.pt.trace.json"}
-    assert got(address, "api/runs") == {"recordings": []}
+    assert got(address, "api/runs") == {"recordings": [], "jobs": []}
 
 
 def test_profile__request_of_two_recordings__what_ran_in_both(address: str, folder: Path) -> None:
@@ -190,9 +191,37 @@ def test_pages__linked_from_the_first__all_there(address: str) -> None:
     index = got(address, "")
     assert "second &lt;b&gt;" in index
     links = [link for link in re.findall(r'href="/([^"]+)"', index) if "damaged" not in link]
-    assert len(links) == 7
+    assert len(links) == 8  # two recordings, all of them as ranks, and the interface
     for link in links:
         assert got(address, link)
+
+
+def test_job__its_folder_is_one_row__with_ranks_and_two_recordings_compared(tmp_path: Path) -> None:
+    Training(ranks=4, tensor=4, steps=2, layers=2, extra=lambda rank, step, layer: 3 * MS if rank == 2 else 0.0).write(
+        tmp_path / "train <1>"
+    )
+    write_trace(tmp_path / "alone.pt.trace.json", "a")
+    with serving(tmp_path, "--no-token") as address:
+        index = got(address, "")
+        assert re.findall(r'href="(/[^"]*)"', index) == [
+            "/?folder=train%20%3C1%3E",
+            "/ranks?folder=train%20%3C1%3E",
+            "/?folder=train%20%3C1%3E#compare",
+            *(f"/{page}?recording=alone.pt.trace.json" for page in ("flame", "timeline", "api/requests")),
+            "/openapi.json",
+        ]
+        (listed,) = got(address, "api/recordings")["jobs"]
+        assert (listed["name"], listed["recordings"]) == ("train <1>", 4)
+        inside = got(address, "", folder="train <1>")
+        assert [f"job_{rank}.pt.trace.json</td>" in inside for rank in range(4)] == [True] * 4
+        assert "alone" not in inside
+        assert "job_1" not in got(address, "", folder="train <1>", contains="JOB_3")
+        assert "rank 2 delays the others" in got(address, "ranks", folder="train <1>")
+        names = {side: f"train <1>/job_{rank}.pt.trace.json" for side, rank in (("recording", 0), ("head", 2))}
+        assert '<th scope="col" class="number">head</th>' in got(address, "flame", **names)
+        for wrong in ({"folder": ".."}, {"folder": "train"}):
+            assert "no folder with recordings is named" in got(address, "ranks", 404, **wrong)["error"]
+        assert "no recording is named" in got(address, "flame", 404, **{**names, "head": "x"})["error"]
 
 
 @pytest.mark.parametrize(("parameters"), [{}, {"recording": ""}, {"recording": "first.pt.trace.json", "limit": "0"}])
@@ -272,7 +301,7 @@ def test_openapi__requests_of_every_kind__none_fails(address: str) -> None:
     schemathesis = pytest.importorskip("schemathesis")
     schema = schemathesis.openapi.from_dict(got(address, "openapi.json"))
     operations = [one.ok() for one in schema.get_all_operations()]
-    assert len(operations) == 7
+    assert len(operations) == 8
     for operation in operations:
 
         @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), database=None)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from perfgate.document.served import ServedRecording
+from perfgate.document.served import ServedJob, ServedRecording
 from perfgate.judging.report.render.flame import render_flame
 from perfgate.judging.report.render.html import render_html
 from perfgate.judging.report.render.ranks import render_ranks_page
@@ -24,11 +25,12 @@ from tests.unit.report.test_timeline import HOST, STREAM, events
 WIDTH = 390
 LONG = "void_at_native_vectorized_elementwise_kernel_4_at_native_FillFunctor_float_std_array_char_pointer_1ul" * 2
 
+SERVED = [ServedRecording(name=f"{LONG}/{LONG}{at}", kind="recording", size=123, modified=1.7e9) for at in range(8)]
 OPERATORS = [(0, "host_op", f"{LONG}{at}", 100) for at in range(60)]
 
 
 def timeline() -> str:
-    rows = [(at * 100, 50, STREAM if at % 2 else HOST, f"{LONG}{at}", "compute" if at % 2 else "python", NO_CORRELATION)
+    rows: Any = [(at * 100, 50, STREAM if at % 2 else HOST, f"{LONG}{at}", "compute" if at % 2 else "python", NO_CORRELATION)
             for at in range(60)]  # fmt: skip
     return render_timeline([drawn_timeline(events(*rows), f"rank 0 of {LONG}")])
 
@@ -37,9 +39,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "flame": lambda: render_flame([make_tree((-1, "thread", "thread 1", 0), *OPERATORS)]),
     "timeline": timeline,
     "ranks": lambda: render_ranks_page(drawn(collective=LONG)),
-    "served": lambda: render_index(
-        [ServedRecording(name=f"{LONG}/{LONG}{at}", kind="recording", size=123, modified=1.7e9) for at in range(8)], "en"
-    ),
+    "served": lambda: render_index(SERVED, [ServedJob(name=LONG, recordings=8, size=1, modified=1.7e9)], "en"),
     "report": lambda: render_html(make_decision(), make_run("base"), make_run("head", slowdown=0.07)),
 }  # fmt: skip
 

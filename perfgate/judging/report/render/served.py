@@ -1,4 +1,4 @@
-"""The first page of `perfgate serve`: every recording with its flame graph and timeline."""
+"""The first page of `perfgate serve`: every job with its ranks, every recording with its flame graph and timeline."""
 
 from __future__ import annotations
 
@@ -8,15 +8,22 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from urllib.parse import quote
 
-from perfgate.document.served import ServedRecording
+from perfgate.document.served import ServedJob, ServedRecording
 from perfgate.judging.report.text.templates import environment
 from perfgate.judging.report.text.words import Words
 from perfgate.locale import Language, speaking
 from perfgate.version import __version__
 
 
-def render_index(recordings: Sequence[ServedRecording], language: Language) -> str:
-    """The page. Its policy header lets the browser load nothing and run nothing."""
+def render_index(
+    recordings: Sequence[ServedRecording],
+    jobs: Sequence[ServedJob],
+    language: Language,
+    *,
+    folder: str = "",
+    contains: str = "",
+) -> str:
+    """The page of a folder, by default of all. Its policy header lets the browser load nothing and run nothing."""
     with speaking(language):
         jinja = environment("html")
         assert jinja.loader is not None
@@ -24,14 +31,15 @@ def render_index(recordings: Sequence[ServedRecording], language: Language) -> s
         values = {
             "style": Words(style),
             "style_hash": Words(base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()),
-            "rows": [
-                (
-                    one,
-                    quote(one.name, safe=""),
-                    Words(f"{datetime.fromtimestamp(one.modified, timezone.utc):%Y-%m-%d %H:%M}"),
-                )
-                for one in recordings
-            ],
+            "rows": [(one, quote(one.name, safe=""), _changed(one)) for one in recordings],
+            "jobs": [(one, quote(one.name, safe=""), _changed(one)) for one in jobs],
+            "folder": folder,
+            "folder_address": quote(folder, safe=""),
+            "contains": contains,
             "version": __version__,
         }
         return jinja.get_template("served/index.html.j2").render(values)
+
+
+def _changed(one: ServedRecording | ServedJob) -> Words:
+    return Words(f"{datetime.fromtimestamp(one.modified, timezone.utc):%Y-%m-%d %H:%M}")
