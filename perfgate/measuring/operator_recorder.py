@@ -17,8 +17,9 @@ from typing import Any
 
 from perfgate.system.profiling import OPERATORS, OPERATORS_SWITCH, PROFILE_SIGNAL, PROFILE_VARIABLE, RECORDING
 
-# A recording grows by tens of megabytes a second. A turn that takes longer is recorded in part.
-_MOST_SECONDS = 5.0
+# A recording grows by tens of megabytes a second of work. A turn that takes longer is recorded in part; some of the time the
+# other processes take to begin.
+_MOST_SECONDS = 10.0
 
 _recorder: OperatorRecorder | None = None
 

@@ -36,9 +36,14 @@ class _Key(NamedTuple):
 
 
 def kept_traces(sampled: SideStacks) -> list[Path]:
-    """The traces that are read and attached. A link is none: it may lead anywhere."""
-    files = [file for file in sampled.traces if file.is_file() and not file.is_symlink()]
-    return [file for file in files if file.stat().st_size <= MOST_TRACE_BYTES][:MOST_TRACES]
+    """The traces that are read and attached: the largest, for launchers write some too.
+
+    A link is none: it may lead anywhere.
+    """
+    sizes = {file: file.stat().st_size for file in sampled.traces if file.is_file() and not file.is_symlink()}
+    return sorted((file for file in sizes if sizes[file] <= MOST_TRACE_BYTES), key=lambda file: -sizes[file])[
+        :MOST_TRACES
+    ]
 
 
 def operators_of(sampled: SideStacks, root: Path) -> list[ProfiledOperator]:
@@ -109,20 +114,29 @@ class _Places:
 
     def __init__(self, sampled: SideStacks, root: Path) -> None:
         self._root = root.resolve()
-        self._frames: dict[tuple[str, int], list[StackFrame]] = defaultdict(list)
+        self._frames: dict[str, set[StackFrame]] = defaultdict(set)
         for process in sampled.processes:
             for frame in process.frames:
-                self._frames[Path(frame.file).name, frame.first].append(frame)
+                self._frames[Path(frame.file).name].add(frame._replace(line=0))
 
     def of(self, place: str) -> tuple[str, str]:
-        """The name of the function that begins at a place, and that place below the root; empty where they are unknown."""
+        """The name of the function at a place, and where it begins, below the root; empty if they are unknown.
+
+        A function that ran before the recording began has the line at which it was then.
+        """
         file, _, number = place.rpartition(":")
         if not number.isdecimal():
             return "", ""
-        for frame in self._frames[Path(file).name, int(number)]:
-            path = Path(frame.file)
-            if path.as_posix().endswith(file) and path.is_relative_to(self._root):
-                return frame.function, f"{path.relative_to(self._root).as_posix()}:{number}"
+        around = [
+            frame
+            for frame in self._frames[Path(file).name]
+            if frame.first <= int(number) <= frame.last
+            and Path(frame.file).as_posix().endswith(file)
+            and Path(frame.file).is_relative_to(self._root)
+        ]
+        if around:
+            inner = min(around, key=lambda frame: (frame.first != int(number), frame.last - frame.first))
+            return inner.function, f"{Path(inner.file).relative_to(self._root).as_posix()}:{inner.first}"
         return ("", place) if (self._root / file).is_file() else ("", "")
 
 

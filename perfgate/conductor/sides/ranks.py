@@ -42,7 +42,7 @@ from perfgate.job_settings import JobReference
 from perfgate.system.interrupts import safe_point
 from perfgate.system.turns import TURN_VARIABLE
 
-PLAN = SidePlan(turns=4, fewest=4, most=16)
+PLAN = SidePlan(turns=4, fewest=4, most=32)
 _TICK_SECONDS = 0.2
 _LEAST_CPU = 1e-9
 
@@ -188,7 +188,7 @@ class RanksSide:
             self._take(self._settings.steps)
             return self._settings.steps
 
-        sampled = sample_stacks(folder, self._program.processes, work, "step")
+        sampled = sample_stacks(folder, self._program.processes, work, "step", self._program.cpu_ns)
         with suppress(SideError):
             return record_operators(sampled, self._program.processes, work)
         return sampled

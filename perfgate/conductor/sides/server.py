@@ -42,7 +42,7 @@ from perfgate.job_settings import JobReference
 from perfgate.load_settings import LoadSettings
 from perfgate.system.interrupts import safe_point
 
-PLAN = SidePlan(turns=4, fewest=4, most=16)
+PLAN = SidePlan(turns=4, fewest=4, most=32)
 # Bursts of the warm-up: two that follow each other agree so far, or there have been so many.
 SETTLED = 0.1
 MOST_WARM_UPS = 12
@@ -227,7 +227,7 @@ class ServerSide:
 
         profiler = ServerProfiler(self._url)
         try:
-            sampled = sample_stacks(folder, program.processes, work, "token" if streams else "request")
+            sampled = sample_stacks(folder, program.processes, work, "token" if streams else "request", program.cpu_ns)
             with suppress(SideError):
                 return record_operators(sampled, program.processes, work, begin=profiler.start, end=profiler.stop)
             return sampled

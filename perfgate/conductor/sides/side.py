@@ -108,9 +108,9 @@ class Side(Protocol):
 class SidePlan(NamedTuple):
     """How the sides of a kind of job take turns.
 
-    A quad is ``turns`` turns, half of each side. Both sides are started afresh once the turns of a start have taken as long
-    as the start itself, after ``fewest`` to ``most`` quads; if ``most`` is 0 every turn is a process of its own. With
-    ``one_by_one`` a side is warm before the other is started.
+    A quad is ``turns`` turns, half of each side. Both sides are started afresh once the turns of a start have taken as long as
+    the start itself, or three times as long after the first few starts, after ``fewest`` to ``most`` quads; if ``most`` is 0
+    every turn is a process of its own. With ``one_by_one`` a side is warm before the other is started.
     """
 
     turns: int

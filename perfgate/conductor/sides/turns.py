@@ -31,6 +31,8 @@ FEWEST_STARTS = 2
 COUNTED_RUNS = 2
 # The budget may be overrun by this share if that decides: after so long a wait a result is worth it.
 OVERRUN = 1 / 3
+# The first starts are short, so that the first looks rest on several; of later ones three quarters of the time are turns.
+_EARLY_STARTS, _LATER_WORTH = 3, 3.0
 
 
 # How often a quad is taken at most, and how far apart the numbers of its turns are from one time to the next.
@@ -123,11 +125,14 @@ class TurnTaker:
         if not self.plan.most:
             quads = min(int(time_left / quad_seconds), quads_left)
             return Reach(before.quads + quads, before.quads + quads, quads * quad_seconds)
-        quads_each = min(self.plan.most, max(self.plan.fewest, int(self._start_seconds / quad_seconds)))
-        seconds_each = len(self.layouts) * (self._start_seconds + quads_each * quad_seconds)
-        quads = min(int(time_left / seconds_each * quads_each), quads_left)
-        starts = max(1, quads // quads_each)
-        return Reach(before.quads + quads, before.starts + starts, quads / quads_each * seconds_each)
+        taken, starts, seconds = 0.0, 0, 0.0
+        while taken < quads_left and seconds < time_left:
+            wanted = int(_worth_of(starts) * self._start_seconds / quad_seconds)
+            quads_each = min(self.plan.most, max(self.plan.fewest, wanted))
+            seconds_each = len(self.layouts) * (self._start_seconds + quads_each * quad_seconds)
+            share = min(1.0, (time_left - seconds) / seconds_each, (quads_left - taken) / quads_each)
+            taken, seconds, starts = taken + share * quads_each, seconds + share * seconds_each, starts + int(share)
+        return Reach(before.quads + int(taken), before.starts + max(1, starts), seconds)
 
     def take(self) -> None:
         """Take turns to the end. A failure ends the job and is in ``measured.failed``."""
@@ -238,7 +243,8 @@ class TurnTaker:
             side.stop()
 
     def _is_worth_its_start(self, quads: int, started: float) -> bool:
-        return quads >= self.plan.fewest and self.clock() - started > self._start_seconds
+        worth = _worth_of(self._start - self.measured.before.starts)
+        return quads >= self.plan.fewest and self.clock() - started > worth * self._start_seconds
 
     def _quad_turns(self, quad: int, *, first_place: int = 0) -> dict[SideName, list[Turn]]:
         """The turns of a quad, repeated if one of them is blurred, or if the sides got different requests.
@@ -338,6 +344,11 @@ class TurnTaker:
     def _fail(self, detail: ErrorDetail, side: SideName | None = None) -> None:
         name = self.measured.record.name
         self.measured.failed.append(FailedPair(pair=self._quad, arm="ab", workload=name, error=detail, side=side))
+
+
+def _worth_of(start: int) -> float:
+    """How many times as long as the start itself its turns take, of the start with this number."""
+    return 1.0 if start < _EARLY_STARTS else _LATER_WORTH
 
 
 def _with_what_a_start_gives_once(turn: Turn, before: Turn) -> Turn:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from perfgate.document.decision import SIDE_BY_SIDE, Comparison
@@ -15,6 +15,7 @@ from perfgate.document.explanation import Explanation, OperatorDelta
 from perfgate.document.message import Message
 from perfgate.document.profile import JobProfile, ProfiledLine
 from perfgate.document.run import CodeChange, RunDocument
+from perfgate.judging.gate.changed_code import ChangedCode
 from perfgate.judging.gate.comparison import rounded
 from perfgate.judging.gate.contributions import EXPLAINS
 from perfgate.judging.gate.evidence import Evidence
@@ -23,9 +24,12 @@ from perfgate.judging.gate.profiled_operators import OperatorGrowth, grown_opera
 # A function is believed to take longer where that is so many standard errors of its samples: with hundreds of functions chance
 # names one in a hundred profiles.
 _SURE = 4.0
-# One that the change touches is expected to differ.
+# One that the change touches, or that a changed line calls, is expected to differ.
 _SURE_OF_CHANGED = 2.5
 _MOST_FUNCTIONS = 10
+_LARGEST_SHARE = 0.9
+# What waits for so much of the time on the base waits in the background.
+_BACKGROUND = 0.5
 
 _Function = tuple[str, str]
 
@@ -37,10 +41,13 @@ class _Time(NamedTuple):
     waited: float = 0.0
     samples: int = 0
 
-    @property
-    def variance(self) -> float:
-        """That of the sum, if samples are alike and of a Poisson process."""
-        return (self.cpu + self.waited) ** 2 / self.samples if self.samples else 0.0
+    def variance(self, total_cpu: float) -> float:
+        """That of the sum, if samples are alike and of a Poisson process.
+
+        The CPU time of all functions together is measured; samples only divide it, so that most of it spreads less.
+        """
+        share = min(self.cpu / total_cpu, _LARGEST_SHARE) if total_cpu > 0 else 0.0
+        return (self.cpu * math.sqrt(1 - share) + self.waited) ** 2 / self.samples if self.samples else 0.0
 
 
 class _Growth(NamedTuple):
@@ -85,7 +92,7 @@ def _explain(base: JobProfile, head: JobProfile, changes: Sequence[CodeChange]) 
         return []
     # What waits in the background waits longer where the work takes longer.
     stretch = max(1.0, head.seconds / base.seconds) if base.seconds > 0 else 1.0
-    grown = _grown(_by_function(base.lines), _by_function(head.lines), stretch, changes)
+    grown = _grown(base, head, stretch, changes)
     total = max(head.cpu - base.cpu, math.fsum(growth.seconds for growth in grown))
     leading = [growth for growth in grown if growth.seconds >= EXPLAINS * total][:_MOST_FUNCTIONS]
     operators = grown_operators(base, head, changes)
@@ -139,21 +146,26 @@ def _by_function(lines: Iterable[ProfiledLine]) -> dict[_Function, list[Profiled
     return functions
 
 
-def _grown(
-    base: Mapping[_Function, Sequence[ProfiledLine]],
-    head: Mapping[_Function, Sequence[ProfiledLine]],
-    stretch: float,
-    changes: Sequence[CodeChange],
-) -> list[_Growth]:
+def _grown(base: JobProfile, head: JobProfile, stretch: float, changes: Sequence[CodeChange]) -> list[_Growth]:
     """The functions that take longer beyond what their samples spread, most first, each with its line that grew most."""
     grown = []
-    for function, lines in head.items():
-        before, after = _sum(base.get(function, ())), _sum(lines)
+    lines_before = _by_function(base.lines)
+    code = ChangedCode(changes, head.functions)
+    for function, lines in _by_function(head.lines).items():
+        before, after = _sum(lines_before.get(function, ())), _sum(lines)
+        is_expected = _is_changed(lines, changes) or any(_is_called_by_change(code, line.line) for line in lines)
+        if not is_expected and before.waited > _BACKGROUND * base.seconds:
+            before, after = before._replace(waited=0.0), after._replace(waited=0.0)
         seconds = _growth(before, after, stretch)
-        error = math.sqrt(before.variance + after.variance)
-        if seconds > (_SURE_OF_CHANGED if _is_changed(lines, changes) else _SURE) * error:
-            grown.append(_Growth(function, seconds, _line(base.get(function, ()), lines, stretch)))
+        error = math.sqrt(before.variance(base.cpu) + after.variance(head.cpu))
+        if seconds > (_SURE_OF_CHANGED if is_expected else _SURE) * error:
+            grown.append(_Growth(function, seconds, _line(lines_before.get(function, ()), lines, stretch)))
     return sorted(grown, key=lambda growth: (-growth.seconds, growth.function))
+
+
+def _is_called_by_change(code: ChangedCode, line: str) -> bool:
+    origin = code.origin(line)
+    return origin is not None and origin.reach == "caller"
 
 
 def _is_changed(lines: Iterable[ProfiledLine], changes: Iterable[CodeChange]) -> bool:

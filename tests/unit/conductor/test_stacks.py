@@ -51,6 +51,7 @@ asyncio.run(main())
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """A program at work that can be profiled, and its folder."""
     monkeypatch.setattr(stacks, "PROFILE_SECONDS", 0.6)
+    monkeypatch.setattr(stacks, "_BUSY_SECONDS", 1.2)
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "sitecustomize.py").write_text("import os\nos.environ['HIDDEN'] = 'ran'\n")
@@ -78,7 +79,7 @@ def test_sample_stacks__a_program_at_work__what_computes_sleeps_and_waits_is_nam
     output.readline()
     with subprocess.Popen(["sleep", "60"]) as deaf:
         sampled = sample_stacks(
-            root / "profile", lambda: [program.pid, deaf.pid], lambda: len(output.readline()) // 5, "step"
+            root / "profile", lambda: [program.pid, deaf.pid], lambda: len(output.readline()) // 5, "step", lambda: 0
         )
         assert deaf.poll() is None, "a process without a handler would have died of the signal"
         deaf.kill()
@@ -133,10 +134,10 @@ def test_read__stacks_that_somebody_else_wrote__are_none(tmp_path: Path, change:
 
 
 def test_profile__nobody_can_be_asked__is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stacks, "PROFILE_SECONDS", 0.0)
+    monkeypatch.setattr(stacks, "_BUSY_SECONDS", 0.0)
     (tmp_path / "profile").mkdir()
     (tmp_path / "profile" / "1.stacks").write_text("left by somebody else")
-    sampled = sample_stacks(tmp_path / "profile", list, lambda: 1, "token")
+    sampled = sample_stacks(tmp_path / "profile", list, lambda: 1, "token", lambda: 0)
     assert sampled == SideStacks("token", 0, sampled.seconds, [], [], tmp_path / "profile")
     assert profile_of("chat", sampled, tmp_path).lines == []
 
@@ -170,7 +171,7 @@ def test_sample_run__a_command_and_what_it_forks__both_are_named_however_they_en
     sampled = sample_run(tmp_path / "profile", run)
     assert sampled is not None
     profile = profile_of("bench", sampled, tmp_path)
-    assert (profile.per, profile.units, len(sampled.processes)) == ("run", 1, 2)
+    assert (profile.per, len(sampled.processes)) == ("run", 2 * profile.units)
     assert {line.function for line in profile.lines} >= {"heavy", "child"}
     (tmp_path / "program.py").write_text("raise SystemExit(3)")
     assert sample_run(tmp_path / "profile", run) is None
