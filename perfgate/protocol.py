@@ -42,7 +42,7 @@ Lane = Literal["call", "preprocess"]
 ProfileKind = Literal["operators", "subroutines"]
 
 
-class Request(msgspec.Struct, frozen=True, tag=True):
+class WorkerRequest(msgspec.Struct, frozen=True, tag=True):
     """What the conductor asks a worker; each kind of request is a subclass, and its name the tag of the message."""
 
 
@@ -122,14 +122,14 @@ class ServerFailed(ServerMessage, frozen=True):
     error: ErrorDetail
 
 
-class About(msgspec.Struct, frozen=True):
+class InterpreterAbout(msgspec.Struct, frozen=True):
     """An interpreter to conductor, on standard output: its version, and every installed distribution with its version."""
 
     python: str
     packages: dict[str, str]
 
 
-class HarnessRequest(Request, frozen=True):
+class HarnessRequest(WorkerRequest, frozen=True):
     """Import a workload file and say what it measures; nothing is built. The fields are those of LoadRequest."""
 
     name: str
@@ -149,7 +149,7 @@ class HarnessReply(Reply, frozen=True):
     sla_p99: float | None
 
 
-class LoadRequest(Request, frozen=True):
+class LoadRequest(WorkerRequest, frozen=True):
     """Load and build a workload. ``file`` is the workload file, ``root`` the checkout whose code it imports.
 
     ``dead_functions`` are defined before it, to lay it out in memory as other code would. ``seek`` are functions of the
@@ -181,7 +181,7 @@ class Loaded(Reply, frozen=True):
     sla_rate: float | None = None
 
 
-class TestbedRequest(Request, frozen=True):
+class TestbedRequest(WorkerRequest, frozen=True):
     """Ask for the testbed as the worker sees it; no workload needs to be loaded."""
 
     device: str
@@ -194,7 +194,7 @@ class TestbedReply(Reply, frozen=True):
     testbed: Testbed
 
 
-class TryRequest(Request, frozen=True):
+class TryRequest(WorkerRequest, frozen=True):
     """Make a call of every shape with a workload that has just been loaded, and have its output checked.
 
     Where functions are sought and have not run, more calls on other inputs are made. With ``packages`` the reply names those
@@ -220,7 +220,7 @@ class Tried(Reply, frozen=True):
     packages: list[str] | None = None
 
 
-class TimeCallRequest(Request, frozen=True):
+class TimeCallRequest(WorkerRequest, frozen=True):
     """Time a call of every shape of a workload that has just been loaded, after a first one."""
 
 
@@ -230,7 +230,7 @@ class CallTimed(Reply, frozen=True):
     seconds: float
 
 
-class CheckRequest(Request, frozen=True):
+class CheckRequest(WorkerRequest, frozen=True):
     """Run the workload's correctness check on every shape."""
 
 
@@ -240,7 +240,7 @@ class CheckReply(Reply, frozen=True):
     results: list[CorrectnessResult]
 
 
-class StepRequest(Request, frozen=True):
+class StepRequest(WorkerRequest, frozen=True):
     """Run one step of the checklist; ``steady`` seconds of each shape are timed by step 1, 0 for its own time.
 
     So many ``copies`` of the workload run at the same time in step 10, and step 1 times a ``cold_start``; step 13 tries the
@@ -279,7 +279,7 @@ class StepReply(Reply, frozen=True):
 SLOW_CALL_SECONDS = 0.25
 
 
-class WarmUpRequest(Request, frozen=True):
+class WarmUpRequest(WorkerRequest, frozen=True):
     """Warm up every shape and say how many calls make a block of about ``block_seconds``."""
 
     block_seconds: float
@@ -304,7 +304,7 @@ class WarmedUp(Reply, frozen=True):
     parts: list[str] = []
 
 
-class SpawnRequest(Request, frozen=True):
+class SpawnRequest(WorkerRequest, frozen=True):
     """Fork: one of the two processes answers at the socket that comes as a file descriptor, the other stays warm at this."""
 
     layout_seed: int
@@ -317,19 +317,19 @@ class Spawned(Reply, frozen=True):
     pid: int
 
 
-class MoveRequest(Request, frozen=True):
+class MoveRequest(WorkerRequest, frozen=True):
     """Move weights, inputs and the heap to where this seed puts them, and make the first calls there."""
 
     seed: int
 
 
-class Moved(Reply, frozen=True):
+class LayoutMoved(Reply, frozen=True):
     """Everything lies elsewhere; only pads and pools do where the workload's tensors are not ``movable``."""
 
     movable: bool
 
 
-class BlockRequest(Request, frozen=True):
+class BlockRequest(WorkerRequest, frozen=True):
     """Run one timed block of a lane; the worker keeps the samples until it is asked for them."""
 
     shape: str
@@ -343,7 +343,7 @@ class BlockDone(Reply, frozen=True):
     """The block ran."""
 
 
-class CollectRequest(Request, frozen=True):
+class CollectRequest(WorkerRequest, frozen=True):
     """Ask for the samples of all blocks."""
 
 
@@ -359,7 +359,7 @@ class Collected(Reply, frozen=True):
     uncounted: str | None = None
 
 
-class ProfileRequest(Request, frozen=True):
+class ProfileRequest(WorkerRequest, frozen=True):
     """Profile a few calls of a shape; the worker keeps the times until it is asked for them."""
 
     shape: str
@@ -371,7 +371,7 @@ class Profiled(Reply, frozen=True):
     """The calls were profiled."""
 
 
-class ProfileTimesRequest(Request, frozen=True):
+class ProfileTimesRequest(WorkerRequest, frozen=True):
     """Ask for the times of all profiled calls."""
 
 
@@ -382,7 +382,7 @@ class ProfileTimes(Reply, frozen=True):
     subroutines: dict[str, dict[str, float]]
 
 
-class RecordRequest(Request, frozen=True):
+class RecordRequest(WorkerRequest, frozen=True):
     """Record the operators of a few calls of a shape into ``folder``, on a device whose traces are analysed later."""
 
     shape: str
@@ -390,7 +390,7 @@ class RecordRequest(Request, frozen=True):
     folder: str
 
 
-class TraceRequest(Request, frozen=True):
+class TraceRequest(WorkerRequest, frozen=True):
     """Record a few calls of a shape, with stacks, into a file ``name`` in ``folder``."""
 
     shape: str
@@ -399,13 +399,13 @@ class TraceRequest(Request, frozen=True):
     name: str
 
 
-class Recorded(Reply, frozen=True):
+class CallsRecorded(Reply, frozen=True):
     """The calls were recorded; ``recording`` is the file."""
 
     recording: str
 
 
-class AnalyseRequest(Request, frozen=True):
+class AnalyseRequest(WorkerRequest, frozen=True):
     """Analyse recordings that workers left in ``folder``; no workload needs to be loaded.
 
     ``traces`` maps recordings to the path, without its suffix, of the file as which they stay.
@@ -427,7 +427,7 @@ class Analysis(Reply, frozen=True):
     traces: dict[str, str] = {}
 
 
-class WatchLoadRequest(Request, frozen=True):
+class WatchLoadRequest(WorkerRequest, frozen=True):
     """Load the device for ``seconds`` and judge the clock it keeps; no workload needs to be loaded."""
 
     device: str
@@ -440,7 +440,7 @@ class LoadWatched(Reply, frozen=True):
     checks: list[FitnessCheck]
 
 
-class Progress(Reply, frozen=True):
+class ProgressReply(Reply, frozen=True):
     """A worker says what it is doing."""
 
     text: str
@@ -461,7 +461,7 @@ def _decoder_of(base: type[msgspec.Struct]) -> msgspec.json.Decoder[Any]:
 
 
 _encoder = msgspec.json.Encoder()
-request_decoder = _decoder_of(Request)
+request_decoder = _decoder_of(WorkerRequest)
 reply_decoder = _decoder_of(Reply)
 server_decoder = _decoder_of(ServerMessage)
 fork_decoder = msgspec.json.Decoder(ForkRequest | AdoptRequest)

@@ -27,7 +27,7 @@ _END_SECONDS = 2.0
 _POLL_SECONDS = 0.02
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class SampledLine(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the process: a reading, or why there are none."""
 
     reading: Reading | None = None
@@ -60,11 +60,11 @@ class Sampler:
             self._process.kill()
             self._process.wait()
 
-    def _lines(self) -> list[Line]:
+    def _lines(self) -> list[SampledLine]:
         # The process writes at an offset that both share: to seek here would send its next line elsewhere.
         descriptor = self._output.fileno()
         complete = os.pread(descriptor, os.fstat(descriptor).st_size, 0).split(b"\n")[:-1]
-        return [msgspec.json.decode(line, type=Line) for line in complete]
+        return [msgspec.json.decode(line, type=SampledLine) for line in complete]
 
 
 @contextmanager

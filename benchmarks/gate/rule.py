@@ -17,7 +17,7 @@ import numpy.typing as npt
 from perfgate.catalogue.lookup import FAMILIES, METRICS
 from perfgate.document.decision import Policy
 from perfgate.judging.gate.comparison import margins_for_unchanged, tolerance
-from perfgate.judging.gate.pairs import GAP_QUANTILE, FastPath, compare_fast_paths, fast_path, pool_pairs
+from perfgate.judging.gate.pairs import GAP_QUANTILE, ProcessFastPath, compare_fast_paths, fast_path, pool_pairs
 from perfgate.judging.gate.rule import Differences, Errors, Limits, alarm_margin, answer, interval, p_slower
 
 # A recording is of one workload and shape, whose names no tolerance of the default policy mentions.
@@ -59,7 +59,7 @@ def _log_ratios(pairs: Sequence[tuple[Block, Block]], probability: float) -> Dif
     return Differences.of([math.log(np.quantile(b, probability) / np.quantile(a, probability)) for a, b in pairs])
 
 
-def _located(run: Run) -> FastPath:
+def _located(run: Run) -> ProcessFastPath:
     return _located_once(_Run(run))
 
 
@@ -77,7 +77,7 @@ class _Run:
 
 
 @lru_cache(maxsize=10_000)
-def _located_once(key: _Run) -> FastPath:
+def _located_once(key: _Run) -> ProcessFastPath:
     blocks = key.run
     return fast_path([np.concatenate(blocks[start : start + 2]) for start in range(0, len(blocks), 2)])
 

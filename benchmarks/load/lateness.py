@@ -24,7 +24,7 @@ import numpy as np
 from perfgate.conductor.load.clock import Clock
 from perfgate.conductor.load.generator import run_load
 from perfgate.conductor.load.http import HttpTarget
-from perfgate.conductor.load.plan import Request, plan_load
+from perfgate.conductor.load.plan import PlannedRequest, plan_load
 from perfgate.conductor.load.record import Exchange
 from perfgate.conductor.load.target import Send
 from perfgate.load_settings import LoadSettings
@@ -44,7 +44,7 @@ class Noting:
     async def connect(self, clock: Clock) -> AsyncIterator[Send]:
         async with self.target.connect(clock) as send:
 
-            async def noted(request: Request) -> Exchange:
+            async def noted(request: PlannedRequest) -> Exchange:
                 exchange = await send(request)
                 self.sent[exchange.id] = exchange.sent
                 return exchange

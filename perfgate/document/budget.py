@@ -48,7 +48,7 @@ _EXAMPLE = '"< 20 ms", "< 20 ms at 50 QPS", "> 1000 items/s", "2 GiB" or a numbe
 _ANY = "*"
 
 
-class Place(NamedTuple):
+class PlacePattern(NamedTuple):
     """A metric, and the workloads and shapes it is meant for: patterns, of which ``*`` takes all."""
 
     metric: str
@@ -73,17 +73,17 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     rate: float | None = None
 
     @property
-    def place(self) -> Place:
-        return Place(self.metric, self.workload, self.shape)
+    def place(self) -> PlacePattern:
+        return PlacePattern(self.metric, self.workload, self.shape)
 
 
-def parse_place(key: str) -> Place:
+def parse_place(key: str) -> PlacePattern:
     """Read ``METRIC``, ``METRIC@WORKLOAD`` or ``METRIC@WORKLOAD/SHAPE``; patterns may stand in each part."""
     metric, at, where = key.rpartition("@")
     if not at:
-        return Place(key)
+        return PlacePattern(key)
     workload, _, shape = where.partition("/")
-    return Place(metric, workload or _ANY, shape or _ANY)
+    return PlacePattern(metric, workload or _ANY, shape or _ANY)
 
 
 def parse_budget(key: str, written: str | float | int, metric: Metric) -> Budget:

@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
-class Policy(NamedTuple):
+class BatchingPolicy(NamedTuple):
     """When a batch starts, once the server is free: when ``fill`` requests are there, or the oldest waited ``max_wait``.
 
     It then takes all that are there, up to ``batch``. One of ``fill`` = 1 never waits.
@@ -37,19 +37,19 @@ class Policy(NamedTuple):
         return min(last, arrivals[first] + self.max_wait)
 
 
-def static(batch: int) -> Policy:
+def static(batch: int) -> BatchingPolicy:
     """Wait until a batch is full, however long that takes."""
-    return Policy("static", batch, batch, float("inf"))
+    return BatchingPolicy("static", batch, batch, float("inf"))
 
 
-def time_out(batch: int, max_wait: float) -> Policy:
+def time_out(batch: int, max_wait: float) -> BatchingPolicy:
     """Wait until a batch is full or its oldest request waited ``max_wait``."""
-    return Policy("time-out", batch, batch, max_wait)
+    return BatchingPolicy("time-out", batch, batch, max_wait)
 
 
-def continuous(batch: int) -> Policy:
+def continuous(batch: int) -> BatchingPolicy:
     """Start at once with all arrivals; later ones join the next batch."""
-    return Policy("continuous", batch, 1, 0.0)
+    return BatchingPolicy("continuous", batch, 1, 0.0)
 
 
 class Server(Protocol):
@@ -106,7 +106,7 @@ class Served(NamedTuple):
         return float(self.sizes.mean() / batch)
 
 
-def serve(arrivals: npt.ArrayLike, policy: Policy, server: Server) -> Served:
+def serve(arrivals: npt.ArrayLike, policy: BatchingPolicy, server: Server) -> Served:
     """Let the server answer all requests under the policy; ``arrivals`` are in rising order."""
     times: list[float] = np.asarray(arrivals, dtype=np.float64).tolist()
     starts, ends, sizes = list[float](), list[float](), list[int]()
@@ -124,7 +124,7 @@ def serve(arrivals: npt.ArrayLike, policy: Policy, server: Server) -> Served:
     return Served(np.array(times), np.array(starts), np.array(ends), np.array(sizes, dtype=np.int64))
 
 
-def simulate(arrivals: npt.ArrayLike, policy: Policy, service: Callable[[int], float]) -> Served:
+def simulate(arrivals: npt.ArrayLike, policy: BatchingPolicy, service: Callable[[int], float]) -> Served:
     """The outcome if every batch took exactly ``service`` seconds."""
     return serve(arrivals, policy, SimulatedServer(service))
 

@@ -19,7 +19,7 @@ _HUBER = 1.345 * 1.4826
 _ROUNDS = 20
 
 
-class Shift(NamedTuple):
+class SampleShift(NamedTuple):
     """The shift of the second sample above the first, and its interval; infinite if there are too few entries."""
 
     value: float
@@ -27,7 +27,7 @@ class Shift(NamedTuple):
     high: float
 
 
-def shift(first: Floats, second: Floats) -> Shift:
+def shift(first: Floats, second: Floats) -> SampleShift:
     """The Hodges-Lehmann shift from the first sample to the second: the median of all differences.
 
     Source: Hollander, Wolfe & Chicken, Nonparametric Statistical Methods, 3rd ed., 4.2-4.3, with the normal approximation
@@ -39,8 +39,8 @@ def shift(first: Floats, second: Floats) -> Shift:
     spread = math.sqrt(first.size * second.size * (first.size + second.size + 1) / 12)
     rank = math.floor(differences.size / 2 - float(ndtri((1 + CONFIDENCE) / 2)) * spread)
     if rank < 1:
-        return Shift(float(np.median(differences)), -math.inf, math.inf)
-    return Shift(float(np.median(differences)), float(differences[rank - 1]), float(differences[-rank]))
+        return SampleShift(float(np.median(differences)), -math.inf, math.inf)
+    return SampleShift(float(np.median(differences)), float(differences[rank - 1]), float(differences[-rank]))
 
 
 class Slope(NamedTuple):

@@ -11,7 +11,7 @@ import pytest
 from perfgate.config import load_config
 from perfgate.document.history import Acceptance
 from perfgate.judging.forge.hosts import github as hosts_github
-from perfgate.judging.store.store import Place, open_location
+from perfgate.judging.store.store import StorePlace, open_location
 from tests.end_to_end.publishing import CONFIG, Job
 from tests.fakes.forge import Account, Call, FakeForge, Reply
 
@@ -155,7 +155,7 @@ def test_item_8__the_base_cannot_be_fetched__no_verdict(job: Job) -> None:
 def test_item_8__accepted_in_our_own_store__counts_for_the_merge_that_was_measured(job: Job) -> None:
     job.measure(ops=64)
     assert job.publish(dry_run=True).returncode == 1
-    store = open_location(job.environ["PERFGATE_STORE"], Place(job.root, job.environ, None))
+    store = open_location(job.environ["PERFGATE_STORE"], StorePlace(job.root, job.environ, None))
     meant = Acceptance(
         commit=job.project.head, metric="*", reason="a new layer", accepted_by="ann", accepted_at="2026-11-20T10:00:00Z"
     )

@@ -11,7 +11,7 @@ from io import BytesIO
 import numpy as np
 import pytest
 
-from perfgate.judging.store.store import Place, Store, open_location
+from perfgate.judging.store.store import Store, StorePlace, open_location
 from tests.ci.act import Hub
 from tests.fakes.history import on_another_day
 
@@ -36,7 +36,7 @@ class Past:
         self.hub = hub
         self.commits: list[str] = []
         self.store: Store = open_location(
-            "branch://perfgate-data", Place(hub.clone.root, {"PERFGATE_STORE_REMOTE": str(hub.server)})
+            "branch://perfgate-data", StorePlace(hub.clone.root, {"PERFGATE_STORE_REMOTE": str(hub.server)})
         )
         self._random = np.random.default_rng(7)
 

@@ -13,7 +13,7 @@ from perfgate.document.history import Acceptance, Confirmation
 from perfgate.document.run import CorrectnessResult, CounterSet, RunDocument, Value
 from perfgate.errors import StoreError
 from perfgate.judging.store import backends
-from perfgate.judging.store.store import Place, Store
+from perfgate.judging.store.store import Store, StorePlace
 from perfgate.plugins import load_members
 from tests.fakes.remote import clone_of_empty_remote
 from tests.unit.document.minimal import minimal_run
@@ -38,7 +38,7 @@ PLACES = {"sql": _sql, "gitbranch": _gitbranch}
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     backend: ModuleType = request.param
     location = PLACES[backend.__name__.rpartition(".")[2]](tmp_path)
-    opened: Store = backend.open_backend(location, Place(root=tmp_path / "clone", environ={}))
+    opened: Store = backend.open_backend(location, StorePlace(root=tmp_path / "clone", environ={}))
     return opened
 
 

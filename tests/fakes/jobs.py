@@ -19,7 +19,7 @@ from perfgate.conductor.load.record import Exchange, Load
 from perfgate.conductor.sides.command import PLAN as COMMAND_PLAN
 from perfgate.conductor.sides.command import CommandSide
 from perfgate.conductor.sides.kinds import record_of, with_numbers
-from perfgate.conductor.sides.program import Program, ProgramEnd
+from perfgate.conductor.sides.program import ProgramEnd, SideProgram
 from perfgate.conductor.sides.ranks import PLAN as RANKS_PLAN
 from perfgate.conductor.sides.ranks import RanksSide, Report
 from perfgate.conductor.sides.server import PLAN as SERVER_PLAN
@@ -135,13 +135,13 @@ class VirtualServer(ServerSide):
         exchanges = [self._answered(request.id) for request in plan.requests]
         seconds = math.fsum(exchange.last for exchange in exchanges)
         load = Load(exchanges, seconds, np.full(len(exchanges), 1e-5))
-        program: Any = Program  # asked only when there is nothing to measure
+        program: Any = SideProgram  # asked only when there is nothing to measure
         result = self._result(program, plan, load, 0.5 * seconds)
         cpu = CpuTime(used=0.5 * seconds, waited=0.0, seconds=seconds)
         texts = self._texts(program)
         return result._replace(texts=texts, out_of_turn=self._clock.out_of_turn(), cpu=cpu)
 
-    def _load(self, program: Program, number: int, settings: LoadSettings) -> Load:
+    def _load(self, program: SideProgram, number: int, settings: LoadSettings) -> Load:
         """The answers whose texts are compared: one that is not usual is like no other."""
         requests = plan_load(settings, seed=number).requests
         drawn = self._random.random((len(requests), 2))

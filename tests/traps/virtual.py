@@ -25,7 +25,7 @@ from perfgate.errors import MeasuringError
 from perfgate.judging.gate.decide import Look, decide
 from perfgate.measuring.checklist.steps.s04_top_ops import STEP as TOP_OPS
 from perfgate.measuring.timing.hardware import HardwareCounters
-from perfgate.measuring.worker.worker import Worker
+from perfgate.measuring.worker.worker import WorkerLoop
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 from perfgate.protocol import (
@@ -207,7 +207,7 @@ class _WorkerHandle:
         del self._machine.alive[self.pid]
 
 
-class _InProcessWorker(Worker):
+class _InProcessWorker(WorkerLoop):
     """The real worker, but for the workload: that is the call of its side, and no file."""
 
     def __init__(self, gate: VirtualGate, device: FakeDevice) -> None:

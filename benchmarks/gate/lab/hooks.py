@@ -25,7 +25,7 @@ from perfgate.measuring.workload.layout import Layout, fill_pools
 from perfgate.protocol import BlockRequest, ForkRequest
 
 _become = server.become_worker
-_block = worker.Worker._block
+_block = worker.WorkerLoop._block
 _pad = os.environ.get("LAB_PAD", "")
 _rebuild_every = int(os.environ.get("LAB_REBUILD", "0"))
 _held: list[Any] = []
@@ -79,4 +79,4 @@ if os.environ.get("LAB_FREEZE"):
 if not os.environ.get("LAB_MOVE"):
     Layout.move = _stay  # type: ignore[method-assign]
 if _rebuild_every:
-    worker.Worker._block = _block_elsewhere  # type: ignore[method-assign]
+    worker.WorkerLoop._block = _block_elsewhere  # type: ignore[method-assign]

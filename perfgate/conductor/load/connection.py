@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from perfgate.conductor.load.record import Recording, describe
+from perfgate.conductor.load.record import ExchangeRecording, describe
 from perfgate.errors import MeasuringError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Connections:
 
     @asynccontextmanager
     async def answer(
-        self, recording: Recording, method: str, address: str, body: bytes | None, headers: Mapping[str, str]
+        self, recording: ExchangeRecording, method: str, address: str, body: bytes | None, headers: Mapping[str, str]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The answer to a request, from its status on.
 

@@ -11,8 +11,8 @@ import msgspec
 
 from perfgate.conductor.load.clock import Clock
 from perfgate.conductor.load.connection import LONGEST_BODY, explain
-from perfgate.conductor.load.plan import Request
-from perfgate.conductor.load.record import Exchange, Recording
+from perfgate.conductor.load.plan import PlannedRequest
+from perfgate.conductor.load.record import Exchange, ExchangeRecording
 from perfgate.conductor.load.target import Send
 
 _ENDED = "the process of the function has ended"
@@ -49,16 +49,16 @@ class FunctionTarget:
             reader, writer = await asyncio.open_unix_connection(self.address, limit=LONGEST_BODY)
         except OSError:
 
-            async def refuse(request: Request) -> Exchange:
-                return Recording(request, clock).failed(_ENDED)
+            async def refuse(request: PlannedRequest) -> Exchange:
+                return ExchangeRecording(request, clock).failed(_ENDED)
 
             yield refuse
             return
         answers: dict[str, asyncio.Future[_Answer]] = {}
         reading = asyncio.create_task(_read(reader, answers))
 
-        async def send(request: Request) -> Exchange:
-            recording = Recording(request, clock)
+        async def send(request: PlannedRequest) -> Exchange:
+            recording = ExchangeRecording(request, clock)
             if reading.done():
                 return recording.failed(_ENDED)
             answers[request.id] = asyncio.get_running_loop().create_future()

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from perfgate.conductor.load.clock import Clock, WallClock
-from perfgate.conductor.load.plan import LoadPlan, Request
-from perfgate.conductor.load.record import Exchange, Load, Recording, describe
+from perfgate.conductor.load.plan import LoadPlan, PlannedRequest
+from perfgate.conductor.load.record import Exchange, ExchangeRecording, Load, describe
 from perfgate.conductor.load.target import Send, Target
 from perfgate.system.garbage import quiet
 from perfgate.system.interrupts import safe_point
@@ -68,7 +68,7 @@ async def send_load(plan: LoadPlan, send: Send, clock: Clock = _WALL) -> list[Ex
     return [exchange._replace(at=exchange.sent) for exchange in closed]
 
 
-async def _open_loop(requests: tuple[Request, ...], send: Send, clock: Clock, begin: float) -> list[Exchange]:
+async def _open_loop(requests: tuple[PlannedRequest, ...], send: Send, clock: Clock, begin: float) -> list[Exchange]:
     tasks: list[asyncio.Task[Exchange]] = []
     try:
         for request in requests:
@@ -79,7 +79,9 @@ async def _open_loop(requests: tuple[Request, ...], send: Send, clock: Clock, be
         await _end(tasks)
 
 
-async def _closed_loop(requests: tuple[Request, ...], concurrency: int, send: Send, clock: Clock) -> list[Exchange]:
+async def _closed_loop(
+    requests: tuple[PlannedRequest, ...], concurrency: int, send: Send, clock: Clock
+) -> list[Exchange]:
     exchanges: dict[int, Exchange] = {}
     waiting = iter(enumerate(requests))
     clients = [
@@ -93,14 +95,14 @@ async def _closed_loop(requests: tuple[Request, ...], concurrency: int, send: Se
 
 
 async def _client(
-    waiting: Iterator[tuple[int, Request]], exchanges: dict[int, Exchange], send: Send, clock: Clock
+    waiting: Iterator[tuple[int, PlannedRequest]], exchanges: dict[int, Exchange], send: Send, clock: Clock
 ) -> None:
     for number, request in waiting:
         exchanges[number] = await _exchange(request, send, clock)
 
 
-async def _exchange(request: Request, send: Send, clock: Clock) -> Exchange:
-    recording = Recording(request, clock)
+async def _exchange(request: PlannedRequest, send: Send, clock: Clock) -> Exchange:
+    recording = ExchangeRecording(request, clock)
     try:
         return await send(request)
     except Exception as error:  # noqa: BLE001 - a target may be a user's function, and one failure must not end the turn

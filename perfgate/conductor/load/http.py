@@ -20,8 +20,8 @@ from perfgate.conductor.load.connection import (
     open_connections,
     request_errors,
 )
-from perfgate.conductor.load.plan import Request
-from perfgate.conductor.load.record import Exchange, Recording, describe
+from perfgate.conductor.load.plan import PlannedRequest
+from perfgate.conductor.load.record import Exchange, ExchangeRecording, describe
 from perfgate.conductor.load.target import Send
 from perfgate.errors import ConfigError
 
@@ -65,19 +65,19 @@ class HttpTarget:
     async def connect(self, clock: Clock) -> AsyncIterator[Send]:
         async with open_connections(self.timeout, keep=KEEP_ALIVE not in self.without) as connections:
 
-            async def send(request: Request) -> Exchange:
+            async def send(request: PlannedRequest) -> Exchange:
                 return await self._exchange(connections, request, clock)
 
             yield send
 
-    async def _exchange(self, connections: Connections, request: Request, clock: Clock) -> Exchange:
+    async def _exchange(self, connections: Connections, request: PlannedRequest, clock: Clock) -> Exchange:
         address = self.url.rstrip("/") + _fill(self.path, request, prompt=quote(request.prompt, safe=""))
         prompt = json.dumps(request.prompt)[1:-1] if "json" in self.content_type else request.prompt
         body = _fill(self.body, request, prompt=prompt).encode() if self.body else None
         headers = {**self.headers, "X-Request-Id": request.id}
         if body is not None:
             headers["Content-Type"] = self.content_type
-        recording = Recording(request, clock)
+        recording = ExchangeRecording(request, clock)
         try:
             async with connections.answer(recording, self.method, address, body, headers) as response:
                 if response.status >= 400:
@@ -89,11 +89,11 @@ class HttpTarget:
         return recording.failed(error) if error else recording.done()
 
 
-def _fill(template: str, request: Request, *, prompt: str) -> str:
+def _fill(template: str, request: PlannedRequest, *, prompt: str) -> str:
     return Template(template).substitute(prompt=prompt, output_tokens=request.output_tokens, id=request.id)
 
 
-async def _read(response: aiohttp.ClientResponse, recording: Recording) -> str:
+async def _read(response: aiohttp.ClientResponse, recording: ExchangeRecording) -> str:
     """Reads the body into the recording; returns its error, if any."""
     body = bytearray()
     size = 0

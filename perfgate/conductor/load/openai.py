@@ -21,8 +21,8 @@ from perfgate.conductor.load.connection import (
     request_errors,
 )
 from perfgate.conductor.load.event_stream import EventStream, EventStreamError
-from perfgate.conductor.load.plan import Request
-from perfgate.conductor.load.record import Exchange, Recording, shortened
+from perfgate.conductor.load.plan import PlannedRequest
+from perfgate.conductor.load.record import Exchange, ExchangeRecording, shortened
 from perfgate.conductor.load.target import Send
 
 if TYPE_CHECKING:
@@ -58,12 +58,12 @@ class OpenAITarget:
     async def connect(self, clock: Clock) -> AsyncIterator[Send]:
         async with open_connections(self.timeout, keep=KEEP_ALIVE not in self.without) as connections:
 
-            async def send(request: Request) -> Exchange:
+            async def send(request: PlannedRequest) -> Exchange:
                 return await self._exchange(connections, request, clock)
 
             yield send
 
-    def body(self, request: Request) -> dict[str, Any]:
+    def body(self, request: PlannedRequest) -> dict[str, Any]:
         prompt: dict[str, Any] = (
             {"prompt": request.prompt}
             if self.api == "completions"
@@ -95,10 +95,10 @@ class OpenAITarget:
             return ""
         return next((name for name in self._optional() if re.search(rf"(?<!\w){name}(?!\w)(?![\"']\s*:)", answer)), "")
 
-    async def _exchange(self, connections: Connections, request: Request, clock: Clock) -> Exchange:
+    async def _exchange(self, connections: Connections, request: PlannedRequest, clock: Clock) -> Exchange:
         body = msgspec.json.encode(self.body(request))
         headers = {**self.headers, "Content-Type": "application/json", "X-Request-Id": request.id}
-        recording = Recording(request, clock)
+        recording = ExchangeRecording(request, clock)
         address = self.url.rstrip("/") + _PATHS[self.api]
         try:
             async with connections.answer(recording, "POST", address, body, headers) as response:
@@ -156,7 +156,7 @@ _DECODER = msgspec.json.Decoder(_Chunk)
 class _Answer:
     """Reads one streamed answer into a recording."""
 
-    def __init__(self, recording: Recording, api: Api) -> None:
+    def __init__(self, recording: ExchangeRecording, api: Api) -> None:
         self._recording = recording
         self._api = api
         self._done = False

@@ -28,7 +28,7 @@ _OUTPUT = 16
 
 
 @dataclass(frozen=True)
-class Request:
+class PlannedRequest:
     """One request of a turn.
 
     ``at`` is its intended start in seconds from the beginning of the turn, 0 in a closed loop. ``id`` goes out as X-Request-Id,
@@ -44,7 +44,7 @@ class Request:
 class LoadPlan(NamedTuple):
     """Requests in rising order of ``at``; ``concurrency`` is None in an open loop."""
 
-    requests: tuple[Request, ...]
+    requests: tuple[PlannedRequest, ...]
     concurrency: int | None
 
     @property
@@ -66,7 +66,7 @@ def plan_load(settings: LoadSettings, *, seed: int, root: Path = Path()) -> Load
     inputs = draw_lengths(settings.input, count=settings.requests, seed=f"{seed}/input")
     outputs = draw_lengths(settings.output or _OUTPUT, count=settings.requests, seed=f"{seed}/output")
     requests = tuple(
-        Request(
+        PlannedRequest(
             at=time,
             prompt=" ".join(shared + _words(inputs[number] - settings.prefix, f"{seed}/{number}")),
             output_tokens=outputs[number],
@@ -98,7 +98,7 @@ def _words(length: int, seed: str) -> list[str]:
     return [_WORDS[int(generator.random() * len(_WORDS))] for _ in range(length)]
 
 
-def _replayed(settings: LoadSettings, root: Path, seed: int) -> tuple[Request, ...]:
+def _replayed(settings: LoadSettings, root: Path, seed: int) -> tuple[PlannedRequest, ...]:
     """The requests of the turn's own window of a log or a dataset.
 
     Used-up windows repeat, with the number of the round before each prompt, so that a prefix cache misses them. It is the
@@ -122,7 +122,7 @@ def _replayed(settings: LoadSettings, root: Path, seed: int) -> tuple[Request, .
     shared = _words(settings.prefix, f"{seed}/prefix")
     before = [f"[{around}]", *shared] if around else shared
     return tuple(
-        Request(
+        PlannedRequest(
             at=times[number],
             prompt=_prompt(one, before, shared, f"{seed}/{number}"),
             output_tokens=outputs[number],

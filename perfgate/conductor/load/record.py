@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.conductor.load.clock import Clock
-from perfgate.conductor.load.plan import Request
+from perfgate.conductor.load.plan import PlannedRequest
 
 Floats = npt.NDArray[np.float64]
 
@@ -67,10 +67,10 @@ class Load(NamedTuple):
 
 
 @dataclass
-class Recording:
+class ExchangeRecording:
     """An exchange in progress: a client notes arrivals in it. Times are the clock's."""
 
-    request: Request
+    request: PlannedRequest
     clock: Clock
     sent: float = field(init=False)
     last: float = field(init=False)

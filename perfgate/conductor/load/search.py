@@ -20,7 +20,7 @@ Probe = Callable[[float, int], int]
 _LONGEST = 10
 
 
-class Shares(NamedTuple):
+class MissShares(NamedTuple):
     """The shares of misses that a probe distinguishes, and the chance of either error."""
 
     good: float = 0.01
@@ -28,10 +28,10 @@ class Shares(NamedTuple):
     error: float = 0.05
 
 
-DEFAULT_SHARES = Shares()
+DEFAULT_SHARES = MissShares()
 
 
-class Answer(NamedTuple):
+class RateAnswer(NamedTuple):
     """The result of probing one rate; ``holds`` is None if undecided."""
 
     rate: float
@@ -48,7 +48,7 @@ class HighestRate(NamedTuple):
 
     holds: float | None
     fails: float | None
-    answers: tuple[Answer, ...]
+    answers: tuple[RateAnswer, ...]
 
 
 def find_highest_rate(
@@ -58,7 +58,7 @@ def find_highest_rate(
     precision: float = 0.1,
     least: float | None = None,
     most: float = 1e5,
-    shares: Shares = DEFAULT_SHARES,
+    shares: MissShares = DEFAULT_SHARES,
 ) -> HighestRate:
     """Double the rate from ``start`` until a probe fails, or halve it until one passes; then bisect in between.
 
@@ -66,7 +66,7 @@ def find_highest_rate(
     rate that a probe cannot decide on does not hold.
     """
     least = start / 1024 if least is None else least
-    answers: list[Answer] = []
+    answers: list[RateAnswer] = []
     holds, fails, rate = 0.0, math.inf, start
     while least <= rate <= most and not fails <= holds * (1 + precision):
         answer = judge_rate(probe, rate, shares)
@@ -85,7 +85,7 @@ def _next_rate(holds: float, fails: float) -> float:
     return math.sqrt(holds * fails) if holds else fails / 2
 
 
-def judge_rate(probe: Probe, rate: float, shares: Shares = DEFAULT_SHARES) -> Answer:
+def judge_rate(probe: Probe, rate: float, shares: MissShares = DEFAULT_SHARES) -> RateAnswer:
     """Send requests until Wald's sequential probability ratio test separates the good share of misses from the bad one.
 
     With a = log((1 - error) / error) the rate fails once misses * log(bad / good) + hits * log((1 - bad) / (1 - good)) >= a and
@@ -103,5 +103,5 @@ def judge_rate(probe: Probe, rate: float, shares: Shares = DEFAULT_SHARES) -> An
         requests += round_size
         evidence = misses * miss + (requests - misses) * hit
         if abs(evidence) >= bound:
-            return Answer(rate, requests, misses, evidence < 0)
-    return Answer(rate, requests, misses, None)
+            return RateAnswer(rate, requests, misses, evidence < 0)
+    return RateAnswer(rate, requests, misses, None)

@@ -7,11 +7,11 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from perfgate.conductor.load.clock import Clock
-from perfgate.conductor.load.plan import Request
+from perfgate.conductor.load.plan import PlannedRequest
 from perfgate.conductor.load.record import Exchange
 
 # Sends one request and waits for its whole answer. Times of the exchange are the clock's; send_load makes them the turn's.
-Send = Callable[[Request], Awaitable[Exchange]]
+Send = Callable[[PlannedRequest], Awaitable[Exchange]]
 
 
 class Target(Protocol):

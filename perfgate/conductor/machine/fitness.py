@@ -82,7 +82,7 @@ def look(machine: Machine, cpus: list[int]) -> Moment:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class KernelFiles:
     """The kernel's files, and counters at two moments. ``cpus`` are those of our mask, ``visible`` all there are."""
 
     machine: Machine
@@ -101,7 +101,7 @@ class Observation(NamedTuple):
     remedy: str = "remedy"
 
 
-def examine_kernel(kernel: Kernel) -> list[FitnessCheck]:
+def examine_kernel(kernel: KernelFiles) -> list[FitnessCheck]:
     return [_check(name, judge(kernel)) for name, judge in _CHECKS.items()]
 
 
@@ -132,7 +132,7 @@ def _room(free: int, least: int, little: int) -> FitnessStatus:
     return "unfit" if free < least else _status(free < little)
 
 
-def _cpus(kernel: Kernel) -> Observation:
+def _cpus(kernel: KernelFiles) -> Observation:
     """The CPUs we may run on: affinity mask and cgroup quota against the machine's."""
     root, count = kernel.machine.root, len(kernel.cpus)
     quota = cpu_quota(root / "sys/fs/cgroup", root / "proc/self/cgroup")
@@ -148,12 +148,12 @@ def _cpus(kernel: Kernel) -> Observation:
     return Observation(_status(count == 1), values, sentence, "remedy-second")
 
 
-def _governor(kernel: Kernel) -> Observation | None:
+def _governor(kernel: KernelFiles) -> Observation | None:
     governors = sorted(set(_of_cpus(kernel.machine, kernel.cpus, "cpufreq/scaling_governor").values()))
     return Observation(_status(governors != ["performance"]), {"governors": governors}) if governors else None
 
 
-def _frequency(kernel: Kernel) -> Observation | None:
+def _frequency(kernel: KernelFiles) -> Observation | None:
     """Whether the frequency is capped below the CPU's maximum; the kernel reports kHz."""
     limits, tops, running = (
         {cpu: int(text) for cpu, text in _of_cpus(kernel.machine, kernel.cpus, file).items() if text.isdigit()}
@@ -169,25 +169,25 @@ def _frequency(kernel: Kernel) -> Observation | None:
     return Observation(_status(cap < 0.97 * top), values, "now" if now else "")
 
 
-def _throttling(kernel: Kernel) -> Observation | None:
+def _throttling(kernel: KernelFiles) -> Observation | None:
     before, after = kernel.before.hot, kernel.after.hot
     if before is None or after is None:
         return None
     return Observation(_status(after > before), {"looking": after - before, "boot": after})
 
 
-def _quota(kernel: Kernel) -> Observation | None:
+def _quota(kernel: KernelFiles) -> Observation | None:
     before, after = kernel.before.quota, kernel.after.quota
     return None if before is None or after is None else Observation(_status(after > before), {"times": after - before})
 
 
-def _clock(kernel: Kernel) -> Observation | None:
+def _clock(kernel: KernelFiles) -> Observation | None:
     """The clock that times are read from: one outside the CPU costs a microsecond a reading."""
     clock = kernel.machine.read("sys/devices/system/clocksource/clocksource0/current_clocksource")
     return Observation(_status(clock in _SLOW_CLOCKS), {"clock": clock}) if clock else None
 
 
-def _load(kernel: Kernel) -> Observation | None:
+def _load(kernel: KernelFiles) -> Observation | None:
     fields = (kernel.machine.read("proc/loadavg") or "").split()
     if len(fields) < 4:
         return None
@@ -196,7 +196,7 @@ def _load(kernel: Kernel) -> Observation | None:
     return Observation(_status(load > LOAD_ATTENTION * len(kernel.cpus)), values)
 
 
-def _neighbours(kernel: Kernel) -> Observation | None:
+def _neighbours(kernel: KernelFiles) -> Observation | None:
     """How busy others keep the quietest of our CPUs, which is the one that pairs are pinned to."""
     shares = _shares(kernel.before.busy, kernel.after.busy, kernel)
     if not shares:
@@ -205,13 +205,13 @@ def _neighbours(kernel: Kernel) -> Observation | None:
     return Observation(_status(share > BUSY_ATTENTION), {"cpu": cpu, "share": share})
 
 
-def _steal(kernel: Kernel) -> Observation | None:
+def _steal(kernel: KernelFiles) -> Observation | None:
     shares = _shares(kernel.before.steal, kernel.after.steal, kernel)
     worst = max(shares.values(), default=0.0)
     return Observation(_status(worst > STEAL_ATTENTION), {"share": worst}) if shares else None
 
 
-def _pressure(kernel: Kernel, resource: str) -> Observation | None:
+def _pressure(kernel: KernelFiles, resource: str) -> Observation | None:
     """How long tasks wait: the share of ``some avg10=1.23 …`` (kernel documentation, accounting/psi.rst)."""
     for line in (kernel.machine.read(f"proc/pressure/{resource}") or "").splitlines():
         kind, *fields = line.split()
@@ -225,7 +225,7 @@ def _pressure(kernel: Kernel, resource: str) -> Observation | None:
     return None
 
 
-def _memory(kernel: Kernel) -> Observation | None:
+def _memory(kernel: KernelFiles) -> Observation | None:
     machine = kernel.machine
     lines = dict(line.split(":", 1) for line in (machine.read("proc/meminfo") or "").splitlines() if ":" in line)
     fields = lines.get("MemAvailable", "").split()
@@ -238,7 +238,7 @@ def _memory(kernel: Kernel) -> Observation | None:
     return Observation(_room(free, LEAST_MEMORY, LITTLE_MEMORY), {"free": free})
 
 
-_CHECKS: dict[str, Callable[[Kernel], Observation | None]] = {
+_CHECKS: dict[str, Callable[[KernelFiles], Observation | None]] = {
     "cpus": _cpus,
     "governor": _governor,
     "frequency": _frequency,
@@ -253,7 +253,7 @@ _CHECKS: dict[str, Callable[[Kernel], Observation | None]] = {
 }
 
 
-def _shares(first: dict[int, int], second: dict[int, int], kernel: Kernel) -> dict[int, float]:
+def _shares(first: dict[int, int], second: dict[int, int], kernel: KernelFiles) -> dict[int, float]:
     """By CPU, the share of its time in which a counter rose."""
     before, after = kernel.before.total, kernel.after.total
     passed = {cpu: after[cpu] - before[cpu] for cpu in before.keys() & after.keys()}

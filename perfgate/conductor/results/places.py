@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from perfgate.conductor.results.result import Number
+from perfgate.conductor.results.result import ResultNumber
 from perfgate.errors import ResultsError
 from perfgate.job_settings import UNITS, NumberSettings
 
@@ -17,7 +17,7 @@ _PLAIN = re.compile(r"[+-]?(\d[\d,_]*)?(\.\d+)?([eE][+-]?\d+)?")
 _PART = re.compile(r"([^.\[\]]+)|\[(-?\d+)\]")
 
 
-def find_number(name: str, settings: NumberSettings, *, output: str, file: Path | None) -> Number:
+def find_number(name: str, settings: NumberSettings, *, output: str, file: Path | None) -> ResultNumber:
     """The number at its place, in base units. Raises ResultsError if there is none."""
     values: list[object]
     if settings.column:
@@ -31,7 +31,7 @@ def find_number(name: str, settings: NumberSettings, *, output: str, file: Path 
     unit, factor = UNITS[settings.unit]
     numbers = [_checked(name, value) * factor for value in values]
     samples = tuple(numbers) if len(numbers) > 1 else ()
-    return Number(name, math.fsum(numbers) / len(numbers), unit, settings.better, samples)
+    return ResultNumber(name, math.fsum(numbers) / len(numbers), unit, settings.better, samples)
 
 
 def _checked(name: str, value: object) -> float:

@@ -20,7 +20,7 @@ Better = Literal["lower", "higher"]
 MAX_BYTES = 64 * 2**20
 
 
-class Number(NamedTuple):
+class ResultNumber(NamedTuple):
     """One number in a base unit; ``samples`` are its single values, if the file has them."""
 
     name: str
@@ -33,7 +33,7 @@ class Number(NamedTuple):
 class Results(NamedTuple):
     """The numbers of a file, and in ``work`` the counts that must be equal on both sides."""
 
-    numbers: list[Number]
+    numbers: list[ResultNumber]
     work: dict[str, int]
     format: str = ""
 
@@ -69,13 +69,15 @@ class Content:
     def refused(self, why: str) -> ResultsError:
         return ResultsError(f"{self.path.name}: {why}")
 
-    def number(self, name: str, value: object, unit: str, better: Better, samples: Iterable[object] = ()) -> Number:
+    def number(
+        self, name: str, value: object, unit: str, better: Better, samples: Iterable[object] = ()
+    ) -> ResultNumber:
         """A number in its base unit. Raises ResultsError if the value is not a number, or the unit is unknown."""
         if unit not in UNITS:
             raise self.refused(f"{name} has the unit {unit!r}, which is not known; known units: {', '.join(UNITS)}")
         base, factor = UNITS[unit]
         listed = tuple(self.checked(name, sample) * factor for sample in samples)
-        return Number(name, self.checked(name, value) * factor, base, better, listed)
+        return ResultNumber(name, self.checked(name, value) * factor, base, better, listed)
 
     def checked(self, name: str, value: object) -> float:
         """A value that can be measured. Raises ResultsError for values that are not finite non-negative numbers."""
@@ -93,7 +95,7 @@ class Content:
             )
 
 
-class Reader(Protocol):
+class ResultReader(Protocol):
     """A module in ``readers``, or one that another package names under the entry points ``perfgate.results``.
 
     ``READS`` describes its files in a list of formats.
@@ -108,10 +110,10 @@ class Reader(Protocol):
         """Raises ResultsError, with the error and its place."""
 
 
-def all_readers() -> dict[str, Reader]:
+def all_readers() -> dict[str, ResultReader]:
     """By their names, which are the formats of perfgate.toml."""
     members = load_members(readers, RESULTS)
-    return dict(zip(member_names(readers, RESULTS), cast(list[Reader], members)))
+    return dict(zip(member_names(readers, RESULTS), cast(list[ResultReader], members)))
 
 
 def written_file(folder: Path, pattern: str, not_before: float) -> Path:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from perfgate.conductor.load.plan import Request
+from perfgate.conductor.load.plan import PlannedRequest
 from perfgate.conductor.load.record import Exchange
-from perfgate.conductor.sides.program import Program
+from perfgate.conductor.sides.program import SideProgram
 from perfgate.conductor.sides.side import SidePlace
 from perfgate.document.message import Message
 
@@ -16,7 +16,7 @@ ANSWERS_VARIABLE = "PERFGATE_ANSWERS"
 
 
 def check_answers(
-    line: str, requests: Iterable[Request], exchanges: Iterable[Exchange], place: SidePlace, *, timeout: float
+    line: str, requests: Iterable[PlannedRequest], exchanges: Iterable[Exchange], place: SidePlace, *, timeout: float
 ) -> str:
     """The last line that the program ``line`` prints of the answers.
 
@@ -28,7 +28,7 @@ def check_answers(
         for request, exchange in zip(requests, exchanges)
     ]
     file.write_bytes(b"".join(msgspec.json.encode(answer) + b"\n" for answer in answers))
-    program = Program(
+    program = SideProgram(
         line,
         folder=place.root,
         environment={**place.environment, ANSWERS_VARIABLE: str(file)},

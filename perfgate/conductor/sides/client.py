@@ -9,7 +9,7 @@ from pathlib import Path
 from shlex import quote
 
 from perfgate.conductor.load.function import FunctionTarget
-from perfgate.conductor.sides.program import Program
+from perfgate.conductor.sides.program import SideProgram
 from perfgate.conductor.sides.side import SidePlace
 from perfgate.document.message import Message
 from perfgate.system.interrupts import safe_point
@@ -25,7 +25,7 @@ class RequestClient:
     def __init__(self, reference: str, place: SidePlace) -> None:
         self._reference = reference
         self._folder = make_socket_folder("perfgate-client-", f"{_SOCKET}.new")
-        self._program = Program(
+        self._program = SideProgram(
             f"exec python -m perfgate.measuring.request_client {quote(reference)} {quote(str(self._address))}",
             folder=place.root,
             environment=place.environment,

@@ -50,7 +50,7 @@ class Statement(NamedTuple):
     node: ast.stmt
 
 
-class Change(NamedTuple):
+class StatementChange(NamedTuple):
     """A run of statements that differ; ``at`` is the line of the first, or of the statement now in the place of removed
     ones.
     """
@@ -85,7 +85,10 @@ def _with_text_of_the_first(found: Iterable[CodeChange]) -> Iterator[CodeChange]
 
 
 def _places(
-    file: str, change: Change, functions: Mapping[int, ast.FunctionDef | ast.AsyncFunctionDef], text: Sequence[str]
+    file: str,
+    change: StatementChange,
+    functions: Mapping[int, ast.FunctionDef | ast.AsyncFunctionDef],
+    text: Sequence[str],
 ) -> Iterator[CodeChange]:
     """Yield a change function by function; a changed definition counts as a change inside it."""
     groups: dict[int | None, list[Statement]] = {}
@@ -181,12 +184,12 @@ def _first_line(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
 
 
-def changes(before: Sequence[Statement], after: Sequence[Statement]) -> Iterator[Change]:
+def changes(before: Sequence[Statement], after: Sequence[Statement]) -> Iterator[StatementChange]:
     """Yield the differences, in the order of the second version; nothing if it has no statements."""
     old, new = ([statement.code for statement in version] for version in (before, after))
     for tag, _, _, first, last in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag != "equal" and after:
-            yield Change(after[min(first, len(after) - 1)].line, after[first:last])
+            yield StatementChange(after[min(first, len(after) - 1)].line, after[first:last])
 
 
 def statements(file: Path) -> list[Statement]:

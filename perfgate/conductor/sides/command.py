@@ -12,7 +12,7 @@ from perfgate.catalogue.names import NUMBER
 from perfgate.conductor.results.places import find_number
 from perfgate.conductor.results.result import Results, read_results, written_file
 from perfgate.conductor.sides.executed_lines import counted_lines, counting
-from perfgate.conductor.sides.program import Program, ProgramEnd, SideError
+from perfgate.conductor.sides.program import ProgramEnd, SideError, SideProgram
 from perfgate.conductor.sides.side import SidePlace, SidePlan, TurnResult, times_of
 from perfgate.conductor.sides.stacks import SideStacks, sample_run
 from perfgate.document.job import PYTHON_LINES, JobNumber
@@ -33,7 +33,7 @@ class CommandSide:
     def __init__(self, reference: JobReference, place: SidePlace) -> None:
         self._settings = reference.settings
         self._place = place
-        self._program: Program | None = None
+        self._program: SideProgram | None = None
         self.numbers: tuple[JobNumber, ...] = ()
 
     def start(self) -> None:
@@ -67,8 +67,8 @@ class CommandSide:
     def _metrics(self) -> Path:
         return self._place.log.with_suffix(".metrics")
 
-    def _started(self, line: str) -> Program:
-        self._program = Program(
+    def _started(self, line: str) -> SideProgram:
+        self._program = SideProgram(
             line,
             folder=self._place.root,
             environment={**self._place.environment, METRICS_VARIABLE: str(self._metrics)},

@@ -23,7 +23,7 @@ from perfgate.protocol import (
     Collected,
     CollectRequest,
     Lane,
-    Moved,
+    LayoutMoved,
     MoveRequest,
 )
 
@@ -98,7 +98,7 @@ class Member:
     def move(self, seed: int) -> None:
         """Give the worker another layout, so that luck of one is a part of the spread and no bias of all its quads."""
         self._begin_turn()
-        self._movable &= self._ask(MoveRequest(seed), Moved, "moving").movable
+        self._movable &= self._ask(MoveRequest(seed), LayoutMoved, "moving").movable
         self._end_turn(self.observer.clock_ns())
 
     def run_block(self, request: BlockRequest) -> None:

@@ -22,12 +22,12 @@ from perfgate.errors import MeasuringError
 from perfgate.locale import Activity
 from perfgate.protocol import (
     SLOW_CALL_SECONDS,
+    CallsRecorded,
     Profiled,
     ProfileKind,
     ProfileRequest,
     ProfileTimes,
     ProfileTimesRequest,
-    Recorded,
     RecordRequest,
     TraceRequest,
 )
@@ -120,7 +120,7 @@ def record_traces(
                 name = _trace_name(first, number, index)
                 request = TraceRequest(shape=shape, calls=calls, folder=str(folder), name=name)
                 trace = workers[index].ask(
-                    request, Recorded, timeout=timeout, doing=Activity("tracing {name}", name=first.workload)
+                    request, CallsRecorded, timeout=timeout, doing=Activity("tracing {name}", name=first.workload)
                 )
                 # The file must lie in this folder, regardless of the worker's answer.
                 paths[index] = folder / Path(trace.recording).name
@@ -178,7 +178,7 @@ class LateOperators:
                     python = checkouts[index].python
                     request = RecordRequest(shape=shape, calls=calls, folder=str(self._bench.recordings(python)))
                     doing = Activity("profiling {name}", name=first.workload)
-                    path = workers[index].ask(request, Recorded, timeout=timeout, doing=doing).recording
+                    path = workers[index].ask(request, CallsRecorded, timeout=timeout, doing=doing).recording
                     trace = None if traces is None else str(traces / _trace_name(first, number, index))
                     recordings.append(_Recording(_ReplicateKey.of(replicates[index]), shape, python, path, trace))
         except WorkerError as error:

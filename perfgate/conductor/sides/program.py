@@ -78,7 +78,7 @@ class CpuMeter:
         )
 
 
-class Program:
+class SideProgram:
     """A running program, in a shell. ``stop`` ends it and every process below it.
 
     ``environment`` must lead to this perfgate (``with_code``); ``cpus`` are those it is bound to, empty for all.

@@ -27,7 +27,7 @@ from perfgate.catalogue.names import (
     RANKS_THROUGHPUT,
 )
 from perfgate.conductor.sides.hccl import next_group, port_settings, rank_table_of_group
-from perfgate.conductor.sides.program import Program, SideError
+from perfgate.conductor.sides.program import SideError, SideProgram
 from perfgate.conductor.sides.rank_counts import read_counts
 from perfgate.conductor.sides.recorded_operators import record_operators
 from perfgate.conductor.sides.rendezvous import Peer, Rendezvous
@@ -74,7 +74,7 @@ class RanksSide:
         self._settings = reference.settings
         self._place = place
         self._group = next_group()
-        self._program: Program | None = None
+        self._program: SideProgram | None = None
         self._rendezvous: Rendezvous | None = None
         self._ranks: dict[int, Peer] = {}
         self._steps_done = 0
@@ -89,7 +89,7 @@ class RanksSide:
         self._ranks, self._steps_done = {}, 0
         self._is_counted = False
         torchrun = f"python -m torch.distributed.run --nproc_per_node {settings.ranks} --master_addr 127.0.0.1"
-        self._program = Program(
+        self._program = SideProgram(
             f"exec {torchrun} --master_port {_free_port()} {settings.script}",
             folder=self._place.root,
             environment={
@@ -156,7 +156,7 @@ class RanksSide:
         return {"connected": len(self._ranks), "ranks": self._settings.ranks, "line": self._settings.script}
 
     @property
-    def _running(self) -> Program:
+    def _running(self) -> SideProgram:
         assert self._program is not None, "a side is started before anything is asked of it"
         return self._program
 

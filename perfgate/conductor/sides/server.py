@@ -30,7 +30,7 @@ from perfgate.conductor.machine.cpus import granted_cpus
 from perfgate.conductor.sides.answers import check_answers
 from perfgate.conductor.sides.client import RequestClient
 from perfgate.conductor.sides.hccl import next_group, port_settings
-from perfgate.conductor.sides.program import Program, ProgramEnd, SideError
+from perfgate.conductor.sides.program import ProgramEnd, SideError, SideProgram
 from perfgate.conductor.sides.recorded_operators import record_operators
 from perfgate.conductor.sides.server_numbers import numbers_of, turn_of_load
 from perfgate.conductor.sides.server_profiler import ServerProfiler
@@ -69,7 +69,7 @@ class ServerSide:
         self._place = place
         # While it starts it may use all CPUs. Once turns begin, this process is bound to those of the load generator.
         self._starts_on = granted_cpus()
-        self._program: Program | None = None
+        self._program: SideProgram | None = None
         self._client: RequestClient | None = None
         self._is_checked = self._is_probed = False
         self._url = ""
@@ -81,7 +81,7 @@ class ServerSide:
     def start(self) -> None:
         port = _free_port()
         self._url = f"http://127.0.0.1:{port}"
-        self._program = Program(
+        self._program = SideProgram(
             self._settings.serve,
             folder=self._place.root,
             environment={
@@ -116,7 +116,7 @@ class ServerSide:
             self._program.stop()
             self._program = None
 
-    def _wait_ready(self, program: Program, url: str) -> None:
+    def _wait_ready(self, program: SideProgram, url: str) -> None:
         """Wait until ``ready`` answers with success. Raises SideError if the server ends, or takes too long."""
         settings = self._settings
         deadline = time.monotonic() + settings.ready_timeout
@@ -170,7 +170,7 @@ class ServerSide:
             assert self._program is not None
             raise self._program.failed("protocol", Message("job.no-model", {"why": str(error)})) from error
 
-    def _settle(self, program: Program) -> None:
+    def _settle(self, program: SideProgram) -> None:
         """Send loads until two that follow each other take alike long: a server is ready long before it is fast."""
         before = math.inf
         for number in range(MOST_WARM_UPS):
@@ -241,17 +241,17 @@ class ServerSide:
             return {}
         return read_counters(self._url + settings.metrics, _PROBE_SECONDS)
 
-    def _sleep(self, program: Program) -> None:
+    def _sleep(self, program: SideProgram) -> None:
         if self._settings.fits == "sleep":
             self._post(program, self._settings.sleep)
 
-    def _wake_up(self, program: Program) -> None:
+    def _wake_up(self, program: SideProgram) -> None:
         """Wake the server and let it answer once, so that rebuilding dropped state is not part of the turn."""
         if self._settings.fits == "sleep":
             self._post(program, self._settings.wake_up)
             self._load(program, _WARM_UP_SEED, self._closed)
 
-    def _post(self, program: Program, path: str) -> None:
+    def _post(self, program: SideProgram, path: str) -> None:
         """Ask the server to sleep or to wake up. Raises SideError if it refuses."""
         request = urllib.request.Request(self._url + path, method="POST")  # noqa: S310 - our own http address
         try:
@@ -284,7 +284,7 @@ class ServerSide:
     def _plan(self, number: int, settings: LoadSettings) -> LoadPlan:
         return plan_load(settings, seed=number, root=self._place.harness)
 
-    def _send(self, program: Program, plan: LoadPlan) -> Load:
+    def _send(self, program: SideProgram, plan: LoadPlan) -> Load:
         """Send a load. Raises SideError if the server ended meanwhile."""
         assert self._make_target is not None
         load = run_load(plan, self._make_target())
@@ -292,11 +292,11 @@ class ServerSide:
             raise program.failed("exit", _how_it_ended(self._settings.serve, end))
         return load
 
-    def _load(self, program: Program, number: int, settings: LoadSettings) -> Load:
+    def _load(self, program: SideProgram, number: int, settings: LoadSettings) -> Load:
         """Send a load. Raises SideError if a request fails, with the server's answer."""
         return self._checked(program, self._send(program, self._plan(number, settings)))
 
-    def _checked(self, program: Program, load: Load) -> Load:
+    def _checked(self, program: SideProgram, load: Load) -> Load:
         failed = [exchange for exchange in load.exchanges if exchange.error]
         if failed:
             values: dict[str, MessageValue] = {
@@ -307,7 +307,7 @@ class ServerSide:
             raise program.failed("protocol", Message("job.requests-failed", values))
         return load
 
-    def _result(self, program: Program, plan: LoadPlan, load: Load, cpu_seconds: float) -> TurnResult:
+    def _result(self, program: SideProgram, plan: LoadPlan, load: Load, cpu_seconds: float) -> TurnResult:
         """The results of a load. Raises SideError if there are none."""
         result = turn_of_load(load, cpu_seconds, self._settings)
         if self._settings.streams_tokens and E2E not in result.values:
@@ -321,7 +321,7 @@ class ServerSide:
         )
         return result._replace(requests=plan.sha256, output=self._output(plan, load))
 
-    def _texts(self, program: Program) -> tuple[str, ...]:
+    def _texts(self, program: SideProgram) -> tuple[str, ...]:
         """Hashes of the answers to fixed requests, sent once after every start; empty if no share is compared."""
         if self._is_probed:
             return ()

@@ -95,7 +95,7 @@ class Checkout:
         return _ServerKey(self.python, self.second_server)
 
 
-class Trial(NamedTuple):
+class WorkloadTrial(NamedTuple):
     """The failure of a tried workload, if any; the shape is empty if it could not be loaded.
 
     ``unseen`` are functions that were sought and did not run, and ``seconds`` is more than a call of every shape takes.
@@ -117,9 +117,9 @@ class TimedCall(NamedTuple):
     loaded: Loaded
 
 
-def _own_fault(trial: Trial) -> Trial:
+def _own_fault(trial: WorkloadTrial) -> WorkloadTrial:
     """The trial; a lack of memory may be the machine's fault."""
-    return Trial() if trial.error and trial.error.kind == "memory" else trial
+    return WorkloadTrial() if trial.error and trial.error.kind == "memory" else trial
 
 
 class Bench:
@@ -363,7 +363,7 @@ class Bench:
 
     def try_workload(
         self, checkout: Checkout, reference: WorkloadReference, *, seek: Iterable[str] = (), packages: bool = False
-    ) -> Trial:
+    ) -> WorkloadTrial:
         """Load a workload, make one call of every shape and run its check, in a separate home.
 
         So nothing that is compiled lies ready for the first call that counts. A trial that takes too long, or ends the
@@ -391,9 +391,9 @@ class Bench:
                     request = TryRequest(packages=packages)
                     tried = worker.ask(request, Tried, timeout=TRIAL_SECONDS, doing=doing)
             except WorkerError as error:
-                return _own_fault(Trial(part, error=error.detail)) if error.alive else Trial()
+                return _own_fault(WorkloadTrial(part, error=error.detail)) if error.alive else WorkloadTrial()
         return _own_fault(
-            Trial(tried.failed, tried.shape, tried.error, tried.unseen, tried.seconds, packages=tried.packages)
+            WorkloadTrial(tried.failed, tried.shape, tried.error, tried.unseen, tried.seconds, packages=tried.packages)
         )
 
     def time_call(self, checkout: Checkout, reference: WorkloadReference) -> TimedCall | None:

@@ -30,7 +30,7 @@ from perfgate.protocol import (
     ForkFailed,
     ForkRequest,
     Inbox,
-    Progress,
+    ProgressReply,
     ProtocolError,
     Resumed,
     ServerFailed,
@@ -365,7 +365,7 @@ class Worker:
                 if isinstance(message, Experimenting):
                     self.experimented = self._in_experiment = True
                     continue
-                if not isinstance(message, Progress):
+                if not isinstance(message, ProgressReply):
                     return message
                 status, here = (f"{words}: {one_line(message.text)}" for words in (doing, shown(doing)))
                 self._say(here)

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from statistics import NormalDist
 from typing import NamedTuple
 
-from perfgate.document.budget import Place
+from perfgate.document.budget import PlacePattern
 from perfgate.document.decision import RULE_METHODS, Comparison, DecisionDocument
 from perfgate.errors import MeasuringError
 from perfgate.stats.culprits import Answer
@@ -22,8 +22,8 @@ class Signal(NamedTuple):
     that moved most clearly, by ``size``, the logarithm of the ratio.
     """
 
-    counters: frozenset[Place] = frozenset()
-    time: Place | None = None
+    counters: frozenset[PlacePattern] = frozenset()
+    time: PlacePattern | None = None
     size: float = 0.0
 
     @property
@@ -39,7 +39,7 @@ class Reading(NamedTuple):
     error: float = 0.0
 
 
-def regressed(decision: DecisionDocument, pattern: Place | None = None) -> list[Comparison]:
+def regressed(decision: DecisionDocument, pattern: PlacePattern | None = None) -> list[Comparison]:
     """The comparisons that regressed: of the metrics that match a pattern, gating or not, else of all that gate."""
     return [
         one
@@ -48,7 +48,7 @@ def regressed(decision: DecisionDocument, pattern: Place | None = None) -> list[
     ]
 
 
-def signal_of(decision: DecisionDocument, pattern: Place | None = None) -> Signal:
+def signal_of(decision: DecisionDocument, pattern: PlacePattern | None = None) -> Signal:
     """What the gate of all changes together gives a search to follow; nothing where nothing regressed."""
     found = regressed(decision, pattern)
     if counters := frozenset(place_of(one) for one in found if one.method == "exact"):
@@ -60,7 +60,7 @@ def signal_of(decision: DecisionDocument, pattern: Place | None = None) -> Signa
     return Signal(time=place_of(clearest), size=size)
 
 
-def read_first(decision: DecisionDocument, pattern: Place | None = None) -> Reading:
+def read_first(decision: DecisionDocument, pattern: PlacePattern | None = None) -> Reading:
     """Whether all changes together are slow. Any regression answers, even if the verdict is INCONCLUSIVE for something else.
 
     Raises MeasuringError where the old state cannot be measured.
@@ -107,11 +107,11 @@ def read_last(decision: DecisionDocument, signal: Signal) -> Reading:
     return Reading("undecided", 1.0)
 
 
-def place_of(comparison: Comparison) -> Place:
-    return Place(comparison.metric, comparison.workload, comparison.shape)
+def place_of(comparison: Comparison) -> PlacePattern:
+    return PlacePattern(comparison.metric, comparison.workload, comparison.shape)
 
 
-def _matches(comparison: Comparison, pattern: Place) -> bool:
+def _matches(comparison: Comparison, pattern: PlacePattern) -> bool:
     return (
         comparison.method not in RULE_METHODS
         and fnmatchcase(comparison.metric, pattern.metric)

@@ -14,7 +14,7 @@ import msgspec
 from perfgate.catalogue.lookup import METRICS
 from perfgate.config import Config, load_config
 from perfgate.document.bisection import BisectionDocument, BisectionTrial
-from perfgate.document.budget import Place
+from perfgate.document.budget import PlacePattern
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import write_text_atomically
 from perfgate.errors import ConfigError, SetUpError
@@ -49,7 +49,7 @@ class CommitSearch:
     good: str
     bad: str
     check: CheckOptions
-    metric: Place | None = None
+    metric: PlacePattern | None = None
     error: float = 0.05
 
 
@@ -128,7 +128,7 @@ def bisect_stack(directory: Path, wanted: StackSearch, check: Check, progress: P
     return _written(document, search, None if deciding is None else search.tried[deciding])
 
 
-def _prepared(options: CheckOptions, pattern: Place | None) -> CheckOptions:
+def _prepared(options: CheckOptions, pattern: PlacePattern | None) -> CheckOptions:
     """The options of every gate: its folder is made, and the steps are those that the search needs."""
     out = prepare_out(options.out)
     remove_results(out, [RESULT])

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from perfgate.document.bisection import BisectionTrial, CommitChange, PackageChange
-from perfgate.document.budget import Place
+from perfgate.document.budget import PlacePattern
 from perfgate.document.decision import Comparing, DecisionDocument
 from perfgate.document.message import as_message, english
 from perfgate.errors import ConfigError, MachineBusyError, MeasuringError, RepositoryError, SetUpError
@@ -74,7 +74,7 @@ class Search:
     progress: Progress
     states: States
     stored: StoredStates | None = None
-    pattern: Place | None = None
+    pattern: PlacePattern | None = None
     error: float = 0.05
     tried: list[BisectionTrial] = field(default_factory=list)
     decisions: dict[str, DecisionDocument] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from perfgate.conductor.machine.fitness import Kernel, Machine, check_disk, examine_kernel, look, try_everything
+from perfgate.conductor.machine.fitness import KernelFiles, Machine, check_disk, examine_kernel, look, try_everything
 from perfgate.conductor.machine.lock import lock_path
 from perfgate.conductor.workers.bench import Bench, open_bench
 from perfgate.conductor.workers.environment import device_kind, worker_environment
@@ -56,7 +56,7 @@ def examine_machine(progress: Progress, device: str = REQUIRED_DEVICE) -> list[F
     machine = Machine()
     before = look(machine, cpus)
     time.sleep(LOOKING_SECONDS)
-    kernel = Kernel(machine, cpus, os.cpu_count() or len(cpus), before, look(machine, cpus))
+    kernel = KernelFiles(machine, cpus, os.cpu_count() or len(cpus), before, look(machine, cpus))
     checks = examine_kernel(kernel)
     scratch = Path(tempfile.gettempdir())
     checks.append(check_disk(shutil.disk_usage(scratch).free, scratch))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from perfgate.conductor.workers.bench import Bench, Checkout, Trial
+from perfgate.conductor.workers.bench import Bench, Checkout, WorkloadTrial
 from perfgate.config import WorkloadReference
 from perfgate.document.message import as_message, english
 from perfgate.errors import SetUpError
@@ -28,7 +28,7 @@ def preflight(
     return loaded
 
 
-def refuse_failed(reference: WorkloadReference, trial: Trial) -> None:
+def refuse_failed(reference: WorkloadReference, trial: WorkloadTrial) -> None:
     """Raise SetUpError where a workload that was tried failed."""
     if trial.error is None:
         return

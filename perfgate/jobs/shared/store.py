@@ -18,10 +18,10 @@ from perfgate.git.commands import COMMIT_ID
 from perfgate.git.repository import is_behind
 from perfgate.judging.forge.detect import detect
 from perfgate.judging.forge.forge import CiEvent, find_token
-from perfgate.judging.gate.numbers import Number, leading_numbers
+from perfgate.judging.gate.numbers import ChecklistNumber, leading_numbers
 from perfgate.judging.gate.stored import accepts, level
 from perfgate.judging.store.remote import PREFIX, REMOTE_VARIABLE
-from perfgate.judging.store.store import GitAccess, HistoryValue, Place, Store, open_location, store_location
+from perfgate.judging.store.store import GitAccess, HistoryValue, Store, StorePlace, open_location, store_location
 
 TOKEN_VARIABLE = "PERFGATE_TOKEN"  # noqa: S105 - the name of the variable
 # Whose password a token is (docs.github.com, "Authenticating as a GitHub App installation"; docs.gitlab.com, "Project access
@@ -38,7 +38,7 @@ def open_project_store(config: Config, environ: Mapping[str, str]) -> Store:
 def open_store_at(location: str, config: Config, environ: Mapping[str, str]) -> Store:
     """The store at a location, as the command line may name another one than the project's."""
     access = _access_of_job(environ) if location.startswith(PREFIX) else None
-    return open_location(location, Place(config.root, environ, access))
+    return open_location(location, StorePlace(config.root, environ, access))
 
 
 def git_access(event: CiEvent, token: str) -> GitAccess:
@@ -113,7 +113,7 @@ class _Comparable:
             for entry in entries
         }
 
-    def sessions(self, number: Number) -> tuple[list[HistoryValue], int]:
+    def sessions(self, number: ChecklistNumber) -> tuple[list[HistoryValue], int]:
         """The sessions whose value compares, oldest first, and how many others have one.
 
         Exact counts and bytes are the same on a busy machine.
@@ -131,7 +131,9 @@ class _Comparable:
         return comparable, len(history) - len(comparable)
 
 
-def _series(number: Number, comparable: _Comparable, accepted: Sequence[Acceptance], root: Path) -> HistorySeries:
+def _series(
+    number: ChecklistNumber, comparable: _Comparable, accepted: Sequence[Acceptance], root: Path
+) -> HistorySeries:
     sessions, left_out = comparable.sessions(number)
     meant = [entry for entry in accepted if accepts(entry, number.metric, number.workload, number.shape)]
     return HistorySeries(

@@ -17,7 +17,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import Value
 from perfgate.judging.gate.comparison import change_of, relative_change, rounded, zero_of
 from perfgate.judging.gate.evidence import Evidence
-from perfgate.judging.gate.numbers import Number, SideBySide
+from perfgate.judging.gate.numbers import ChecklistNumber, SideBySide
 from perfgate.judging.gate.rule import Errors, interval, pairs_to_decide, single_interval
 
 
@@ -76,7 +76,7 @@ def _weight(row: StepComparison) -> tuple[float, bool, float]:
     return size, row.method is not None, -half
 
 
-def _as_measured(number: Number, before: Value | None, after: Value | None) -> StepComparison:
+def _as_measured(number: ChecklistNumber, before: Value | None, after: Value | None) -> StepComparison:
     """What each side measured by itself, without a difference."""
     base, head = (None if value is None else value.value for value in (before, after))
     return StepComparison(

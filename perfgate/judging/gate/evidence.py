@@ -26,7 +26,7 @@ from perfgate.document.run import (
 )
 from perfgate.document.samples import Arm, Replicate
 from perfgate.judging.gate.comparison import Place, places
-from perfgate.judging.gate.numbers import Number, PairedNumbers, leading_numbers
+from perfgate.judging.gate.numbers import ChecklistNumber, PairedNumbers, leading_numbers
 from perfgate.judging.gate.pairs import Clocks, Effects, deciding_clocks, paired_effects
 
 _Entry = TypeVar("_Entry", CounterSet, CallAccount, CorrectnessResult, KernelTimes)
@@ -73,7 +73,7 @@ class RunIndex:
         return steps
 
     @cached_property
-    def leading(self) -> dict[Number, Value]:
+    def leading(self) -> dict[ChecklistNumber, Value]:
         return leading_numbers(self.run)
 
     @cached_property

@@ -25,7 +25,7 @@ LARGEST_RATIO = 100.0
 _MOST_DIGITS = 7
 
 
-class Number(NamedTuple):
+class ChecklistNumber(NamedTuple):
     """Which number of the checklist: of a step, a workload, its shape, a metric and the labels beside the shape."""
 
     step: int
@@ -35,7 +35,7 @@ class Number(NamedTuple):
     labels: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def of(cls, step: int, workload: str, value: Value) -> Number:
+    def of(cls, step: int, workload: str, value: Value) -> ChecklistNumber:
         labels = tuple(sorted((name, text) for name, text in value.labels.items() if name not in {"shape", REPEAT}))
         return cls(step, workload, value.labels.get("shape", ""), value.metric, labels)
 
@@ -61,10 +61,10 @@ class SideBySide(NamedTuple):
         return (zero + self.base) * math.exp(self.differences.estimate) - zero
 
 
-def leading_numbers(run: RunDocument) -> dict[Number, Value]:
+def leading_numbers(run: RunDocument) -> dict[ChecklistNumber, Value]:
     """The numbers that the steps of a run are read by, in the order in which they stand in the document."""
     return {
-        Number.of(step.number, step.workload, value): value
+        ChecklistNumber.of(step.number, step.workload, value): value
         for step in run.steps
         for value in step.values
         if value.metric in METRICS and METRICS[value.metric].leading and not _NOT_THE_NUMBER & value.labels.keys()
@@ -85,7 +85,7 @@ class PairedNumbers:
         self._turns = _turns_of(base), _turns_of(head)
         self._sampled: dict[Place, dict[str, Effects]] = {}
 
-    def get(self, number: Number) -> SideBySide | Message:
+    def get(self, number: ChecklistNumber) -> SideBySide | Message:
         """The number on both sides, or why it cannot be compared."""
         if number.metric in SAMPLED and not number.labels:
             effects = self._effects(Place(number.workload, number.shape)).get(number.metric)
@@ -94,7 +94,7 @@ class PairedNumbers:
         before, after = (turns.get(number[1:], {}) for turns in self._turns)
         return _from_turns(number.metric, before, after)
 
-    def has(self, number: Number) -> bool:
+    def has(self, number: ChecklistNumber) -> bool:
         """Whether a side has a value of it."""
         return number.metric in SAMPLED or any(number[1:] in turns for turns in self._turns)
 
@@ -114,7 +114,7 @@ def _turns_of(run: RunDocument) -> dict[_Key, _Turns]:
     turns: dict[_Key, _Turns] = {}
     for step in run.steps:
         for value in step.values:
-            number = Number.of(step.number, step.workload, value)
+            number = ChecklistNumber.of(step.number, step.workload, value)
             turns.setdefault(number[1:], {})[_turn(value)] = value.value
     return turns
 

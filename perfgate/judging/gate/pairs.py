@@ -167,7 +167,7 @@ def _awake_seconds(columns: BlockColumns) -> Floats:
 # --- the fast path
 
 
-class FastPath(NamedTuple):
+class ProcessFastPath(NamedTuple):
     """One process: log seconds of the 10th percentile of all its calls; of every quad's calls, and of the fastest of them."""
 
     p10: float
@@ -182,16 +182,16 @@ class PairedFastPath(NamedTuple):
     weight: float
 
 
-def fast_path(quads: Sequence[Floats]) -> FastPath:
+def fast_path(quads: Sequence[Floats]) -> ProcessFastPath:
     """Locate the calls of a process, given as seconds above 0 for every quad in the order of measuring."""
-    return FastPath(
+    return ProcessFastPath(
         p10=float(np.log(np.quantile(np.concatenate(quads), QUANTILE))),
         low=np.array([np.log(np.quantile(quad, QUANTILE)) for quad in quads]),
         fastest=np.array([np.log(quad.min()) for quad in quads]),
     )
 
 
-def compare_fast_paths(first: FastPath, second: FastPath) -> PairedFastPath:
+def compare_fast_paths(first: ProcessFastPath, second: ProcessFastPath) -> PairedFastPath:
     """Compare two processes that ran the same quads.
 
     The weight is 1 / sqrt(0.7 %^2 + se^2), se the standard error of the median over quads from their median absolute
@@ -216,8 +216,8 @@ class Statistics(NamedTuple):
     what the processor counted a call, by metric, of those that were counted.
     """
 
-    fast_path: FastPath
-    wall_path: FastPath
+    fast_path: ProcessFastPath
+    wall_path: ProcessFastPath
     p50: float
     cpu: Floats
     gap: float
@@ -493,7 +493,7 @@ def _log_p99(seconds: Floats) -> float:
     return float(np.log(max(float(np.quantile(seconds, 0.99)), 1e-9)))
 
 
-def _fast_path_effects(pairs: Sequence[tuple[FastPath, FastPath]], clock: Clock) -> Effects:
+def _fast_path_effects(pairs: Sequence[tuple[ProcessFastPath, ProcessFastPath]], clock: Clock) -> Effects:
     compared = [compare_fast_paths(first, second) for first, second in pairs]
     differences = Differences(
         np.array([pair.effect for pair in compared]), np.array([pair.weight for pair in compared])

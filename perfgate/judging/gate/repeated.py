@@ -19,7 +19,7 @@ from perfgate.judging.gate.comparison import (
 )
 from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence
 from perfgate.judging.gate.judge import Tested, judge_together
-from perfgate.judging.gate.numbers import Number, SideBySide
+from perfgate.judging.gate.numbers import ChecklistNumber, SideBySide
 from perfgate.judging.gate.pairs import SAMPLED
 from perfgate.judging.gate.rule import Errors
 
@@ -57,7 +57,7 @@ def _rows(evidence: Evidence, policy: Policy, name: str) -> Iterator[Tested | Co
     step, numbers = metric(name).step, evidence.numbers
     for workload in evidence.head.run.workloads:
         named = [
-            (Number(step, workload.name, shape, name), allowed)
+            (ChecklistNumber(step, workload.name, shape, name), allowed)
             for shape in workload.shapes
             if (allowed := _allowed(policy, name, workload.name, shape)) is not None
         ]

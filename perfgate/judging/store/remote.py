@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
 from perfgate.errors import RepositoryError, StoreError
 from perfgate.git.commands import run_git
 from perfgate.git.settings import NO_FILES, alone_in, as_environment, authorization, password_of
-from perfgate.judging.store.store import GitAccess, Place, shown_location
+from perfgate.judging.store.store import GitAccess, StorePlace, shown_location
 from perfgate.system.loopback import is_loopback_host
 
 PREFIX = "branch://"
@@ -118,7 +118,7 @@ def parse_location(location: str) -> BranchLocation:
     return BranchLocation(name, remote)
 
 
-def find_link(location: BranchLocation, place: Place) -> Link:
+def find_link(location: BranchLocation, place: StorePlace) -> Link:
     """The repository of a location and how it is reached. Raises StoreError when there is none.
 
     PERFGATE_STORE_REMOTE comes first, then the remote of the clone that the project lies in, then the repository that the
@@ -154,7 +154,7 @@ def find_link(location: BranchLocation, place: Place) -> Link:
     )
 
 
-def _address(location: BranchLocation, place: Place) -> str:
+def _address(location: BranchLocation, place: StorePlace) -> str:
     url = place.environ.get(REMOTE_VARIABLE, "")
     if url:
         return _checked(url, Path.cwd(), REMOTE_VARIABLE)

@@ -45,7 +45,7 @@ class Tip:
 
 
 @dataclass(frozen=True)
-class Change:
+class StoreChange:
     """What a commit does: files to write and to remove, and its message; ``alone`` leaves the history before it behind."""
 
     message: str
@@ -107,7 +107,7 @@ class Scratch:
             raise StoreError(f"{self._link.name} holds more than perfgate ever writes there ({total} bytes); {_PRUNE}")
         return dict(_contents(self._must("cat-file", "--batch", feed=request)))
 
-    def push(self, tip: Tip, change: Change, *, seconds_since_1970: int) -> bool:
+    def push(self, tip: Tip, change: StoreChange, *, seconds_since_1970: int) -> bool:
         """Put a commit on the branch unless it has moved since; return whether it stands there now.
 
         Raises StoreError when the server refuses it for another reason.
@@ -132,7 +132,7 @@ class Scratch:
             return False
         raise self._refusal("cannot be written", result)
 
-    def _commit(self, tip: Tip, change: Change, seconds_since_1970: int) -> str:
+    def _commit(self, tip: Tip, change: StoreChange, seconds_since_1970: int) -> str:
         """Make the commit, in one process (git-fast-import)."""
         alone = change.alone or tip.commit is None
         message = f"{change.message} [skip ci]\n\nPerfgate-Commits: {1 if alone else tip.commits + 1}\n".encode()

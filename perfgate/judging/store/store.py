@@ -88,7 +88,7 @@ class GitAccess:
 
 
 @dataclass(frozen=True)
-class Place:
+class StorePlace:
     """Where a store is opened from: the project's folder and the environment, and in a CI job how it reaches its server."""
 
     root: Path
@@ -260,7 +260,7 @@ def shown_location(location: str) -> str:
     return _SECRET.sub(r"\1=***", _USER.sub("***@", location))
 
 
-def open_location(location: str, place: Place) -> Store:
+def open_location(location: str, place: StorePlace) -> Store:
     """The store at a location; nothing is opened before its first use. Raises StoreError for a strange one."""
     for backend in load_members(backends, STORES):
         if backend.accepts(location):

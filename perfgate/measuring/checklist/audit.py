@@ -40,7 +40,7 @@ class Copy(NamedTuple):
     size: int
 
 
-class Product(NamedTuple):
+class AuditedProduct(NamedTuple):
     """A matrix product, convolution or attention: its arithmetic and the dtype of its inputs."""
 
     flops: int
@@ -76,7 +76,7 @@ class AuditedOp(NamedTuple):
     inputs: str
     copies: tuple[Copy, ...]
     reorder: str | None
-    product: Product | None
+    product: AuditedProduct | None
     convolution: Convolution | None
 
 
@@ -197,7 +197,7 @@ def _dtype(tensor: Any) -> str:
 
 def _product(
     func: Any, args: tuple[Any, ...], keywords: dict[str, Any], result: Any, inputs: list[Any]
-) -> Product | None:
+) -> AuditedProduct | None:
     from perfgate.measuring.counting.dispatch import LOW_PRECISION, flops_of
 
     flops = flops_of(func, args, keywords, result)
@@ -206,7 +206,7 @@ def _product(
         return None
     # A product in lower precision may still add a bias in full.
     low = [tensor for tensor in inputs if tensor.dtype in LOW_PRECISION]
-    return Product(flops, _dtype(low[0] if low else floating[0]), bool(low))
+    return AuditedProduct(flops, _dtype(low[0] if low else floating[0]), bool(low))
 
 
 def _bytes(tensor: Any) -> int:

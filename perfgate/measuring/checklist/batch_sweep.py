@@ -17,7 +17,7 @@ _LARGEST = 64
 
 
 @dataclass(frozen=True)
-class Effort:
+class SweepEffort:
     """``call_seconds``: the sweep ends at a size with a longer single call."""
 
     visits: int
@@ -26,9 +26,9 @@ class Effort:
 
 
 # Of six visits a signed rank gives a two-sided interval at 95 %; of five none.
-QUICK = Effort(visits=6, visit_seconds=0.05, call_seconds=0.07)
-BRIEF = Effort(visits=6, visit_seconds=0.02, call_seconds=0.07)
-FULL = Effort(visits=6, visit_seconds=0.5, call_seconds=2.0)
+QUICK = SweepEffort(visits=6, visit_seconds=0.05, call_seconds=0.07)
+BRIEF = SweepEffort(visits=6, visit_seconds=0.02, call_seconds=0.07)
+FULL = SweepEffort(visits=6, visit_seconds=0.5, call_seconds=2.0)
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Sweep:
         return {size: float(np.median(self.rates[size])) for size in self.sizes if self.rates.get(size)}
 
 
-def probe(context: StepContext, shape: str, effort: Effort, sweep: Sweep) -> None:
+def probe(context: StepContext, shape: str, effort: SweepEffort, sweep: Sweep) -> None:
     """Try every size once; memory or time ends the sweep, a refusal leaves one size out."""
     configured = context.workload.batch
     powers = [1 << exponent for exponent in range(_LARGEST.bit_length())]
@@ -99,7 +99,7 @@ def forget(context: StepContext, shape: str, sizes: list[int]) -> None:
     context.device.empty_cache()
 
 
-def visit_all(context: StepContext, shape: str, effort: Effort, sweep: Sweep) -> None:
+def visit_all(context: StepContext, shape: str, effort: SweepEffort, sweep: Sweep) -> None:
     """Measure every size ``effort.visits`` times, in a new random order each time."""
     chance = random.Random(context.seed)
     for number in range(effort.visits):
@@ -109,7 +109,7 @@ def visit_all(context: StepContext, shape: str, effort: Effort, sweep: Sweep) ->
                 _visit(context, shape, size, effort, sweep)
 
 
-def _visit(context: StepContext, shape: str, size: int, effort: Effort, sweep: Sweep) -> None:
+def _visit(context: StepContext, shape: str, size: int, effort: SweepEffort, sweep: Sweep) -> None:
     """Measure one size once more; several calls in flight may need memory that the single call of the probe did not."""
     failed = experiment(context, partial(_measure_once, context, shape, size, effort, sweep))
     if failed is None:
@@ -123,7 +123,7 @@ def _visit(context: StepContext, shape: str, size: int, effort: Effort, sweep: S
         forget(context, shape, [size])
 
 
-def _measure_once(context: StepContext, shape: str, size: int, effort: Effort, sweep: Sweep) -> None:
+def _measure_once(context: StepContext, shape: str, size: int, effort: SweepEffort, sweep: Sweep) -> None:
     device, window = context.device, effort.visit_seconds
     call = context.workload.caller(shape, batch=size)
     call()

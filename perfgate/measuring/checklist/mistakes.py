@@ -30,7 +30,7 @@ _NOT_SEARCHED = {"site-packages", "node_modules", "build", "dist", "__pycache__"
 _CALLS = {BoundWorkload.__init__.__code__: "build(device)", BoundWorkload.preprocess.__code__: "preprocess(raw)"}
 
 
-class Project(NamedTuple):
+class ProjectCode(NamedTuple):
     """The project whose code runs: the checkout and, if known, its folders on Python's path and the kind of device."""
 
     root: Path
@@ -59,7 +59,7 @@ def own_traceback(error: BaseException) -> str | None:
     return "".join(traceback.format_exception(type(error), error, frames))[-MAX_TRACEBACK:]
 
 
-def explained(error: BaseException, project: Project | None) -> Message | str:
+def explained(error: BaseException, project: ProjectCode | None) -> Message | str:
     """The error on one line, with the project's innermost running line, and a hint if there is one."""
     if isinstance(error, PerfgateError):  # it is already a complete message
         return str(error)[:MAX_MESSAGE]
@@ -98,13 +98,13 @@ def _place(error: BaseException, lines: SourceLines) -> str | None:
 # --- hints
 
 
-def _hint(error: BaseException, project: Project, *, at_call: bool) -> Hint | None:
+def _hint(error: BaseException, project: ProjectCode, *, at_call: bool) -> Hint | None:
     if own := _hint_on_project(error, project):
         return Hint(own)
     return hint_on(error, device_kind=project.device_kind, at_call=at_call)
 
 
-def _hint_on_project(error: BaseException, project: Project) -> Message | None:
+def _hint_on_project(error: BaseException, project: ProjectCode) -> Message | None:
     """The advice that takes a look at the project, or at perfgate's call of it."""
     if isinstance(error, ModuleNotFoundError) and error.name:
         return _missing_module(error.name, project)
@@ -140,7 +140,7 @@ def _is_of_environment(error: KeyError) -> bool:
     return bool(frames) and frames[-1].f_code is type(os.environ).__getitem__.__code__
 
 
-def _missing_module(name: str, project: Project) -> Message | None:
+def _missing_module(name: str, project: ProjectCode) -> Message | None:
     if project.python_path is None:
         return None
     top, _, rest = name.partition(".")
@@ -200,7 +200,7 @@ def _may_hold_code(folder: Path) -> bool:
     return searched and folder.is_dir() and not folder.is_symlink() and not (folder / "pyvenv.cfg").exists()
 
 
-def _missing_file(name: str, project: Project) -> Message | None:
+def _missing_file(name: str, project: ProjectCode) -> Message | None:
     path = (project.root / name).resolve()
     if project.root.resolve() in path.parents:
         inside = path.relative_to(project.root.resolve()).as_posix()

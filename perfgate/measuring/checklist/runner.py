@@ -9,7 +9,7 @@ from perfgate.document.message import ReasonedError, as_message
 from perfgate.document.run import ErrorDetail, StepResult
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist import steps as members
-from perfgate.measuring.checklist.mistakes import Project, explained, own_traceback
+from perfgate.measuring.checklist.mistakes import ProjectCode, explained, own_traceback
 from perfgate.measuring.checklist.step import Step, StepContext, StepOutcome
 from perfgate.plugins import STEPS, load_members
 
@@ -59,7 +59,7 @@ def step_result(card: StepCard, workload: str, outcome: StepOutcome, *, seconds:
 
 
 def _failed(step: Step, context: StepContext, error: Exception, started: int) -> StepResult:
-    project = Project(context.root, device_kind=context.device.kind)
+    project = ProjectCode(context.root, device_kind=context.device.kind)
     message = error.reason if isinstance(error, ReasonedError) else explained(error, project)
     return StepResult(
         number=step.card.number,

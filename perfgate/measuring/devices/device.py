@@ -76,7 +76,7 @@ class Condition(NamedTuple):
     foreign_processes: int | None = None
 
 
-class Event(Protocol):
+class DeviceEvent(Protocol):
     """A mark in the device's queue."""
 
     def record(self) -> None:
@@ -129,7 +129,7 @@ class Device(Protocol):
     def synchronize(self) -> None:
         """Wait until everything queued has run."""
 
-    def event(self) -> Event:
+    def event(self) -> DeviceEvent:
         """A new mark; on a device without a queue its time is the host clock."""
 
     def to_device(self, batch: Any, *, non_blocking: bool = False) -> Any:

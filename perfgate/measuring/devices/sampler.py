@@ -21,7 +21,7 @@ from perfgate.document.telemetry import Reading, Sensor
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.host import Host
 from perfgate.measuring.devices.registry import open_sensor, open_watch
-from perfgate.sampling import Line
+from perfgate.sampling import SampledLine
 
 PERIOD_SECONDS = 1.0
 WATCH_PAUSE_SECONDS = 0.1
@@ -34,13 +34,13 @@ def main(arguments: list[str]) -> int:
     try:
         sensors = _watched(device, identity) if watch else itertools.repeat(open_sensor(device, Host()))
     except MeasuringError as error:
-        _print(Line(failure=reason_of(error)))
+        _print(SampledLine(failure=reason_of(error)))
         return MeasuringError.exit_code
     for read in sensors:
         began = perf_counter_ns()
         with suppress(MeasuringError):  # one answer that did not come; the next may
             telemetry = read()
-            _print(Line(reading=Reading(began_ns=began, ended_ns=perf_counter_ns(), telemetry=telemetry)))
+            _print(SampledLine(reading=Reading(began_ns=began, ended_ns=perf_counter_ns(), telemetry=telemetry)))
         seconds = (perf_counter_ns() - began) / 1e9
         pause = WATCH_PAUSE_SECONDS if watch else max(0.0, PERIOD_SECONDS - seconds)
         if select.select([sys.stdin], [], [], pause)[0]:  # the other end of standard input was closed
@@ -53,7 +53,7 @@ def _watched(device: str, identity: str) -> Iterator[Sensor]:
     return itertools.cycle([watch.processes, *[watch.state] * STATES_PER_PROCESSES])
 
 
-def _print(line: Line) -> None:
+def _print(line: SampledLine) -> None:
     sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
     sys.stdout.buffer.flush()
 

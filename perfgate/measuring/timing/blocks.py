@@ -17,7 +17,7 @@ import numpy as np
 from perfgate.document.samples import BlockColumns, StageTimes, pack
 from perfgate.measuring.devices.device import Condition, Device
 from perfgate.measuring.timing.calls import Ints, timed_call
-from perfgate.measuring.timing.hardware import Counts, HardwareCounters, counted, shared_counters
+from perfgate.measuring.timing.hardware import HardwareCounters, HardwareCounts, counted, shared_counters
 from perfgate.measuring.timing.preprocessing import Preprocessing
 from perfgate.measuring.workload.bound import BoundWorkload, line_of
 from perfgate.protocol import SLOW_CALL_SECONDS, WarmedUp
@@ -54,7 +54,7 @@ class BlockTimes:
     condition: Condition
     took_ns: int
     took_delay_ns: int | None
-    counts: Counts | None = None
+    counts: HardwareCounts | None = None
     stages: Ints | None = None
 
 
@@ -208,7 +208,7 @@ class BlockRecorder:
 
 def _as_columns(lane: Sequence[_Recorded], source: CpuSource, stages: list[StageTimes]) -> BlockColumns:
     quads, sequences, blocks = zip(*lane)
-    counts = [block.counts or Counts(None, None, None) for block in blocks]
+    counts = [block.counts or HardwareCounts(None, None, None) for block in blocks]
     return BlockColumns(
         quad=list(quads),
         sequence=list(sequences),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.measuring.devices.device import Device, Event
+from perfgate.measuring.devices.device import Device, DeviceEvent
 from perfgate.stats.summary import median_deviation
 
 DEPTH = 4
@@ -103,7 +103,7 @@ def _window_marks(
     call: Callable[[], Any], device: Device, *, depth: int, span_ns: int, windows: int
 ) -> tuple[list[int], list[int]]:
     """The device times at which windows begin and end, and how many calls were done by then."""
-    ring: deque[Event] = deque()
+    ring: deque[DeviceEvent] = deque()
     marks: list[int] = []
     ends: list[int] = []
     completed = 0

@@ -37,7 +37,7 @@ _SHARED = "something else had the hardware counters for all of a block"
 Opener = Callable[[int], int]
 
 
-class Reading(NamedTuple):
+class CounterReading(NamedTuple):
     """A counter, and the nanoseconds for which the kernel was asked to count and for which it did."""
 
     value: int
@@ -45,7 +45,7 @@ class Reading(NamedTuple):
     running: int
 
 
-class Counts(NamedTuple):
+class HardwareCounts(NamedTuple):
     """The counts of a block; None for an event that was not counted."""
 
     instructions: int | None
@@ -75,7 +75,7 @@ class HardwareCounters:
                 reason = reason or _why(error, paranoid)
         self.absent = _not_counted(refused, reason) if refused else None
 
-    def read(self) -> list[Reading | None]:
+    def read(self) -> list[CounterReading | None]:
         """Every counter as it stands; None for one that could not be opened, or that user code closed."""
         return [self._read(descriptor) for descriptor in self._descriptors]
 
@@ -86,25 +86,25 @@ class HardwareCounters:
                 os.close(descriptor)
         self._descriptors = [None] * len(self._descriptors)
 
-    def _read(self, descriptor: int | None) -> Reading | None:
+    def _read(self, descriptor: int | None) -> CounterReading | None:
         if descriptor is None:
             return None
         try:
-            return Reading(*_READING.unpack(self._reader(descriptor, _READING.size)))
+            return CounterReading(*_READING.unpack(self._reader(descriptor, _READING.size)))
         except (OSError, struct.error):
             return None
 
 
-def counted(before: Sequence[Reading | None], after: Sequence[Reading | None]) -> Counts:
+def counted(before: Sequence[CounterReading | None], after: Sequence[CounterReading | None]) -> HardwareCounts:
     """The counts between two readings.
 
     If more events are requested than the processor has counters, the kernel multiplexes them, and counts are scaled to the
     whole time, as in perf-stat(1). That is an estimate; its spread is in the comparison of base with itself too.
     """
-    return Counts(*(_difference(first, second) for first, second in zip(before, after)))
+    return HardwareCounts(*(_difference(first, second) for first, second in zip(before, after)))
 
 
-def shared_counters(counts: Sequence[Counts]) -> str | None:
+def shared_counters(counts: Sequence[HardwareCounts]) -> str | None:
     """The counters that this process opened but some block lacks; None if there are none."""
     lacking = [name for name, column in zip(_NAMES.values(), zip(*counts)) if None in column]
     return _not_counted(lacking, _SHARED) if lacking else None
@@ -133,7 +133,7 @@ def attribute_bytes(config: int) -> bytes:
     return _ATTRIBUTES.pack(_TYPE_HARDWARE, _ATTRIBUTES.size, config, 0, 0, times, flags, 0, 0, 0)
 
 
-def _difference(before: Reading | None, after: Reading | None) -> int | None:
+def _difference(before: CounterReading | None, after: CounterReading | None) -> int | None:
     if before is None or after is None:
         return None
     value, enabled, running = (second - first for first, second in zip(before, after))

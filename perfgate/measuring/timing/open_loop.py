@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from perfgate.measuring.devices.device import Device, Event
+from perfgate.measuring.devices.device import Device, DeviceEvent
 from perfgate.measuring.timing.calls import Floats, Ints
 from perfgate.measuring.workload.workload import Traffic
 from perfgate.stats.arrivals import draw
@@ -60,7 +60,7 @@ def run_open_loop(call: Callable[[], Any], device: Device, arrivals: Floats) -> 
     begun = device.clock_ns() + _LEAD_NS
     intended = begun + np.round(arrivals * 1e9).astype(np.int64)
     latest = begun + int(_PATIENCE * arrivals[-1] * 1e9) + int(1e9)
-    marks: list[Event] = []
+    marks: list[DeviceEvent] = []
     for time_ns in intended.tolist():
         device.idle_until(time_ns)
         output = call()

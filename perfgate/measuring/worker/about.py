@@ -11,7 +11,7 @@ import msgspec
 # Imported for nothing but the proof that it can be: a worker that lacks one of these would fail later, and less clearly.
 import perfgate.measuring.worker.server  # noqa: F401
 from perfgate.measuring.checklist.runner import find_steps
-from perfgate.protocol import About
+from perfgate.protocol import InterpreterAbout
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
         # The first on the import path is the one that is imported. A half-removed package has no name.
         if name := distribution.metadata["Name"]:
             packages.setdefault(name, distribution.version)
-    about = About(python=platform.python_version(), packages=dict(sorted(packages.items())))
+    about = InterpreterAbout(python=platform.python_version(), packages=dict(sorted(packages.items())))
     sys.stdout.write("\n" + msgspec.json.encode(about).decode() + "\n")
 
 

@@ -23,7 +23,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail
 from perfgate.measuring.timing.hardware import HardwareCounters
 from perfgate.measuring.worker.spawn import write_stacks_to
-from perfgate.measuring.worker.worker import Worker, describe_error, draw_pad
+from perfgate.measuring.worker.worker import WorkerLoop, describe_error, draw_pad
 from perfgate.protocol import (
     AdoptRequest,
     ConnectionClosed,
@@ -211,7 +211,7 @@ def _work(request: ForkRequest, connection: socket.socket, parent: int) -> int:
         return 1
     pad = draw_pad(request.layout_seed)
     try:
-        Worker(connection, cpus=request.cpus, counters=HardwareCounters()).loop()
+        WorkerLoop(connection, cpus=request.cpus, counters=HardwareCounters()).loop()
     except ConnectionClosed:
         return 0
     except BaseException:  # noqa: BLE001 - a request we cannot read: into the log

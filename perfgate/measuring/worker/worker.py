@@ -20,7 +20,7 @@ from perfgate import protocol
 from perfgate.document.message import Message, ReasonedError
 from perfgate.document.run import ErrorDetail
 from perfgate.errors import MeasuringError, WorkloadError
-from perfgate.measuring.checklist.mistakes import Project, explained, one_line, own_traceback
+from perfgate.measuring.checklist.mistakes import ProjectCode, explained, one_line, own_traceback
 from perfgate.measuring.checklist.runner import find_steps, run_step
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.counting.collect import keep_recording
@@ -44,7 +44,7 @@ from perfgate.system.processes import adopt_orphans, die_with_parent
 from perfgate.trace.communication import add_communication
 
 
-class Worker:
+class WorkerLoop:
     """One worker process: at most one workload on one device, at one end of a socket.
 
     ``counters`` see the threads that are started after them alone, so they are opened before anything else.
@@ -63,7 +63,7 @@ class Worker:
         self.root = Path()
         self.load: protocol.LoadRequest | None = None
         self.began = time.time()
-        self.project: Project | None = None
+        self.project: ProjectCode | None = None
         self.seeker: Seeker | None = None
         self.pad: object = None
         self._began: Holdings | None = None
@@ -137,7 +137,7 @@ class Worker:
 
     def _read_harness(self, request: protocol.HarnessRequest) -> protocol.HarnessReply:
         file = Path(request.file)
-        self.project = Project(Path(request.root), request.python_path)
+        self.project = ProjectCode(Path(request.root), request.python_path)
         os.chdir(request.root)
         workload = load_workload(file, request.attribute, root=Path(request.root), python_path=request.python_path)
         return protocol.HarnessReply(
@@ -154,7 +154,7 @@ class Worker:
         self.root, self.load = Path(request.root), request
         add_communication(request.communication)
         device = self._open(request.device)
-        self.project = Project(self.root, request.python_path, device.kind)
+        self.project = ProjectCode(self.root, request.python_path, device.kind)
         _prepare_libraries(threads=request.threads, seed=request.seed)
         self._say(f"importing {Path(request.file).name}")
         # Relative paths start at the root, as for the project's own code.
@@ -255,11 +255,11 @@ class Worker:
             return warm
         return msgspec.structs.replace(warm, forkable=True, parts=self._began.imported_since())
 
-    def _move(self, request: protocol.MoveRequest) -> protocol.Moved:
+    def _move(self, request: protocol.MoveRequest) -> protocol.LayoutMoved:
         if self.layout is None:
             self.layout = Layout(self._loaded)
         self.layout.move(request.seed)
-        return protocol.Moved(movable=self.layout.movable)
+        return protocol.LayoutMoved(movable=self.layout.movable)
 
     def _block(self, request: protocol.BlockRequest) -> protocol.BlockDone:
         record = self._warmed.record if request.lane == "call" else self._warmed.record_preprocessing
@@ -286,11 +286,11 @@ class Worker:
             subroutines=self.subroutines.typical_times() if self.subroutines else {},
         )
 
-    def _record(self, request: protocol.RecordRequest) -> protocol.Recorded:
+    def _record(self, request: protocol.RecordRequest) -> protocol.CallsRecorded:
         profile = self._operator_profile
         with collector_off():
             recording = profile.leave(request.shape, calls=request.calls, folder=Path(request.folder))
-        return protocol.Recorded(recording=str(recording))
+        return protocol.CallsRecorded(recording=str(recording))
 
     @property
     def _operator_profile(self) -> OperatorProfile:
@@ -304,12 +304,12 @@ class Worker:
             self.subroutines = SubroutineTimes(self._loaded, self._opened, self.root)
         return self.subroutines
 
-    def _trace(self, request: protocol.TraceRequest) -> protocol.Recorded:
+    def _trace(self, request: protocol.TraceRequest) -> protocol.CallsRecorded:
         call, folder = self._loaded.caller(request.shape), Path(request.folder)
         with collector_off():
             # The consumer reads the file; reading it here would double the time.
             file = self._opened.record_trace(call, calls=request.calls, folder=folder, name=request.name)
-        return protocol.Recorded(recording=str(file))
+        return protocol.CallsRecorded(recording=str(file))
 
     def _watch_load(self, request: protocol.WatchLoadRequest) -> protocol.LoadWatched:
         return protocol.LoadWatched(checks=watch_device(self._open(request.device), request.seconds))
@@ -332,7 +332,7 @@ class Worker:
         return self.device
 
     def _say(self, text: str) -> None:
-        protocol.send(self.connection, protocol.Progress(text=text))
+        protocol.send(self.connection, protocol.ProgressReply(text=text))
 
     @property
     def _opened(self) -> Device:
@@ -383,7 +383,9 @@ def _library_settings(*, frozen_more: bool) -> dict[str, str]:
     return settings
 
 
-def describe_error(error: BaseException, device: Device | None = None, project: Project | None = None) -> ErrorDetail:
+def describe_error(
+    error: BaseException, device: Device | None = None, project: ProjectCode | None = None
+) -> ErrorDetail:
     """Describe an exception for the conductor: the kind, one line with its place and a hint, the traceback."""
     line, text = one_line(error), own_traceback(error)
     if isinstance(error, SystemExit):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.machine.fitness import Kernel, Machine, Moment, check_disk, examine_kernel, look
+from perfgate.conductor.machine.fitness import KernelFiles, Machine, Moment, check_disk, examine_kernel, look
 from perfgate.document.doctor import FitnessCheck
 from tests.wording import text_of
 
@@ -26,7 +26,7 @@ def examine(
     root: Path, name: str, cpus: list[int] | None = None, *, before: Moment | None = None, after: Moment | None = None
 ) -> FitnessCheck:
     """One check of a machine, of the kernel's files below ``root``."""
-    kernel = Kernel(Machine(root), cpus or [0, 1], 8, before or Moment(), after or Moment())
+    kernel = KernelFiles(Machine(root), cpus or [0, 1], 8, before or Moment(), after or Moment())
     return {check.name: check for check in examine_kernel(kernel)}[name]
 
 
@@ -204,7 +204,7 @@ def test_look__throttle_counters_and_cpu_stat__read(tmp_path: Path) -> None:
 def test_examine__nothing_readable__nothing_ok_but_the_mask(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     moment = look(machine, [0, 1])
-    checks = examine_kernel(Kernel(machine, [0, 1], 2, moment, moment))
+    checks = examine_kernel(KernelFiles(machine, [0, 1], 2, moment, moment))
     found = {check.name: check.status for check in checks}
     assert found.pop("cpus") == "ok"
     assert set(found.values()) == {"unavailable"}

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.sides.program import Program, SideError
+from perfgate.conductor.sides.program import SideError, SideProgram
 from perfgate.document.message import Message
 from tests.waiting import wait_until
 
 
-def start(line: str, folder: Path, **options: object) -> Program:
-    return Program(line, folder=folder, environment=dict(os.environ), log=folder / "log", **options)  # type: ignore[arg-type]
+def start(line: str, folder: Path, **options: object) -> SideProgram:
+    return SideProgram(line, folder=folder, environment=dict(os.environ), log=folder / "log", **options)  # type: ignore[arg-type]
 
 
 def runs(pid: int) -> bool:
@@ -81,9 +81,9 @@ def test_program__stopped__everything_below_it_is_gone(tmp_path: Path) -> None:
 def test_program__its_owner_is_killed__it_ends_too(tmp_path: Path) -> None:
     script = (
         "import os, sys, time; from pathlib import Path\n"
-        "from perfgate.conductor.sides.program import Program\n"
+        "from perfgate.conductor.sides.program import SideProgram\n"
         "folder = Path(sys.argv[1])\n"
-        "program = Program('sleep 600', folder=folder, environment=dict(os.environ), log=folder / 'log')\n"
+        "program = SideProgram('sleep 600', folder=folder, environment=dict(os.environ), log=folder / 'log')\n"
         "(folder / 'pid').write_text(str(program.pid)); time.sleep(600)\n"
     )
     owner = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)])

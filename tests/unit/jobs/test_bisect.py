@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfgate.config import load_config
-from perfgate.document.budget import Place, parse_place
+from perfgate.document.budget import PlacePattern, parse_place
 from perfgate.document.decision import Comparison, DecisionDocument
 from perfgate.document.message import Message
 from perfgate.errors import MeasuringError, UsageError
@@ -88,7 +88,7 @@ def test_read_first__gate__its_own_verdict_and_nothing_else(decision: DecisionDo
     assert read_first(decision).answer == answer
 
 
-OPS = Place("counters.framework_ops", "encoder", "long")
+OPS = PlacePattern("counters.framework_ops", "encoder", "long")
 SLOWER = make_comparison("latency.low", outcome="regressed")
 SAME_OPS = make_comparison("counters.framework_ops", outcome="unchanged", method="exact")
 OTHER_OPS = make_comparison("counters.framework_ops", outcome="not_comparable", method="exact", gating=False)
@@ -164,18 +164,18 @@ def time_moved(metric: str, delta: float, half: float, outcome: str = "regressed
 def test_signal_of__times_alone_moved__the_one_that_moved_most_clearly() -> None:
     moved = [time_moved("latency.p50", 0.05, 0.03), time_moved("latency.low", 0.04, 0.005)]
     signal = signal_of(make_decision("FAIL", comparisons=moved))
-    assert (signal.counters, signal.time) == (frozenset(), Place("latency.low", "encoder", "long"))
+    assert (signal.counters, signal.time) == (frozenset(), PlacePattern("latency.low", "encoder", "long"))
     assert signal.size == pytest.approx(0.0392, abs=1e-4)
 
 
 def test_signal_of__metric_that_is_named__nothing_else_counts() -> None:
     moved = [*REGRESSED, time_moved("latency.p50", 0.05, 0.03)]
     signal = signal_of(make_decision("FAIL", comparisons=moved), parse_place("latency.*@enc*"))
-    assert signal.time == Place("latency.p50", "encoder", "long")
+    assert signal.time == PlacePattern("latency.p50", "encoder", "long")
     assert signal_of(make_decision("FAIL", comparisons=moved), parse_place("latency.*@other")) == Signal()
 
 
-TIME = Signal(time=Place("latency.low", "encoder", "long"), size=0.04)
+TIME = Signal(time=PlacePattern("latency.low", "encoder", "long"), size=0.04)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from perfgate.jobs.trend.read import StoredHistories, open_documents
 from perfgate.judging.report.render.trend import render_news
 from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.backends.sql import SqlStore
-from perfgate.judging.store.store import Place
+from perfgate.judging.store.store import StorePlace
 from tests.fakes.documents import make_comparison, make_decision
 from tests.fakes.forge import BOT_TOKEN, FakeForge, Reply
 from tests.fakes.forge_dialects import GitHubDialect, GitLabDialect
@@ -654,7 +654,7 @@ def test_weekly__outside_ci__printed(project: Project, slower_store: Path) -> No
 def test_trend__one_run_file_of_a_branch_damaged__left_out_and_said_and_the_rest_is_looked_at(tmp_path: Path) -> None:
     clone, remote = clone_of_empty_remote(tmp_path), tmp_path / "remote.git"
     (clone / "perfgate.toml").write_text('project = "demo"\nworkload = "perf/workload.py:encoder"\n')
-    store = GitBranchStore("branch://perfgate-data", Place(root=clone, environ={}))
+    store = GitBranchStore("branch://perfgate-data", StorePlace(root=clone, environ={}))
     ids = store.record_all(main_runs(10, shapes=("long",)))
     paths = [path for path in files(remote) if path.startswith("runs/")]
     put(remote, next(path for path in paths if ids[3] in path), b"{")
@@ -672,7 +672,7 @@ def test_trend__one_run_file_of_a_branch_damaged__left_out_and_said_and_the_rest
 
 def test_open_documents__server_is_gone_since_the_lists_were_read__asked_once_and_said(tmp_path: Path) -> None:
     clone, remote = clone_of_empty_remote(tmp_path), tmp_path / "remote.git"
-    store = GitBranchStore("branch://perfgate-data", Place(root=clone, environ={}))
+    store = GitBranchStore("branch://perfgate-data", StorePlace(root=clone, environ={}))
     store.record_all(main_runs(3, shapes=("long",)))
     stored = StoredHistories(store.runs("demo"), [], [])
     remote.rename(tmp_path / "moved.git")

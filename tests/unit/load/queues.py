@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.conductor.load.clock import Clock
-from perfgate.conductor.load.plan import LoadPlan, Request
-from perfgate.conductor.load.record import Exchange, Recording
+from perfgate.conductor.load.plan import LoadPlan, PlannedRequest
+from perfgate.conductor.load.record import Exchange, ExchangeRecording
 
 Floats = npt.NDArray[np.float64]
 
@@ -24,8 +24,8 @@ class Queue:
     free_at: float = 0.0
     served: int = 0
 
-    async def send(self, request: Request) -> Exchange:
-        recording = Recording(request, self.clock)
+    async def send(self, request: PlannedRequest) -> Exchange:
+        recording = ExchangeRecording(request, self.clock)
         begin = max(recording.sent, self.free_at)
         for start, end in self.stalls:
             if start <= begin < end:
@@ -38,7 +38,7 @@ class Queue:
 
 
 def open_plan(times: Floats) -> LoadPlan:
-    return LoadPlan(tuple(Request(float(time), "", 1, str(number)) for number, time in enumerate(times)), None)
+    return LoadPlan(tuple(PlannedRequest(float(time), "", 1, str(number)) for number, time in enumerate(times)), None)
 
 
 def waiting_times(arrivals: Floats, services: Floats) -> Floats:

@@ -10,8 +10,8 @@ import pytest
 from perfgate.conductor.load.clock import WallClock
 from perfgate.conductor.load.generator import run_load, send_load
 from perfgate.conductor.load.http import HttpTarget
-from perfgate.conductor.load.plan import LoadPlan, Request
-from perfgate.conductor.load.record import Exchange, Recording
+from perfgate.conductor.load.plan import LoadPlan, PlannedRequest
+from perfgate.conductor.load.record import Exchange, ExchangeRecording
 from perfgate.stats.arrivals import draw
 from perfgate.stats.summary import quantile
 from tests.fakes.virtual_time import VirtualClock, run_virtually
@@ -51,7 +51,7 @@ def test_send_load__server_stalls_one_second_in_ten__p99_from_the_intended_start
     queue = Queue(clock, np.full(count, 0.001), stalls=[(10.0 * n + 5, 10.0 * n + 6) for n in range(6)])
     one_connection = asyncio.Lock()
 
-    async def send(request: Request) -> Exchange:
+    async def send(request: PlannedRequest) -> Exchange:
         async with one_connection:
             return await queue.send(request)
 
@@ -66,11 +66,11 @@ def test_send_load__closed_loop__never_more_under_way_than_asked_for_and_all_are
     clock = VirtualClock()
     under_way, most = 0, 0
 
-    async def send(request: Request) -> Exchange:
+    async def send(request: PlannedRequest) -> Exchange:
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
-        recording = Recording(request, clock)
+        recording = ExchangeRecording(request, clock)
         await clock.sleep_until(clock.now() + (0.02 if request.id == "3" else 0.01))
         under_way -= 1
         recording.first = recording.last = clock.now()
@@ -95,7 +95,7 @@ def test_send_load__target_raises__an_exchange_with_the_error_and_the_others_go_
     clock = VirtualClock()
     queue = Queue(clock, np.full(3, 0.01))
 
-    async def send(request: Request) -> Exchange:
+    async def send(request: PlannedRequest) -> Exchange:
         if request.id == "1":
             raise KeyError("no such model")
         return await queue.send(request)
@@ -111,7 +111,7 @@ def test_send_load__cancelled__requests_under_way_are_cancelled_and_awaited(conc
     clock = VirtualClock()
     ended: list[str] = []
 
-    async def send(request: Request) -> Exchange:
+    async def send(request: PlannedRequest) -> Exchange:
         try:
             await asyncio.sleep(3600)
         finally:

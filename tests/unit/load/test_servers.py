@@ -22,13 +22,13 @@ from perfgate.conductor.load.function import FunctionTarget
 from perfgate.conductor.load.generator import run_load, send_load
 from perfgate.conductor.load.http import HttpTarget
 from perfgate.conductor.load.openai import OpenAITarget
-from perfgate.conductor.load.plan import LoadPlan, Request
+from perfgate.conductor.load.plan import LoadPlan, PlannedRequest
 from perfgate.conductor.load.record import Exchange
 from perfgate.errors import ConfigError, MeasuringError
 from tests.fakes.openai_server import FakeOpenAI, Fault, serving
 from tests.waiting import wait_until
 
-REQUEST = Request(at=0.0, prompt='say "hi"\nto all', output_tokens=4, id="perfgate-1-00000")
+REQUEST = PlannedRequest(at=0.0, prompt='say "hi"\nto all', output_tokens=4, id="perfgate-1-00000")
 PLAN = LoadPlan((REQUEST,), 1)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from perfgate.stats.batching import Policy, Served, continuous, highest_rate, serve, simulate, static, time_out
+from perfgate.stats.batching import BatchingPolicy, Served, continuous, highest_rate, serve, simulate, static, time_out
 
 ONE_BY_ONE = continuous(1)
 LONG = 400_000
@@ -84,7 +84,7 @@ def _affine(items: int) -> float:
 
 
 @pytest.mark.parametrize("policy", [static(8), time_out(8, 0.02), continuous(8)], ids=lambda policy: policy.name)
-def test_simulate__any_policy__laws_of_conservation(policy: Policy) -> None:
+def test_simulate__any_policy__laws_of_conservation(policy: BatchingPolicy) -> None:
     arrivals = _poisson(200.0, count=20_003)
     served = simulate(arrivals, policy, _affine)
     assert served.sizes.sum() == arrivals.size  # all are answered, once

@@ -15,7 +15,7 @@ from perfgate import protocol
 from perfgate.document.message import Message
 from perfgate.errors import MeasuringError
 from perfgate.judging.report.text.messages import word
-from perfgate.measuring.checklist.copies.copies import Level, start_cold, time_processes, time_threads
+from perfgate.measuring.checklist.copies.copies import CopiesLevel, start_cold, time_processes, time_threads
 from perfgate.measuring.checklist.copies.neighbours import neighbours
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.checklist.steps.s01_latency import STEP as LATENCY
@@ -84,13 +84,13 @@ def _context(folder: Path, name: str, *, copies: tuple[int, ...] = (), cold_star
 
 
 def test_level__calls_of_two_copies__rates_add_up() -> None:
-    level = Level(2, [[np.array([0.1, 0.1]), np.array([0.05] * 4)]])
+    level = CopiesLevel(2, [[np.array([0.1, 0.1]), np.array([0.05] * 4)]])
     assert level.calls_per_second == pytest.approx(30.0)
 
 
 def test_gain_over__visits_that_scatter__interval_over_the_passes() -> None:
-    alone = Level(1, [[np.array([seconds])] for seconds in (0.10, 0.10, 0.26, 0.10, 0.22, 0.10)])
-    two = Level(2, [[np.array([0.1]), np.array([0.1])]] * 6)
+    alone = CopiesLevel(1, [[np.array([seconds])] for seconds in (0.10, 0.10, 0.26, 0.10, 0.22, 0.10)])
+    two = CopiesLevel(2, [[np.array([0.1]), np.array([0.1])]] * 6)
 
     gain = two.gain_over(alone)
 
@@ -100,7 +100,9 @@ def test_gain_over__visits_that_scatter__interval_over_the_passes() -> None:
 
 
 def test_best_gain__three_times_by_two_copies__one_was_disturbed() -> None:
-    reason = best_gain([Level(1, [[np.array([0.3])]] * 6), Level(2, [[np.array([0.2]), np.array([0.2])]] * 6)])
+    reason = best_gain(
+        [CopiesLevel(1, [[np.array([0.3])]] * 6), CopiesLevel(2, [[np.array([0.2]), np.array([0.2])]] * 6)]
+    )
 
     assert isinstance(reason, Message)
     assert word(reason).startswith("3.00 times the throughput of one with 2 copies is more than copies can bring")
@@ -108,15 +110,15 @@ def test_best_gain__three_times_by_two_copies__one_was_disturbed() -> None:
 
 def test_best_gain__a_smaller_number_brings_too_much__no_gain_of_the_larger_either() -> None:
     one, two, four = (
-        Level(copies, [[np.array([seconds])] * copies] * 6) for copies, seconds in ((1, 0.3), (2, 0.2), (4, 0.35))
+        CopiesLevel(copies, [[np.array([seconds])] * copies] * 6) for copies, seconds in ((1, 0.3), (2, 0.2), (4, 0.35))
     )
     assert isinstance(best_gain([one, two, four]), Message)
     assert not isinstance(best_gain([one, four]), Message)
 
 
 def test_best_gain__scattered_passes_whose_estimate_is_impossible__disturbed() -> None:
-    alone = Level(1, [[np.array([seconds])] for seconds in (0.08, 0.10, 0.26, 0.25, 0.22, 0.24)])
-    two = Level(2, [[np.array([0.1])] * 2] * 6)
+    alone = CopiesLevel(1, [[np.array([seconds])] for seconds in (0.08, 0.10, 0.26, 0.25, 0.22, 0.24)])
+    two = CopiesLevel(2, [[np.array([0.1])] * 2] * 6)
     gain = two.gain_over(alone)
     assert gain.low < 2
     assert gain.speedup > 2.2
@@ -124,7 +126,7 @@ def test_best_gain__scattered_passes_whose_estimate_is_impossible__disturbed() -
 
 
 def test_rate_interval__visits_that_scatter__from_the_slowest_to_the_fastest_of_six() -> None:
-    level = Level(1, [[np.array([1 / rate])] for rate in (100.0, 104.0, 98.0, 101.0, 99.0, 102.0)])
+    level = CopiesLevel(1, [[np.array([1 / rate])] for rate in (100.0, 104.0, 98.0, 101.0, 99.0, 102.0)])
     assert level.rate_interval == (pytest.approx(98.0), pytest.approx(104.0))
     assert level.calls_per_second == pytest.approx(100.7, abs=0.5)
 

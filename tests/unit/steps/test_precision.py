@@ -11,7 +11,7 @@ from perfgate.measuring.checklist.runner import run_step
 from perfgate.measuring.checklist.step import RecordingContext, StepOutcome
 from perfgate.measuring.checklist.steps import s08_precision
 from perfgate.measuring.checklist.steps.s08_precision import STEP
-from perfgate.measuring.checklist.steps.s08_precision.trial import Trial
+from perfgate.measuring.checklist.steps.s08_precision.trial import PrecisionTrial
 from perfgate.measuring.timing.versus import Versus
 from perfgate.trace.events import EventTableBuilder
 from perfgate.trace.recording import Kernel, Recording, Timeline
@@ -189,7 +189,7 @@ def trial(**fields):
         "refused": None,
         "memory_ratio": 0.5,
     }
-    return Trial(**{**given, **fields})
+    return PrecisionTrial(**{**given, **fields})
 
 
 def rules(made, limits=None):

@@ -21,10 +21,10 @@ from perfgate.measuring.checklist.step import RecordingContext, StepOutcome
 from perfgate.measuring.checklist.steps.s19_thermal import (
     STEP,
     Derating,
-    Effort,
     Sensed,
     Slice,
     Soak,
+    SoakEffort,
     add_sensed,
     derating,
     judge_speed,
@@ -47,7 +47,7 @@ from tests.wording import finding_text
 
 MS, S = 1_000_000, 1_000_000_000
 SMI = Path(__file__).parents[2] / "softnpu" / "bin"
-EFFORT = Effort(seconds=6.0, slice_seconds=0.25, first_seconds=1.5, last_seconds=2.0)
+EFFORT = SoakEffort(seconds=6.0, slice_seconds=0.25, first_seconds=1.5, last_seconds=2.0)
 # A soak of six seconds with 600 items, of which readings know nothing more.
 SOAKED = Soak(began_ns=0, slices=(Slice(3 * S, 100.0, None), Slice(6 * S, 100.0, None)), calls=600)
 
@@ -163,7 +163,7 @@ def test_soak__cpu_whose_calls_grow__the_canary_beside_them_does_not() -> None:
                 torch.mm(ones, ones)
 
         third = seconds / 3
-        effort = Effort(seconds=seconds, slice_seconds=0.1, first_seconds=third, last_seconds=third)
+        effort = SoakEffort(seconds=seconds, slice_seconds=0.1, first_seconds=third, last_seconds=third)
         soaked = soak(call, device, items=1, effort=effort)
         of_calls, of_canary = derating(soaked, effort), derating(soaked, effort, canary=True)
         assert of_calls is not None

@@ -9,7 +9,7 @@ from perfgate import trace
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.steps.s13_tiling import STEP, Cores, core_uses, known_cores
-from perfgate.measuring.checklist.steps.s13_tiling.products import Replay, record_products
+from perfgate.measuring.checklist.steps.s13_tiling.products import ProductReplay, record_products
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
@@ -52,7 +52,7 @@ def test_products__sizes_near_a_multiple__padded_and_the_same_result(function, i
     assert product.padding(16) == padding
     assert (product.shapes({}), product.shapes(padding)) == (sizes, padded)
     with torch.inference_mode():
-        plain, other = Replay(product, padding, torch.device("cpu")).outputs()
+        plain, other = ProductReplay(product, padding, torch.device("cpu")).outputs()
     assert agreement(plain, other).within(1e-5)
     assert float(plain.abs().max()) > 0
 
@@ -73,8 +73,8 @@ def test_products__layout__that_of_the_model():
     images = torch.randn(2, 15, 8, 8).to(memory_format=torch.channels_last)
     (convolution,) = products(torch.conv2d, images, torch.randn(16, 15, 1, 1))
 
-    transposed = Replay(product, {"n": 64}, torch.device("cpu"))._padded[1]
-    channels_last = Replay(convolution, {"c": 16}, torch.device("cpu"))._padded[0]
+    transposed = ProductReplay(product, {"n": 64}, torch.device("cpu"))._padded[1]
+    channels_last = ProductReplay(convolution, {"c": 16}, torch.device("cpu"))._padded[0]
 
     assert (tuple(transposed.shape), transposed.stride()) == ((32, 64), (1, 32))
     assert channels_last.is_contiguous(memory_format=torch.channels_last)

@@ -15,7 +15,7 @@ from perfgate.document.history import Acceptance, Confirmation
 from perfgate.errors import PerfgateError, StoreError, UsageError
 from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.backends.sql import SqlStore
-from perfgate.judging.store.store import Place
+from perfgate.judging.store.store import StorePlace
 from tests.command import run_perfgate
 from tests.fakes.documents import make_counter, make_decision, regressed_time
 from tests.fakes.history import main_runs, stepped
@@ -291,7 +291,7 @@ def test_baseline_copy__file_to_branch_and_again__all_of_it_once(tmp_path: Path)
     first = CliRunner().invoke(COMMAND, command)
     assert first.output == "copied 3 runs, 1 acceptance and 1 confirmation\n", first.exception
     assert CliRunner().invoke(COMMAND, command).output == "copied 0 runs, 0 acceptances and 0 confirmations\n"
-    new = GitBranchStore("branch://perfgate-data", Place(clone, {}))
+    new = GitBranchStore("branch://perfgate-data", StorePlace(clone, {}))
     assert {run.id for run in new.runs("shop")} == ids
     assert {run.id: run.dirty for run in new.runs("shop")} == {run.id: run.dirty for run in old.runs("shop")}
     assert (new.accepted("shop"), new.confirmations("shop")) == ([said], [CONFIRMED])

@@ -20,7 +20,7 @@ from perfgate.document.history import Acceptance
 from perfgate.errors import EXIT_MEASURING, StoreError, StoreRefusedError
 from perfgate.judging.store import layout
 from perfgate.judging.store.backends.gitbranch import GitBranchStore
-from perfgate.judging.store.store import Place
+from perfgate.judging.store.store import StorePlace
 from tests.fakes.remote import clone_of_empty_remote, git
 from tests.unit.document.minimal import minimal_run
 
@@ -38,7 +38,7 @@ def remote(clone: Path) -> Path:
 
 
 def opened(clone: Path, *, max_commits: int = 200, **environ: str) -> GitBranchStore:
-    return GitBranchStore("branch://perfgate-data", Place(root=clone, environ=environ), max_commits=max_commits)
+    return GitBranchStore("branch://perfgate-data", StorePlace(root=clone, environ=environ), max_commits=max_commits)
 
 
 def record(clone: Path, *sessions: str) -> list[str]:
@@ -120,10 +120,10 @@ RECORD = """
 import sys
 from pathlib import Path
 from perfgate.judging.store.backends.gitbranch import GitBranchStore
-from perfgate.judging.store.store import Place
+from perfgate.judging.store.store import StorePlace
 from tests.unit.document.minimal import minimal_run
 clone, name, count = sys.argv[1:]
-store = GitBranchStore("branch://perfgate-data", Place(root=Path(clone), environ={}))
+store = GitBranchStore("branch://perfgate-data", StorePlace(root=Path(clone), environ={}))
 sys.stdin.readline()
 for number in range(int(count)):
     store.record(minimal_run(session=f"{name}-{number}"))
@@ -223,7 +223,7 @@ def test_record__branch_deleted_or_begun_anew_after_it_was_read__thought_out_aga
             opened(clone).prune("shop", keep=1)
         return datetime.now(timezone.utc)
 
-    store = GitBranchStore("branch://perfgate-data", Place(root=clone, environ={}), clock=clock)
+    store = GitBranchStore("branch://perfgate-data", StorePlace(root=clone, environ={}), clock=clock)
     store.record(minimal_run(session="s3"))
     assert times == 3
     assert len(sessions(clone)) == left

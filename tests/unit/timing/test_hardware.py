@@ -12,9 +12,9 @@ import pytest
 
 from perfgate.measuring.timing.blocks import BlockRecorder, run_block
 from perfgate.measuring.timing.hardware import (
-    Counts,
+    CounterReading,
     HardwareCounters,
-    Reading,
+    HardwareCounts,
     attribute_bytes,
     counted,
     open_counter,
@@ -55,7 +55,7 @@ def test_open_counter__another_architecture__not_available(monkeypatch: pytest.M
 
 def test_run_block__counters__what_they_grew_by() -> None:
     block = run_block(lambda: None, FakeDevice(), calls=3, counters=FakeProcessor().counters())
-    assert block.counts == Counts(instructions=3000, cycles=2000, cache_misses=10)
+    assert block.counts == HardwareCounts(instructions=3000, cycles=2000, cache_misses=10)
 
 
 def test_block_recorder__counters__one_count_a_block() -> None:
@@ -127,7 +127,7 @@ def test_hardware_counters__refused__absent_with_what_to_do(
     paranoid.write_text(level)
     counters = no_processor(error).counters(paranoid)
     assert counters.absent == ALL + reason
-    assert counted(counters.read(), counters.read()) == Counts(None, None, None)
+    assert counted(counters.read(), counters.read()) == HardwareCounts(None, None, None)
 
 
 def test_hardware_counters__descriptor_that_user_code_closed__no_count() -> None:
@@ -138,9 +138,9 @@ def test_hardware_counters__descriptor_that_user_code_closed__no_count() -> None
 
 
 def test_counted__counter_that_never_ran__no_count_and_not_zero() -> None:
-    never, half = Reading(value=0, enabled=500, running=0), Reading(value=900, enabled=500, running=250)
-    start = Reading(0, 0, 0)
-    assert counted([start, start, start], [never, half, start]) == Counts(None, 1800, None)
+    never, half = CounterReading(value=0, enabled=500, running=0), CounterReading(value=900, enabled=500, running=250)
+    start = CounterReading(0, 0, 0)
+    assert counted([start, start, start], [never, half, start]) == HardwareCounts(None, 1800, None)
 
 
 def test_hardware_counters__the_real_kernel__counts_the_work_of_this_thread_and_of_later_ones() -> None:

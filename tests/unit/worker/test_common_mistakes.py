@@ -19,7 +19,7 @@ import torch
 from perfgate.config import parse_config
 from perfgate.document.message import as_message, english
 from perfgate.git.repository import Repository
-from perfgate.measuring.checklist.mistakes import Project
+from perfgate.measuring.checklist.mistakes import ProjectCode
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.worker.trial import try_calls
 from perfgate.measuring.worker.worker import describe_error
@@ -364,7 +364,7 @@ def test_explained__common_mistake__one_sentence_with_the_remedy(
 ) -> None:
     with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever the mistake raises
         mistake(project)
-    detail = describe_error(caught.value, open_device("cpu"), Project(project, ["."], "cpu"))
+    detail = describe_error(caught.value, open_device("cpu"), ProjectCode(project, ["."], "cpu"))
     here = {
         "root": project,
         "python": sys.executable,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfgate.document.message import as_message, english
-from perfgate.measuring.checklist.mistakes import Project, explained, own_traceback
+from perfgate.measuring.checklist.mistakes import ProjectCode, explained, own_traceback
 from perfgate.measuring.workload.load import load_workload
 
 
@@ -22,7 +22,7 @@ def told(tmp_path: Path) -> Callable[[str], str]:
         file.write_text(code)
         with pytest.raises(BaseException) as caught:  # noqa: PT011 - whatever the code raises
             exec(compile(code, str(file), "exec"), {})
-        return english(as_message(explained(caught.value, Project(tmp_path, [".", "src"], "cpu"))))
+        return english(as_message(explained(caught.value, ProjectCode(tmp_path, [".", "src"], "cpu"))))
 
     return run
 

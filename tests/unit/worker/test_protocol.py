@@ -15,7 +15,7 @@ from perfgate.protocol import (
     Failed,
     ForkRequest,
     Inbox,
-    Progress,
+    ProgressReply,
     ProtocolError,
     fork_decoder,
     receive,
@@ -69,10 +69,13 @@ def test_inbox__half_a_message__none_in_time_and_whole_later(ends: Ends) -> None
 
 
 def test_inbox__two_messages_at_once__one_after_the_other(ends: Ends) -> None:
-    send(ends[0], Progress(text="one"))
-    send(ends[0], Progress(text="two"))
+    send(ends[0], ProgressReply(text="one"))
+    send(ends[0], ProgressReply(text="two"))
     inbox = Inbox(ends[1])
-    assert [reply_decoder.decode(inbox.poll(1) or b"") for _ in range(2)] == [Progress("one"), Progress("two")]
+    assert [reply_decoder.decode(inbox.poll(1) or b"") for _ in range(2)] == [
+        ProgressReply("one"),
+        ProgressReply("two"),
+    ]
     assert inbox.poll(0) is None
 
 
@@ -93,19 +96,19 @@ def test_inbox__too_much_announced__protocol_error_and_nothing_is_read_for_it(en
 
 def test_inbox__message_larger_than_the_socket_buffer__whole(ends: Ends) -> None:
     text = "x" * 3_000_000
-    writer = threading.Thread(target=send, args=(ends[0], Progress(text=text)))
+    writer = threading.Thread(target=send, args=(ends[0], ProgressReply(text=text)))
     writer.start()
     inbox, message = Inbox(ends[1]), None
     while message is None:
         message = inbox.poll(1)
     writer.join()
-    assert reply_decoder.decode(message) == Progress(text=text)
+    assert reply_decoder.decode(message) == ProgressReply(text=text)
 
 
 def test_send__reader_gone__connection_closed(ends: Ends) -> None:
     ends[1].close()
     with pytest.raises(ConnectionClosed):
-        send(ends[0], Progress(text="x" * 1_000_000))
+        send(ends[0], ProgressReply(text="x" * 1_000_000))
 
 
 def test_send__our_own_socket_was_closed_under_us__connection_closed() -> None:

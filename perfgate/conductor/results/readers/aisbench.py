@@ -9,7 +9,7 @@ import csv
 import re
 from collections.abc import Iterator
 
-from perfgate.conductor.results.result import Better, Content, Number, Results
+from perfgate.conductor.results.result import Better, Content, ResultNumber, Results
 
 READS = "AISBench performances/MODEL/DATASET.json"
 _VALUE = re.compile(r"([\d.]+) ?(token/s|req/s|ms|s|us)?")
@@ -40,7 +40,7 @@ def read(content: Content) -> Results:
     return Results([*numbers, *_times(content)], {name: int(float(count)) for name, count in counts.items() if count})
 
 
-def _times(content: Content) -> Iterator[Number]:
+def _times(content: Content) -> Iterator[ResultNumber]:
     table = content.path.with_suffix(".csv")
     if not table.is_file():
         return

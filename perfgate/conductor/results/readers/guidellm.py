@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfgate.conductor.results.result import Content, Number, Results
+from perfgate.conductor.results.result import Content, ResultNumber, Results
 
 READS = "GuideLLM benchmarks.json, metadata.version 2"
 _TIMES = {
@@ -26,7 +26,7 @@ def read(content: Content) -> Results:
     version = content.document["metadata"].get("version")
     if version != 2:
         raise content.refused(f"metadata.version is {version!r}, and only 2 is known")
-    numbers: list[Number] = []
+    numbers: list[ResultNumber] = []
     work = dict.fromkeys(("requests", *_WORK), 0)
     benchmarks = content.document["benchmarks"]
     for benchmark in benchmarks:

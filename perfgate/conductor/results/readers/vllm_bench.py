@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from perfgate.conductor.results.result import Better, Content, Number, Results
+from perfgate.conductor.results.result import Better, Content, ResultNumber, Results
 
 READS = "vllm bench serve --save-result"
 _TIME = re.compile(r"(mean|median|p\d+(?:\.\d+)?)_(ttft|tpot|itl|e2el)_ms")
@@ -29,7 +29,7 @@ def read(content: Content) -> Results:
     return Results([*numbers, *times(content, result)], _work(result))
 
 
-def times(content: Content, result: dict[str, object]) -> list[Number]:
+def times(content: Content, result: dict[str, object]) -> list[ResultNumber]:
     """The quantiles that were asked for (``--metric-percentiles``), in seconds."""
     better: Better = "lower"
     found = []

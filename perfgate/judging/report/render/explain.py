@@ -40,7 +40,7 @@ _SEVERITIES = ("info", "warning", "severe")
 
 
 @dataclass(frozen=True)
-class Reader:
+class Audience:
     """For whom it is explained: the kind of device they measure on, their ``[limits]``, their language."""
 
     device: DeviceKind = "cpu"
@@ -48,7 +48,7 @@ class Reader:
     language: Language = "en"
 
 
-def explain(name: str, reader: Reader) -> str:
+def explain(name: str, reader: Audience) -> str:
     """The text for a step by number or slug (``4``, ``s04``, ``top_ops``), a metric, a rule of findings, a limit, or a word.
 
     A word is a title in any language, the last part of a name, or one of the glossary; for one of several entries they are
@@ -58,7 +58,7 @@ def explain(name: str, reader: Reader) -> str:
         return _explain(name.strip(), reader)
 
 
-def _explain(name: str, reader: Reader) -> str:
+def _explain(name: str, reader: Audience) -> str:
     number = _step_number(name.lower())
     if number is not None:
         return _explain_step(CARDS[number], reader)
@@ -72,7 +72,7 @@ def _explain(name: str, reader: Reader) -> str:
     return _explain_word(name, reader)
 
 
-def _explain_word(word: str, reader: Reader) -> str:
+def _explain_word(word: str, reader: Audience) -> str:
     found = meanings(word)
     if not found:
         raise UsageError(
@@ -122,7 +122,7 @@ def _step_number(text: str) -> int | None:
     return next((number for number, card in CARDS.items() if card.slug == text.replace("-", "_")), None)
 
 
-def _explain_step(card: StepCard, reader: Reader) -> str:
+def _explain_step(card: StepCard, reader: Audience) -> str:
     other_kinds = [kind for kind in DEVICE_KINDS if kind != reader.device]
     return _render(
         "step",
@@ -148,7 +148,7 @@ def _explain_step(card: StepCard, reader: Reader) -> str:
     )
 
 
-def _explain_metric(metric: Metric, reader: Reader) -> str:
+def _explain_metric(metric: Metric, reader: Audience) -> str:
     card = CARDS[metric.step]
     return _render(
         "metric",
@@ -182,7 +182,7 @@ def _unit(metric: Metric) -> Words:
     return say(_UNITS.get(metric.unit, metric.unit))
 
 
-def _explain_rule(name: str, reader: Reader) -> str:
+def _explain_rule(name: str, reader: Audience) -> str:
     card = CARDS[RULES[name].step]
     judged = [limit for limit in card.limits if limit.name.rpartition(".")[0] == name]
     return _render(
@@ -197,7 +197,7 @@ def _explain_rule(name: str, reader: Reader) -> str:
     )
 
 
-def _explain_limit(name: str, reader: Reader) -> str:
+def _explain_limit(name: str, reader: Audience) -> str:
     limit = LIMITS[name]
     card = CARDS[limit.step]
     rule, _, severity = name.rpartition(".")
@@ -213,7 +213,7 @@ def _explain_limit(name: str, reader: Reader) -> str:
     )
 
 
-def _limit(limit: Limit, reader: Reader) -> LimitView:
+def _limit(limit: Limit, reader: Audience) -> LimitView:
     setting = reader.limits.get(limit.name)
     return LimitView(
         key=limit.name,

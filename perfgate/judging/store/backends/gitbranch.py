@@ -24,22 +24,30 @@ from perfgate.errors import StoreError, StoreRefusedError
 from perfgate.judging.store import layout
 from perfgate.judging.store.layout import RunFile
 from perfgate.judging.store.remote import PREFIX, Link, find_link, parse_location
-from perfgate.judging.store.scratch import Change, Scratch, Tip, open_scratch
-from perfgate.judging.store.store import HistoryValue, Place, Series, StoredRun, kept_already, labels_text, refuse_unfit
+from perfgate.judging.store.scratch import Scratch, StoreChange, Tip, open_scratch
+from perfgate.judging.store.store import (
+    HistoryValue,
+    Series,
+    StoredRun,
+    StorePlace,
+    kept_already,
+    labels_text,
+    refuse_unfit,
+)
 
 # After so many commits the branch begins anew with what it holds, or its history would outgrow it.
 MAX_COMMITS = 200
 TRIES = 40
 MAX_WAIT_SECONDS = 2.0
 
-Plan = Callable[[Scratch, Tip], Change | None]
+Plan = Callable[[Scratch, Tip], StoreChange | None]
 
 
 def accepts(location: str) -> bool:
     return location.startswith(PREFIX)
 
 
-def open_backend(location: str, place: Place) -> GitBranchStore:
+def open_backend(location: str, place: StorePlace) -> GitBranchStore:
     """The store at a location; nothing is opened before its first use."""
     parse_location(location)
     return GitBranchStore(location, place)
@@ -55,7 +63,7 @@ class GitBranchStore:
     def __init__(
         self,
         location: str,
-        place: Place,
+        place: StorePlace,
         *,
         clock: Callable[[], datetime] = _now,
         sleep: Callable[[float], None] = time.sleep,
@@ -79,7 +87,7 @@ class GitBranchStore:
             refuse_unfit(run, allow_dirty=allow_dirty, now=self._clock())
             packed.append(layout.pack_run(run, self._clock()))
 
-        def plan(_scratch: Scratch, tip: Tip) -> Change | None:
+        def plan(_scratch: Scratch, tip: Tip) -> StoreChange | None:
             write: dict[str, bytes] = {}
             for file, document in packed:
                 there = _kept(file, [*tip.files, *write])
@@ -88,7 +96,7 @@ class GitBranchStore:
                     write[layout.document_path(file.run.id)] = document
                 elif there != file.run.id:
                     raise kept_already(file.run.session, there)
-            return Change(_record_message([file for file, _ in packed]), write) if write else None
+            return StoreChange(_record_message([file for file, _ in packed]), write) if write else None
 
         if packed:
             self._write(plan)
@@ -165,10 +173,10 @@ class GitBranchStore:
         """Keep what two commits measured side by side gave; the same commits and metric again replaces it."""
         path = layout.confirmations_path(project)
 
-        def plan(scratch: Scratch, tip: Tip) -> Change | None:
+        def plan(scratch: Scratch, tip: Tip) -> StoreChange | None:
             entries = layout.decode_confirmations(self._list(scratch, tip, path), name=f"{self._link.name}: {path}")
             rest = [entry for entry in entries if _measured(entry) != _measured(confirmation)]
-            return Change("confirm a change point", {path: layout.encode_list([*rest, confirmation])})
+            return StoreChange("confirm a change point", {path: layout.encode_list([*rest, confirmation])})
 
         self._write(plan)
 
@@ -181,12 +189,12 @@ class GitBranchStore:
         """Keep the word that a regression is meant; the same commit and metric again replaces it."""
         path = layout.acceptances_path(project)
 
-        def plan(scratch: Scratch, tip: Tip) -> Change | None:
+        def plan(scratch: Scratch, tip: Tip) -> StoreChange | None:
             entries = layout.decode_acceptances(self._list(scratch, tip, path), name=f"{self._link.name}: {path}")
             rest = [
                 entry for entry in entries if (entry.commit, entry.metric) != (acceptance.commit, acceptance.metric)
             ]
-            return Change("accept a regression", {path: layout.encode_list([*rest, acceptance])})
+            return StoreChange("accept a regression", {path: layout.encode_list([*rest, acceptance])})
 
         self._write(plan)
 
@@ -208,14 +216,14 @@ class GitBranchStore:
             raise StoreError(f"the number of runs to keep must be 0 or more, found {keep}")
         removed: list[RunFile] = []
 
-        def plan(scratch: Scratch, tip: Tip) -> Change | None:
+        def plan(scratch: Scratch, tip: Tip) -> StoreChange | None:
             removed[:] = _too_old(self._load(scratch, tip).runs(project), keep)
             gone = {layout.run_path(file) for file in removed}
             if not gone:
                 return None
             unspoken = layout.orphans(path for path in tip.files if path not in gone)
             words = f"prune {len(removed)} {'run' if len(removed) == 1 else 'runs'}"
-            return Change(words, remove=frozenset(gone | unspoken), alone=True)
+            return StoreChange(words, remove=frozenset(gone | unspoken), alone=True)
 
         self._write(plan)
         return len(removed)
@@ -238,7 +246,7 @@ class GitBranchStore:
             f"{self._link.name} cannot be written: other writers were faster {TRIES} times; run the command again"
         )
 
-    def _push(self, scratch: Scratch, tip: Tip, change: Change) -> bool:
+    def _push(self, scratch: Scratch, tip: Tip, change: StoreChange) -> bool:
         """Put a change on the branch unless it has moved; leave its history behind where that has grown long."""
         seconds = int(self._clock().timestamp())
         if tip.commit is None:

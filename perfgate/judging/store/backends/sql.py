@@ -38,9 +38,9 @@ from perfgate.judging.store.sqlite import (
 )
 from perfgate.judging.store.store import (
     HistoryValue,
-    Place,
     Series,
     StoredRun,
+    StorePlace,
     kept_already,
     labels_text,
     recorded_document,
@@ -56,7 +56,7 @@ def accepts(location: str) -> bool:
     return location.startswith(_PREFIX) or "://" not in location
 
 
-def open_backend(location: str, place: Place) -> SqlStore:  # noqa: ARG001 - a file lies where it lies
+def open_backend(location: str, place: StorePlace) -> SqlStore:  # noqa: ARG001 - a file lies where it lies
     """The store at a location; nothing is opened before its first use."""
     path = location.removeprefix(_PREFIX)
     try:

@@ -40,7 +40,7 @@ _PASSES = FEWEST_QUADS
 Seconds = npt.NDArray[np.float64]
 
 
-class Level(NamedTuple):
+class CopiesLevel(NamedTuple):
     """How many copies ran at once, and of every visit to it the seconds of each copy's calls."""
 
     copies: int
@@ -61,7 +61,7 @@ class Level(NamedTuple):
     def pooled(self) -> Seconds:
         return np.concatenate([walls for visit in self.visits for walls in visit])
 
-    def gain_over(self, alone: Level) -> Versus:
+    def gain_over(self, alone: CopiesLevel) -> Versus:
         """How many times the throughput of another level it has, over the visits to both, pass by pass."""
         return summarize_turns(np.array([[1e9 / _rate(visit) for visit in level.visits] for level in (alone, self)]).T)
 
@@ -74,7 +74,9 @@ def _rate(seconds: Iterable[Seconds]) -> float:
     return float(sum(walls.size / walls.sum() for walls in seconds))
 
 
-def time_threads(workload: BoundWorkload, device: Device, levels: Sequence[int], *, seconds: float) -> list[Level]:
+def time_threads(
+    workload: BoundWorkload, device: Device, levels: Sequence[int], *, seconds: float
+) -> list[CopiesLevel]:
     """Copies that share the model, each in a thread; on a device with queues each thread has a stream of its own.
 
     Each level takes ``seconds`` in all.
@@ -101,7 +103,7 @@ def time_threads(workload: BoundWorkload, device: Device, levels: Sequence[int],
 
 def time_processes(
     request: protocol.LoadRequest, levels: Sequence[int], *, seconds: float, folder: Path
-) -> list[Level]:
+) -> list[CopiesLevel]:
     """Copies with a process, a model and inputs each. Raises MeasuringError if one does not get ready."""
     with ExitStack() as stack:
         started = [stack.enter_context(_process(request, folder)) for _ in range(max(levels))]
@@ -129,9 +131,9 @@ def start_cold(request: protocol.LoadRequest, *, folder: Path) -> Stands:
         return _stands(connection)
 
 
-def _up_and_down(run: Callable[[int], list[Seconds]], levels: Sequence[int]) -> list[Level]:
+def _up_and_down(run: Callable[[int], list[Seconds]], levels: Sequence[int]) -> list[CopiesLevel]:
     """Visit every level in each pass, in rising and in falling order by turns: a drift of the machine then meets all alike."""
-    measured = [Level(copies, []) for copies in levels]
+    measured = [CopiesLevel(copies, []) for copies in levels]
     for number in range(_PASSES):
         for level in measured if number % 2 == 0 else reversed(measured):
             level.visits.append(run(level.copies))

@@ -26,7 +26,7 @@ from perfgate.measuring.checklist.step import (
 )
 from perfgate.measuring.checklist.values import median
 from perfgate.measuring.devices.batches import bytes_of, tensors
-from perfgate.measuring.devices.device import Device, Event
+from perfgate.measuring.devices.device import Device, DeviceEvent
 from perfgate.measuring.timing.calls import CallBudget, find_steady_state, time_calls
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 from perfgate.system.garbage import quiet
@@ -185,7 +185,7 @@ class _Marks:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._pairs: list[tuple[str, Event, Event]] = []
+        self._pairs: list[tuple[str, DeviceEvent, DeviceEvent]] = []
 
     @contextmanager
     def around(self, kind: str) -> Iterator[None]:

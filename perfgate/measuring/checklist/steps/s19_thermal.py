@@ -51,7 +51,7 @@ _SENSED = {
 
 
 @dataclass(frozen=True)
-class Effort:
+class SoakEffort:
     """Seconds of the soak, of one slice, and of the compared first and last parts."""
 
     seconds: float
@@ -60,8 +60,8 @@ class Effort:
     last_seconds: float
 
 
-_QUICK = Effort(seconds=6.0, slice_seconds=0.25, first_seconds=1.5, last_seconds=2.0)
-_FULL = Effort(seconds=35.0, slice_seconds=0.25, first_seconds=3.0, last_seconds=10.0)
+_QUICK = SoakEffort(seconds=6.0, slice_seconds=0.25, first_seconds=1.5, last_seconds=2.0)
+_FULL = SoakEffort(seconds=35.0, slice_seconds=0.25, first_seconds=3.0, last_seconds=10.0)
 
 
 class ThermalStep:
@@ -182,7 +182,7 @@ class Derating:
     slices: int
 
 
-def _soak_and_sense(context: StepContext, shape: str, effort: Effort) -> tuple[Soak, Sensed]:
+def _soak_and_sense(context: StepContext, shape: str, effort: SoakEffort) -> tuple[Soak, Sensed]:
     device, call = context.device, context.workload.caller(shape)
     with ExitStack() as stack:
         sampler, reason = None, Message("system.nothing-tells", {"kind": device.kind})
@@ -285,7 +285,7 @@ def judge_throttling(outcome: StepOutcome) -> None:
         outcome.above("thermal.throttled", throttled, evidence)
 
 
-def soak(call: Callable[[], Any], device: Device, *, items: int, effort: Effort) -> Soak:
+def soak(call: Callable[[], Any], device: Device, *, items: int, effort: SoakEffort) -> Soak:
     """Make calls without a pause for ``effort.seconds``, and at least two slices of them."""
     calls = 0
 
@@ -306,7 +306,7 @@ def soak(call: Callable[[], Any], device: Device, *, items: int, effort: Effort)
     return Soak(began, tuple(slices), calls, waited)
 
 
-def derating(soaked: Soak, effort: Effort, *, canary: bool = False) -> Derating | None:
+def derating(soaked: Soak, effort: SoakEffort, *, canary: bool = False) -> Derating | None:
     """The loss of speed from the first part to the last; None for a canary that did not run."""
     first_end = soaked.began_ns + effort.first_seconds * 1e9
     last_begin = soaked.ended_ns - effort.last_seconds * 1e9

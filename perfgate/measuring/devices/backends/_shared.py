@@ -20,7 +20,14 @@ from typing import Any
 from perfgate.document.message import Message, UnmeasuredError
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.batches import bytes_of, each_tensor, tensors
-from perfgate.measuring.devices.device import Condition, Event, HostMemory, HostWait, MemoryCount, MemoryStatistics
+from perfgate.measuring.devices.device import (
+    Condition,
+    DeviceEvent,
+    HostMemory,
+    HostWait,
+    MemoryCount,
+    MemoryStatistics,
+)
 from perfgate.system.processes import run_delay_ns
 from perfgate.trace.events import CALL
 
@@ -150,7 +157,7 @@ class AcceleratorDevice(TorchDevice):
     def synchronize(self) -> None:
         self._synchronize()
 
-    def event(self) -> Event:
+    def event(self) -> DeviceEvent:
         return AcceleratorEvent(self._timeline)
 
     def to_device(self, batch: Any, *, non_blocking: bool = False) -> Any:
@@ -269,7 +276,7 @@ class AcceleratorDevice(TorchDevice):
 
 
 class AcceleratorEvent:
-    """A mark in the device's queue; fulfils ``Event``."""
+    """A mark in the device's queue; fulfils ``DeviceEvent``."""
 
     def __init__(self, timeline: _Timeline) -> None:
         self._timeline = timeline

@@ -19,7 +19,14 @@ from perfgate.document.message import Message, UnmeasuredError
 from perfgate.document.telemetry import Telemetry
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.backends._shared import GIB, TorchDevice, require_packages, sweeper, text_of_error
-from perfgate.measuring.devices.device import Capability, Condition, Event, HostWait, MemoryCount, MemoryStatistics
+from perfgate.measuring.devices.device import (
+    Capability,
+    Condition,
+    DeviceEvent,
+    HostWait,
+    MemoryCount,
+    MemoryStatistics,
+)
 from perfgate.measuring.devices.host import text_of
 from perfgate.trace.events import CALL
 
@@ -69,7 +76,7 @@ class CpuDevice(TorchDevice):
             "instructions": str(torch.backends.cpu.get_cpu_capability()),
         }
 
-    def event(self) -> Event:
+    def event(self) -> DeviceEvent:
         return HostEvent()
 
     def to_device(self, batch: Any, *, non_blocking: bool = False) -> Any:  # noqa: ARG002

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfgate.judging.store.store import Place
+from perfgate.judging.store.store import StorePlace
 
 
 class ToyStore:
@@ -14,6 +14,6 @@ def accepts(location: str) -> bool:
     return location.startswith("toy://")
 
 
-def open_backend(location: str, place: Place) -> ToyStore:
+def open_backend(location: str, place: StorePlace) -> ToyStore:
     del place
     return ToyStore(location)

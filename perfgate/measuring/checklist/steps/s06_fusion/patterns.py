@@ -102,7 +102,7 @@ def record_dataflow(call: Callable[[], Any], *, root: Path) -> tuple[Node, ...]:
     calls: list[tuple[int, int]] = []
     reshapes: dict[tuple[int, Layout | None], str | None] = {}
 
-    class Recorder(WatchingMode):  # type: ignore[no-untyped-call]
+    class DataflowMode(WatchingMode):  # type: ignore[no-untyped-call]
         def saw(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
             dispatched_from = _python_call(sys._getframe(2))
             if is_view(func):
@@ -138,7 +138,7 @@ def record_dataflow(call: Callable[[], Any], *, root: Path) -> tuple[Node, ...]:
             if storage is not None and storage.cdata in writers:
                 yield tensor, writers[storage.cdata]
 
-    with Recorder():  # type: ignore[no-untyped-call]
+    with DataflowMode():  # type: ignore[no-untyped-call]
         call()
     return tuple(nodes)
 

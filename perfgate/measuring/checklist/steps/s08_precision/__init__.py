@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, together
-from perfgate.measuring.checklist.audit import AuditedOp, Product, audit_shape, is_cast
+from perfgate.measuring.checklist.audit import AuditedOp, AuditedProduct, audit_shape, is_cast
 from perfgate.measuring.checklist.experiment import FailedExperiment
 from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, limit
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, not_applicable, unavailable
 from perfgate.measuring.checklist.steps.s08_precision.trial import (
-    Trial,
+    PrecisionTrial,
     rounding_switches,
     try_autocast,
     try_full,
@@ -85,7 +85,7 @@ class PrecisionStep:
 STEP = PrecisionStep()
 
 
-def _judge_products(outcome: StepOutcome, products: Sequence[tuple[AuditedOp, Product]], share: float) -> None:
+def _judge_products(outcome: StepOutcome, products: Sequence[tuple[AuditedOp, AuditedProduct]], share: float) -> None:
     """The share of low-precision arithmetic; products in full precision are judged in a call that mixes both."""
     outcome.under(of="flops").number("precision.low_share", share)
     if 0 < share < 1:
@@ -199,7 +199,9 @@ def _is_low(kernel: Kernel) -> bool | None:
     return True if low else False if full else None
 
 
-def _try(context: StepContext, shape: str, products: Iterable[Product], share: float) -> Trial | FailedExperiment:
+def _try(
+    context: StepContext, shape: str, products: Iterable[AuditedProduct], share: float
+) -> PrecisionTrial | FailedExperiment:
     seconds = context.seconds(quick=2.0, full=12.0) / len(context.workload.shapes)
     if share < _MOSTLY:
         return try_autocast(context, shape, seconds=seconds)
@@ -211,7 +213,7 @@ def _try(context: StepContext, shape: str, products: Iterable[Product], share: f
     return try_full(context, shape, dtype=dtype, seconds=seconds)
 
 
-def judge_trial(outcome: StepOutcome, trial: Trial | FailedExperiment) -> None:
+def judge_trial(outcome: StepOutcome, trial: PrecisionTrial | FailedExperiment) -> None:
     if isinstance(trial, FailedExperiment):
         outcome.missing("precision.speedup", trial.reason)
         return
@@ -238,7 +240,7 @@ def judge_trial(outcome: StepOutcome, trial: Trial | FailedExperiment) -> None:
     (_judge_gain if trial.against == "as_is" else _judge_low)(tried, trial)
 
 
-def _judge_gain(outcome: StepOutcome, trial: Trial) -> None:
+def _judge_gain(outcome: StepOutcome, trial: PrecisionTrial) -> None:
     """Recommend autocast if it is certainly faster and its output is right; note it if it is only faster."""
     relative_error = None if isinstance(trial.agreement, Message) else _finite(trial.agreement.relative)
     evidence: MaybeEvidence = {
@@ -252,7 +254,7 @@ def _judge_gain(outcome: StepOutcome, trial: Trial) -> None:
         outcome.note("precision.inaccurate", "info", {**evidence, "why": why})
 
 
-def _objection(trial: Trial, limits: Limits) -> Message | None:
+def _objection(trial: PrecisionTrial, limits: Limits) -> Message | None:
     """The reason to reject the low-precision output, None if there is none."""
     if trial.refused is not None:
         return Message("operators.check-says", {"said": trial.refused})
@@ -266,7 +268,7 @@ def _objection(trial: Trial, limits: Limits) -> Message | None:
     return None
 
 
-def _judge_low(outcome: StepOutcome, trial: Trial) -> None:
+def _judge_low(outcome: StepOutcome, trial: PrecisionTrial) -> None:
     """Judge a low-precision model against its float32 copy: the accuracy it lost, and whether it is faster at all."""
     evidence: MaybeEvidence = {"dtype": trial.dtype, "speedup": trial.versus.speedup}
     if not isinstance(trial.agreement, Message):

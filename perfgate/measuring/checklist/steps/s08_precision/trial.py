@@ -19,7 +19,7 @@ from perfgate.system.garbage import quiet
 Against = Literal["as_is", "full"]
 
 
-class Trial(NamedTuple):
+class PrecisionTrial(NamedTuple):
     """A call in low precision beside one in full: how much faster, and how its output differs.
 
     ``against`` is the workload's own precision: full (``as_is``), or low and compared with a float32 copy (``full``).
@@ -44,7 +44,7 @@ class _Ways(NamedTuple):
     low_pool: list[Any]
 
 
-def try_autocast(context: StepContext, shape: str, *, seconds: float) -> Trial | FailedExperiment:
+def try_autocast(context: StepContext, shape: str, *, seconds: float) -> PrecisionTrial | FailedExperiment:
     """Compare the call as it is with itself under autocast."""
     if context.workload.workload.train_step is not None:
         return FailedExperiment(TRAINS)
@@ -52,7 +52,7 @@ def try_autocast(context: StepContext, shape: str, *, seconds: float) -> Trial |
     return experiment(context, trial, failing="operators.autocast-fails")
 
 
-def try_full(context: StepContext, shape: str, *, dtype: str, seconds: float) -> Trial | FailedExperiment:
+def try_full(context: StepContext, shape: str, *, dtype: str, seconds: float) -> PrecisionTrial | FailedExperiment:
     """Compare a float32 copy of a model in low precision with the workload as it is."""
     if context.workload.workload.train_step is not None:
         return FailedExperiment(TRAINS)
@@ -60,7 +60,7 @@ def try_full(context: StepContext, shape: str, *, dtype: str, seconds: float) ->
     return experiment(context, trial, failing="operators.float32-copy-fails")
 
 
-def _under_autocast(context: StepContext, shape: str, seconds: float) -> Trial:
+def _under_autocast(context: StepContext, shape: str, seconds: float) -> PrecisionTrial:
     import torch
 
     kind, workload = context.device.kind, context.workload
@@ -76,7 +76,7 @@ def _under_autocast(context: StepContext, shape: str, seconds: float) -> Trial:
     return _trial(context, shape, ways, dtype=word, against="as_is", seconds=seconds)
 
 
-def _beside_full_copy(context: StepContext, shape: str, dtype: str, seconds: float) -> Trial:
+def _beside_full_copy(context: StepContext, shape: str, dtype: str, seconds: float) -> PrecisionTrial:
     workload = context.workload
     full = workload.around(copy_of_model(context).float())
     low_pool = workload.pool(shape)
@@ -116,7 +116,9 @@ def rounding_switches(kind: str, *, multiplies: bool, convolves: bool) -> list[s
     return switches
 
 
-def _trial(context: StepContext, shape: str, ways: _Ways, *, dtype: str, against: Against, seconds: float) -> Trial:
+def _trial(
+    context: StepContext, shape: str, ways: _Ways, *, dtype: str, against: Against, seconds: float
+) -> PrecisionTrial:
     context.progress(f"comparing precisions with inputs of shape {shape}")
     agreed = compare_outputs(lambda: ways.full(ways.full_pool[0]), lambda: ways.low(ways.low_pool[0]), context.device)
     refused = _refused(context, shape, ways.low)
@@ -129,7 +131,7 @@ def _trial(context: StepContext, shape: str, ways: _Ways, *, dtype: str, against
             seconds=seconds,
             seed=context.seed,
         )
-    return Trial(dtype, against, versus, agreed, refused, ratio)
+    return PrecisionTrial(dtype, against, versus, agreed, refused, ratio)
 
 
 def _refused(context: StepContext, shape: str, low: Callable[[Any], Any]) -> str | None:

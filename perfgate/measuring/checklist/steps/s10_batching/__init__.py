@@ -26,7 +26,7 @@ from perfgate.measuring.checklist.steps.s10_batching.copies import measure_copie
 from perfgate.measuring.checklist.steps.s10_batching.scheduler import scheduling
 from perfgate.measuring.checklist.steps.s10_batching.serving import (
     Candidate,
-    Replay,
+    PolicyReplay,
     ServiceModel,
     Speedup,
     candidates,
@@ -38,7 +38,7 @@ from perfgate.measuring.checklist.values import lower_bound_only
 from perfgate.measuring.devices.batches import each_tensor, tensors
 from perfgate.measuring.timing.open_loop import arrivals, rate_of
 from perfgate.measuring.workload.workload import Traffic
-from perfgate.stats.batching import Policy
+from perfgate.stats.batching import BatchingPolicy
 from perfgate.stats.summary import P99_FLOOR, dependent_quantile
 from perfgate.system.garbage import quiet
 
@@ -70,7 +70,7 @@ class _Simulation(NamedTuple):
         """The relative excess of static batching's simulated P99 over the best policy's."""
         return self.static.p99 / self.best.p99 - 1
 
-    def labels(self, policy: Policy, source: str) -> dict[str, str]:
+    def labels(self, policy: BatchingPolicy, source: str) -> dict[str, str]:
         return {"policy": policy.name, "batch": str(policy.batch), "source": source}
 
 
@@ -144,7 +144,7 @@ def _simulate(context: StepContext, shape: str, service: ServiceModel, traffic: 
     return _Simulation(shape, configured, promised, rate_of(traffic), service, simulated)
 
 
-def _judge(outcome: StepOutcome, simulation: _Simulation, replays: list[Replay], agree: bool | None) -> None:
+def _judge(outcome: StepOutcome, simulation: _Simulation, replays: list[PolicyReplay], agree: bool | None) -> None:
     for candidate in simulation.candidates:
         _add_candidate(outcome, candidate, simulation)
     best = simulation.best.policy
@@ -177,7 +177,7 @@ def _add_candidate(outcome: StepOutcome, candidate: Candidate, simulation: _Simu
         at_most.number("batching.max_rate", candidate.at_most.rate)
 
 
-def _add_replay(outcome: StepOutcome, replayed: Replay, error: float, simulation: _Simulation) -> None:
+def _add_replay(outcome: StepOutcome, replayed: PolicyReplay, error: float, simulation: _Simulation) -> None:
     _add_latencies(outcome, replayed.latencies, replayed.fill)
     if simulation.promised is not None:
         outcome.number("batching.goodput", replayed.goodput(simulation.promised))

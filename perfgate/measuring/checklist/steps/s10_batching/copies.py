@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from perfgate.document.message import Message
-from perfgate.measuring.checklist.copies.copies import Level, free_memory, time_processes, time_threads
+from perfgate.measuring.checklist.copies.copies import CopiesLevel, free_memory, time_processes, time_threads
 from perfgate.measuring.checklist.copies.neighbours import neighbours
 from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment, own_call
 from perfgate.measuring.checklist.limits import MaybeEvidence, limit
@@ -61,7 +61,7 @@ def _measure_ways(outcome: StepOutcome, context: StepContext) -> None:
         outcome.above("copies.waiting", processes.low / threads.high, evidence)
 
 
-def _time_copies(context: StepContext, way: str, seconds: float) -> list[Level]:
+def _time_copies(context: StepContext, way: str, seconds: float) -> list[CopiesLevel]:
     """Raises ExperimentError if the processes would not fit into memory."""
     if way == "threads" or context.load is None:
         return time_threads(context.workload, context.device, context.copies, seconds=seconds)
@@ -79,7 +79,7 @@ def too_large(context: StepContext) -> Message | None:
     return Message("times.copies-too-large", {"copies": most, "needed": needed, "free": free})
 
 
-def _add_level(outcome: StepOutcome, level: Level, context: StepContext) -> None:
+def _add_level(outcome: StepOutcome, level: CopiesLevel, context: StepContext) -> None:
     items, calls = context.workload.batch, int(level.pooled.size)
     low, high = level.rate_interval
     rate, interval = items * level.calls_per_second, (items * low, items * high)
@@ -93,7 +93,7 @@ def _add_level(outcome: StepOutcome, level: Level, context: StepContext) -> None
         outcome.values.append(lower_bound_only("copies.p99", p99, outcome.labels, reason))
 
 
-def best_gain(levels: list[Level]) -> Versus | Message:
+def best_gain(levels: list[CopiesLevel]) -> Versus | Message:
     """The gain of the best number of copies over one, or why it is unknown.
 
     Copies cannot gain more than their number. If they do, other processes slowed the single copy down, and all gains are
@@ -106,7 +106,7 @@ def best_gain(levels: list[Level]) -> Versus | Message:
     return max(levels, key=lambda level: level.calls_per_second).gain_over(levels[0])
 
 
-def _judge_growth(outcome: StepOutcome, levels: list[Level], way: str) -> None:
+def _judge_growth(outcome: StepOutcome, levels: list[CopiesLevel], way: str) -> None:
     """Note the number of copies up to which each step gains, and the tail latency at the largest number."""
     gain, knee = limit("copies.knee.gain", outcome.limits), levels[0]
     for level in levels[1:]:
@@ -119,7 +119,7 @@ def _judge_growth(outcome: StepOutcome, levels: list[Level], way: str) -> None:
     _judge_tail(outcome, levels[0], levels[-1], way)
 
 
-def _judge_tail(outcome: StepOutcome, alone: Level, most: Level, way: str) -> None:
+def _judge_tail(outcome: StepOutcome, alone: CopiesLevel, most: CopiesLevel, way: str) -> None:
     """Compare the P99 at the largest number of copies with that of one; skipped if a bound of either is unknown.
 
     The interval divides the bounds of both, which is conservative.

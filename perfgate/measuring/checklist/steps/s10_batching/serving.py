@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.measuring.checklist.batch_sweep import Effort, Sweep, probe
+from perfgate.measuring.checklist.batch_sweep import Sweep, SweepEffort, probe
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.timing.calls import CallBudget, time_calls
-from perfgate.stats.batching import Policy, Served, continuous, highest_rate, serve, simulate, static, time_out
+from perfgate.stats.batching import BatchingPolicy, Served, continuous, highest_rate, serve, simulate, static, time_out
 from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
 from perfgate.stats.summary import CONFIDENCE
 
@@ -24,8 +24,8 @@ _KEEPS_UP = 0.95
 _ALIKE = 1.05
 # A highest rate takes a dozen simulations of each size, and needs no more of a P99 than a percent of the rate.
 _PART_FOR_RATES = 4
-_QUICK = Effort(visits=2, visit_seconds=0.03, call_seconds=0.1)
-_FULL = Effort(visits=5, visit_seconds=0.2, call_seconds=1.0)
+_QUICK = SweepEffort(visits=2, visit_seconds=0.03, call_seconds=0.1)
+_FULL = SweepEffort(visits=5, visit_seconds=0.2, call_seconds=1.0)
 
 # Blocks of consecutive requests, of which a signed rank gives an interval at 95 %; and requests in one of them.
 _BLOCKS = 8
@@ -77,10 +77,10 @@ def measure_service(context: StepContext, shape: str) -> ServiceModel:
     return ServiceModel({size: float(np.median(times)) for size, times in seconds.items()})
 
 
-class HighestRate(NamedTuple):
+class PolicyRate(NamedTuple):
     """The highest rate in requests per second that keeps the P99, and the policy that reaches it; 0 if there is none."""
 
-    policy: Policy
+    policy: BatchingPolicy
     rate: float
 
 
@@ -88,9 +88,9 @@ class HighestRate(NamedTuple):
 class Candidate:
     """A policy and the result of its simulation; ``at_most``, the highest rate for its kind, requires an SLA."""
 
-    policy: Policy
+    policy: BatchingPolicy
     served: Served
-    at_most: HighestRate | None = None
+    at_most: PolicyRate | None = None
 
     @property
     def p99(self) -> float:
@@ -126,7 +126,7 @@ def candidates(
     fewer = arrivals[: arrivals.size // _PART_FOR_RATES]
     rated = []
     for candidate, policies in zip(best, kinds):
-        rates = [HighestRate(policy, _rate_kept(service, fewer, policy, promised)) for policy in policies]
+        rates = [PolicyRate(policy, _rate_kept(service, fewer, policy, promised)) for policy in policies]
         rated.append(replace(candidate, at_most=max(rates, key=lambda highest: highest.rate)))
     return rated
 
@@ -143,7 +143,7 @@ def _of_lowest_p99(simulated: Iterable[Candidate]) -> list[Candidate]:
     return [candidate for candidate, p99 in tails if p99 <= _ALIKE * lowest]
 
 
-def _rate_kept(service: ServiceModel, arrivals: Floats, policy: Policy, promised: float) -> float:
+def _rate_kept(service: ServiceModel, arrivals: Floats, policy: BatchingPolicy, promised: float) -> float:
     rate = (arrivals.size - 1) / float(arrivals[-1])
 
     def keeps(faster: float) -> bool:
@@ -164,10 +164,10 @@ class Speedup:
 
 
 @dataclass(frozen=True)
-class Replay:
+class PolicyReplay:
     """The stretches of requests as one policy served them."""
 
-    policy: Policy
+    policy: BatchingPolicy
     stretches: list[Served]
 
     @property
@@ -189,7 +189,7 @@ class Replay:
         simulated = [simulate(served.arrivals, self.policy, service).latencies for served in self.stretches]
         return float(self.latencies.mean() / np.concatenate(simulated).mean() - 1)
 
-    def speedup_over(self, other: Replay) -> Speedup:
+    def speedup_over(self, other: PolicyReplay) -> Speedup:
         """Compare the mean latencies of blocks of the same consecutive requests; neighbours share a queue, blocks hardly."""
         per_segment = math.ceil(_BLOCKS / len(self.stretches))
         differences = [
@@ -229,8 +229,8 @@ class _WorkloadServer:
 
 
 def replay(
-    context: StepContext, shape: str, service: ServiceModel, arrivals: Floats, policies: Sequence[Policy]
-) -> list[Replay]:
+    context: StepContext, shape: str, service: ServiceModel, arrivals: Floats, policies: Sequence[BatchingPolicy]
+) -> list[PolicyReplay]:
     """Let all policies answer the same stretches of requests in random order; no replay if the rate is too low.
 
     A stretch holds as many requests as the slowest policy is to answer in its time, by simulation.
@@ -238,7 +238,7 @@ def replay(
     # Stretches of requests that every policy replays, and about how many seconds each takes.
     segments, seconds = (2, 0.7) if context.quick else (4, 2.5)
     lot = random.Random(context.seed)
-    replays = [Replay(policy, []) for policy in policies]
+    replays = [PolicyReplay(policy, []) for policy in policies]
     begin = 0
     for number in range(segments):
         stretch = _stretch(arrivals[begin:], service, policies, seconds)
@@ -251,7 +251,7 @@ def replay(
     return replays
 
 
-def _stretch(arrivals: Floats, service: ServiceModel, policies: Sequence[Policy], seconds: float) -> Floats:
+def _stretch(arrivals: Floats, service: ServiceModel, policies: Sequence[BatchingPolicy], seconds: float) -> Floats:
     """The first requests, counted from the first of them, that every policy is to have answered in this time."""
     times: Floats = arrivals - arrivals[0]
     times = times[times <= seconds]

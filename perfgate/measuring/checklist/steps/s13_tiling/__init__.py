@@ -20,7 +20,7 @@ from perfgate.measuring.checklist.shape_space import measure_shape_space
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, not_applicable
 from perfgate.measuring.checklist.steps.s13_tiling.blocks import cache_blocks, quantized_groups
 from perfgate.measuring.checklist.steps.s13_tiling.mfu import known_peaks, product_uses
-from perfgate.measuring.checklist.steps.s13_tiling.products import Product, Replay, record_products
+from perfgate.measuring.checklist.steps.s13_tiling.products import Product, ProductReplay, record_products
 from perfgate.measuring.checklist.traces import steady_summary
 from perfgate.measuring.timing.calls import find_steady_state, timed_call
 from perfgate.measuring.timing.versus import Versus, compare
@@ -233,7 +233,7 @@ def _try_padding(
 def _compare(context: StepContext, product: Product, padding: Mapping[str, int], effort: _Effort) -> Versus:
     """The speedup of the padded product. Raises ExperimentError if its result differs or it takes too long."""
     with context.device.inference_mode():
-        replay = Replay(product, padding, context.device.handle())
+        replay = ProductReplay(product, padding, context.device.handle())
         plain, padded = replay.outputs()
         if not agreement(plain, padded).within(_TOLERANCE):
             raise ExperimentError(Message("operators.padding-differs"))

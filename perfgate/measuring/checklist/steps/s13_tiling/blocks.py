@@ -29,7 +29,7 @@ _BYTES = {"FLOAT16": 2, "BF16": 2, "BFLOAT16": 2, "FLOAT": 4, "INT8": 1}
 
 
 @dataclass(frozen=True)
-class Pieces:
+class LoadedPieces:
     """The pieces that one operator loads: ``size`` is the number of elements of one in its heaviest kernels."""
 
     op: str
@@ -49,19 +49,19 @@ class Pieces:
         return prod(shape) if (shape := _block_table(self.kernel)) else None
 
 
-def cache_blocks(table: KernelTable) -> list[Pieces]:
+def cache_blocks(table: KernelTable) -> list[LoadedPieces]:
     """The paged attentions with the tokens of a block of their cache, most time first."""
     return _by_operator(table, _tokens_of_block, _ATB, _ACLNN)
 
 
-def quantized_groups(table: KernelTable) -> list[Pieces]:
+def quantized_groups(table: KernelTable) -> list[LoadedPieces]:
     """Products with a scale for every group of weights in a column, most time first."""
     return _by_operator(table, _values_of_group, _WEIGHT_QUANTIZED, _GROUPED)
 
 
 def _by_operator(
     table: KernelTable, size_of: Callable[[Kernel], int | None], *patterns: re.Pattern[str]
-) -> list[Pieces]:
+) -> list[LoadedPieces]:
     rows: dict[str, list[tuple[int, Alike]]] = {}
     for alike in table.of_types(*patterns).alike(named=False):
         if (size := size_of(alike.kernel)) is not None:
@@ -69,7 +69,7 @@ def _by_operator(
     pieces = []
     for op, sized in rows.items():
         size, heaviest = max(sized, key=lambda row: row[1].total_ns)
-        pieces.append(Pieces(op, sum(alike.total_ns for _, alike in sized), size, heaviest.kernel))
+        pieces.append(LoadedPieces(op, sum(alike.total_ns for _, alike in sized), size, heaviest.kernel))
     return sorted(pieces, key=lambda row: (-row.total_ns, row.op))
 
 

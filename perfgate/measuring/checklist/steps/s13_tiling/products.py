@@ -104,13 +104,13 @@ def record_products(call: Callable[[], Any], *, root: Path) -> list[Product]:
     lines = SourceLines(root)
     counts: Counter[Product] = Counter()
 
-    class Recorder(WatchingMode):  # type: ignore[no-untyped-call]
+    class ProductMode(WatchingMode):  # type: ignore[no-untyped-call]
         def saw(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
             if name in _FORMS and _can_be_replayed(name, args):
                 line = lines.of(sys._getframe(2))
                 counts[_product(func, name, args, keywords, result, line)] += 1
 
-    with Recorder():  # type: ignore[no-untyped-call]
+    with ProductMode():  # type: ignore[no-untyped-call]
         call()
     products = [replace(product, count=count) for product, count in counts.items()]
     return sorted(products, key=lambda product: -product.flops * product.count)
@@ -152,7 +152,7 @@ def _described(argument: Any) -> Any:
     return tuple(argument) if isinstance(argument, list) else argument
 
 
-class Replay:
+class ProductReplay:
     """One product on random operands of its form, and the same numbers in operands padded with zeros."""
 
     def __init__(self, product: Product, padding: Mapping[str, int], place: Any) -> None:
