@@ -15,7 +15,7 @@ from perfgate.judging.report.text.templates import Medium, line, render
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.checklist import run_title, step_rows
 from perfgate.judging.report.view.facts import counts
-from perfgate.judging.report.view.headline import headline, named_change
+from perfgate.judging.report.view.headline import headline
 from perfgate.judging.report.view.rows import label, worded_cause
 from perfgate.judging.report.view.summary import CommentContext, Summary
 from perfgate.locale import Language, speaking
@@ -92,7 +92,7 @@ def _annotation(
     if titled is None:
         return Annotation("warning", f"perfgate: {summary.verdict}", _joined(messages), location)
     comparison, cause = titled
-    values = {"label": label(comparison, summary), "named": named_change(comparison)}
+    values = {"label": label(comparison, summary), "named": comparison}
     title = "perfgate: " + line("ci/annotation_title.j2", "plain", values)
     own = [line("shared/cause_in_short.j2", "plain", {"cause": worded_cause(cause)})]
     level: Level = "error" if summary.verdict == "FAIL" and comparison.gating else "warning"

@@ -17,7 +17,6 @@ from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.templates import environment
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.headline import named_change
 from perfgate.judging.report.view.records import CallView, FrameRow, FrameTable
 from perfgate.locale import Language, speaking, translate
 from perfgate.version import __version__
@@ -113,9 +112,8 @@ def _render(trees: Sequence[FlameTree]) -> str:
 
 
 def _worded_call(tree: FlameTree) -> CallView:
-    call = None if tree.call is None else named_change(tree.call)
     decided = any(mark.seconds for mark in tree.marks)
-    return CallView(label=tree.label, call=call, why=tree.by_counts, decided=decided)
+    return CallView(label=tree.label, call=tree.call, why=tree.by_counts, decided=decided)
 
 
 def collapsed_stacks(tree: FlameTree) -> Iterator[str]:

@@ -13,6 +13,7 @@ import xml.etree.ElementTree as ET
 
 from perfgate.document.decision import Comparison, DecisionDocument, Failure
 from perfgate.document.run import RunDocument, StepResult
+from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.escape import MAX_PROSE, clean
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import place
@@ -77,7 +78,8 @@ def _metric_case(comparison: Comparison, summary: Summary) -> ET.Element:
     text = render("ci/junit_metric.txt.j2", "plain", {"row": words})
     undecided = "skipped" if comparison.outcome in ("inconclusive", "not_comparable") else None
     kind = "failure" if _fails(comparison, summary) else undecided
-    message = words.change if words.reason is None else f"{words.change}: {word(words.reason)}"
+    change = formats.change(comparison)
+    message = change if comparison.reason is None else f"{change}: {word(comparison.reason)}"
     return _case(place(comparison.workload, comparison.shape), comparison.metric, kind, message, text)
 
 

@@ -14,10 +14,11 @@ from rich.text import Text
 
 from perfgate.document.decision import DecisionDocument, Suggestion
 from perfgate.document.run import RunDocument
+from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.messages import word
-from perfgate.judging.report.text.names import first_line
+from perfgate.judging.report.text.names import first_line, title_of
 from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.blocks import blocks
@@ -178,12 +179,12 @@ def _print_moved(summary: Summary, console: Console) -> None:
         table.add_column(side, justify="right", no_wrap=True)
     table.add_column(say("change"))
     for words in listed:
-        label = words.label
-        name = Words(clean(words.metric))
-        metric = Text(say("calls of {metric}", metric=name) if words.operator else name)
+        one, label = words.comparison, words.label
+        name = Words(clean(title_of(one)))
+        metric = Text(say("calls of {metric}", metric=name) if one.is_of_operator else name)
         metric.append("\n").append(line("shared/places.j2", "plain", {"places": words.places}), "dim")
         style = next((style for word, style in _LABEL_STYLES.items() if label == say(word)), "dim")
-        table.add_row(Text(label, style), metric, Text(words.base), Text(words.head), Text(words.change))
+        table.add_row(Text(label, style), metric, *map(Text, (*formats.sides(one), formats.change(one))))
     console.print(Padding(table, (1, 0)))
     hidden = len(rows) - len(listed)
     if hidden:

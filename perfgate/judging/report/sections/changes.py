@@ -10,7 +10,6 @@ from perfgate.judging.report.text.numbers import to_two_digits
 from perfgate.judging.report.view.blocks import block_numbers, blocks
 from perfgate.judging.report.view.facts import counts
 from perfgate.judging.report.view.findings import changed_findings
-from perfgate.judging.report.view.headline import named_change
 from perfgate.judging.report.view.rows import (
     common_confidence,
     grouped,
@@ -63,7 +62,7 @@ def _improved(summary: Summary) -> Values | None:
     if summary.verdict not in {"PASS", "WARN"} or not better:
         return None
     return {
-        "better": [named_change(comparison) for comparison in better[:_MOST_IMPROVED]],
+        "better": better[:_MOST_IMPROVED],
         "more": max(0, len(better) - _MOST_IMPROVED),
         "budgets": list(_tighter_budgets(summary, better))[:_MOST_IMPROVED],
     }

@@ -105,6 +105,13 @@ def change(comparison: Comparison) -> Words:
     return Words(f"{words} ({span})") if span and span != say("no change") else words
 
 
+def percent_change(comparison: Comparison) -> Words | None:
+    """The relative change alone, None if there is none."""
+    if comparison.delta is None:
+        return None
+    return directed_percent(comparison.delta, comparison.unit, metric=comparison.metric)
+
+
 def interval(comparison: Comparison) -> Words:
     """The confidence interval of a change in words; empty where there is none."""
     if comparison.interval is None:

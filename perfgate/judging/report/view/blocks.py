@@ -12,9 +12,8 @@ from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import place
-from perfgate.judging.report.text.words import say
-from perfgate.judging.report.view.headline import named_change
-from perfgate.judging.report.view.records import Blocks, CauseBlock, CauseView, Change, SuggestionView
+from perfgate.judging.report.text.words import Words, say
+from perfgate.judging.report.view.records import Blocks, CauseBlock, CauseView, SuggestionView
 from perfgate.judging.report.view.rows import worded_cause
 from perfgate.judging.report.view.suggestions import worded_suggestion
 from perfgate.judging.report.view.summary import Summary
@@ -60,14 +59,14 @@ def _block(number: int, regression: Regression, summary: Summary) -> CauseBlock:
         in_title=in_title,
         names_cause=bool(in_title and worst and causes and causes[0].line and summary.cause_of(worst) is causes[0]),
         unexplained=has_slower and not causes and any(c.method != "turns" for c in slower),
-        worst=named_change(comparisons[0]),
+        worst=comparisons[0],
         places=tuple(dict.fromkeys(place(c.workload, c.shape) for c in comparisons)),
         slower=_told(_worst_shapes(slower), worst if in_title else None),
         apart=None if regression.apart is None else formats.quantity(regression.apart, "s"),
         of_job=any(c.method == "turns" for c in comparisons),
         at_most=None if regression.at_most is None else numbers.percent(regression.at_most),
         counts=[
-            replace(named_change(c), tensor=_holding(c, summary))
+            (c, _holding(c, summary))
             for c in _worst_shapes(_counts(regression, causes, comparisons))
             if not (in_title and worst and c.metric == worst.metric)
         ],
@@ -116,16 +115,15 @@ def _elsewhere(causes: Sequence[Cause], summary: Summary) -> list[CauseView]:
     return [replace(cause, origin=None) for cause in also]
 
 
-def _told(slower: Sequence[Comparison], worst: Comparison | None) -> list[Change]:
+def _told(slower: Sequence[Comparison], titled: Comparison | None) -> list[tuple[Comparison, Words | None]]:
     """The times that got worse; of the one that the title gives only the interval is left to tell."""
-    titled = named_change(worst) if worst else None
-    told = []
-    for time in map(named_change, slower):
+    told: list[tuple[Comparison, Words | None]] = []
+    for time in slower:
         if time != titled:
-            told.append(time)
-        elif time.interval and time.confidence:
-            bounds = say("{interval} ({confidence} CI)", interval=time.interval, confidence=time.confidence)
-            told.append(replace(time, change=bounds, percent=bounds))
+            told.append((time, None))
+        elif (interval := formats.interval(time)) and time.confidence is not None:
+            level = numbers.confidence(time.confidence)
+            told.append((time, say("{interval} ({confidence} CI)", interval=interval, confidence=level)))
     return told
 
 

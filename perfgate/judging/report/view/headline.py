@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from statistics import multimode
 
 from perfgate.catalogue.names import (
@@ -12,7 +11,6 @@ from perfgate.catalogue.names import (
     LATENCY,
     LOW_PRECISION_OPS,
     SIGNATURE,
-    SLA,
 )
 from perfgate.document.decision import (
     RULE_METHODS,
@@ -24,13 +22,11 @@ from perfgate.document.decision import (
 )
 from perfgate.document.explanation import Replacement
 from perfgate.document.message import Message
-from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
-from perfgate.judging.report.text.names import evidence_of, metric_name, place
+from perfgate.judging.report.text.names import metric_name, place
 from perfgate.judging.report.text.templates import Medium, line
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.records import (
-    Change,
     FastPath,
     Headline,
     InvalidView,
@@ -90,9 +86,10 @@ def headline_values(summary: Summary) -> Headline:
         harness=next(iter(summary.telling_harness_changes), None),
         verdict=say(_VERDICTS[summary.verdict]),
         kind=kind,
-        worst=None if worst is None else _titled(worst, kind, summary),
-        best=_titled(summary.improved[0], kind, summary) if summary.improved else None,
-        faster=_faster(kind, summary),
+        worst=worst,
+        best=next(iter(summary.improved), None),
+        faster=_faster(summary),
+        placeless=kind in _NUMBERS and _is_only_place(summary),
         failure=next(iter(summary.failures), None),
         neither_runs=summary.neither_side_runs,
         too_slow=next(iter(summary.too_slow), None),
@@ -108,13 +105,11 @@ def headline_values(summary: Summary) -> Headline:
     )
 
 
-def _titled(comparison: Comparison, kind: str, summary: Summary) -> Change:
-    """The change as the title names it: a number without its place where there is no other."""
-    change = named_change(comparison)
-    places = {(other.workload, other.shape) for other in summary.metrics}
-    workloads = {comparison.workload, *(failure.workload for failure in summary.decision.failures)}
-    is_only = len(places) == len(workloads) == 1
-    return replace(change, place="") if kind in _NUMBERS and is_only else change
+def _is_only_place(summary: Summary) -> bool:
+    """Whether everything that was compared, or failed, is of one place."""
+    places = {(comparison.workload, comparison.shape) for comparison in summary.metrics}
+    workloads = {workload for workload, _ in places} | {failure.workload for failure in summary.decision.failures}
+    return len(places) == len(workloads) == 1
 
 
 def _replaced(decision: DecisionDocument) -> list[Replacement]:
@@ -123,36 +118,6 @@ def _replaced(decision: DecisionDocument) -> list[Replacement]:
     for replaced in decision.replaced:
         distinct.setdefault((replaced.before, replaced.after, replaced.line), replaced)
     return list(distinct.values())
-
-
-def named_change(comparison: Comparison) -> Change:
-    unit, metric = comparison.unit, comparison.metric
-    base, head = formats.sides(comparison)
-    delta = comparison.delta
-    return Change(
-        metric=metric_name(metric, comparison.clock),
-        operator=comparison.is_of_operator,
-        place=place(comparison.workload, comparison.shape),
-        base=base,
-        head=head,
-        span=numbers.span(base, head),
-        change=formats.change(comparison),
-        percent=None if delta is None else formats.directed_percent(delta, unit, metric=metric),
-        interval=formats.interval(comparison) or None,
-        limit=formats.limit(comparison),
-        method=comparison.method,
-        pairs=comparison.pairs,
-        pairs_needed=comparison.pairs_needed,
-        evidence=evidence_of(comparison),
-        reason=comparison.reason,
-        accepted=comparison.accepted,
-        rule=comparison.limit,
-        is_sla=metric == SLA,
-        measured=comparison.head is not None,
-        confidence=None if comparison.confidence is None else numbers.confidence(comparison.confidence),
-        costless=comparison.costless,
-        tensor=None,
-    )
 
 
 def _deciding_times(summary: Summary) -> list[Comparison]:
@@ -164,10 +129,10 @@ def _deciding_times(summary: Summary) -> list[Comparison]:
     ]
 
 
-def _faster(kind: str, summary: Summary) -> Change | None:
+def _faster(summary: Summary) -> Comparison | None:
     """The deciding time that got better by most, for titles that lead with a count; None where no interval shows one."""
     better = [c for c in _deciding_times(summary) if c.is_better and c.delta is not None]
-    return _titled(max(better, key=lambda c: abs(c.delta or 0.0)), kind, summary) if better else None
+    return max(better, key=lambda c: abs(c.delta or 0.0), default=None)
 
 
 def _fast_path(summary: Summary) -> FastPath | None:

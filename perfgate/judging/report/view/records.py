@@ -9,38 +9,10 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from perfgate.document.decision import Failure, HarnessChange, Suggestion, TestbedDifference
+from perfgate.document.decision import Comparison, Failure, HarnessChange, Suggestion, TestbedDifference
 from perfgate.document.explanation import OperatorDelta, Origin, Replacement
 from perfgate.document.message import Message
 from perfgate.judging.report.text.words import Words
-
-
-@dataclass(frozen=True)
-class Change:
-    """One comparison: name, place, both values and how they differ; of memory the ``tensor`` that holds what is more."""
-
-    metric: str
-    operator: bool
-    place: str
-    base: Words
-    head: Words
-    span: Words
-    change: Words
-    percent: Words | None
-    interval: Words | None
-    limit: Words
-    method: str
-    pairs: int | None
-    pairs_needed: int | None
-    evidence: str
-    reason: Message | None
-    accepted: str | None
-    rule: str | None
-    is_sla: bool
-    measured: bool
-    confidence: Words | None
-    costless: bool
-    tensor: str | None
 
 
 @dataclass(frozen=True)
@@ -87,17 +59,18 @@ class CauseView:
 
 
 @dataclass(frozen=True)
-class Row(Change):
-    """One comparison as a row of a table; ``places`` are several where rows say the same."""
+class Row:
+    """One comparison as a row of a table; ``places`` are several if rows say the same.
 
+    ``block`` is the number of the cause that stands above the table.
+    """
+
+    comparison: Comparison
     places: tuple[str, ...]
     label: Words
     cause: CauseView | None
     listed_below: bool
-    # The number of the cause that stands above the table.
     block: int | None
-    # Whether no more than "not worse" is shown.
-    one_sided: bool
 
 
 @dataclass(frozen=True)
@@ -360,13 +333,13 @@ class CauseBlock:
     in_title: bool
     names_cause: bool
     unexplained: bool
-    worst: Change
+    worst: Comparison
     places: tuple[str, ...]
-    slower: list[Change]
+    slower: list[tuple[Comparison, Words | None]]
     apart: Words | None
     of_job: bool
     at_most: Words | None
-    counts: list[Change]
+    counts: list[tuple[Comparison, str | None]]
     tip: Suggestion | None
     suggestion: SuggestionView | None
     accepted: str | None
@@ -410,7 +383,10 @@ class FastPath:
 
 @dataclass(frozen=True)
 class Headline:
-    """The values of the title; ``kind`` picks the sentence of ``shared/headline.j2``."""
+    """The values of the title; ``kind`` picks the sentence of ``shared/headline.j2``.
+
+    It names numbers without their place if ``placeless``, because there is no other.
+    """
 
     upgrade: bool
     rules: bool
@@ -420,9 +396,10 @@ class Headline:
     harness: HarnessChange | None
     verdict: Words
     kind: str
-    worst: Change | None
-    best: Change | None
-    faster: Change | None
+    worst: Comparison | None
+    best: Comparison | None
+    faster: Comparison | None
+    placeless: bool
     failure: Failure | None
     neither_runs: bool
     too_slow: Failure | None
@@ -528,7 +505,7 @@ class CallView:
     """
 
     label: str
-    call: Change | None
+    call: Comparison | None
     why: str | None
     decided: bool
 

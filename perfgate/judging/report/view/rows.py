@@ -17,9 +17,8 @@ from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import word
-from perfgate.judging.report.text.names import metric_name, place
+from perfgate.judging.report.text.names import metric_name, place, title_of
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.headline import named_change
 from perfgate.judging.report.view.records import (
     AccountView,
     CauseView,
@@ -56,13 +55,12 @@ def row(comparison: Comparison, summary: Summary, block: int | None = None) -> R
     cause = summary.cause_of(comparison)
     changed = any(other.place == (comparison.workload, comparison.shape) for other in summary.decision.causes)
     return Row(
-        **vars(named_change(comparison)),
+        comparison=comparison,
         places=(place(comparison.workload, comparison.shape),),
         label=label(comparison, summary),
         cause=None if cause is None else worded_cause(cause),
         listed_below=cause is None and changed and comparison.outcome == "regressed" and _says_not_what(comparison),
         block=block,
-        one_sided=is_one_sided(comparison),
     )
 
 
@@ -76,7 +74,9 @@ def grouped(rows: Iterable[Row]) -> list[Row]:
     joined: dict[tuple[object, ...], Row] = {}
     for entry in rows:
         cause = entry.block or (entry.cause and (entry.cause.op, entry.cause.ranks, entry.cause.more, entry.cause.line))
-        key = (entry.label, entry.metric, entry.base, entry.head, entry.change, entry.limit, str(entry.reason), cause)
+        one = entry.comparison
+        words = (title_of(one), *formats.sides(one), formats.change(one), formats.limit(one), str(one.reason))
+        key = (entry.label, *words, cause)
         first = joined.get(key)
         joined[key] = entry if first is None else replace(first, places=(*first.places, *entry.places))
     return list(joined.values())
