@@ -67,12 +67,15 @@ def main() -> None:
 
 
 def read_version(tag: str | None) -> str:
-    """The version, which the tag and the changelog must name too."""
+    """The version, which the tag and the changelog must name too; a release, which has a tag, is dated there."""
     version = re.search(r'__version__ = "(.+)"', VERSION_FILE.read_text(encoding="utf-8"))[1]
     if tag is not None and tag != f"v{version}":
         raise ReleaseError(f"the tag is {tag}, but {VERSION_FILE.name} says {version}; the tag must be v{version}")
-    if not re.search(rf"^## {re.escape(version)}\b", CHANGELOG.read_text(encoding="utf-8"), flags=re.MULTILINE):
+    heading = re.search(rf"^## {re.escape(version)}\b(.*)", CHANGELOG.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    if heading is None:
         raise ReleaseError(f"CHANGELOG.md has no section `## {version}`; write what is in it")
+    if tag is not None and not re.fullmatch(r" \(\d{4}-\d{2}-\d{2}\)", heading[1]):
+        raise ReleaseError(f"CHANGELOG.md says `{heading[0]}`; a release has a date: `## {version} (2026-01-31)`")
     return version
 
 

@@ -45,9 +45,26 @@ def write_wheel(folder: Path, names: Iterable[str]) -> Path:
     return path
 
 
-def test_read_version__tag_of_the_version__is_it(release: ModuleType) -> None:
-    assert release.read_version(f"v{__version__}") == __version__
+def write_changelog(folder: Path, heading: str) -> Path:
+    path = folder / "CHANGELOG.md"
+    path.write_text(f"# Changelog\n\n{heading}\n\n### Added\n")
+    return path
+
+
+def test_read_version__changelog_of_this_repository__names_it(release: ModuleType) -> None:
     assert release.read_version(None) == __version__
+
+
+@pytest.mark.parametrize(("date", "accepted"), [("(2026-12-01)", True), ("(not released yet)", False), ("", False)])
+def test_read_version__tag_of_the_version__needs_its_date_in_the_changelog(
+    release: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, date: str, accepted: bool
+) -> None:
+    monkeypatch.setattr(release, "CHANGELOG", write_changelog(tmp_path, f"## {__version__} {date}".rstrip()))
+    if accepted:
+        assert release.read_version(f"v{__version__}") == __version__
+        return
+    with pytest.raises(release.ReleaseError, match="a release has a date"):
+        release.read_version(f"v{__version__}")
 
 
 def test_read_version__another_tag__says_which_it_must_be(release: ModuleType) -> None:
@@ -58,8 +75,7 @@ def test_read_version__another_tag__says_which_it_must_be(release: ModuleType) -
 def test_read_version__changelog_without_it__says_what_to_write(
     release: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 0.0.1\n")
-    monkeypatch.setattr(release, "CHANGELOG", tmp_path / "CHANGELOG.md")
+    monkeypatch.setattr(release, "CHANGELOG", write_changelog(tmp_path, "## 0.0.1"))
     with pytest.raises(release.ReleaseError, match="has no section"):
         release.read_version(None)
 
