@@ -1,11 +1,11 @@
-"""Each planted cause is what the comment names first, with its line; a gate a plant, so most run with ``make test-causes``."""
+"""Each planted cause is what the comment names first, with its line; a gate a plant, so they run with ``make test-causes``."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -15,10 +15,6 @@ from tests.end_to_end.conftest import Perfgate
 
 PROJECT = Path(__file__).parent / "project"
 
-# Exact counters decide these, whatever the machine does meanwhile and with few pairs.
-QUICK = ("permute and contiguous",)
-FEWER = (("looks = [12]", "looks = [8]"), (', "torch._dynamo"', ""))
-
 
 class Planted(NamedTuple):
     """A repository with the plant as its last commit, and the lines of which the comment has to name one."""
@@ -27,14 +23,10 @@ class Planted(NamedTuple):
     lines: tuple[str, ...]
 
 
-def marked(plant: Plant) -> Any:
-    """Return a plant as a parameter; slow, unless it is one of the quick ones."""
-    return pytest.param(plant, id=plant.name.replace(" ", "-"), marks=() if plant.name in QUICK else pytest.mark.slow)
-
-
-@pytest.mark.parametrize("plant", [marked(plant) for plant in PLANTS])
+@pytest.mark.slow
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name.replace(" ", "-"))
 def test_comment__planted_cause__named_first_with_its_line(plant: Plant, perfgate: Perfgate, tmp_path: Path) -> None:
-    planted = plant_into(tmp_path / "project", plant, fewer=plant.name in QUICK)
+    planted = plant_into(tmp_path / "project", plant)
 
     done = perfgate(
         "check", "--base", "HEAD~1", "--workload", plant.workload, "--steps", "4", "--out", "out", cwd=planted.folder
@@ -49,13 +41,10 @@ def test_comment__planted_cause__named_first_with_its_line(plant: Plant, perfgat
     assert any(line in title(comment) for line in planted.lines), comment
 
 
-def plant_into(folder: Path, plant: Plant, *, fewer: bool = False) -> Planted:
-    """Commit the project, then the project with the plant; with ``fewer`` pairs."""
+def plant_into(folder: Path, plant: Plant) -> Planted:
+    """Commit the project, then the project with the plant."""
     shutil.copytree(PROJECT, folder, ignore=shutil.ignore_patterns("__pycache__"))
     settings = folder / "perfgate.toml"
-    for old, new in FEWER if fewer else ():
-        assert old in settings.read_text()
-        settings.write_text(settings.read_text().replace(old, new))
     if plant.whole:
         settings.write_text(settings.read_text().partition("[gate]")[0])
     git(folder, "init", "-q", "-b", "main")
