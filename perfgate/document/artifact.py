@@ -20,7 +20,7 @@ from typing import NamedTuple, NoReturn
 from perfgate.document.files import parse_run
 from perfgate.document.message import Message, ReasonError
 from perfgate.document.run import RunDocument
-from perfgate.document.samples import Packed
+from perfgate.document.samples import PackedArray
 from perfgate.errors import DocumentError
 
 # The artifact of the demo's check (one workload, 21 pairs) has 0.4 MB with its traces, in 13 files and 3 folders.
@@ -96,7 +96,7 @@ def _document(data: bytes, name: str) -> RunDocument:
     return run
 
 
-def _samples(run: RunDocument) -> Iterable[Packed]:
+def _samples(run: RunDocument) -> Iterable[PackedArray]:
     for step in run.steps:
         yield from (kept.samples for kept in step.samples)
     for replicate in run.replicates:

@@ -460,7 +460,7 @@ class Procedure(msgspec.Struct, frozen=True, kw_only=True):
     quantiles: list[float]
 
 
-class Link(msgspec.Struct, frozen=True, kw_only=True):
+class ArtifactLink(msgspec.Struct, frozen=True, kw_only=True):
     """A kept file: which side it belongs to, its kind, its path in the check folder."""
 
     side: Literal["base", "head"]
@@ -518,7 +518,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     suggestions: list[Suggestion] = []
     steps: list[StepSummary] = []
     failures: list[Failure] = []
-    links: list[Link] = []
+    links: list[ArtifactLink] = []
     warnings: list[Message] = []
     pairs: int = 0
     rounds: int = 1

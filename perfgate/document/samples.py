@@ -23,7 +23,7 @@ MAX_SAMPLES = 50_000_000
 Arm = Literal["ab", "aa"]
 
 
-class Packed(msgspec.Struct, frozen=True, kw_only=True):
+class PackedArray(msgspec.Struct, frozen=True, kw_only=True):
     """An array of unsigned integers. ``unit`` is that of one step of the integer, e.g. ``ns``."""
 
     unit: str
@@ -32,15 +32,17 @@ class Packed(msgspec.Struct, frozen=True, kw_only=True):
     data: str
 
 
-def pack(values: npt.NDArray[np.integer] | list[int], *, unit: str = "ns") -> Packed:
+def pack(values: npt.NDArray[np.integer] | list[int], *, unit: str = "ns") -> PackedArray:
     """Pack non-negative integers; 4 bytes each where the largest fits, else 8."""
     array = np.asarray(values, dtype=np.uint64)
     width: Literal[4, 8] = 8 if array.size and int(array.max()) > 0xFFFFFFFF else 4
     raw = array.astype(f"<u{width}").view(np.uint8).reshape(-1, width).T.tobytes()
-    return Packed(unit=unit, count=int(array.size), width=width, data=base64.b64encode(zlib.compress(raw, 6)).decode())
+    return PackedArray(
+        unit=unit, count=int(array.size), width=width, data=base64.b64encode(zlib.compress(raw, 6)).decode()
+    )
 
 
-def unpack(packed: Packed) -> npt.NDArray[np.int64]:
+def unpack(packed: PackedArray) -> npt.NDArray[np.int64]:
     """The integers of a packed array.
 
     Raises DocumentError when the data is not what its header says (a cut or hostile document); memory stays within the
@@ -69,7 +71,7 @@ class SampleSet(msgspec.Struct, frozen=True, kw_only=True):
     """All samples of one metric in call order, packed."""
 
     metric: str
-    samples: Packed
+    samples: PackedArray
     labels: dict[str, str] = {}
 
 
@@ -77,7 +79,7 @@ class StageTimes(msgspec.Struct, frozen=True, kw_only=True):
     """What one stage of the preprocessing took in every call, in call order; ``line`` is where its function starts."""
 
     name: str
-    wall: Packed
+    wall: PackedArray
     line: str | None = None
 
 
@@ -107,8 +109,8 @@ class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
     end_ns: list[int]
     involuntary_switches: list[int]
     minor_faults: list[int]
-    wall: Packed
-    cpu: Packed
+    wall: PackedArray
+    cpu: PackedArray
     cpu_source: Literal["thread_cpu", "device"] = "thread_cpu"
     seen_ns: list[int] = []
     run_delay_ns: list[int] = []

@@ -24,7 +24,7 @@ PROJECT = PACKAGE / "demo"
 
 
 @dataclass(frozen=True)
-class ChangeRequest:
+class DemoChange:
     """A change of the demo and what the gate must say of it."""
 
     name: str
@@ -33,8 +33,8 @@ class ChangeRequest:
 
 
 CHANGES = (
-    ChangeRequest("mistake", "Keep the attention weights of each head for the explanation page", EXIT_FAIL),
-    ChangeRequest("refactor", "Give attention a file of its own and clearer names", EXIT_PASS),
+    DemoChange("mistake", "Keep the attention weights of each head for the explanation page", EXIT_FAIL),
+    DemoChange("refactor", "Give attention a file of its own and clearer names", EXIT_PASS),
 )
 
 # What people open first, and what it is.
@@ -83,12 +83,12 @@ def _commit_main(project: Path, echo: Echo) -> ScratchRepository:
 
 def _judge(
     repository: ScratchRepository,
-    change: ChangeRequest,
+    change: DemoChange,
     number: int,
     results: Path,
     environment: dict[str, str],
     echo: Echo,
-) -> tuple[ChangeRequest, int]:
+) -> tuple[DemoChange, int]:
     project, out = repository.root, results / change.name
     repository.branch(change.name)
     shutil.copytree(PROJECT / change.name, project, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
@@ -117,7 +117,7 @@ def _perfgate(
     return code
 
 
-def _conclude(codes: list[tuple[ChangeRequest, int]], results: Path, echo: Echo) -> int:
+def _conclude(codes: list[tuple[DemoChange, int]], results: Path, echo: Echo) -> int:
     echo(f"\n{LINE}\nWhat was judged, and where to look:\n")
     for change, code in codes:
         out = results / change.name

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from perfgate.document.decision import (
+    ArtifactLink,
     Comparison,
     DecisionDocument,
     Failure,
     Gain,
     HarnessChange,
     JudgedFinding,
-    Link,
     NoiseFloor,
     PackageDifference,
     Policy,
@@ -291,11 +291,11 @@ def suggestions() -> list[Suggestion]:
     ]
 
 
-def traces() -> list[Link]:
+def traces() -> list[ArtifactLink]:
     """Return the kept traces of both sides."""
     return [
-        Link(side="base", kind="trace", path="base/encoder-long.trace.json.gz", bytes=1_258_291),
-        Link(side="head", kind="trace", path="head/encoder-long.trace.json.gz", bytes=1_363_148),
+        ArtifactLink(side="base", kind="trace", path="base/encoder-long.trace.json.gz", bytes=1_258_291),
+        ArtifactLink(side="head", kind="trace", path="head/encoder-long.trace.json.gz", bytes=1_363_148),
     ]
 
 

@@ -15,11 +15,8 @@ EXAMPLES = ("demo", "doctor/main")
 LEFT = frozenset(
     {
         "Answer",
-        "ChangeRequest",
         "Frame",
-        "Link",
         "Mark",
-        "Packed",
         "Reading",
         "RequestRow",
         "Row",

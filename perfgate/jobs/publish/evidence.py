@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from perfgate.document.decision import Link
+from perfgate.document.decision import ArtifactLink
 from perfgate.errors import ForgeError
 from perfgate.jobs.shared.artifact import newest
 from perfgate.judging.forge.forge import CiEvent, Forge
@@ -16,7 +16,7 @@ _FOLDER = "perfgate-out"
 _PLAIN_PATH = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._/-]*")
 
 
-def evidence_pages(forge: Forge, event: CiEvent, key: str, links: Iterable[Link]) -> Mapping[str, str]:
+def evidence_pages(forge: Forge, event: CiEvent, key: str, links: Iterable[ArtifactLink]) -> Mapping[str, str]:
     """The address of every kept file that has one, by its path; empty where the forge lists nothing.
 
     A forge that keeps an archive file by file opens each; on the others a flame graph is an artifact of its own, which opens

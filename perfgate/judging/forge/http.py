@@ -48,7 +48,7 @@ RIGHTS = (
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     """An answer of an expected status: its bytes and the address of the next page, checked to be on the same host.
 
     ``location`` is where a redirect leads, unchecked.
@@ -125,7 +125,7 @@ class ForgeSession:
             elements: list[T] = self._decode(answer.body, list[kind], path)  # type: ignore[valid-type]  # made here, for msgspec
             yield from elements
 
-    def _answers(self, path: str, query: Query | None) -> Iterator[Answer]:
+    def _answers(self, path: str, query: Query | None) -> Iterator[HttpAnswer]:
         url: str | None = self._root + path
         for _ in range(MAX_PAGES):
             answer = self._request("GET", url or "", (200,), query=query)
@@ -213,12 +213,12 @@ class ForgeSession:
         data: bytes | None = None,
         repeatable: bool = True,
         again: bool = True,
-    ) -> Answer:
+    ) -> HttpAnswer:
         url = path if path.startswith(self._root) else self._root + path
         request = _Request(method, url, f"{method} {urlsplit(url).path}", expected, query, data, repeatable)
         for attempt in range(TRIES):
             refusal = self._try(request)
-            if isinstance(refusal, Answer):
+            if isinstance(refusal, HttpAnswer):
                 return refusal
             wait = wait_after(refusal, attempt, self._clock())
             if attempt == TRIES - 1 or self._waited + wait > MAX_WAIT:
@@ -231,8 +231,8 @@ class ForgeSession:
                 raise ForgeUnansweredError(f"{request.where}: {refusal.reason}; it may or may not be done")
         raise AssertionError("the last try returns or raises")
 
-    def _try(self, request: _Request) -> Answer | Refusal:
-        """Send once: an Answer, a Refusal that waiting may lift, or ForgeError."""
+    def _try(self, request: _Request) -> HttpAnswer | Refusal:
+        """Send once: an HttpAnswer, a Refusal that waiting may lift, or ForgeError."""
         try:
             response, body = within(self._answer_timeout, request.where, lambda: self._send(request))
         except TooSlowError as error:
@@ -266,14 +266,14 @@ class ForgeSession:
             body = read_bounded(response, request.where, most_bytes=MAX_ANSWER_BYTES, advice="that is not the API")
             return response, body
 
-    def _judge(self, response: requests.Response, body: bytes, request: _Request) -> Answer | Refusal:
+    def _judge(self, response: requests.Response, body: bytes, request: _Request) -> HttpAnswer | Refusal:
         status = response.status_code
         headers = {name.lower(): value for name, value in response.headers.items()}
         limited = is_rate_limit(status, headers, body)
         if status in request.expected and not limited:
             next_url = response.links.get("next", {}).get("url")
             page = check_page_url(next_url, self._root) if next_url else None
-            return Answer(status, body, page, headers.get("location", ""))
+            return HttpAnswer(status, body, page, headers.get("location", ""))
         if limited:
             return Refusal(f"the forge asks to slow down (HTTP {status})", headers, limited=True)
         if request.repeatable and (status in TRANSIENT or status == 409):

@@ -16,12 +16,12 @@ from perfgate.catalogue.lookup import CARDS, MUST_DECIDE
 from perfgate.document.budget import judges_subroutines
 from perfgate.document.decision import (
     RULE_METHODS,
+    ArtifactLink,
     Comparing,
     Comparison,
     DecisionDocument,
     Failure,
     Invalid,
-    Link,
     NoiseFloor,
     PackageDifference,
     Policy,
@@ -486,9 +486,9 @@ def _failures(run: RunDocument, side: Side, deciding: Set[int]) -> list[Failure]
     return [Failure(side=side, workload=workload, what=what, error=error) for workload, what, error in errors]
 
 
-def _links(run: RunDocument, side: Side) -> list[Link]:
+def _links(run: RunDocument, side: Side) -> list[ArtifactLink]:
     return [
-        Link(side=side, kind=artifact.kind, path=f"{side}/{artifact.path}", bytes=artifact.bytes)
+        ArtifactLink(side=side, kind=artifact.kind, path=f"{side}/{artifact.path}", bytes=artifact.bytes)
         for artifact in run.artifacts
     ]
 

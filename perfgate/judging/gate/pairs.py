@@ -39,7 +39,7 @@ from perfgate.catalogue.names import (
 )
 from perfgate.document.decision import Clock
 from perfgate.document.run import RunDocument
-from perfgate.document.samples import Arm, BlockColumns, Packed, Replicate, unpack
+from perfgate.document.samples import Arm, BlockColumns, PackedArray, Replicate, unpack
 from perfgate.judging.gate.clean import LEAST_CLEAN, clean_pair, waited_share
 from perfgate.judging.gate.comparison import Place
 from perfgate.judging.gate.rule import Differences
@@ -548,5 +548,5 @@ def stage_times(
     return [StageTime(name, float(both[0]), float(both[1]), lines[name]) for name, both in medians.items()]
 
 
-def _low(wall: Packed) -> float:
+def _low(wall: PackedArray) -> float:
     return float(np.quantile(unpack(wall), QUANTILE)) / 1e9

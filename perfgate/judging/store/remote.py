@@ -38,7 +38,7 @@ class BranchLocation:
 
 
 @dataclass(frozen=True)
-class Link:
+class RemoteBranch:
     """A branch of a repository: its address, what it is called in messages, and what git is told to reach it.
 
     ``settings`` are git's configuration, ``environ`` its environment; with a token git reads no configuration but ours.
@@ -118,7 +118,7 @@ def parse_location(location: str) -> BranchLocation:
     return BranchLocation(name, remote)
 
 
-def find_link(location: BranchLocation, place: StorePlace) -> Link:
+def find_link(location: BranchLocation, place: StorePlace) -> RemoteBranch:
     """The repository of a location and how it is reached. Raises StoreError when there is none.
 
     PERFGATE_STORE_REMOTE comes first, then the remote of the clone that the project lies in, then the repository that the
@@ -142,7 +142,7 @@ def find_link(location: BranchLocation, place: StorePlace) -> Link:
             url, isolated = _without_user(url), True
         elif not _is_local(url):
             hint = f"; the job's token is sent to {access.server} only"
-    return Link(
+    return RemoteBranch(
         branch=location.branch,
         url=url,
         shown=_USERINFO.sub("***", url),

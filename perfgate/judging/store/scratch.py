@@ -15,7 +15,7 @@ from pathlib import Path
 
 from perfgate.errors import RepositoryError, StoreError, StoreRefusedError
 from perfgate.git.commands import GitBytes, exchange_with_git
-from perfgate.judging.store.remote import REMOTE, Link
+from perfgate.judging.store.remote import REMOTE, RemoteBranch
 from perfgate.system.interrupts import held_back
 
 # GIT_CONFIG_COUNT came with git 2.31 (its release notes).
@@ -57,7 +57,7 @@ class StoreChange:
 class Scratch:
     """A bare repository in a scratch folder, tied to one branch of a remote one."""
 
-    def __init__(self, folder: Path, link: Link) -> None:
+    def __init__(self, folder: Path, link: RemoteBranch) -> None:
         self._folder = folder
         self._link = link
         self._environment = link.environment(folder)
@@ -225,7 +225,7 @@ class Scratch:
 
 
 @contextmanager
-def open_scratch(link: Link) -> Iterator[Scratch]:
+def open_scratch(link: RemoteBranch) -> Iterator[Scratch]:
     """Open a scratch repository for one use, and remove it at the end."""
     with held_back():
         try:

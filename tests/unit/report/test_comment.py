@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from perfgate.document.decision import Failure, Invalid, Link, Missing, Procedure, SideSummary, StepSummary
+from perfgate.document.decision import ArtifactLink, Failure, Invalid, Missing, Procedure, SideSummary, StepSummary
 from perfgate.document.explanation import OperatorDelta, Part
 from perfgate.document.message import Message, quote
 from perfgate.document.run import TIME_SPENT, TOO_SLOW, ErrorDetail
@@ -151,7 +151,7 @@ def test_end__nothing_was_measured__promises_no_report() -> None:
 
 
 def test_trace__flame_graph_kept__named_before_the_traces() -> None:
-    page = Link(side="head", kind="flamegraph", path="head/flame.html", bytes=40_960)
+    page = ArtifactLink(side="head", kind="flamegraph", path="head/flame.html", bytes=40_960)
     text = render_comment(failing(links=[*traces(), page]), CONTEXT)
     assert "Flame graph** `head/flame.html` · **Trace** `base/encoder-long.trace.json.gz`" in text
 

@@ -8,7 +8,7 @@ import re
 
 from msgspec.structs import replace
 
-from perfgate.document.decision import Link, Missing, NoiseFloor
+from perfgate.document.decision import ArtifactLink, Missing, NoiseFloor
 from perfgate.document.explanation import OperatorDelta
 from perfgate.document.run import OperatorRow, RunDocument, Side
 from perfgate.judging.report.render.html import render_html
@@ -143,7 +143,7 @@ def test_render_html__dots_of_the_pairs__are_what_the_judge_took_from_each_and_n
 
 def test_render_html__flame_graph__only_our_own_page_opens_by_a_click() -> None:
     paths = ["head/flame.html", "javascript:alert(1)", "head/../../flame.html"]
-    links = [Link(side="head", kind="flamegraph", path=path, bytes=10) for path in paths]
+    links = [ArtifactLink(side="head", kind="flamegraph", path=path, bytes=10) for path in paths]
     page = render_html(make_decision(links=links), None, make_run())
     assert re.findall(r'<a href="([^"]*)">', page) == ["head/flame.html"]
     assert "javascript:alert(1)" in page

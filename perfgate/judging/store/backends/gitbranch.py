@@ -23,7 +23,7 @@ from perfgate.document.run import RunDocument
 from perfgate.errors import StoreError, StoreRefusedError
 from perfgate.judging.store import layout
 from perfgate.judging.store.layout import RunFile
-from perfgate.judging.store.remote import PREFIX, Link, find_link, parse_location
+from perfgate.judging.store.remote import PREFIX, RemoteBranch, find_link, parse_location
 from perfgate.judging.store.scratch import Scratch, StoreChange, Tip, open_scratch
 from perfgate.judging.store.store import (
     HistoryValue,
@@ -229,7 +229,7 @@ class GitBranchStore:
         return len(removed)
 
     @cached_property
-    def _link(self) -> Link:
+    def _link(self) -> RemoteBranch:
         return find_link(self._location, self._place)
 
     def _write(self, plan: Plan) -> None:
