@@ -12,7 +12,7 @@ EXIT_INTERRUPTED = 130
 
 
 class PerfgateError(Exception):
-    """An error we expect: its text says what is wrong, where, and what to do."""
+    """An expected error: its text has the mistake, its place, and the remedy."""
 
     exit_code = EXIT_USAGE
 
@@ -22,7 +22,7 @@ class UsageError(PerfgateError):
 
 
 class ConfigError(PerfgateError):
-    """perfgate.toml is missing or says something we cannot follow."""
+    """perfgate.toml is missing or invalid."""
 
 
 class DocumentError(PerfgateError):
@@ -38,25 +38,25 @@ class RepositoryError(PerfgateError):
 
 
 class HostileRepositoryError(RepositoryError):
-    """Git refuses to read what a commit says: nothing is wrong with how perfgate was called."""
+    """Git refuses to read the content of a commit: perfgate was called correctly."""
 
     exit_code = EXIT_MEASURING
 
 
 class ForgeError(PerfgateError):
-    """The forge cannot be reached, refused, or answered something that is not its API: what was to be done there is not."""
+    """The forge was unreachable, refused, or returned an unexpected response: the action was not performed."""
 
     exit_code = EXIT_MEASURING
 
 
 class ForgeSettingError(ForgeError):
-    """What the job says of its forge cannot be right: the address, the repository or the token. Nothing was sent."""
+    """The job's forge settings cannot be right: the address, the repository or the token. Nothing was sent."""
 
     exit_code = EXIT_USAGE
 
 
 class ForgeGoneError(ForgeError):
-    """What was asked for is not there (404): deleted in the meantime, or never visible to the token."""
+    """The requested object does not exist (404): deleted in the meantime, or never visible to the token."""
 
 
 class ForgeHasNoStatusesError(ForgeError):
@@ -64,7 +64,7 @@ class ForgeHasNoStatusesError(ForgeError):
 
 
 class ForgeTooLargeError(ForgeError):
-    """The forge sends more than what was asked for can have."""
+    """The forge sends more than the requested object can have."""
 
 
 class ForgeUnansweredError(ForgeError):
@@ -82,7 +82,7 @@ class StoreRefusedError(StoreError):
 
 
 class InconclusiveError(PerfgateError):
-    """Nothing can be decided from what there is."""
+    """The evidence decides nothing."""
 
     exit_code = EXIT_INCONCLUSIVE
 
@@ -106,4 +106,4 @@ class WorkloadError(MeasuringError):
 
 
 class ResultsError(MeasuringError):
-    """What a benchmark program wrote cannot be read, or is no result of this run."""
+    """A benchmark program's output cannot be read, or is not of this run."""

@@ -56,7 +56,7 @@ UNITS: dict[str, tuple[str, float]] = {
 MOST_RANKS = 1024
 # A report of so many steps is a line that both ends of the socket read.
 MOST_STEPS = 5000
-# Of fewer answers a start a share says little.
+# The fewest answers per start for a meaningful share.
 FEWEST_ANSWERS = 32
 # Names become parts of metrics and of file names.
 NAME = re.compile(r"\w[\w.-]{0,99}")
@@ -69,7 +69,7 @@ def _doc(text: str) -> msgspec.Meta:
 
 
 class NumberSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One number of a command: where it stands, its unit, and which direction is better. One of the first three says where."""
+    """One number of a command: its place, its unit, and the better direction. One of the first three is the place."""
 
     json: Annotated[str, _doc("Its path in the JSON that `file` or the last line of the output holds: `a.b[0].c`.")] = (
         ""
@@ -95,7 +95,7 @@ class SlaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job. One of `command`, `serve`, `torchrun` and `workload` says what is started in the checkout of each side."""
+    """A job. One of `command`, `serve`, `torchrun` and `workload` is the program to start in the checkout of each side."""
 
     command: Annotated[str, _doc("A program that runs to its end and reports numbers.")] = ""
     serve: Annotated[str, _doc("A server; the line names `$PORT`, where it listens.")] = ""
@@ -208,12 +208,12 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def streams_tokens(self) -> bool:
-        """Whether a server is asked by the OpenAI API, which tells when its tokens come and how many there are."""
+        """Whether a server is used through the OpenAI API, which has the times and numbers of its tokens."""
         return self.api != "http" and not self.client
 
     @property
     def searches_rate(self) -> bool:
-        """Whether the server is loaded with what the base was found to hold."""
+        """Whether the server is loaded at the highest rate that the base sustains."""
         return self.load is not None and self.load.rate == "highest"
 
     @property
@@ -228,12 +228,12 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def line(self) -> str:
-        """What is started, as it is written."""
+        """The program as it is written."""
         return self.command or self.serve or self.script
 
     @property
     def script(self) -> str:
-        """What torchrun starts in every rank."""
+        """The script that torchrun starts in every rank."""
         return self.torchrun or (self.workload and f"-m perfgate.measuring.rank_workload {self.workload}")
 
 
@@ -257,7 +257,7 @@ _SERVER = (
     "sleep",
     "wake_up",
 )
-# What decides how long is measured, or how it is judged, and not what.
+# Settings that decide how long a job is measured, or how it is judged, but not its work.
 _NOT_THE_WORK = {"budget", "timeout", "ready_timeout", "gates"}
 # The settings that only one kind has.
 _OWN: dict[JobKind, tuple[str, ...]] = {
@@ -270,9 +270,9 @@ _A: dict[JobKind, str] = {"command": "a command", "server": "a server", "ranks":
 
 @dataclass(frozen=True)
 class JobReference:
-    """A job by its name, and all that perfgate.toml says of it.
+    """A job by its name, with all of its settings in perfgate.toml.
 
-    ``rate`` is the highest rate that base was found to hold, where the load is made by it.
+    ``rate`` is the highest rate that base was found to sustain, for loads made by it.
     """
 
     name: str
@@ -285,7 +285,7 @@ class JobReference:
 
     @property
     def written(self) -> dict[str, str]:
-        """Every setting as text: what differs between base and head measures something else."""
+        """Every setting as text: a difference between base and head means different work."""
         fields = msgspec.to_builtins(self.settings)
         return {
             name: msgspec.json.encode(value, order="sorted").decode()
@@ -295,11 +295,11 @@ class JobReference:
 
     @classmethod
     def from_written(cls, name: str, written: Mapping[str, str], *, judged_by: JobSettings) -> JobReference | None:
-        """The job of which ``written`` is what is written; None where that is no job.
+        """The job of the ``written`` settings; None if they do not describe one.
 
-        What decides how long is measured, or how it is judged, is that of ``judged_by``.
+        The settings for measuring time and judging are those of ``judged_by``.
         """
-        # A setting that is left out is empty, whatever its default is.
+        # An omitted setting is empty, even if it has a default.
         defaults = {field.name: field.default for field in msgspec.structs.fields(JobSettings)}
         values: dict[str, Any] = {key: "" for key, default in defaults.items() if isinstance(default, str)}
         values |= {key: False for key, default in defaults.items() if isinstance(default, bool)}
@@ -317,7 +317,7 @@ class JobReference:
 
     @property
     def must_gate(self) -> tuple[str, ...]:
-        """What the verdict rests on, as far as perfgate.toml tells: a known format names its numbers itself."""
+        """The numbers that decide the verdict, as far as perfgate.toml has them: a known format names its numbers itself."""
         settings = self.settings
         if self.kind == "ranks":
             return RANKS_STEP, RANKS_CPU
@@ -342,12 +342,12 @@ class JobReference:
 
 
 def is_gating(name: str, gates: list[str]) -> bool:
-    """Whether the verdict rests on a number of a command: where no pattern says which, it rests on all."""
+    """Whether a number of a command decides the verdict: without a pattern, all do."""
     return not gates or any(fnmatch.fnmatchcase(name, pattern) for pattern in gates)
 
 
 def mistakes(name: str, settings: JobSettings) -> Iterator[str]:
-    """Yield what is wrong with a job, each with what to write instead."""
+    """Yield the mistakes in a job's settings, each with its correction."""
     lines = [key for key in ("command", "serve", "torchrun", "workload") if getattr(settings, key)]
     if len(lines) != 1:
         found = " and ".join(f"`{line}`" for line in lines) or "none"

@@ -19,7 +19,7 @@ from perfgate.errors import PluginError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-# What a distribution's pyproject.toml may name: [project.entry-points."perfgate.readers"] name = "package.module".
+# The entry points in a distribution's pyproject.toml: [project.entry-points."perfgate.readers"] name = "package.module".
 DEVICES, READERS, STEPS = "perfgate.devices", "perfgate.readers", "perfgate.steps"
 FORGES, STORES, RESULTS = "perfgate.forges", "perfgate.stores", "perfgate.results"
 
@@ -30,7 +30,7 @@ def member_names(package: ModuleType, group: str | None = None) -> list[str]:
 
 
 def load_member(package: ModuleType, name: str, group: str | None = None) -> ModuleType:
-    """Raises PluginError, which names the distribution, where the member of another package cannot be imported."""
+    """Raises PluginError, which names the distribution, if the member of another package cannot be imported."""
     entry = _entry_points(package, group).get(name)
     if entry is None:
         return importlib.import_module(f"{package.__name__}.{name}")
@@ -46,7 +46,7 @@ def load_members(package: ModuleType, group: str | None = None) -> list[ModuleTy
 
 
 def files_beside(group: str, suffix: str) -> list[Path]:
-    """What lies beside the modules of a group's entry points under their names; the modules are not imported."""
+    """The files beside the modules of a group's entry points, with the same names; the modules are not imported."""
     files = []
     for entry in _group(group).values():
         try:
@@ -64,7 +64,7 @@ def _module_names(package: ModuleType) -> list[str]:
 
 
 def _entry_points(package: ModuleType, group: str | None) -> Mapping[str, EntryPoint]:
-    """Raises PluginError where one of them has the name of a module of ours."""
+    """Raises PluginError if one of them has the name of a module of ours."""
     if group is None:
         return {}
     entries = _group(group)
@@ -76,7 +76,7 @@ def _entry_points(package: ModuleType, group: str | None) -> Mapping[str, EntryP
 
 @cache
 def _group(group: str) -> Mapping[str, EntryPoint]:
-    """The entry points of a group by their names. Raises PluginError where two packages use one name."""
+    """The entry points of a group by their names. Raises PluginError if two packages use one name."""
     if not _may_be_named(group):
         return {}
     from importlib.metadata import entry_points  # slow to import, and `perfgate --help` needs no plug-in
@@ -96,7 +96,7 @@ def _group(group: str) -> Mapping[str, EntryPoint]:
 def _may_be_named(group: str) -> bool:
     """Whether a file of entry points names the group; a look at them takes a fraction of the time of ``importlib.metadata``.
 
-    Where something that is no folder is on the path, such as an archive, there may be entry points that this does not see.
+    A path entry that is not a folder, such as an archive, may have entry points that this does not see.
     """
     heading = f"[{group}]".encode()
     for place in dict.fromkeys(sys.path):

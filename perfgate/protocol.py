@@ -1,6 +1,6 @@
 """The messages between conductor and worker: length-prefixed JSON over a socket of their own.
 
-What user code prints can never reach this socket, so it can never be mistaken for a result.
+User code's output can never reach this socket, and so can never be mistaken for a result.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ _CHUNK = 1 << 20
 STACK_SIGNAL = signal.SIGRTMAX - 3
 _HEADER = struct.Struct("<I")
 
-# What a timed block is made of: calls of the model on inputs that are ready, or preprocessing alone.
+# The content of a timed block: calls of the model on ready inputs, or preprocessing alone.
 Lane = Literal["call", "preprocess"]
-# What is timed one by one inside a call: operators, or modules and functions.
+# The units timed one by one inside a call: operators, or modules and functions.
 ProfileKind = Literal["operators", "subroutines"]
 
 
 class WorkerRequest(msgspec.Struct, frozen=True, tag=True):
-    """What the conductor asks a worker; each kind of request is a subclass, and its name the tag of the message."""
+    """A request from the conductor to a worker; each kind is a subclass, and its name the tag of the message."""
 
 
 class Reply(msgspec.Struct, frozen=True, tag=True):
-    """What a worker answers."""
+    """A worker's answer."""
 
 
 class ServerMessage(msgspec.Struct, frozen=True, tag=True):
-    """What the fork server tells the conductor."""
+    """A message from the fork server to the conductor."""
 
 
 class ForkRequest(msgspec.Struct, frozen=True, tag=True):
     """Conductor to fork server: fork a worker; its socket comes with this message as a file descriptor.
 
-    What the worker prints goes to ``log_path``; the Python stack of a crash or hang to ``stack_path``. ``home`` is its home,
+    The worker's output goes to ``log_path``; the Python stack of a crash or hang to ``stack_path``. ``home`` is its home,
     its folder for temporary files and its current one.
     """
 
@@ -130,7 +130,7 @@ class InterpreterAbout(msgspec.Struct, frozen=True):
 
 
 class HarnessRequest(WorkerRequest, frozen=True):
-    """Import a workload file and say what it measures; nothing is built. The fields are those of LoadRequest."""
+    """Import a workload file and describe it; nothing is built. The fields are those of LoadRequest."""
 
     name: str
     file: str
@@ -140,7 +140,7 @@ class HarnessRequest(WorkerRequest, frozen=True):
 
 
 class HarnessReply(Reply, frozen=True):
-    """What a workload file measures: each shape with its arguments as text, each function with a hash of its code."""
+    """The description of a workload file: each shape with its arguments as text, each function with a hash of its code."""
 
     batch: int
     batch_sizes: list[int]
@@ -150,10 +150,10 @@ class HarnessReply(Reply, frozen=True):
 
 
 class LoadRequest(WorkerRequest, frozen=True):
-    """Load and build a workload. ``file`` is the workload file, ``root`` the checkout whose code it imports.
+    """Load and build a workload. ``file`` is the workload file, ``root`` the checkout of the imported code.
 
     ``dead_functions`` are defined before it, to lay it out in memory as other code would. ``seek`` are functions of the
-    project, as ``file:line`` of where they begin: a trial tells which of them ran. Kernels whose names match one of
+    project by their first line, ``file:line``: a trial reports those that ran. Kernels with names that match one of
     ``communication`` communicate.
     """
 
@@ -197,19 +197,19 @@ class TestbedReply(Reply, frozen=True):
 class TryRequest(WorkerRequest, frozen=True):
     """Make a call of every shape with a workload that has just been loaded, and have its output checked.
 
-    Where functions are sought and have not run, more calls on other inputs are made. With ``packages`` the reply names those
-    that are loaded by then.
+    If sought functions have not run, more calls on other inputs are made. With ``packages`` the reply names those that are
+    loaded by then.
     """
 
     packages: bool = False
 
 
 class Tried(Reply, frozen=True):
-    """Which part failed first, of which shape and how; None where everything went well.
+    """The first part that failed, its shape and error; None if nothing failed.
 
-    ``unseen`` are those of the functions sought that did not run; none where functions may run unseen. ``seconds`` is what the
-    calls of all shapes and their checks took: no call takes longer. ``packages`` are the distributions that a file was loaded
-    of; None where they were not asked for.
+    ``unseen`` are the sought functions that did not run; none if functions may run unseen. ``seconds`` is the time of the
+    calls of all shapes and their checks, an upper bound for a call. ``packages`` are the distributions with a loaded file;
+    None unless requested.
     """
 
     failed: Literal["call", "check"] | None = None
@@ -244,8 +244,8 @@ class StepRequest(WorkerRequest, frozen=True):
     """Run one step of the checklist; ``steady`` seconds of each shape are timed by step 1, 0 for its own time.
 
     So many ``copies`` of the workload run at the same time in step 10, and step 1 times a ``cold_start``; step 13 tries the
-    ``shape_space``. With ``brief`` the step may leave out what further turns do not compare, and takes less time for the rest.
-    ``no_experiments`` says why the step tries nothing but the workload's own calls.
+    ``shape_space``. With ``brief`` the step may leave out parts that further turns do not compare, and takes less time for
+    the rest. ``no_experiments`` is the reason if the step may make only the workload's own calls.
     """
 
     number: int
@@ -266,7 +266,7 @@ class StepRequest(WorkerRequest, frozen=True):
 
 
 class StepReply(Reply, frozen=True):
-    """What the step measured, what it found out beyond its own result, and the files it made or used."""
+    """The result of the step, its further findings, and the files it made or used."""
 
     result: StepResult
     operators: list[OperatorRow] = []
@@ -280,7 +280,7 @@ SLOW_CALL_SECONDS = 0.25
 
 
 class WarmUpRequest(WorkerRequest, frozen=True):
-    """Warm up every shape and say how many calls make a block of about ``block_seconds``."""
+    """Warm up every shape and return the number of calls in a block of about ``block_seconds``."""
 
     block_seconds: float
     cap_seconds: float
@@ -289,10 +289,10 @@ class WarmUpRequest(WorkerRequest, frozen=True):
 class WarmedUp(Reply, frozen=True):
     """The worker is warm. ``block_calls`` maps a shape to the calls of one of its blocks.
 
-    ``call_seconds`` is what a call of every shape takes, one after the other.
-    ``preprocess_calls`` does so for blocks of the preprocessing; it is empty where the workload has none. ``forkable`` is
-    whether other workers can be forked from this one. ``parts`` are the modules that it imported of packages which the fork
-    server had imported, in order; none where user code changed the environment, which modules may read.
+    ``call_seconds`` is the time of one call of every shape. ``preprocess_calls`` does so for blocks of the preprocessing;
+    it is empty for a workload without any. ``forkable`` is whether other workers can be forked from this one. ``parts`` are
+    the modules that it imported of packages known to the fork server, in order; none if user code changed the environment,
+    which modules may read.
     """
 
     calls: int
@@ -318,13 +318,13 @@ class Spawned(Reply, frozen=True):
 
 
 class MoveRequest(WorkerRequest, frozen=True):
-    """Move weights, inputs and the heap to where this seed puts them, and make the first calls there."""
+    """Move weights, inputs and the heap to places chosen by this seed, and make the first calls there."""
 
     seed: int
 
 
 class LayoutMoved(Reply, frozen=True):
-    """Everything lies elsewhere; only pads and pools do where the workload's tensors are not ``movable``."""
+    """Everything has moved; only pads and pools if the workload's tensors are not ``movable``."""
 
     movable: bool
 
@@ -350,7 +350,7 @@ class CollectRequest(WorkerRequest, frozen=True):
 class Collected(Reply, frozen=True):
     """The blocks of every shape, and the settings of libraries that user code can change, as they stand after them.
 
-    ``uncounted`` says which hardware counters the blocks lack, and why.
+    ``uncounted`` has the hardware counters missing from the blocks, and the reason.
     """
 
     shapes: dict[str, BlockColumns]
@@ -383,7 +383,7 @@ class ProfileTimes(Reply, frozen=True):
 
 
 class RecordRequest(WorkerRequest, frozen=True):
-    """Record the operators of a few calls of a shape into ``folder``, on a device whose traces are analysed later."""
+    """Record the operators of a few calls of a shape into ``folder``, on a device with deferred trace analysis."""
 
     shape: str
     calls: int
@@ -435,13 +435,13 @@ class WatchLoadRequest(WorkerRequest, frozen=True):
 
 
 class LoadWatched(Reply, frozen=True):
-    """What the device's clock did under load."""
+    """The behaviour of the device's clock under load."""
 
     checks: list[FitnessCheck]
 
 
 class ProgressReply(Reply, frozen=True):
-    """A worker says what it is doing."""
+    """A worker's current activity."""
 
     text: str
 
@@ -472,7 +472,7 @@ class ConnectionClosed(Exception):  # noqa: N818 - an end, not an error: it is h
 
 
 class ProtocolError(Exception):
-    """What came over the socket is no message of ours."""
+    """The data on the socket is not a message of ours."""
 
 
 def send(connection: socket.socket, message: msgspec.Struct, descriptor: int | None = None) -> None:
@@ -514,7 +514,7 @@ def receive_with_descriptor(connection: socket.socket) -> tuple[bytes, int | Non
 
 
 class Inbox:
-    """The reading end where the sender is not trusted: it never waits longer than the seconds given.
+    """The reading end for an untrusted sender: it never waits longer than the given seconds.
 
     User code lives in the same process as the sender, and can write anything into its socket, half a message too.
     """

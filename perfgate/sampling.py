@@ -1,6 +1,7 @@
 """Readings of a device beside a measurement: started here, taken by a process of its own that never imports torch.
 
-That process is ``python -m perfgate.measuring.devices.sampler``. Whoever started it may be killed; it then ends by itself.
+That process is ``python -m perfgate.measuring.devices.sampler``. If the process that started it is killed, it ends by
+itself.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ class Sampler:
         self._output = output
 
     def readings(self) -> list[Reading]:
-        """What was read so far, in order."""
+        """The readings so far, in order."""
         return [line.reading for line in self._lines() if line.reading is not None]
 
     def failure(self) -> Message | None:
-        """Why nothing can be read, None where something can or nothing is known yet."""
+        """Why there are no readings, None if there are some or nothing is known yet."""
         return next((line.failure for line in self._lines() if line.failure is not None), None)
 
     def end(self) -> None:
@@ -78,7 +79,7 @@ def sampling(
 ) -> Iterator[Sampler]:
     """Start the process for a device such as ``npu:1`` and wait for its first line; it ends with the context.
 
-    ``folder`` takes a file without a name, ``patience`` is in seconds. Raises UnmeasuredError where the device has no sensor,
+    ``folder`` takes a file without a name, ``patience`` is in seconds. Raises UnmeasuredError if the device has no sensor,
     or none that answers.
     """
     with tempfile.TemporaryFile(dir=folder) as output:

@@ -16,8 +16,9 @@ from perfgate.document.decision import Comparison, Invalid, Policy, StepComparis
 from perfgate.document.message import Message
 from perfgate.document.run import Value
 from perfgate.judging.gate.comparison import change_of, relative_change, rounded, zero_of
+from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.evidence import Evidence
-from perfgate.judging.gate.numbers import ChecklistNumber, SideBySide
+from perfgate.judging.gate.numbers import ChecklistNumber
 from perfgate.judging.gate.rule import Errors, interval, pairs_to_decide, single_interval
 
 
@@ -97,10 +98,10 @@ def _from_counts(row: StepComparison) -> StepComparison:
     return msgspec.structs.replace(row, method="exact", delta=relative_change(row.base, row.head))
 
 
-def _from_turns(row: StepComparison, number: SideBySide, policy: Policy) -> StepComparison:
-    zero, head = zero_of(row.metric), number.head(row.metric)
+def _from_turns(row: StepComparison, number: PairedEffect, policy: Policy) -> StepComparison:
+    zero, head = zero_of(row.metric), number.head
     delta = 0.0 if number.base == head else relative_change(zero + number.base, zero + head)
-    if number.from_pairs:
+    if number.method == "paired":
         bounds = interval(number.differences, Errors(policy.alpha, policy.alpha_ok, tuple(policy.looks)))
     else:
         bounds = single_interval(number.differences)
@@ -108,7 +109,7 @@ def _from_turns(row: StepComparison, number: SideBySide, policy: Policy) -> Step
     needed = None if is_resolved else pairs_to_decide(number.differences, excluded=0.0)
     return msgspec.structs.replace(
         row,
-        method="paired" if number.from_pairs else "repeated",
+        method=number.method,
         base=rounded(number.base),
         head=rounded(head),
         delta=delta if bounds else None,

@@ -26,8 +26,9 @@ from perfgate.document.run import (
 )
 from perfgate.document.samples import Arm, Replicate
 from perfgate.judging.gate.comparison import Place, places
+from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.numbers import ChecklistNumber, PairedNumbers, leading_numbers
-from perfgate.judging.gate.pairs import Clocks, Effects, deciding_clocks, paired_effects
+from perfgate.judging.gate.pairs import Clocks, deciding_clocks, paired_effects
 
 _Entry = TypeVar("_Entry", CounterSet, CallAccount, CorrectnessResult, KernelTimes)
 Kind = Literal["operators", "subroutines"]
@@ -113,7 +114,7 @@ class Evidence:
 
     def __init__(self, base: RunDocument, head: RunDocument) -> None:
         self.base, self.head = RunIndex(base), RunIndex(head)
-        self._effects: dict[tuple[Place, Arm], dict[str, Effects]] = {}
+        self._effects: dict[tuple[Place, Arm], dict[str, PairedEffect]] = {}
 
     @property
     def runs(self) -> tuple[RunDocument, RunDocument]:
@@ -151,7 +152,7 @@ class Evidence:
                 pairs.setdefault(first.workload, []).append(Pair(first, second))
         return pairs
 
-    def effects(self, place: Place, arm: Arm = "ab") -> dict[str, Effects]:
+    def effects(self, place: Place, arm: Arm = "ab") -> dict[str, PairedEffect]:
         """The paired effects of each metric, of head against base or of base against itself."""
         if (place, arm) not in self._effects:
             second = self.head if arm == "ab" else self.base

@@ -1,4 +1,4 @@
-"""One judge of all that was measured side by side: pairs of processes, turns of a step, quads of a job."""
+"""One judge for everything measured side by side: pairs of processes, turns of a step, quads of a job."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import msgspec
 
 from perfgate.catalogue.lookup import FAST_PATHS, metric
 from perfgate.catalogue.terms import Better
-from perfgate.document.decision import Clock, Comparison, Method, NoiseFloor
+from perfgate.document.decision import Comparison, NoiseFloor
 from perfgate.document.message import Message
 from perfgate.judging.gate.comparison import Place, change_of, rounded
+from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.rule import (
     MOST_PAIRS,
     Differences,
@@ -29,47 +30,39 @@ from perfgate.judging.gate.rule import (
 from perfgate.stats.error_control import holm
 from perfgate.stats.signed_rank import p_above
 
-# By how much the robust sd of n normal values around a known centre exceeds the true one in 5 of 100 cases: 1 + this / sqrt(n)
+# The robust sd of n normal values around a known centre exceeds the true one in 5 of 100 cases by 1 + this / sqrt(n)
 # (simulated: 1.95 of 5, 1.79 of 7, 1.54 of 14).
 FLOOR_DOUBT = 2.1
 
 
 class Tested(NamedTuple):
-    """One number of a place on both sides, by pairs or turns.
+    """The effect on one number of a place, with its limits.
 
-    ``differences`` are the logarithms of head over base, ``base`` is the base's level, and ``head`` what the estimated effect
-    makes of it. A worsening by ``tolerance`` is allowed; "unchanged" excludes the first of ``margins`` that it can. ``floor``
-    is what base against base showed. ``pairs`` are those of processes, of which a tail pools several to one difference. A
-    ``clock`` that is not ``fair`` shows whom the scheduler favoured.
+    A worsening by ``tolerance`` is allowed; "unchanged" excludes the first of ``margins`` that it can. ``floor`` is the noise
+    floor from base against base.
     """
 
     place: Place
     metric: str
-    method: Method
-    differences: Differences
-    base: float
-    head: float
+    effect: PairedEffect
     tolerance: float
     margins: Sequence[float]
     better: Better = "lower"
     gating: bool = True
-    pairs: int | None = None
-    clock: Clock = "wall"
-    fair: bool = True
     floor: NoiseFloor | None = None
 
     @property
     def worse(self) -> Differences:
-        """The differences of which more is worse."""
-        return -self.differences if self.better == "higher" else self.differences
+        """The differences, with larger ones worse."""
+        return -self.effect.differences if self.better == "higher" else self.effect.differences
 
 
 def judge_together(
     members: Sequence[Tested], errors: Errors, *, others: Iterable[float] = (), interim: bool = False
 ) -> list[Comparison]:
-    """Judge numbers that share ``errors``, corrected for together and with ``others``, the p-values of further tests.
+    """Judge numbers that share ``errors``, corrected together with ``others``, the p-values of further tests.
 
-    At an ``interim`` look an alarm is surer than at the end.
+    At an ``interim`` look an alarm needs more evidence than at the end.
     """
     adjusted = holm([*(_p_of_alarm(member, errors, interim=interim) for member in members), *others])
     return [
@@ -79,37 +72,37 @@ def judge_together(
 
 
 def _p_of_alarm(tested: Tested, errors: Errors, *, interim: bool) -> float:
-    if not tested.fair:
+    if not tested.effect.fair:
         return 1.0
-    alike_margin = alarm_margin(tested.differences.size, errors.looks, interim=interim)
+    alike_margin = alarm_margin(tested.effect.differences.size, errors.looks, interim=interim)
     return p_slower(tested.worse, 0.0, errors.alarm_looks, alike_margin=alike_margin)
 
 
 def judge(tested: Tested, errors: Errors, *, p_adjusted: float | None, tests: int) -> Comparison:
-    """Judge a number that is corrected for as one of ``tests``; without ``p_adjusted`` it is tested alone."""
-    worse = tested.worse
-    pairs = worse.size if tested.pairs is None else tested.pairs
+    """Judge one of ``tests`` numbers, with its corrected p-value; without ``p_adjusted`` it is tested alone."""
+    worse, effect = tested.worse, tested.effect
+    pairs = effect.size
     compared = Comparison(
         workload=tested.place.workload,
         shape=tested.place.shape,
         metric=tested.metric,
         unit=metric(tested.metric).unit,
         better=tested.better,
-        method=tested.method,
+        method=effect.method,
         outcome="inconclusive",
         gating=tested.gating,
-        base=rounded(tested.base),
-        head=rounded(tested.head),
+        base=rounded(effect.base),
+        head=rounded(effect.head),
         tolerance=tested.tolerance,
         pairs=pairs,
-        clock=tested.clock,
+        clock=effect.clock,
     )
-    if not tested.fair:
-        code = "gate.cpu-not-alike" if tested.clock == "cpu" else "gate.no-fair-clock"
+    if not effect.fair:
+        code = "gate.cpu-not-alike" if effect.clock == "cpu" else "gate.no-fair-clock"
         return msgspec.structs.replace(compared, reason=Message(code))
     bounds = interval(worse, errors)
     tolerated = math.log1p(tested.tolerance)
-    # Answered for the margin that is sought, and where that says nothing, for the one that is sufficient.
+    # Answered for the margin that is sought or, if that is inconclusive, for the sufficient one.
     for margin in tested.margins:
         outcome = answer(worse, Limits(tolerated, math.log1p(margin)), errors, p_adjusted=p_adjusted)
         needed, reason = None, None
@@ -129,26 +122,26 @@ def judge(tested: Tested, errors: Errors, *, p_adjusted: float | None, tests: in
     return msgspec.structs.replace(
         compared,
         outcome=outcome,
-        delta=rounded(change_of(tested.differences.estimate)),
+        delta=rounded(change_of(effect.differences.estimate)),
         interval=(ends[0], ends[1]) if ends else None,
         confidence=rounded(bounds.confidence) if bounds else None,
-        p=rounded(p_above(worse.values, 0.0, worse.weights)) if tested.method == "paired" else None,
+        p=rounded(p_above(worse.values, 0.0, worse.weights)) if effect.method == "paired" else None,
         p_adjusted=None if p_adjusted is None else rounded(p_adjusted),
         pairs_needed=needed,
         detectable=None if visible is None else rounded(visible),
         excluded=margin if outcome == "unchanged" else None,
-        effects=shown_effects(tested.metric, tested.differences),
+        effects=shown_effects(tested.metric, effect.differences),
         reason=reason,
     )
 
 
 def shown_effects(name: str, differences: Differences) -> list[float]:
-    """What a decision keeps of the pairs: as many numbers as pairs are too many for every metric."""
+    """The differences that a decision keeps: those of the fast paths, because one per pair and metric would be too many."""
     return [rounded(change_of(value)) for value in differences.values] if name in FAST_PATHS else []
 
 
 def _undecided_because(bounds: Interval | None, margin: float, *, pairs: int) -> Message:
-    """Say which slowdown the pairs do not exclude, and what they show instead."""
+    """Name the slowdown that the pairs do not exclude, and the bound that they show instead."""
     shown = Message("gate.too-few-pairs", {"pairs": pairs})
     if bounds:
         values = {"bound": rounded(change_of(bounds.high)), "confidence": rounded((1 + bounds.confidence) / 2)}
@@ -157,5 +150,5 @@ def _undecided_because(bounds: Interval | None, margin: float, *, pairs: int) ->
 
 
 def _is_above(floor: NoiseFloor, limit: float) -> bool:
-    """Whether base against base spreads too much for a limit beyond doubt: its few pairs tell that roughly."""
+    """Whether base against base certainly spreads too much for a limit; its few pairs are a rough estimate."""
     return floor.floor > limit * (1 + FLOOR_DOUBT / math.sqrt(max(1, floor.pairs)))

@@ -1,6 +1,6 @@
-"""The numbers of the checklist, side by side: from the samples of the pairs, or from turns in which both sides ran the step.
+"""The numbers of the checklist on both sides: from the samples of the pairs, or from turns of their step on both sides.
 
-What each side measured once is not compared: two processes of the same code differ, and the second of two is measured later.
+Single measurements of both sides are not compared: two processes of the same code differ, and the second runs later.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from perfgate.catalogue.lookup import METRICS, metric
-from perfgate.document.decision import Clock
 from perfgate.document.message import Message
 from perfgate.document.run import REPEAT, RunDocument, Value
 from perfgate.judging.gate.comparison import Place, zero_of
-from perfgate.judging.gate.pairs import SAMPLED, Clocks, Effects, sampled_effects
+from perfgate.judging.gate.effect import PairedEffect
+from perfgate.judging.gate.pairs import SAMPLED, Clocks, sampled_effects
 from perfgate.judging.gate.rule import Differences
 
 # The labels of a value of a further turn, of a call rate, or of a stretch of the calls: none is the step's own number.
@@ -40,27 +40,6 @@ class ChecklistNumber(NamedTuple):
         return cls(step, workload, value.labels.get("shape", ""), value.metric, labels)
 
 
-class SideBySide(NamedTuple):
-    """A number on both sides, pair by pair or turn by turn.
-
-    ``differences`` are the logarithms of head over base; ``base`` is the base's median, in the metric's unit. ``whole`` is the
-    head's median if the metric is a whole number: no batch size is 5.6.
-    """
-
-    differences: Differences
-    base: float
-    from_pairs: bool
-    clock: Clock = "wall"
-    whole: float | None = None
-
-    def head(self, name: str) -> float:
-        """What the estimated effect makes of the base's number."""
-        if self.whole is not None:
-            return self.whole
-        zero = zero_of(name)
-        return (zero + self.base) * math.exp(self.differences.estimate) - zero
-
-
 def leading_numbers(run: RunDocument) -> dict[ChecklistNumber, Value]:
     """The numbers that the steps of a run are read by, in the order in which they stand in the document."""
     return {
@@ -83,14 +62,14 @@ class PairedNumbers:
     def __init__(self, base: RunDocument, head: RunDocument, clocks: Clocks) -> None:
         self._base, self._head, self._clocks = base, head, clocks
         self._turns = _turns_of(base), _turns_of(head)
-        self._sampled: dict[Place, dict[str, Effects]] = {}
+        self._sampled: dict[Place, dict[str, PairedEffect]] = {}
 
-    def get(self, number: ChecklistNumber) -> SideBySide | Message:
+    def get(self, number: ChecklistNumber) -> PairedEffect | Message:
         """The number on both sides, or why it cannot be compared."""
         if number.metric in SAMPLED and not number.labels:
-            effects = self._effects(Place(number.workload, number.shape)).get(number.metric)
-            if effects is not None:
-                return SideBySide(effects.differences, effects.level, from_pairs=True, clock=effects.clock)
+            effect = self._effects(Place(number.workload, number.shape)).get(number.metric)
+            if effect is not None:
+                return effect
         before, after = (turns.get(number[1:], {}) for turns in self._turns)
         return _from_turns(number.metric, before, after)
 
@@ -98,7 +77,7 @@ class PairedNumbers:
         """Whether a side has a value of it."""
         return number.metric in SAMPLED or any(number[1:] in turns for turns in self._turns)
 
-    def _effects(self, place: Place) -> dict[str, Effects]:
+    def _effects(self, place: Place) -> dict[str, PairedEffect]:
         if place not in self._sampled:
             self._sampled[place] = sampled_effects(self._base, self._head, place, self._clocks)
         return self._sampled[place]
@@ -125,7 +104,7 @@ def _turn(value: Value) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < _MOST_DIGITS else 0
 
 
-def _from_turns(name: str, before: _Turns, after: _Turns) -> SideBySide | Message:
+def _from_turns(name: str, before: _Turns, after: _Turns) -> PairedEffect | Message:
     if not before or not after or None in (*before.values(), *after.values()):
         return Message("gate.bound-not-measured", {"step": metric(name).step})
     numbers = range(1, len(before) + 1)
@@ -139,7 +118,9 @@ def _from_turns(name: str, before: _Turns, after: _Turns) -> SideBySide | Messag
     if max(map(abs, ratios)) > LARGEST_RATIO:
         return Message("gate.no-ratio")
     base, head = (median([side[index] for side in pairs], name) - zero for index in (0, 1))
-    return SideBySide(Differences.of(ratios), base, from_pairs=False, whole=head if metric(name).is_whole else None)
+    effect = PairedEffect.of(Differences.of(ratios), base, "repeated", zero=zero)
+    # A whole number keeps the head's median: no batch size is 5.6.
+    return effect._replace(head=head) if metric(name).is_whole else effect
 
 
 def median(values: Sequence[float], name: str) -> float:

@@ -42,6 +42,7 @@ from perfgate.document.run import RunDocument
 from perfgate.document.samples import Arm, BlockColumns, PackedArray, Replicate, unpack
 from perfgate.judging.gate.clean import LEAST_CLEAN, clean_pair, waited_share
 from perfgate.judging.gate.comparison import Place
+from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.rule import Differences
 
 # What the processor counts of a block, by its metric.
@@ -293,22 +294,6 @@ def _by_quad(seconds: Floats, quad_of_call: npt.NDArray[np.int64]) -> list[Float
 # --- pairs
 
 
-class Effects(NamedTuple):
-    """Paired effects of one metric and shape: one log ratio a pair, in the order of measuring.
-
-    ``level`` is the first side's median of the metric in seconds, ``call_level`` that of its call (for the gap: of call and
-    gap together, of which its effect is a share). ``pairs`` process pairs went in, of which a tail pools several to one
-    difference. ``clock`` is what the calls were timed by; one that is not ``fair`` shows whom the scheduler favoured.
-    """
-
-    differences: Differences
-    level: float
-    call_level: float
-    pairs: int
-    clock: Clock = "wall"
-    fair: bool = True
-
-
 _Lanes = tuple[BlockColumns, BlockColumns]
 _StatisticsPair = tuple[Statistics, Statistics]
 
@@ -321,7 +306,7 @@ def paired_effects(
     shape: str,
     arm: Arm,
     clocks: Clocks = ALL_BY_WALL,
-) -> dict[str, Effects]:
+) -> dict[str, PairedEffect]:
     """The effects per metric over all pairs in which both members have undisturbed samples of the shape.
 
     ``clocks`` says what decides about calls and preprocessing: the wall where it says nothing.
@@ -372,7 +357,7 @@ def _computing_share_of(process: Statistics) -> float:
     return math.nan if process.turnaround is None else float(np.median(process.cpu)) / math.exp(process.turnaround)
 
 
-def _calls(pairs: Sequence[_StatisticsPair], clock: Clock | None) -> Effects:
+def _calls(pairs: Sequence[_StatisticsPair], clock: Clock | None) -> PairedEffect:
     """The effects on calls by the clock that decides: of the fast path, or where that does not see single calls, of blocks."""
     awake = [(a.turnaround, b.turnaround) for a, b in pairs if a.turnaround is not None and b.turnaround is not None]
     if clock == "awake" and len(awake) == len(pairs):
@@ -382,7 +367,7 @@ def _calls(pairs: Sequence[_StatisticsPair], clock: Clock | None) -> Effects:
     return effects._replace(fair=clock == by)
 
 
-def sampled_effects(base: RunDocument, head: RunDocument, place: Place, clocks: Clocks) -> dict[str, Effects]:
+def sampled_effects(base: RunDocument, head: RunDocument, place: Place, clocks: Clocks) -> dict[str, PairedEffect]:
     """The numbers of a shape that all pairs recorded and that no metric of the gate has.
 
     P90 and standard deviation of its calls, and the throughput, which is that of the median block of a process: items of a
@@ -493,30 +478,31 @@ def _log_p99(seconds: Floats) -> float:
     return float(np.log(max(float(np.quantile(seconds, 0.99)), 1e-9)))
 
 
-def _fast_path_effects(pairs: Sequence[tuple[ProcessFastPath, ProcessFastPath]], clock: Clock) -> Effects:
+def _fast_path_effects(pairs: Sequence[tuple[ProcessFastPath, ProcessFastPath]], clock: Clock) -> PairedEffect:
     compared = [compare_fast_paths(first, second) for first, second in pairs]
     differences = Differences(
         np.array([pair.effect for pair in compared]), np.array([pair.weight for pair in compared])
     )
-    level = float(np.exp(np.median([first.p10 for first, _ in pairs])))
-    return Effects(differences, level, level, len(pairs), clock)
+    base = float(np.exp(np.median([first.p10 for first, _ in pairs])))
+    return PairedEffect.of(differences, base, "paired")._replace(pairs=len(pairs), clock=clock)
 
 
-def _log_ratios(levels: list[tuple[float, float]], *, pairs: int, clock: Clock = "wall") -> Effects:
+def _log_ratios(levels: list[tuple[float, float]], *, pairs: int, clock: Clock = "wall") -> PairedEffect:
     table = np.array(levels)
-    level = float(np.exp(np.median(table[:, 0])))
-    return Effects(Differences.of(table[:, 1] - table[:, 0]), level, level, pairs, clock)
+    effect = PairedEffect.of(Differences.of(table[:, 1] - table[:, 0]), float(np.exp(np.median(table[:, 0]))), "paired")
+    return effect._replace(pairs=pairs, clock=clock)
 
 
-def _gap_effects(pairs: Sequence[_StatisticsPair]) -> Effects:
+def _gap_effects(pairs: Sequence[_StatisticsPair]) -> PairedEffect:
     """The change of the gap as a share of the first side's call and gap together.
 
     A gap of near zero has no meaningful ratio of its own, and one that is longer than the call may go altogether.
     """
     turns = [float(np.exp(a.fast_path.p10)) + max(0.0, a.gap) for a, _ in pairs]
     differences = [np.log1p(max(-0.99, (b.gap - a.gap) / turn)) for (a, b), turn in zip(pairs, turns)]
-    level = float(np.median([a.gap for a, _ in pairs]))
-    return Effects(Differences.of(differences), level, float(np.median(turns)), len(pairs))
+    effect, base = Differences.of(differences), float(np.median([a.gap for a, _ in pairs]))
+    head = base + math.expm1(effect.estimate) * float(np.median(turns))
+    return PairedEffect(effect, base, head, "paired", pairs=len(pairs))
 
 
 # --- stages of the preprocessing

@@ -28,6 +28,7 @@ from perfgate.document.job import CollectiveCount, RankCounts, Turn
 from perfgate.document.message import Message
 from perfgate.document.samples import unpack
 from perfgate.judging.gate.comparison import Place, comparison, configured_tolerance, relative_change, rounded
+from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.judge import Tested, judge
 from perfgate.judging.gate.numbers import LARGEST_RATIO
 from perfgate.judging.gate.quads import Quad
@@ -230,15 +231,11 @@ def _profiled_time(
     ratios = [math.log(after) - math.log(before) for before, after in pairs] if positive else []
     if len(ratios) < _STARTS_TO_TEST or max(map(abs, ratios)) > LARGEST_RATIO:
         return comparison(place, name, "turns", "informs", gating=False, base=rounded(old), head=rounded(new))
-    differences = Differences.of(ratios)
     errors = Errors(alarm=policy.alpha, unchanged=policy.alpha_ok, looks=(len(pairs),))
     tested = Tested(
         place,
         name,
-        "turns",
-        differences,
-        base=old,
-        head=old * math.exp(differences.estimate),
+        PairedEffect.of(Differences.of(ratios), old, "turns"),
         tolerance=_PROFILED_MARGIN,
         margins=[_PROFILED_MARGIN],
         gating=False,

@@ -17,9 +17,10 @@ from perfgate.judging.gate.comparison import (
     configured_tolerance,
     margins_for_unchanged,
 )
+from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence
 from perfgate.judging.gate.judge import Tested, judge_together
-from perfgate.judging.gate.numbers import ChecklistNumber, SideBySide
+from perfgate.judging.gate.numbers import ChecklistNumber
 from perfgate.judging.gate.pairs import SAMPLED
 from perfgate.judging.gate.rule import Errors
 
@@ -75,17 +76,9 @@ def _allowed(policy: Policy, name: str, workload: str, shape: str) -> float | No
     return configured_tolerance(policy, name, workload, shape) if is_meant else None
 
 
-def _tested(place: Place, name: str, number: SideBySide, allowed: float, policy: Policy, evidence: Evidence) -> Tested:
-    moved = not number.from_pairs or place.workload not in evidence.kept_layout
-    return Tested(
-        place,
-        name,
-        "paired" if number.from_pairs else "repeated",
-        number.differences,
-        base=number.base,
-        head=number.head(name),
-        tolerance=allowed,
-        margins=margins_for_unchanged(policy, name, *place, moved=moved),
-        better=metric(name).better,
-        clock=number.clock,
-    )
+def _tested(
+    place: Place, name: str, effect: PairedEffect, allowed: float, policy: Policy, evidence: Evidence
+) -> Tested:
+    moved = effect.method == "repeated" or place.workload not in evidence.kept_layout
+    margins = margins_for_unchanged(policy, name, *place, moved=moved)
+    return Tested(place, name, effect, allowed, margins, better=metric(name).better)

@@ -19,6 +19,7 @@ from perfgate.document.decision import Policy
 from perfgate.document.job import Turn
 from perfgate.document.samples import unpack
 from perfgate.judging.gate.comparison import Place, configured_tolerance
+from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.judge import Tested
 from perfgate.judging.gate.quads import Quad
 from perfgate.judging.gate.rule import Differences
@@ -58,10 +59,7 @@ def stalls_of(place: Place, quads: Mapping[int, Quad], policy: Policy) -> Tested
     return Tested(
         place,
         STALLS,
-        "turns",
-        Differences.of(logs, [start for start, _, _ in counted]),
-        base=base,
-        head=head,
+        PairedEffect(Differences.of(logs, [start for start, _, _ in counted]), base, head, "turns"),
         tolerance=allowed,
         margins=[allowed],
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from perfgate.catalogue.lookup import FAMILIES, metric
-from perfgate.catalogue.names import GAP, INSTRUCTIONS, LATENCY, PREPROCESSING
+from perfgate.catalogue.names import INSTRUCTIONS, LATENCY, PREPROCESSING
 from perfgate.catalogue.records import Family
 from perfgate.document.decision import Comparison, DecisionDocument, NoiseFloor, Policy
 from perfgate.document.doctor import Resolution
@@ -17,9 +17,10 @@ from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.changed_code import ChangedCode
 from perfgate.judging.gate.comparison import Place, margins_for_unchanged, places, rounded, tolerance
+from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence
 from perfgate.judging.gate.judge import Tested, judge_together, shown_effects
-from perfgate.judging.gate.pairs import Effects, stage_times
+from perfgate.judging.gate.pairs import stage_times
 from perfgate.judging.gate.rule import Errors, differs, spread
 
 AA_ALPHA = 0.01  # one-sided; 7 pairs are the fewest that can reach it
@@ -138,24 +139,16 @@ def _compare_family(
 
 
 def _tested(
-    place: Place, name: str, effects: Effects, policy: Policy, evidence: Evidence, floor: NoiseFloor | None
+    place: Place, name: str, effect: PairedEffect, policy: Policy, evidence: Evidence, floor: NoiseFloor | None
 ) -> Tested:
-    moved, effect = place.workload not in evidence.kept_layout, effects.differences.estimate
-    # The gap's effect is a share of one call and gap, so the head's gap is the base's plus that share of both.
-    of_gap = effects.level + math.expm1(effect) * effects.call_level
+    moved = place.workload not in evidence.kept_layout
     return Tested(
         place,
         name,
-        "paired",
-        effects.differences,
-        base=effects.level,
-        head=of_gap if name == GAP else effects.level * math.exp(effect),
+        effect,
         tolerance=tolerance(policy, name, *place, moved=moved),
         margins=margins_for_unchanged(policy, name, *place, moved=moved),
         gating=FAMILIES[metric(name).family].gating,
-        pairs=effects.pairs,
-        clock=effects.clock,
-        fair=effects.fair,
         floor=floor,
     )
 

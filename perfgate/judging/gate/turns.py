@@ -33,6 +33,7 @@ from perfgate.document.run import RunDocument
 from perfgate.judging.gate.answers import ComparedAnswers, compare_answers
 from perfgate.judging.gate.comparison import Place, comparison, configured_tolerance, rounded
 from perfgate.judging.gate.covering import with_covered
+from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence
 from perfgate.judging.gate.executed import compare_lines
 from perfgate.judging.gate.judge import Tested, judge
@@ -151,14 +152,10 @@ def _cells(job: JobRecord, number: JobNumber, measured: Mapping[int, Quad], poli
     place = Place(job.name, "")
     allowed = _allowed(policy, number.metric, place)
     differences = Differences.of(table[:, 1] - table[:, 0], starts)
-    level = math.exp(float(np.median(table[:, 0])))
     tested = Tested(
         place,
         number.metric,
-        "turns",
-        differences,
-        base=level,
-        head=level * math.exp(differences.estimate),
+        PairedEffect.of(differences, math.exp(float(np.median(table[:, 0]))), "turns"),
         tolerance=allowed,
         margins=[max(allowed, _margin(policy, metric(number.metric).ok_margin_scale))],
         better=number.better,
@@ -199,10 +196,7 @@ def _halves(job: JobRecord, measured: Mapping[int, Quad]) -> Iterator[_Cell]:
         tested = Tested(
             Place(job.name, ""),
             JOB_HALVES,
-            "turns",
-            differences,
-            base=1.0,
-            head=math.exp(differences.estimate),
+            PairedEffect.of(differences, 1.0, "turns"),
             tolerance=1.0,
             margins=[1.0],
             gating=False,
@@ -270,7 +264,7 @@ def _work_of(turns: Iterable[Turn]) -> dict[str, int]:
 
 def _judge(cell: _Cell, policy: Policy, p_adjusted: float | None, *, tests: int) -> Comparison:
     errors = Errors(alarm=policy.alpha, unchanged=policy.alpha_ok, looks=cell.looks)
-    tested, starts = cell.tested, cell.tested.differences.starts
+    tested, starts = cell.tested, cell.tested.effect.differences.starts
     compared = judge(tested, errors, p_adjusted=p_adjusted, tests=max(1, tests))
     compared = msgspec.structs.replace(
         compared,
@@ -336,7 +330,7 @@ def foreseen(
 
 
 def _foreseen(cell: _Cell, quads: int, starts: int) -> float:
-    error = spread(cell.tested.differences) * math.sqrt(math.pi / 3 / quads)
-    if cell.tested.differences.starts is not None:
+    error = spread(cell.tested.effect.differences) * math.sqrt(math.pi / 3 / quads)
+    if cell.tested.effect.differences.starts is not None:
         error = math.hypot(error, START_LUCK / math.sqrt(starts))
     return math.expm1(max(_Z_ALARM * error, math.log1p(cell.tested.tolerance)) + Z_POWER * error)

@@ -58,7 +58,7 @@ def test_paired_effects__head_four_percent_slower__log_ratio_a_pair() -> None:
     base, head = sides([1.04] * 8)
     effects = paired_effects(base.replicates, head.replicates, workload=WORKLOAD, shape=SHAPE, arm="ab")
     assert effects["latency.low"].differences.values == pytest.approx([math.log(1.04)] * 8)
-    assert effects["latency.low"].level == pytest.approx(0.01)
+    assert effects["latency.low"].base == pytest.approx(0.01)
 
 
 def test_paired_effects__gap_of_one_percent_of_a_call__effect_is_one_percent() -> None:
