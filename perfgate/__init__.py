@@ -1,8 +1,8 @@
 """perfgate: a performance gate for PyTorch models on NPUs, GPUs and CPUs.
 
-What a user writes against is ``perfgate.Workload`` (with ``perfgate.SLA`` and ``perfgate.Traffic``), ``perfgate.operator``, the
-benchmarks of other tools (``perfgate.pytest_benchmark``, ``asv_benchmark``, ``pyperf_benchmark``), and in the loop of a script
-``perfgate.turn()``; they are loaded on first use, so that the judging half and ``perfgate --help`` stay light.
+The user's interface is ``perfgate.Workload`` (with ``perfgate.SLA`` and ``perfgate.Traffic``), ``perfgate.operator``, the
+benchmarks of other tools (``perfgate.pytest_benchmark``, ``asv_benchmark``, ``pyperf_benchmark``), and in the loop of a
+script ``perfgate.turn()``; they are loaded on first use, so that the judging half and ``perfgate --help`` stay light.
 """
 
 from __future__ import annotations

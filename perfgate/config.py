@@ -26,7 +26,7 @@ from perfgate.project import CONFIG_NAME as CONFIG_NAME  # noqa: PLC0414 - it is
 from perfgate.project import choices, projects_below
 from perfgate.toml import tomllib
 
-# The files that say which packages a project needs, where it has them. Of pyproject.toml only the dependencies count.
+# The files that define a project's packages, if it has them. Of pyproject.toml only the dependencies count.
 REQUIREMENTS = (
     "requirements*.txt",
     "requirements/*.txt",
@@ -40,8 +40,9 @@ REQUIREMENTS = (
     "environment.yml",
     "conda-lock.yml",
 )
-# What a workload hardly reads: text about the project, and files of the forge and of CI hosts that run no gate. Any other text
-# may be a prompt or a table. One of these that the code names, or that a measured process has read, counts all the same.
+# Files that a workload hardly reads: text about the project, and files of the forge and of CI hosts that run no gate. Any
+# other text may be a prompt or a table. One of these that the code names, or that a measured process has read, counts all
+# the same.
 DOCUMENTATION = (
     "README*",
     "CHANGELOG*",
@@ -80,7 +81,7 @@ Share = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 
 
 def _doc(text: str) -> msgspec.Meta:
-    """What a setting means; it stands in the schema beside its bounds, and from there in docs/configuration.md."""
+    """The description of a setting; it is in the schema beside its bounds, and from there in docs/configuration.md."""
     return msgspec.Meta(description=text)
 
 
@@ -154,7 +155,7 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     @property
     def copy_counts(self) -> list[int]:
-        """The numbers of copies that run at the same time, ascending; empty where nobody asked."""
+        """The requested numbers of concurrent copies, ascending; empty by default."""
         most = self.copies
         return (
             most
@@ -220,7 +221,7 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where main's runs are kept, and which branch main is."""
+    """The store of main's runs, and the name of the main branch."""
 
     path: Annotated[
         str,
@@ -248,7 +249,7 @@ class LimitSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ExpectSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the trace of every workload must show. The gate fails where it does not."""
+    """Requirements on the trace of every workload. The gate fails if they are not met."""
 
     kernels: Annotated[list[Text], _doc("Patterns of the names of kernels or operators.")] = []
 
@@ -335,7 +336,7 @@ class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 @dataclass(frozen=True)
 class WorkloadReference:
-    """Where a workload stands: ``perf/workload.py:encoder`` is file and attribute."""
+    """The place of a workload: ``perf/workload.py:encoder`` is file and attribute."""
 
     name: str
     file: str
@@ -348,7 +349,7 @@ class WorkloadReference:
 
 @dataclass(frozen=True)
 class Config:
-    """Everything the project and the environment say, checked."""
+    """All settings of the project and the environment, checked."""
 
     root: Path
     project: str
@@ -409,8 +410,8 @@ def load_config(
 ) -> Config:
     """Read ``root/perfgate.toml``.
 
-    ``device`` and the environment variable PERFGATE_DEVICE come before the file. What was recorded elsewhere
-    ``needs_workload`` no more. Raises ConfigError with the file, the key and the remedy.
+    ``device`` and the environment variable PERFGATE_DEVICE come before the file. Without ``needs_workload``, for recordings
+    made elsewhere, the workload may be missing. Raises ConfigError with the file, the key and the remedy.
     """
     path = root / CONFIG_NAME
     try:
@@ -491,7 +492,7 @@ def parse_config(text: str, path: Path, *, device: str | None = None, needs_work
 
 
 def _refuse_bare_dots(raw: dict[str, Any], path: Path) -> None:
-    """TOML reads ``latency.low = 0.05`` as a table ``latency``: say what to write instead."""
+    """TOML reads ``latency.low = 0.05`` as a table ``latency``: give the correct form."""
     gate = raw.get("gate")
     tables = {
         "limits": raw.get("limits"),
@@ -555,7 +556,7 @@ def _refusal(error: msgspec.ValidationError, raw: Mapping[str, Any], inside: str
     expectation, _, place = str(error).partition(" - at `$.")
     if place == "gate.tolerance[...]`":
         return _refused_tolerance(raw["gate"]["tolerance"])
-    if not place or "[...]" in place:  # a table of the project's own names: msgspec does not say which entry it is
+    if not place or "[...]" in place:  # a table with the project's own names: msgspec's error does not have the entry
         return f"[{inside}] {error}" if inside else str(error)
     value: Any = raw
     for key in re.findall(r"\w+", place):

@@ -1,4 +1,4 @@
-"""What a load is made of, as perfgate.toml says it."""
+"""The settings of a load in perfgate.toml."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ Length = Words | Annotated[list[Words], msgspec.Meta(min_length=1, max_length=10
 
 
 class LoadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The requests of one turn. ``rate`` or ``concurrency`` says when they are sent, or the times of a ``log``.
+    """The requests of one turn. The times of sending come from ``rate``, ``concurrency`` or a ``log``.
 
-    Constructing one raises ConfigError, with what to write, where the settings contradict each other.
+    Constructing one raises ConfigError, with the correction, for contradictory settings.
     """
 
     requests: Annotated[

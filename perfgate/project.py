@@ -1,4 +1,4 @@
-"""Where projects lie: the nearest folder upwards with a perfgate.toml, and those below a folder without one."""
+"""Find projects: the nearest folder upwards with a perfgate.toml, and those below a folder without one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NEVER = frozenset({"node_modules", "site-packages", "build", "dist"})
 def find_project(start: Path) -> Path:
     """The folder itself or the nearest one above it with a perfgate.toml, within the repository; itself if there is none.
 
-    Raises UsageError where the current folder is gone.
+    Raises UsageError if the current folder is gone.
     """
     try:
         here = start.resolve()

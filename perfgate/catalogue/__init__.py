@@ -1,1 +1,1 @@
-"""What perfgate knows of its own checklist: steps, metrics, limits, rules, and the words for them in two languages."""
+"""perfgate's checklist as data: steps, metrics, limits, rules, and their words in two languages."""

@@ -1,4 +1,4 @@
-"""Read the catalogue's TOML files. What is unknown, missing or of the wrong type is an error that names file and key."""
+"""Read the catalogue's TOML files. An unknown, missing or mistyped entry is an error that names file and key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Record = TypeVar("_Record", bound=msgspec.Struct)
 
 
 def load_steps() -> dict[int, StepCard]:
-    """Raises ValueError that names the file, the entry and what is wrong with it, as the other functions here do."""
+    """Raises ValueError that names the file, the entry and its mistake, as the other functions here do."""
     sources = _read(FOLDER / "sources.toml")
     # The card of another package's step lies beside its module, which may import torch and is not imported here.
     paths = [*sorted((FOLDER / "steps").glob("*.toml")), *files_beside(STEPS, ".toml")]

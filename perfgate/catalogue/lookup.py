@@ -30,7 +30,7 @@ RULE_ADVICE = {rule.name: rule.advice for rule in RULES.values() if isinstance(r
 CHANGE_ADVICE: dict[str, Advice] = load_changes()
 GLOSSARY: dict[str, Term] = load_glossary()
 FAMILIES: dict[str, Family] = load_families(METRICS.values())
-# Advice is told by ``advice.RULE``, and by ``advice.RULE.instead`` where the remedy was tried in vain.
+# Advice is ``advice.RULE``, or ``advice.RULE.instead`` if the remedy was tried in vain.
 MESSAGES: dict[str, Sentence] = {
     **load_messages(),
     **{f"advice.{rule}": Sentence(other=advice.message) for rule, advice in (RULE_ADVICE | CHANGE_ADVICE).items()},
@@ -41,7 +41,7 @@ MESSAGES: dict[str, Sentence] = {
     },
 }
 FAST_PATHS = FAMILIES["fast_path"].metrics
-# A number that steps measure in turns is compared where a tolerance names it: who does that asks for an answer.
+# A number measured in turns is compared if a tolerance names it, and must then be decided.
 MUST_DECIDE = {name for family in FAMILIES.values() if family.must_decide for name in family.metrics} | {
     name for name, entry in METRICS.items() if entry.repeatable
 }
@@ -97,7 +97,9 @@ def measuring_step(name: str) -> int:
 
 
 def judged_by(limit: str) -> JudgedValue | None:
-    """What a limit bounds; None for a limit that cannot gate, because no value in the run document holds its number."""
+    """The value that a limit bounds; None for a limit that cannot gate, because no value in the run document holds its
+    number.
+    """
     rule, _, severity = limit.rpartition(".")
     if severity not in ("info", "warning", "severe") or rule not in RULES:
         return None

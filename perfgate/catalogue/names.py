@@ -7,22 +7,22 @@ OPERATOR_TIME, MODULE_TIME, FUNCTION_TIME = "op.", "module.", "function."
 PYTHON_TIMES = (MODULE_TIME, FUNCTION_TIME)
 SUBROUTINE_TIMES = (OPERATOR_TIME, *PYTHON_TIMES)
 
-# What a command tells of itself: ``number.tokens_per_second``.
+# A command's own numbers: ``number.tokens_per_second``.
 NUMBER = "number."
-# What ranks that take turns give.
+# The numbers of ranks that take turns.
 RANKS_STEP, RANKS_STEP_P99, RANKS_CPU = "ranks.step", "ranks.step_p99", "ranks.cpu"
 RANKS_THROUGHPUT = "ranks.throughput"
 RANKS_IMBALANCE, RANKS_MEMORY, RANKS_LOSS = "ranks.imbalance", "ranks.memory", "ranks.loss"
 RANKS_COLLECTIVES, RANKS_ELEMENTS = "ranks.collectives", "ranks.elements"
 RANKS_OPERATORS, RANKS_SYNCS = "ranks.operators", "ranks.syncs"
 RANKS_EXPOSED, RANKS_SKEW = "ranks.exposed", "ranks.skew"
-# What jobs must have alike on both sides, and how far the halves of the devices differ.
+# Properties of jobs that must be equal on both sides, and the difference between the halves of the devices.
 COMMAND_LINES = "command.lines"
 JOB_WORK, JOB_OUTPUT, JOB_HALVES = "job.work", "job.output", "job.halves"
-# What a server under load gives.
+# The numbers of a server under load.
 TTFT, TPOT, E2E, SERVING_CPU = "serving.ttft", "serving.tpot", "serving.e2e", "serving.cpu"
 TTFT_P99, ITL, ITL_P99, STALLS = "serving.ttft_p99", "serving.itl", "serving.itl_p99", "serving.stalls"
-# Of a server that is asked by something else than the OpenAI API, where nothing is known of tokens.
+# The numbers of a server outside the OpenAI API, without known tokens.
 FIRST_BYTE, REQUEST_CPU = "serving.first_byte", "serving.request_cpu"
 SAME_TEXT = "serving.same_text"
 GOODPUT, SERVING_THROUGHPUT = "serving.goodput", "serving.throughput"
@@ -30,7 +30,7 @@ GOODPUT, SERVING_THROUGHPUT = "serving.goodput", "serving.throughput"
 LATENCY, WALL_TIME, P50, P90, P99 = "latency.low", "latency.wall", "latency.p50", "latency.p90", "latency.p99"
 STD, THROUGHPUT = "latency.std", "throughput.median"
 HOST_UTILIZATION = "utilization.host"
-# What step 1 measures only where perfgate.toml asks for a long steady state.
+# Numbers that step 1 measures only if perfgate.toml requests a long steady state.
 STEADY_NUMBERS = frozenset({"latency.drift", "latency.steady_share", "soak.memory_begin", "soak.memory_end"})
 PREPROCESSING, PREPROCESSING_STAGES = "preprocess.low", "preprocess.time"
 GAP, TURNAROUND, INSTRUCTIONS = "throughput.gap", "throughput.turnaround", "hardware.instructions"

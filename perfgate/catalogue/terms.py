@@ -10,13 +10,14 @@ DeviceKind = Literal["npu", "cuda", "cpu"]
 DEVICE_KINDS: tuple[DeviceKind, ...] = ("npu", "cuda", "cpu")
 # A gain is one of a call, an item of a batch, an answer under traffic, or a raw input on its way to the output.
 GainOf = Literal["call", "item", "answer", "input"]
-# What the parts of a counter count: calls of operators, or bytes held, copied or left behind, blocks taken from the allocator,
-# arithmetic, functions and bytecodes of Python.
+# The units of the parts of a counter: calls of operators, or bytes held, copied or left behind, blocks taken from the
+# allocator, arithmetic, functions and bytecodes of Python.
 Amount = Literal["calls", "held", "copied", "kept", "blocks", "flops", "functions", "bytecodes"]
-# What a number of unit 1 is, if it is no share of a whole: a quotient, a count or a mean of counts, yes or no, something else.
+# The sorts of numbers of unit 1 that are not shares of a whole: a quotient, a count or a mean of counts, yes or no,
+# something else.
 Sort = Literal["ratio", "count", "answer", "value"]
-# How the gate compares a metric: over pairs of processes, deciding or beside what decides; as an exact count; over pairs or
-# turns of its step if [gate.tolerance] names it; over turns of a job; as a part of a call that changed; between two recordings;
+# How the gate compares a metric: over pairs of processes, decisive or informative; as an exact count; over pairs or turns
+# of its step if [gate.tolerance] names it; over turns of a job; as a part of a call that changed; between two recordings;
 # by a rule of its own; or not at all.
 Compared = Literal["pairs", "beside", "count", "named_pairs", "named_turns", "job", "part", "recorded", "rule", "never"]
 # Base units; 1 is that of counts and shares.

@@ -71,7 +71,7 @@ def sentence(english: str, **values: object) -> str:
 
 
 class Activity(str):
-    """What is being waited for: English, as errors and documents have it, and ``shown`` in the user's language."""
+    """The current wait: English, as in errors and documents, and ``shown`` in the user's language."""
 
     __slots__ = ("shown",)
     shown: str
@@ -101,7 +101,7 @@ def filled(words: str, values: Mapping[str, object]) -> str:
 
 
 def gap_between(before: str, after: str) -> str:
-    """The space between Chinese characters and Latin letters, digits or code, where two texts are put together."""
+    """The space between Chinese characters and Latin letters, digits or code, in texts that are joined."""
     edges = before[-1:] + after[:1]
     if len(edges) < 2:
         return ""
