@@ -235,17 +235,17 @@ def test_check__every_rank_three_percent_slower__fails_and_blames_no_single_one(
     decision = check(script, slower, main=main, budget=420, codes=(1, UNDECIDED))
     cpu = row(decision, "ranks.cpu")
     assert shows_slowdown(cpu)
-    assert cpu["interval"][0] < 0.03 < cpu["interval"][1]
-    grown = [part["head"] / part["base"] - 1 for part in cpu["parts"]]
-    assert len(grown) == 2
-    assert min(grown) > 0
+    # The spin is most of a step: how much more that makes of the whole depends on how fast the machine computes the rest.
+    assert cpu["interval"][0] < head / base - 1
+    assert cpu["interval"][1] > 0.01
+    assert cpu["parts"] == []
 
 
 def test_check__a_collective_twice__fails_by_its_name(check: Check) -> None:
     decision = check(TENSOR_PARALLEL, TWICE, budget=30, codes=(1,), expected="collectives of a step")
     collectives = row(decision, "ranks.collectives")
     assert (collectives["base"], collectives["head"], collectives["outcome"]) == (12, 24, "regressed")
-    assert [part["name"] for part in collectives["parts"]] == ["allreduce of rank 0", "allreduce of rank 1"]
+    assert [(part["name"], part["ranks"]) for part in collectives["parts"]] == [("allreduce", "each")]
 
 
 def test_check__collective_no_longer_beside_computing__its_time_is_exposed(check: Check) -> None:

@@ -7,7 +7,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path, PurePath
 
 import msgspec
@@ -50,9 +49,11 @@ def profile_of(workload: str, stacks: SideStacks, root: Path) -> JobProfile:
             own = [frame for frame in calls if code.place(frame.file)]
             if not own:
                 continue
-            for caller, called in pairwise(own):
-                callers[called._replace(line=0)][_line(code, caller)] += sample.times
-            callers[own[0]._replace(line=0)].update(())
+            # A comprehension is a part of the function that holds it, which lies outside it in the stack.
+            named = [(at, frame) for at, frame in enumerate(own) if _plain(frame.function) == frame.function]
+            for at, called in named:
+                outer = [_line(code, own[at - 1])] if at else []
+                callers[called._replace(line=0)].update(dict.fromkeys(outer, sample.times))
             cpu[own[-1]] += sample.cpu
             waits = sample.waited and _waits_itself(calls, own[-1], process)
             waited[own[-1]] += sample.end - sample.begin if waits else 0

@@ -171,6 +171,11 @@ def test_sample_run__a_command_and_what_it_forks__both_are_named_however_they_en
     sampled = sample_run(tmp_path / "profile", run)
     assert sampled is not None
     profile = profile_of("bench", sampled, tmp_path)
+    # What a function holds in itself is no function: the callers of a line in it are those of the whole.
+    assert {(one.name, one.callers[0]) for one in profile.functions if one.callers} == {
+        ("heavy", "program.py:10"),
+        ("child", "program.py:12"),
+    }
     assert (profile.per, len(sampled.processes)) == ("run", 2 * profile.units)
     assert {line.function for line in profile.lines} >= {"heavy", "child"}
     (tmp_path / "program.py").write_text("raise SystemExit(3)")
