@@ -124,7 +124,9 @@ def unit_work(timeline: Timeline, *, by: DiffKey = "operator") -> UnitWork:
 
 def _top_of_device(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top | None:
     work = timeline.events.of_kind(*DEVICE_KINDS)
-    if by == "line" and len(work):
+    if by == "line":
+        if not len(work):
+            return None
         return Top("device", union_length(work.intervals), _top_rows_by_line(timeline.events, DEVICE_KINDS, longer_ns))
     kernels = timeline.kernels or ()
     # On Ascend only the table of kernels has the shapes; it has no copies.
@@ -142,6 +144,8 @@ def _top_of_device(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top
 def _top_of_host(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top:
     kinds = host_kinds(timeline.events) or _HOST_KINDS[0]
     calls = timeline.events.of_kind(*kinds)
+    if by == "line" and not len(calls):
+        raise UsageError("the recording has tables alone, and they name no lines; use --by type")
     if not len(calls) and by != "shape" and timeline.operators:
         _require_single_runs(longer_ns)
         rows = [TopRow(total.name, "host", total.count, total.host_self_ns) for total in timeline.operators]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from perfgate.trace.events import NO_CORRELATION, EventTableBuilder
+from perfgate.trace.events import NO_CORRELATION, EventKind, EventTableBuilder
 from perfgate.trace.recording import CollectiveKernel, ProfilerStep, Timeline
 
 MS = 1_000_000
@@ -24,7 +24,8 @@ class Training:
     """Ranks in groups of ``tensor`` that meet after every layer, and across those groups at the end of each step.
 
     A layer computes 10 ms with one percent of noise. ``extra`` adds time that a rank computes, ``idle`` time in which its
-    device has nothing to do. ``named`` is whether kernels tell their groups, ``kernel`` the one that communicates.
+    device has nothing to do. ``named`` is whether kernels tell their groups, ``kernel`` the one that communicates, of that
+    ``kind``.
     """
 
     ranks: int = 64
@@ -36,6 +37,7 @@ class Training:
     noise: float = 0.01
     named: bool = True
     kernel: str = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
+    kind: EventKind = "comm"
     seed: int = 0
     _builders: list[EventTableBuilder] = field(default_factory=list)
 
@@ -75,7 +77,7 @@ class Training:
                             one.elapsed_ns,
                             track=("device 0", "stream 20"),
                             name=one.name,
-                            kind="comm",
+                            kind=self.kind,
                             correlation=NO_CORRELATION,
                         )
                         waited[rank] += end - now[rank]

@@ -65,12 +65,16 @@ def test_decide__slower__other_times_shown_and_judged_by_nobody(tmp_path: Path) 
     assert time.head > time.base
 
 
-def test_decide__collective_alone_slower__it_waits_for_others_and_proves_nothing(tmp_path: Path) -> None:
-    waiting = tuple((name, 3 * length if name == ALL_REDUCE else length) for name, length in STEP)
+@pytest.mark.parametrize("kernel", [ALL_REDUCE, "MatmulAllReduce"])
+def test_decide__collective_or_fused_kernel_alone_slower__it_waits_for_others_and_proves_nothing(
+    tmp_path: Path, kernel: str
+) -> None:
+    step = tuple((kernel if name == ALL_REDUCE else name, length) for name, length in STEP)
+    waiting = tuple((name, 3 * length if name == kernel else length) for name, length in step)
 
-    decision = judge(recorded(tmp_path, "base"), recorded(tmp_path, "head", steps=(waiting,) * 3))
+    base, head = recorded(tmp_path, "base", steps=(step,) * 3), recorded(tmp_path, "head", steps=(waiting,) * 3)
 
-    assert decision.verdict == "PASS"
+    assert judge(base, head).verdict == "PASS"
 
 
 @pytest.mark.parametrize("side", ["base", "head"])

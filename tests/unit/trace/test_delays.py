@@ -59,6 +59,17 @@ def test_delays__kernels_that_name_no_group__one_group_of_all_still_finds_the_ra
     assert [delay.table.rank for delay in found(training)] == [6]
 
 
+def test_delays__waits_inside_fused_kernels__the_rank_that_comes_late_to_them() -> None:
+    slow = Training(
+        ranks=8,
+        named=False,
+        kernel="MatmulAllReduce",
+        kind="fused",
+        extra=lambda rank, step, layer: MS if rank == 6 else 0.0,
+    )
+    assert [(delay.table.rank, delay.why) for delay in found(slow)] == [(6, "computing")]
+
+
 def test_delays__a_rank_that_was_not_recorded__the_others_are_judged() -> None:
     training = Training(extra=lambda rank, step, layer: MS if rank == 13 else 0.0)
     assert [delay.table.rank for delay in found(training, without=(12, 40))] == [13]

@@ -6,7 +6,7 @@ import pytest
 
 from perfgate.errors import UsageError
 from perfgate.trace.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
-from perfgate.trace.recording import Timeline
+from perfgate.trace.recording import Kernel, Timeline
 from perfgate.trace.rows import TopRow, top
 
 HOST, STREAM = ("python", "1"), ("device 0", "stream 7")
@@ -64,3 +64,9 @@ def test_top__by_line_with_a_shortest_time__longer_runs_alone() -> None:
 def test_top__by_line_without_python_functions__says_how_to_record_them() -> None:
     with pytest.raises(UsageError, match="with_stack=True"):
         top(Timeline(0, 0, events(*LAUNCHES)), by="line", host=False)
+
+
+def test_top__by_line_of_tables_alone__says_that_they_name_none() -> None:
+    tables = Timeline(0, 0, events(), kernels=[Kernel("gemm", "MatMul", "AI_CORE", 0, 10)])
+    with pytest.raises(UsageError, match="tables alone"):
+        top(tables, by="line", host=False)
