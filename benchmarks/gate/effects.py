@@ -1,10 +1,13 @@
-"""Does the checklist of a check show what moved? One change an effect, gated as a whole; the row of its metric must resolve it.
+"""Does the checklist of a check show what moved? Gates of planted effects; the row of each effect's metric must resolve it.
 
     python benchmarks/gate/effects.py --times 10 --out effects.jsonl
     python benchmarks/gate/effects.py --only knee
+    python benchmarks/gate/effects.py --only knee -- --checklist-budget 200
+    python benchmarks/gate/effects.py --table effects.jsonl
 
-A row is resolved where its interval excludes no change on the side that the change moves it to. One line of JSON a gate goes to
---out. The exit code is 0 if every effect was resolved in nine of ten gates.
+A gate plants the effects of a group together: each in the metric that it is read by, and none in the metric of another. A row
+is resolved where its interval excludes no change on the side that the change moves it to. One line of JSON a row goes to --out.
+The exit code is 0 if every effect was resolved in nine of ten gates.
 """
 
 from __future__ import annotations
@@ -12,13 +15,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent / "mistakes"))
 
@@ -40,10 +45,10 @@ class Net(nn.Module):
 
     def forward(self, rows):
         self.calls += 1
-        # begin
+        # before the layers
         for layer in self.layers:
             rows = functional.relu(layer(rows))
-        # end
+        # after them
         return rows
 """
 PERF = """
@@ -65,82 +70,117 @@ def inputs(batch, seed):
 net = Workload(build=build, inputs=inputs, batch=64)
 """
 SETTINGS = 'project = "effects"\ndevice = "cpu"\nworkload = "perf.py:net"\n[gate]\nlooks = [16]\n'
+BEFORE, AFTER = "        # before the layers\n", "        # after them\n"
+RESOLVED_SHARE = 0.9
 
 
 class Effect(NamedTuple):
-    """What one change puts in place of a line of the model, the metric that shows it and whether it rises."""
+    """The metric that shows it, on which side of no change, the step of that, and the code that the head has above a line."""
 
     name: str
     metric: str
     rises: bool
     step: int
-    old: str
-    new: str
+    above: str
+    code: str
 
 
-BEGIN, END = "        # begin\n", "        # end\n"
-LOOP = "            rows = functional.relu(layer(rows))\n"
-EFFECTS = (
-    Effect("utilization", "utilization.host", False, 2, END, "        time.sleep(2e-4)\n"),
-    Effect(
-        "p90", "latency.p90", True, 1, END, f"        for layer in self.layers[: 2 * (self.calls % 5 == 0)]:\n{LOOP}"
+# The effects of a group leave each other's metrics alone: calls after the first say nothing of the first, every fifth call
+# nothing of the median, a pause of every sixteenth nothing of the median of three, and what autocast undoes is there only
+# under autocast.
+GROUPS: tuple[tuple[Effect, ...], ...] = (
+    (
+        Effect(
+            "throughput", "throughput.median", False, 1, AFTER, """
+        if self.calls > 1:
+            rows[:20].mm(self.layers[0].weight)
+""",
+        ),
+        Effect(
+            "precision", "precision.speedup", False, 8, BEFORE, """
+        if torch.is_autocast_enabled("cpu"):
+            with torch.autocast("cpu", enabled=False):
+                return self.forward(rows)
+""",
+        ),
     ),
-    Effect("throughput", "throughput.median", False, 1, END, "        rows[:20].mm(self.layers[0].weight)\n"),
-    Effect(
-        "first-call",
-        "latency.first_call",
-        True,
-        1,
-        BEGIN,
-        "        if self.table is None:\n            self.table = torch.randn(20_000).sort().values\n",
+    (
+        Effect(
+            "p90", "latency.p90", True, 1, AFTER, """
+        for layer in self.layers[: 2 * (self.calls % 5 == 0)]:
+            rows = functional.relu(layer(rows))
+""",
+        ),
+        Effect(
+            "first-call", "latency.first_call", True, 1, BEFORE, """
+        if self.table is None:
+            self.table = torch.randn(20_000).sort().values
+""",
+        ),
     ),
-    Effect("kept", "memory.growth", True, 17, BEGIN, "        self.kept.append(torch.zeros(16))\n"),
-    Effect(
-        "cache",
-        "cache.sensitivity",
-        True,
-        15,
-        BEGIN,
-        "        if self.table is None:\n            self.table = torch.ones(250_000)\n        self.table.sum()\n",
+    (
+        Effect(
+            "utilization", "utilization.host", False, 2, AFTER, """
+        if self.calls % 16 == 0:
+            time.sleep(3e-3)
+""",
+        ),
+        Effect(
+            "cache", "cache.sensitivity", True, 15, BEFORE, """
+        if self.table is None:
+            self.table = torch.ones(250_000)
+        self.table.sum()
+""",
+        ),
     ),
-    Effect(
-        "knee",
-        "batch.knee",
-        False,
-        5,
-        BEGIN,
-        "        for row in rows:\n            row.add_(0)\n            row.mul_(1)\n",
+    (
+        Effect(
+            "knee", "batch.knee", False, 5, BEFORE, """
+        for row in rows:
+            row.add_(0)
+            row.mul_(1)
+""",
+        ),
+        Effect(
+            "kept", "memory.growth", True, 17, BEFORE, """
+        self.kept.append(torch.zeros(16))
+""",
+        ),
     ),
-    Effect(
-        "precision", "precision.speedup", False, 8, LOOP, LOOP.replace("layer(rows)", "layer.float()(rows.float())")
-    ),
-)
+)  # fmt: skip
+EFFECTS = {effect.name: effect for group in GROUPS for effect in group}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--times", type=int, default=1)
-    parser.add_argument("--only", action="append", metavar="NAME", choices=[effect.name for effect in EFFECTS])
+    parser.add_argument("--times", type=int, default=1, help="gates of each group")
+    parser.add_argument("--only", action="append", metavar="NAME", choices=EFFECTS, help="an effect; default: all")
     parser.add_argument("--out", type=Path, default=Path("perfgate-out/effects.jsonl"))
+    parser.add_argument("--table", type=Path, help="only print the table of an earlier --out")
+    parser.add_argument("arguments", nargs="*", help="further arguments of perfgate check, after --")
     options = parser.parse_args()
+    if options.table:
+        rows = [json.loads(line) for line in options.table.read_text().splitlines()]
+    else:
+        groups = [[one for one in group if not options.only or one.name in options.only] for group in GROUPS]
+        rows = list(gate_all([group for group in groups if group], options))
+    return print_table(rows)
+
+
+def gate_all(groups: Sequence[Sequence[Effect]], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    resolved: dict[str, list[bool]] = defaultdict(list)
-    with options.out.open("a", encoding="utf-8") as out:
-        for _ in range(options.times):
-            for effect in EFFECTS:
-                if options.only and effect.name not in options.only:
-                    continue
-                with tempfile.TemporaryDirectory(prefix="perfgate-effect-") as scratch:
-                    record = gate(effect, Path(scratch))
-                resolved[effect.name].append(bool(record["resolved"]))
-                print(json.dumps(record), file=out, flush=True)
-                print(*(f"{key} {value}" for key, value in record.items()), sep=" · ", flush=True)
-    for name, answers in resolved.items():
-        print(f"{name:14} resolved in {sum(answers)} of {len(answers)}")
-    return 0 if all(sum(answers) >= 0.9 * len(answers) for answers in resolved.values()) else 1
+    with options.out.open("a", encoding="utf-8") as lines:
+        for effects in [*groups] * options.times:
+            with tempfile.TemporaryDirectory(prefix="perfgate-effects-") as scratch:
+                rows = gate(effects, Path(scratch), options.arguments)
+            for row in rows:
+                print(json.dumps(row), file=lines, flush=True)
+                print(*(f"{key} {value}" for key, value in row.items()), sep=" · ", flush=True)
+                yield row
 
 
-def gate(effect: Effect, scratch: Path) -> dict[str, object]:
+def gate(effects: Sequence[Effect], scratch: Path, arguments: Sequence[str]) -> list[dict[str, Any]]:
+    """Gate a commit that plants these effects; return the row of each."""
     repository, out = scratch / "project", scratch / "out"
     repository.mkdir()
     (repository / "model.py").write_text(MODEL)
@@ -148,22 +188,41 @@ def gate(effect: Effect, scratch: Path) -> dict[str, object]:
     (repository / "perfgate.toml").write_text(SETTINGS)
     git(repository, "init", "--quiet", "--initial-branch", "main")
     commit(repository, "base")
-    assert MODEL.count(effect.old) == 1, effect.name
-    (repository / "model.py").write_text(MODEL.replace(effect.old, effect.new))
-    commit(repository, effect.name)
-    command = [sys.executable, "-m", "perfgate", "check", "--base", "HEAD~1", "--out", str(out)]
-    steps = ["--steps", f"1,4,{effect.step}", "--checklist-budget", "60"]
+    (repository / "model.py").write_text(planted(effects))
+    commit(repository, "effects")
+    steps = ",".join(map(str, sorted({1, 4, *(effect.step for effect in effects)})))
+    command = [
+        sys.executable,
+        "-m",
+        "perfgate",
+        "check",
+        "--base",
+        "HEAD~1",
+        "--steps",
+        steps,
+        "--out",
+        str(out),
+        *arguments,
+    ]
     environment = {**os.environ, "PERFGATE_STORE": str(scratch / "store.db")}
     began = time.monotonic()
-    done = subprocess.run(
-        [*command, *steps], cwd=repository, env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, check=False)
     seconds = time.monotonic() - began
     if not (out / "decision.json").exists():
-        raise SystemExit(f"{effect.name}: {done.stderr}")
+        raise SystemExit(f"{', '.join(effect.name for effect in effects)}: {done.stderr}")
     decision = json.loads((out / "decision.json").read_text())
-    rows = [row for row in decision["checklist"] if row["metric"] == effect.metric]
-    row = rows[0] if rows else {}
+    return [row_of(effect, decision, seconds) for effect in effects]
+
+
+def planted(effects: Iterable[Effect]) -> str:
+    source = MODEL
+    for effect in effects:
+        source = source.replace(effect.above, effect.code.lstrip("\n") + effect.above)
+    return source
+
+
+def row_of(effect: Effect, decision: dict[str, Any], seconds: float) -> dict[str, Any]:
+    row = next((row for row in decision["checklist"] if row["metric"] == effect.metric), {})
     interval = row.get("interval")
     return {
         "effect": effect.name,
@@ -172,6 +231,23 @@ def gate(effect: Effect, scratch: Path) -> dict[str, object]:
         "resolved": interval is not None and (interval[0] > 0 if effect.rises else interval[1] < 0),
         **{key: row.get(key) for key in ("metric", "method", "base", "head", "delta", "interval", "pairs", "clock")},
     }
+
+
+def print_table(rows: Iterable[dict[str, Any]]) -> int:
+    """Print a row for each effect; return the exit code."""
+    by_effect: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        by_effect[row["effect"]].append(row)
+    shares = []
+    print(f"\n{'effect':12} {'metric':20} {'resolved':>10} {'median change':>14} {'seconds':>8}")
+    for name, of_effect in by_effect.items():
+        resolved = sum(row["resolved"] for row in of_effect)
+        shares.append(resolved / len(of_effect))
+        deltas = [row["delta"] for row in of_effect if row["delta"] is not None]
+        change = f"{statistics.median(deltas):+.1%}" if deltas else "–"
+        seconds = statistics.median(row["seconds"] for row in of_effect)
+        print(f"{name:12} {EFFECTS[name].metric:20} {resolved:4} of {len(of_effect):<3} {change:>13} {seconds:8.0f}")
+    return 0 if shares and min(shares) >= RESOLVED_SHARE else 1
 
 
 if __name__ == "__main__":
