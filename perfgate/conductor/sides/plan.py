@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.conductor.sides.order import balanced_coins
 from perfgate.config import GateSettings
 from perfgate.document.run import PAIRS_PER_ROUND
 from perfgate.document.samples import Arm, BlockColumns, Replicate, unpack
@@ -75,7 +77,7 @@ def draw_plans(
     early: list[Arm] = [*["ab"] * first_look, *["aa"] * aa_pairs]  # type: ignore[list-item]
     lot.shuffle(early)
     late: list[Arm] = ["ab"] * (pairs - first_look)
-    starts = {"ab": _balanced_coins(lot, pairs, run=4), "aa": _balanced_coins(lot, aa_pairs, run=4)}
+    starts = {"ab": _coins(lot, pairs, run=4), "aa": _coins(lot, aa_pairs, run=4)}
     return [
         PairPlan(
             pair=round_number * PAIRS_PER_ROUND + number,
@@ -83,7 +85,7 @@ def draw_plans(
             layout_seed=lot.randrange(1, 65536),
             dead_functions=lot.randrange(*DEAD_FUNCTIONS) if arm == "aa" else 0,
             second_starts=starts[arm].pop(),
-            second_leads_quad=_balanced_coins(lot, MOST_QUADS, run=2),
+            second_leads_quad=_coins(lot, MOST_QUADS, run=2),
         )
         for number, arm in enumerate(early + late)
     ]
@@ -104,14 +106,8 @@ def _lot_name(seed: int, workload: str, round_number: int, draw: int) -> str:
     return f"{seed}/{workload}/{round_number}" + (f"/{draw}" if draw else "")
 
 
-def _balanced_coins(lot: random.Random, count: int, *, run: int) -> list[bool]:
-    """Toss coins of which every ``run``, an even number, hold as many heads as tails."""
-    coins: list[bool] = []
-    while len(coins) < count:
-        run_of_coins = [True, False] * (run // 2)
-        lot.shuffle(run_of_coins)
-        coins += run_of_coins
-    return coins[:count]
+def _coins(lot: random.Random, count: int, *, run: int) -> list[bool]:
+    return list(islice(balanced_coins(lot, run=run), count))
 
 
 class QuadPlanner:

@@ -1,17 +1,18 @@
-"""The turns of a job: base and head by lot, quad after quad and start after start, until they decide or the time is spent."""
+"""The turns of a job: its sides by lot, quad after quad and start after start, until they decide or the time is spent."""
 
 from __future__ import annotations
 
 import math
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import msgspec
 
+from perfgate.conductor.sides.order import balanced_coins
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import Side, SidePlan
 from perfgate.conductor.sides.stacks import SideStacks
@@ -72,7 +73,7 @@ class MeasuredJob:
 
 @dataclass
 class TurnTaker:
-    """Lets two sides take turns into ``measured``.
+    """Lets two sides take turns into ``measured``, or the only one of a run, which is compared with nothing.
 
     ``layouts`` holds the sides once, or once for each half of the devices that they swap: then every quad has turns in both
     layouts, and the difference between the halves cancels out. ``looks`` are the numbers of quads after which
@@ -101,8 +102,9 @@ class TurnTaker:
         self._lots = random.Random(
             f"{self.seed}:{self.measured.record.name}" + (f":{before.quads}" if any(before) else "")
         )
-        self._leading: tuple[SideName, SideName] = ("base", "head")
-        self._acting: SideName = "base"
+        self._names: tuple[SideName, ...] = tuple(self._sides)
+        self._acting: SideName = self._names[0]
+        self._leads, self._starts_first = (balanced_coins(self._lots, run=run) for run in (2, 4))
         self._quad, self._taken = before.quads, 0
         self._start = before.starts - 1
         self._began = self.clock()
@@ -140,11 +142,12 @@ class TurnTaker:
             while self._quad < self.looks[-1] and not self._time_is_up():
                 if self._take_swap() if len(self.layouts) > 1 else self._take_start():
                     break
-            self._count_runs()
-            if self.measured.base:
-                self._profile()
+            if len(self._names) > 1:
+                self._count_runs()
+                if self.measured.base:
+                    self._profile()
         except SideError as error:
-            self._fail(error.detail, self._acting)
+            self._fail(error.detail, self._acting if len(self._names) > 1 else None)
         finally:
             self._stop_sides()
         if not self._quad and not self.measured.failed:
@@ -160,7 +163,7 @@ class TurnTaker:
         for back in range(1, COUNTED_RUNS + 1):
             # A failed count is not repeated: such a run may take long.
             if all(all(of_side.values()) for of_side in counts.values()):
-                counts = {name: dict(self._side(name).count()) for name in self._in_lots_order()}
+                counts = {name: dict(self._side(name).count()) for name in self._in_order(self._starts_first)}
             for name, turns in zip(NAMES, (self.measured.base, self.measured.head)):
                 turns[-back] = msgspec.structs.replace(turns[-back], counters=counts[name])
 
@@ -223,10 +226,15 @@ class TurnTaker:
     def _start_sides(self) -> float:
         """Start both sides and warm them up; return when that was done."""
         begun = self.clock()
-        order = self._in_lots_order()
-        self.say(sentence("{name}: starting both sides", name=self.measured.record.name))
+        order = self._in_order(self._starts_first)
+        job = self.measured.record.name
+        self.say(
+            sentence("{name}: starting both sides", name=job)
+            if len(order) > 1
+            else sentence("{name}: starting", name=job)
+        )
         if self.plan.most:
-            self.begin(NAMES)
+            self.begin(order)
         for names in ([name] for name in order) if self.plan.one_by_one else [order]:
             for name in names:
                 self.unstarted = name
@@ -252,22 +260,25 @@ class TurnTaker:
         The second happens if a side discovers in its own turn that its server rejects a field. A repetition has new work on
         both sides, because a server may have earlier answers in its cache.
         """
-        turns, is_blurred = self._take_quad(quad, first_place, 0)
+        order = self._order()
+        turns, is_blurred = self._take_quad(quad, first_place, 0, order)
         for take in range(1, MOST_TAKES):
             asked_alike = len({tuple(turn.without) for taken in turns.values() for turn in taken}) == 1
             if asked_alike and not is_blurred:
                 break
             before = turns
-            turns, is_blurred = self._take_quad(quad, first_place, take)
+            turns, is_blurred = self._take_quad(quad, first_place, take, order)
             for name, (first, *rest) in turns.items():
                 turns[name] = [_with_what_a_start_gives_once(first, before[name][0]), *rest]
         return turns
 
-    def _take_quad(self, quad: int, first_place: int, take: int) -> tuple[dict[SideName, list[Turn]], bool]:
-        """Let both sides take the turns of a quad; also return whether one of them is blurred."""
-        order = self._order(quad)
+    def _take_quad(
+        self, quad: int, first_place: int, take: int, order: Sequence[SideName]
+    ) -> tuple[dict[SideName, list[Turn]], bool]:
+        """Let the sides take the turns of a quad; also return whether one of them is blurred."""
         own_process = not self.plan.most
-        turns: dict[SideName, list[Turn]] = {"base": [], "head": []}
+        turns: dict[SideName, list[Turn]] = {name: [] for name in self._names}
+        of_a_side = len(order) // len(self._names)
         is_blurred = False
         self.say(
             sentence(
@@ -284,7 +295,7 @@ class TurnTaker:
                 self.begin([name])
             began = self.clock()
             # Both sides get the same work; every quad another.
-            result = self._side(name).turn(take * _TAKE + quad * len(order) // 2 + len(turns[name]))
+            result = self._side(name).turn(take * _TAKE + quad * of_a_side + len(turns[name]))
             is_blurred |= result.is_blurred
             turn = result.as_turn(
                 self.measured.record.name,
@@ -301,8 +312,8 @@ class TurnTaker:
 
     def _keep(self, turns: dict[SideName, list[Turn]]) -> None:
         """Count a quad, once all its turns are there."""
-        self.measured.base += turns["base"]
-        self.measured.head += turns["head"]
+        self.measured.base += turns.get("base", ())
+        self.measured.head += turns.get("head", ())
         self._quad += 1
         if self._quad == self.measured.before.quads + FIRST_QUADS:
             self.announce()
@@ -312,17 +323,13 @@ class TurnTaker:
         self._acting = name
         return self._sides[name]
 
-    def _order(self, quad: int) -> tuple[SideName, ...]:
+    def _order(self) -> tuple[SideName, ...]:
         """A B B A or B A A B by lot, as one quad or as two that follow each other, so that an even drift cancels out."""
-        if self.plan.turns == 4:
-            first, second = self._in_lots_order()
-            return first, second, second, first
-        if quad % 2 == 0:
-            self._leading = self._in_lots_order()
-        return self._leading if quad % 2 == 0 else self._leading[::-1]
+        order = self._in_order(self._leads)
+        return (*order, *order[::-1]) if self.plan.turns == 4 else order
 
-    def _in_lots_order(self) -> tuple[SideName, SideName]:
-        return ("head", "base") if self._lots.random() < 0.5 else ("base", "head")
+    def _in_order(self, coins: Iterator[bool]) -> tuple[SideName, ...]:
+        return self._names[::-1] if next(coins) else self._names
 
     def _time_is_up(self) -> bool:
         now = self.clock()

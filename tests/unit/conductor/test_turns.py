@@ -166,6 +166,36 @@ def test_what_a_server_does_not_take__found_out_in_a_turn__both_sides_are_asked_
     assert asked[0] == asked[1] == [[], [], ["ignore_eos"], ["ignore_eos"]]
 
 
+def test_one_side__a_run__starts_with_as_many_turns_each_and_nothing_is_counted_or_profiled() -> None:
+    clock, measured = Clock(), MeasuredJob(RECORD)
+    calls: list[tuple[str, str, int]] = []
+    TurnTaker(
+        [{"head": Worker("head", clock, calls)}],
+        SidePlan(turns=1, fewest=3, most=3),
+        measured,
+        (6,),
+        is_decided=lambda: True,
+        say=lambda _: None,
+        announce=lambda: None,
+        ends=math.inf,
+        seed=1,
+        clock=clock,
+    ).take()
+    assert [(turn.start, turn.quad, turn.place) for turn in measured.head] == [
+        (quad // 3, quad, 0) for quad in range(6)
+    ]
+    assert (measured.base, measured.failed, measured.stacks) == ([], [], {})
+    assert [number for _, what, number in calls if what == "turn"] == [0, 1, 2, 3, 4, 5]
+    assert {what for _, what, _ in calls} == {"start", "turn", "stop"}
+
+
+@pytest.mark.parametrize("turns", [2, 4])
+def test_order__any_number_of_quads__each_side_leads_half_of_them(turns: int) -> None:
+    measured, _, _ = taken(SidePlan(turns=turns, fewest=2, most=4), looks=(16,))
+    leading = [turn.quad for turn in measured.base if turn.place == 0]
+    assert [sum(quad // 2 == pair for quad in leading) for pair in range(8)] == [1] * 8
+
+
 def test_added_turns__quads_and_starts_go_on_where_the_earlier_ended() -> None:
     plan = SidePlan(turns=4, fewest=2, most=4)
     measured, calls, told = taken(plan, looks=(16,), before=TurnsBefore(quads=9, starts=3))
@@ -316,7 +346,7 @@ def test_side__fails_in_its_turn__what_was_measured_stays_and_the_failure_is_nam
     (failed,) = measured.failed
     assert (failed.pair, failed.workload, failed.error.kind) == (2, "chat", "exit")
     # It fails in the third turn of the quad, and the second is of the same side.
-    assert failed.side == calls[-1][0]
+    assert failed.side == [side for side, what, _ in calls if what == "turn"][-1]
     assert {turn.quad for turn in (*measured.base, *measured.head)} == {0, 1}
 
 
