@@ -222,7 +222,8 @@ def planted(effects: Iterable[Effect]) -> str:
 
 
 def row_of(effect: Effect, decision: dict[str, Any], seconds: float) -> dict[str, Any]:
-    row = next((row for row in decision["checklist"] if row["metric"] == effect.metric), {})
+    rows: list[dict[str, Any]] = [row for row in decision["checklist"] if row["metric"] == effect.metric]
+    row = rows[0] if rows else {}
     interval = row.get("interval")
     return {
         "effect": effect.name,

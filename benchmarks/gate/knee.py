@@ -47,13 +47,9 @@ def main() -> int:
     records = []
     for _ in range(options.times):
         for name in options.project or names:
-            records.append({"project": name, "knees": [knee_of_run(name, options.arguments) for _ in range(RUNS)]})
-            print(
-                name,
-                *map(shown, records[-1]["knees"]),
-                "agree" if agree(records[-1]["knees"]) else "differ",
-                flush=True,
-            )
+            knees = [knee_of_run(name, options.arguments) for _ in range(RUNS)]
+            records.append({"project": name, "knees": knees})
+            print(name, *map(shown, knees), "agree" if agree(knees) else "differ", flush=True)
             if options.out:
                 options.out.parent.mkdir(parents=True, exist_ok=True)
                 with options.out.open("a") as out:
@@ -113,7 +109,7 @@ def print_table(records: Iterable[dict[str, Any]]) -> int:
         alike = sum(map(agree, runs))
         knees = [knee for of_three in runs for knee in of_three if knee is not None]
         single = sum(low == high for low, high in knees)
-        every = sorted({tuple(knee) for knee in knees})
+        every = sorted({(low, high) for low, high in knees})
         agreeing, total = agreeing + alike, total + len(runs)
         print(
             f"{name:10} {alike:3} of {len(runs):<3} {single:3} of {len(knees):<3}  {', '.join(map(shown, every)) or '–'}"

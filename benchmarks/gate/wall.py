@@ -161,7 +161,8 @@ def _row(record: dict[str, Any]) -> str:
 
 
 def _pairs_a_minute(record: dict[str, Any]) -> float:
-    return float(record["pairs"]) * min(1.0, record["budget"] / record["seconds"]) * 60 / record["budget"]
+    pairs, seconds, budget = (float(record[name]) for name in ("pairs", "seconds", "budget"))
+    return pairs * min(1.0, budget / seconds) * 60 / budget
 
 
 def _print_table(records: list[dict[str, Any]]) -> int:

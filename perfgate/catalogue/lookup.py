@@ -45,6 +45,7 @@ FAST_PATHS = FAMILIES["fast_path"].metrics
 MUST_DECIDE = {name for family in FAMILIES.values() if family.must_decide for name in family.metrics} | {
     name for name, entry in METRICS.items() if entry.repeatable
 }
+TIMED_STEPS = frozenset(entry.step for entry in METRICS.values() if entry.timed)
 _PARTS: dict[str, Metric] = {part.name: part for card in CARDS.values() for part in card.parts}
 _COUNTING_STEP = 4
 _UNKNOWN = Metric(name="", step=20, title="", unit="1", better="neutral", kind="noisy", explanation="", source="")

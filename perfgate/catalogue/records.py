@@ -61,6 +61,8 @@ class Metric(Entry, frozen=True):
     family: str = ""
     # A number of its step that the samples of the pairs give, too.
     sampled: bool = False
+    # Its step times calls for it by the device's timer: in a check without the waits of the process for a CPU.
+    timed: bool = False
     # The margin for "unchanged" is multiplied by this; with another factor than 1, the margin holds for fixed layouts too.
     ok_margin_scale: float = 1.0
     # A change of it is taken apart into operators.

@@ -54,6 +54,21 @@ def case(request):
     return _fake_case() if request.param == "fake" else _torch_case(request.param)
 
 
+def test_leave_out_waits__work__the_timer_goes_on_and_no_faster_than_the_clock(case):
+    device, clock, timer = case.device, [], []
+    with device.leave_out_waits():
+        for _ in range(20):
+            timer.append(device.timer_ns())
+            case.call()
+            device.synchronize()
+            clock.append(device.clock_ns())
+        timer.append(device.timer_ns())
+    assert sorted(timer) == timer
+    assert timer[0] < timer[-1]
+    assert timer[-2] - timer[0] <= clock[-1] - clock[0] + timer[1] - timer[0]
+    assert abs(device.timer_ns() - device.clock_ns()) < 1e9
+
+
 def test_device__opened__says_what_it_is(case):
     device = case.device
 

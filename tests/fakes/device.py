@@ -117,6 +117,8 @@ class FakeDevice:
         self.conditions: list[Condition] = []  # what it reports block by block; then an untroubled one
         self.reported: Telemetry | None = None
         self.fallen_back: set[str] | None = None  # operators it pretends to have run on the host
+        self.waited_ns = 0
+        self._waited_before: int | None = None  # while its timer leaves out waits
         self._reads = 0
         self._read_at = 0
 
@@ -151,6 +153,11 @@ class FakeDevice:
         """Let the host be busy: Python code between launches."""
         self._host_works(ns)
 
+    def waits_for_cpu(self, ns: int) -> None:
+        """Let another process have the host's CPU."""
+        self.host_ns += ns
+        self.waited_ns += ns
+
     def host_takes(self, size: int) -> None:
         """Let the process touch so many bytes of host memory for the first time, in pages of 4 KiB."""
         self.resident_bytes += size
@@ -181,6 +188,17 @@ class FakeDevice:
         self.refuse_standstill()
         return self.host_ns
 
+    def timer_ns(self) -> int:
+        return self.clock_ns() - (0 if self._waited_before is None else self.waited_ns - self._waited_before)
+
+    @contextmanager
+    def leave_out_waits(self) -> Iterator[None]:
+        self._waited_before = self.waited_ns
+        try:
+            yield
+        finally:
+            self._waited_before = None
+
     def cpu_clock_ns(self) -> int:
         return self.cpu_ns
 
@@ -188,7 +206,7 @@ class FakeDevice:
         return self.cpu_ns
 
     def run_delay_ns(self) -> int:
-        return 0
+        return self.waited_ns
 
     def idle_until(self, time_ns: int) -> None:
         self.host_ns = max(self.host_ns, time_ns)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from perfgate.catalogue.lookup import card
+from perfgate.catalogue.lookup import TIMED_STEPS, card
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.foresight import foresee_steps
 from perfgate.conductor.workers.proc_stats import waited_share
@@ -101,13 +101,15 @@ def run_checklist(  # noqa: PLR0913 - all by name, one call
     layout_seed: int = 0,
     checks: bool = True,
     brief: bool = False,
+    leave_out_waits: bool = False,
 ) -> Findings:
     """Run the steps and the correctness check on one workload; files go into ``folder``.
 
     No step begins after ``deadline`` (of the monotonic clock); the check does, for nothing passes without it. The steps
     ``informing`` come last and have seconds altogether. Step 1 times calls for ``steady`` seconds a shape, or by default as
     long as perfgate.toml requests. ``earlier`` are the seconds that the steps took on the other side, or another time.
-    ``checks`` enables the check of the output, and ``brief`` marks further turns.
+    ``checks`` enables the check of the output, and ``brief`` marks further turns. With ``leave_out_waits`` calls are
+    timed without the process's waits for a CPU.
 
     A failure is recorded as an error with its traceback; everything else is still measured. If an error of the device
     spoils the process, each step gets one of its own. An experiment cannot fail a step: one that fails after an experiment
@@ -132,6 +134,7 @@ def run_checklist(  # noqa: PLR0913 - all by name, one call
         steady=bench.config.measure.steady if steady is None else steady,
         earlier=earlier or {},
         brief=brief,
+        leave_out_waits=leave_out_waits,
         findings=Findings(_record(checkout, reference, asked, quick=quick)),
     )
     while runner.remaining:
@@ -167,6 +170,7 @@ class _StepRunner:
     steady: float
     earlier: Mapping[int, float]
     brief: bool
+    leave_out_waits: bool
     findings: Findings
     # Seconds that the informing steps took so far.
     spent: float = 0.0
@@ -270,6 +274,7 @@ class _StepRunner:
             cold_start=config.measure.cold_start,
             shape_space=config.measure.shape_space,
             brief=self.brief,
+            leave_out_waits=self.leave_out_waits and number in TIMED_STEPS,
             no_experiments=self.without_experiments.get(number),
         )
         doing = Activity(

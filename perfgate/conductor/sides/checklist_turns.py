@@ -11,12 +11,14 @@ import random
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfgate.catalogue.lookup import card
 from perfgate.conductor.sides.checklist import Findings, run_checklist
+from perfgate.conductor.sides.order import balanced_coins
 from perfgate.conductor.sides.turns import SideName
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.config import WorkloadReference
@@ -27,6 +29,8 @@ from perfgate.locale import sentence
 # The fewest turns with a sign test that can show a difference at 95 %: all alike have a chance of 2 in 64.
 FEWEST_TURNS = 6
 _LAYOUTS = 2**16
+# A folder for each side, with a trace of every shape that both recorded in one pair.
+Recorded = Mapping[SideName, Path]
 # The time of a further turn relative to the first, until one is measured.
 _OF_THE_FIRST = 0.4
 
@@ -55,7 +59,8 @@ class ChecklistSide:
 class ChecklistTurns:
     """Takes the turns. ``begins`` is called with the side that runs next.
 
-    After ``deadline`` (of the monotonic clock) no step begins.
+    After ``deadline`` (of the monotonic clock) no step begins. With ``leave_out_waits`` calls are timed without what a process
+    waited for a CPU that others had, as what is compared must be.
     """
 
     bench: Bench
@@ -63,11 +68,12 @@ class ChecklistTurns:
     sides: Sequence[ChecklistSide]
     begins: Callable[[SideName], None] = lambda _side: None
     deadline: float = math.inf
+    leave_out_waits: bool = False
     _taken: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._lot = random.Random(f"{self.bench.config.measure.seed}:{self.reference.name}:turns")
-        self._last_begins = _balanced(self._lot)
+        self._last_begins = balanced_coins(self._lot, run=2)
 
     def first(
         self,
@@ -90,22 +96,25 @@ class ChecklistTurns:
                 folder=side.folder,
                 deadline=self.deadline,
                 earlier=earlier,
+                leave_out_waits=self.leave_out_waits,
             )
             earlier = side.seconds()
         self._taken = dict.fromkeys((*steps, *informing), 1)
 
-    def again(self, steps: Iterable[int], *, steady: float = 0.0, brief: bool = False) -> dict[int, float]:
+    def again(
+        self, steps: Iterable[int], *, steady: float = 0.0, brief: bool = False, recorded: Recorded | None = None
+    ) -> dict[int, float]:
         """Take one more turn of the steps, or their first, in the same memory layout on every side.
 
-        A ``brief`` one measures for less time, and of step 1 the first call alone. Returns the seconds of each step.
+        A ``brief`` one measures for less time, and of step 1 the first call alone. Steps that look at a trace take it from the
+        folder of their side in ``recorded``, where there is one, and record none. Returns the seconds of each step.
         """
         numbers = tuple(sorted(steps))
         layout = self._lot.randrange(_LAYOUTS)
         results = list[tuple[Findings, list[StepResult]]]()
         for side in self._in_order():
             self.begins(side.name)
-            # In a folder of its own, because steps look at the traces that earlier ones left in theirs.
-            with tempfile.TemporaryDirectory(dir=side.folder, prefix=".again-") as folder:
+            with _folder_of_a_turn(side, recorded) as folder:
                 findings = run_checklist(
                     self.bench,
                     side.checkout,
@@ -117,6 +126,7 @@ class ChecklistTurns:
                     layout_seed=layout,
                     checks=False,
                     brief=brief,
+                    leave_out_waits=self.leave_out_waits,
                 )
             results.append((side.found, findings.steps))
         for first, steps_again in results:
@@ -146,13 +156,19 @@ class ChecklistTurns:
             self.again(steps, steady=steady)
 
     def compare(
-        self, needs_turns: Callable[[StepResult], bool], *, long_steps: Mapping[int, float], budget: float
+        self,
+        needs_turns: Callable[[StepResult], bool],
+        *,
+        long_steps: Mapping[int, float],
+        budget: float,
+        recorded: Sequence[Recorded] = (),
     ) -> list[Message]:
         """Take six turns of as many steps as fit into ``budget`` seconds, those first that need the fewest; name the others.
 
         ``needs_turns`` selects the steps with numbers that are neither exact nor known from the pairs. ``long_steps`` had
-        no turn yet, for one takes a side so many seconds.
+        no turn yet, for one takes a side so many seconds. ``recorded`` are the traces of pairs, each for one turn.
         """
+        traces = iter(recorded)
         seconds = self._seconds_of_a_further_turn(needs_turns)
         began = time.monotonic()
         ends = min(self.deadline, began + budget)
@@ -175,7 +191,7 @@ class ChecklistTurns:
                 )
             )
             turn_began = time.monotonic()
-            took = self.again(chosen, brief=True)
+            took = self.again(chosen, brief=True, recorded=next(traces, None))
             beside = time.monotonic() - turn_began - sum(took.values())
             seconds |= took
             chosen = []
@@ -206,6 +222,13 @@ class ChecklistTurns:
         return self.sides[::-1] if next(self._last_begins) else self.sides
 
 
+def _folder_of_a_turn(side: ChecklistSide, recorded: Recorded | None) -> AbstractContextManager[str | Path]:
+    """A folder of its own, because steps look at the traces that earlier ones left in theirs."""
+    if recorded:
+        return nullcontext(recorded[side.name])
+    return tempfile.TemporaryDirectory(dir=side.folder, prefix=".again-")
+
+
 def _that_fit(costs: Mapping[int, float], seconds: float) -> list[int]:
     """The steps with turns that fit into the time, the cheapest first; none that costs nothing."""
     chosen = list[int]()
@@ -214,10 +237,3 @@ def _that_fit(costs: Mapping[int, float], seconds: float) -> list[int]:
             chosen.append(number)
             seconds -= cost
     return chosen
-
-
-def _balanced(lot: random.Random) -> Iterator[bool]:
-    """Whether the last side begins: in one of every two turns."""
-    while True:
-        first = lot.random() < 0.5
-        yield from (first, not first)

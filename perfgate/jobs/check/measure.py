@@ -90,7 +90,9 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 continue
             asked = _steps(job.policy, options)
             sides = [ChecklistSide(name, checkout, folders[name]) for name, checkout in zip(NAMES, (base, head))]
-            turns = ChecklistTurns(bench, reference, sides, begins=job.seals.begin, deadline=job.deadline)
+            turns = ChecklistTurns(
+                bench, reference, sides, begins=job.seals.begin, deadline=job.deadline, leave_out_waits=True
+            )
             forecast.begin("checklist", reference.name)
             turns.first(asked.deciding, asked.informing)
             for side, findings in zip(sides, (measured.base, measured.head)):
@@ -102,12 +104,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 continue
             _settle_gating_numbers(turns, job, measured)
             _note_regressions(reference, job, measured, progress)
-            to_come = len(references) - number
-            _measure_traced_pairs(bench, reference, base, head, job, measured, forecast, to_come=to_come)
-            forecast.begin("turns", reference.name)
-            measured.head[-1].warnings += turns.compare(
-                _needs_turns, long_steps=asked.long, budget=_checklist_budget(bench.config, options)
-            )
+            _measure_pairs_and_turns(turns, job, measured, forecast, options, to_come=len(references) - number)
         _measure_jobs(bench, {"base": base, "head": head}, job, measured, options, progress)
         job.seals.check()
     progress.expect(Foresight())
@@ -133,22 +130,40 @@ def _notes_of_job(bench: Bench, job: Job, options: CheckOptions, refused: list[s
     ]
 
 
-def _measure_traced_pairs(
-    bench: Bench,
-    reference: WorkloadReference,
-    base: Checkout,
-    head: Checkout,
+def _measure_pairs_and_turns(
+    turns: ChecklistTurns,
     job: Job,
     measured: Measured,
     forecast: Forecast,
+    options: CheckOptions,
     *,
     to_come: int,
 ) -> None:
-    """Measure the pairs of a workload, some of them traced, in the folder of the results, where there is space."""
+    """Measure the pairs of a workload, some of them traced, and then the turns, whose steps read those traces."""
+    bench, reference = turns.bench, turns.reference
+    base, head = turns.sides
+    # In the folder of the results there is space.
     with tempfile.TemporaryDirectory(dir=job.out, prefix=".traces-") as traces:
-        _measure_pairs(bench, reference, base, head, job, measured, forecast, traces=Path(traces), to_come=to_come)
-        sides = measured.base[-1], measured.head[-1]
-        measured.flames.extend(keep_traces(measured.pairs[-1].traces, sides, (job.out / "base", job.out / "head")))
+        _measure_pairs(
+            bench,
+            reference,
+            base.checkout,
+            head.checkout,
+            job,
+            measured,
+            forecast,
+            traces=Path(traces),
+            to_come=to_come,
+        )
+        kept = keep_traces(measured.pairs[-1].traces, (base.found, head.found), (base.folder, head.folder))
+        measured.flames.extend(kept.flames)
+        forecast.begin("turns", reference.name)
+        head.found.warnings += turns.compare(
+            _needs_turns,
+            long_steps=_steps(job.policy, options).long,
+            budget=_checklist_budget(bench.config, options),
+            recorded=kept.turns,
+        )
 
 
 def _measure_jobs(

@@ -1,14 +1,20 @@
-"""The recordings of traced pairs: the flame graph of both sides, and the files that stay with the results."""
+"""The recordings of traced pairs: the flame graph of both sides, the files that stay, and turns of steps that read traces."""
 
 from __future__ import annotations
 
+import shutil
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from perfgate.conductor.sides.checklist import Findings
+from perfgate.conductor.sides.checklist_turns import Recorded
 from perfgate.conductor.sides.profiles import PairTrace
+from perfgate.conductor.sides.turns import NAMES
 from perfgate.document.flame import FlameTree, merged, node_totals, side_by_side
 from perfgate.document.message import Message, reason_of
+from perfgate.document.run import WorkloadRecord
 from perfgate.errors import DocumentError, MeasuringError
 from perfgate.jobs.shared.flame import PairFlame
 from perfgate.jobs.shared.session import artifact_of
@@ -29,26 +35,51 @@ class _Traced(NamedTuple):
         return after - before
 
 
-def keep_traces(
-    traces: list[PairTrace], sides: tuple[Findings, Findings], folders: tuple[Path, Path]
-) -> list[PairFlame]:
-    """The flame graphs of a workload's traced pairs; the recordings of the middle pair stay in the sides' folders.
+class KeptTraces(NamedTuple):
+    """The flame graphs of a workload, and of each pair that traced all shapes the folders with its recordings."""
+
+    flames: list[PairFlame]
+    turns: list[Recorded]
+
+
+def keep_traces(traces: list[PairTrace], sides: tuple[Findings, Findings], folders: tuple[Path, Path]) -> KeptTraces:
+    """Draw the flame graphs of a workload's traced pairs; keep the recordings of the middle pair in the sides' folders.
 
     They take the place of those that the checklist made, each side by itself. A recording that cannot be read costs its pair.
+    The folders for turns lie beside the recordings.
     """
     base, head = sides
-    flames = []
+    flames, readable = [], list[PairTrace]()
     for shape in head.workload.shapes:
         pairs = [pair for files in traces if files.shape == shape for pair in _read(files, sides)]
         if not pairs:
             continue
+        readable += [pair.files for pair in pairs]
         pairs.sort(key=lambda pair: pair.longer)
         middle = pairs[(len(pairs) - 1) // 2].files
         for findings, folder, file in ((base, folders[0], middle.base), (head, folders[1], middle.head)):
             _keep(file, folder, findings, shape)
         tree = side_by_side(merged([pair.base for pair in pairs]), merged([pair.head for pair in pairs]))
         flames.append(PairFlame(head.workload.name, shape, tree))
-    return flames
+    return KeptTraces(flames, _turns(readable, head.workload))
+
+
+def _turns(readable: Iterable[PairTrace], workload: WorkloadRecord) -> list[Recorded]:
+    by_pair = defaultdict[int, list[PairTrace]](list)
+    for files in readable:
+        by_pair[files.pair].append(files)
+    turns: list[Recorded] = []
+    for pair, of_pair in sorted(by_pair.items()):
+        if len(of_pair) < len(workload.shapes):
+            continue
+        folders = {name: of_pair[0].base.with_name(f"{workload.name}-{pair}-{name}-turn") for name in NAMES}
+        for name, folder in folders.items():
+            folder.mkdir()
+            for files in of_pair:
+                file = files.base if name == "base" else files.head
+                (folder / _file_name(file, workload.name, files.shape)).hardlink_to(file)
+        turns.append(folders)
+    return turns
 
 
 def _read(files: PairTrace, sides: tuple[Findings, Findings]) -> list[_Traced]:
@@ -65,8 +96,12 @@ def _tree(file: Path, label: str) -> FlameTree:
 
 
 def _keep(file: Path, folder: Path, findings: Findings, shape: str) -> None:
-    suffix = ".zip" if file.suffix == ".zip" else ".json.gz"
-    recording = file.replace(folder / f"{trace_name(findings.workload.name, shape)}{suffix}")
+    recording = Path(shutil.copyfile(file, folder / _file_name(file, findings.workload.name, shape)))
     artifact = artifact_of(recording, recording.read_bytes(), "trace", workload=findings.workload.name)
     older = [entry for entry in findings.artifacts if entry.path != artifact.path]
     findings.artifacts = [*older, artifact]
+
+
+def _file_name(recording: Path, workload: str, shape: str) -> str:
+    """The name by which the steps of the checklist look for a trace."""
+    return trace_name(workload, shape) + (".zip" if recording.suffix == ".zip" else ".json.gz")

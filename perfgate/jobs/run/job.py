@@ -48,13 +48,17 @@ DECISION_FILES = ("decision.json", "comment.md", "report.html")
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What the command line asks for; what people read is written in ``language``."""
+    """What the command line asks for; what people read is written in ``language``.
+
+    ``as_a_check`` is whether the run shall compare with checks: its times then leave out what a process waited for a CPU.
+    """
 
     out: Path
     workloads: tuple[str, ...] = ()
     steps: tuple[int, ...] = AVAILABLE_STEPS
     quick: bool = False
     language: Language = "en"
+    as_a_check: bool = False
 
 
 def run_and_judge(
@@ -99,7 +103,9 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
                 preflight(bench, checkout, references)
             findings = []
             for reference in references:
-                turns = ChecklistTurns(bench, reference, [ChecklistSide("head", checkout, out)])
+                turns = ChecklistTurns(
+                    bench, reference, [ChecklistSide("head", checkout, out)], leave_out_waits=options.as_a_check
+                )
                 steps = steps_in_order(options.steps, config.policy())
                 turns.first(steps, quick=options.quick, earlier=durations.get(reference.name))
                 findings.append(turns.sides[0].found)

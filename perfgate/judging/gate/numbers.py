@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from perfgate.catalogue.lookup import METRICS, metric
+from perfgate.document.decision import Clock
 from perfgate.document.message import Message
 from perfgate.document.run import REPEAT, RunDocument, Value
 from perfgate.judging.gate.comparison import Place, zero_of
 from perfgate.judging.gate.effect import PairedEffect
-from perfgate.judging.gate.pairs import SAMPLED, Clocks, sampled_effects
+from perfgate.judging.gate.pairs import SAMPLED, WAITED, Clocks, sampled_effects
 from perfgate.judging.gate.rule import Differences
 
 # The labels of a value of a further turn, of a call rate, or of a stretch of the calls: none is the step's own number.
@@ -71,11 +72,22 @@ class PairedNumbers:
             if effect is not None:
                 return effect
         before, after = (turns.get(number[1:], {}) for turns in self._turns)
-        return _from_turns(number.metric, before, after)
+        return _from_turns(number.metric, before, after, self._clock(number))
 
     def has(self, number: ChecklistNumber) -> bool:
         """Whether a side has a value of it."""
         return number.metric in SAMPLED or any(number[1:] in turns for turns in self._turns)
+
+    def _clock(self, number: ChecklistNumber) -> Clock:
+        """What timed the turns of a check: its timer leaves out waits, which shows where there were any."""
+        entry = metric(number.metric)
+        waited = (
+            step.waited or 0.0
+            for run in (self._base, self._head)
+            for step in run.steps
+            if (step.number, step.workload) == (entry.step, number.workload)
+        )
+        return "awake" if entry.timed and max(waited, default=0.0) >= WAITED else "wall"
 
     def _effects(self, place: Place) -> dict[str, PairedEffect]:
         if place not in self._sampled:
@@ -104,7 +116,7 @@ def _turn(value: Value) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < _MOST_DIGITS else 0
 
 
-def _from_turns(name: str, before: _Turns, after: _Turns) -> PairedEffect | Message:
+def _from_turns(name: str, before: _Turns, after: _Turns, clock: Clock) -> PairedEffect | Message:
     if not before or not after or None in (*before.values(), *after.values()):
         return Message("gate.bound-not-measured", {"step": metric(name).step})
     numbers = range(1, len(before) + 1)
@@ -118,7 +130,7 @@ def _from_turns(name: str, before: _Turns, after: _Turns) -> PairedEffect | Mess
     if max(map(abs, ratios)) > LARGEST_RATIO:
         return Message("gate.no-ratio")
     base, head = (median([side[index] for side in pairs], name) - zero for index in (0, 1))
-    effect = PairedEffect.of(Differences.of(ratios), base, "repeated", zero=zero)
+    effect = PairedEffect.of(Differences.of(ratios), base, "repeated", zero=zero)._replace(clock=clock)
     # A whole number keeps the head's median: no batch size is 5.6.
     return effect._replace(head=head) if metric(name).is_whole else effect
 

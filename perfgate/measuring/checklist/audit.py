@@ -108,7 +108,7 @@ def audit_call(context: StepContext, call: Callable[[], Any]) -> list[AuditedOp]
 
     ops: list[AuditedOp] = []
     lines = SourceLines(context.root)
-    clock = context.device.clock_ns
+    clock = context.device.timer_ns
 
     class Auditor(WatchingMode):  # type: ignore[no-untyped-call]
         host_ns = 0

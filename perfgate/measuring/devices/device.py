@@ -114,6 +114,15 @@ class Device(Protocol):
 
     def clock_ns(self) -> int: ...
 
+    def timer_ns(self) -> int:
+        """What calls are timed by: ``clock_ns``, or within ``leave_out_waits`` a clock that stands still during waits."""
+
+    def leave_out_waits(self) -> AbstractContextManager[None]:
+        """Let ``timer_ns`` stand still while the main thread is ready to run without a CPU.
+
+        Where the kernel does not say how long that was, the timer is the clock all the same.
+        """
+
     def cpu_clock_ns(self) -> int:
         """The CPU time of the calling thread."""
 

@@ -23,7 +23,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class CallTimes:
-    """Nanoseconds of each call in call order: by the host clock, and CPU time of the calling thread."""
+    """Nanoseconds of each call in call order: by the device's timer, and CPU time of the calling thread."""
 
     wall: Ints
     cpu: Ints
@@ -39,10 +39,10 @@ class CallBudget:
 
 
 def timed_call(call: Callable[[], Any], device: Device) -> int:
-    started = device.clock_ns()
+    started = device.timer_ns()
     call()
     device.synchronize()
-    return device.clock_ns() - started
+    return device.timer_ns() - started
 
 
 def time_calls(call: Callable[[], Any], device: Device, budget: CallBudget) -> CallTimes:
@@ -50,7 +50,7 @@ def time_calls(call: Callable[[], Any], device: Device, budget: CallBudget) -> C
 
     Every call is kept, because slow ones form the tail.
     """
-    clock, cpu_clock, synchronize = device.clock_ns, device.cpu_clock_ns, device.synchronize
+    clock, timer, cpu_clock, synchronize = device.clock_ns, device.timer_ns, device.cpu_clock_ns, device.synchronize
     # Eight bytes a call: lists of numbers take five times as much, and a soak looks at the memory of the process.
     wall, cpu = array("q"), array("q")
     begun = clock()
@@ -58,12 +58,12 @@ def time_calls(call: Callable[[], Any], device: Device, budget: CallBudget) -> C
     latest = None if budget.most_seconds is None else begun + int(budget.most_seconds * 1e9)
     while True:
         cpu_started = cpu_clock()
-        started = clock()
+        started = timer()
         call()
         synchronize()
-        ended = clock()
+        wall.append(timer() - started)
         cpu.append(cpu_clock() - cpu_started)
-        wall.append(ended - started)
+        ended = clock()
         if (len(wall) >= budget.calls and ended >= deadline) or (latest is not None and ended >= latest):
             return CallTimes(np.asarray(wall, dtype=np.int64), np.asarray(cpu, dtype=np.int64))
 
@@ -87,7 +87,8 @@ def measure_throughput(
 ) -> Throughput:
     """Measure items per second with at most ``depth`` calls in flight, over ``windows`` windows.
 
-    On a device without a queue a call returns when it is done, so one call is in flight for any ``depth``.
+    On a device without a queue a call returns when it is done, so one call is in flight for any ``depth``, and the
+    device's timer measures the windows.
 
     The queue is bounded by a ring of events: unbounded, a fast host queues work for minutes. A window ends with the
     first call that completes after its length, so a window of long calls holds at least one. Its rate is the items of
@@ -103,6 +104,7 @@ def _window_marks(
     call: Callable[[], Any], device: Device, *, depth: int, span_ns: int, windows: int
 ) -> tuple[list[int], list[int]]:
     """The device times at which windows begin and end, and how many calls were done by then."""
+    has_queue = "queue" in device.capabilities
     ring: deque[DeviceEvent] = deque()
     marks: list[int] = []
     ends: list[int] = []
@@ -117,7 +119,7 @@ def _window_marks(
         oldest = ring.popleft()
         oldest.wait()
         completed += 1
-        mark = oldest.time_ns()
+        mark = oldest.time_ns() if has_queue else device.timer_ns()
         if not marks or mark - marks[-1] >= span_ns:
             marks.append(mark)
             ends.append(completed)

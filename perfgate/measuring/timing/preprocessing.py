@@ -43,7 +43,7 @@ class Preprocessing:
         batch = self._raws[self._cursor % POOL_SIZE]
         if self._copies:
             batch = copied(batch)
-        clock, marks = self._device.clock_ns, []
+        clock, marks = self._device.timer_ns, []
         marks.append(clock())
         for run in self._runs:
             batch = run(batch)
@@ -143,7 +143,7 @@ def _seconds_a_batch(batches: Iterator[Any], feed: Callable[[Any], Any], device:
     for batch in batches:
         feed(batch)
         device.synchronize()
-        ends.append(device.clock_ns())
+        ends.append(device.timer_ns())
     return max(1, ends[-1] - ends[0]) / 1e9 / (len(ends) - 1)
 
 

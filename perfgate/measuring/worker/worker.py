@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 
 # The function itself, taken before user code may replace it.
 from gc import get_objects
@@ -229,7 +230,8 @@ class WorkerLoop:
             experimenting=lambda: protocol.send(self.connection, protocol.Experimenting()),
             no_experiments=request.no_experiments,
         )
-        result, outcome = run_step(find_steps()[request.number], context)
+        with self._opened.leave_out_waits() if request.leave_out_waits else nullcontext():
+            result, outcome = run_step(find_steps()[request.number], context)
         reply = protocol.StepReply(result=result, artifacts=context.kept)
         if outcome is None:
             return reply

@@ -78,3 +78,21 @@ def test_settle__time_is_spent__takes_no_turn(two_sides: Two) -> None:
     turns.deadline = time.monotonic()
     turns.settle(lambda: {UTILIZATION}, steady=0)
     assert turns.taken(UTILIZATION) == 1
+
+
+def test_compare__traces_of_pairs__a_turn_reads_one_and_records_none(two_sides: Two, tmp_path: Path) -> None:
+    turns = two_sides()
+    turns.first((CHECKLIST,))
+    recorded = {side.name: tmp_path / f"{side.name}-of-a-pair" for side in turns.sides}
+    for side in turns.sides:
+        recorded[side.name].mkdir()
+        (trace,) = side.folder.glob("trace-*")
+        trace.rename(recorded[side.name] / trace.name)
+    turns.compare(lambda _step: True, long_steps={}, budget=100.0, recorded=[recorded])
+    for side in turns.sides:
+        (step,) = side.found.steps
+        times = [value.value for value in step.values if value.metric == "ops.kernel_time"]
+        assert len(times) == FEWEST_TURNS
+        assert times[1] == times[0], "the second turn looks at the trace of the first"
+        assert len(set(times)) > 2, "the others look at their own"
+        assert len(list(recorded[side.name].iterdir())) == 1

@@ -24,8 +24,10 @@ def value(metric: str, number: float | None, **fields: object) -> Value:
     return msgspec.convert({"metric": metric, "value": number, "labels": {"shape": SHAPE}, **fields}, Value)
 
 
-def with_steps(run: RunDocument, *values: Value, number: int = 5, slug: str = "batch") -> RunDocument:
-    step = StepResult(number=number, slug=slug, workload=WORKLOAD, status="ok", values=list(values))
+def with_steps(
+    run: RunDocument, *values: Value, number: int = 5, slug: str = "batch", waited: float | None = None
+) -> RunDocument:
+    step = StepResult(number=number, slug=slug, workload=WORKLOAD, status="ok", values=list(values), waited=waited)
     return msgspec.structs.replace(run, counters=[counters({"aten::add": 1})], steps=[*run.steps, step])
 
 
@@ -73,6 +75,22 @@ def test_checklist__six_turns__their_difference_and_interval() -> None:
     assert row.delta == pytest.approx(0.5, abs=0.02)
     assert row.interval is not None
     assert 0.4 < row.interval[0] < row.delta < row.interval[1] < 0.6
+
+
+@pytest.mark.parametrize(
+    ("metric", "waited", "title"),
+    [
+        ("cache.sensitivity", 0.01, "cold/hot time ratio"),
+        ("cache.sensitivity", 0.3, "cold/hot time ratio, without CPU waits"),
+        ("cache.hit_rate", 0.3, "L2 hit rate"),
+    ],
+)
+def test_checklist__workers_waited_for_a_cpu__the_label_of_what_is_timed_says_that_it_is_left_out(
+    metric: str, waited: float, title: str
+) -> None:
+    decision = judged(turns(metric, [1.0] * 6), turns(metric, [1.5] * 6), number=15, slug="cache", waited=waited)
+    assert row_of(decision, metric).clock == ("awake" if "waits" in title else "wall")
+    assert f"| {title} · " in rendered(decision)
 
 
 @pytest.mark.parametrize(

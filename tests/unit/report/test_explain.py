@@ -174,6 +174,8 @@ def test_titles__every_metric__explained_by_its_title_in_both_languages() -> Non
         for title in (entry.title, *entry.clock_titles.values()):
             for language in ("en", "zh"):
                 assert f"{name}: " in explain(translate(title, language)), title
+    assert "batch.knee: " in explain("batch knee, without CPU waits")
+    assert "latency.p90: " in explain("P90 latency, in CPU time")
 
 
 def test_explain__unknown_word__at_most_five_suggestions() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from perfgate.measuring.timing.calls import CallBudget, measure_throughput, time_calls, timed_call
@@ -32,6 +34,24 @@ def test_time_calls__most_seconds__stops_short_of_the_calls() -> None:
     device = FakeDevice()
     times = time_calls(lambda: device.launch("mm", 400 * MS), device, CallBudget(calls=100, most_seconds=1.0))
     assert times.wall.size == 3
+
+
+@pytest.mark.parametrize("leaves_out", [False, True])
+def test_calls__others_have_the_cpu_meanwhile__that_counts_unless_waits_are_left_out(leaves_out: bool) -> None:
+    device = FakeDevice(launch_ns=MS, capabilities=frozenset())
+
+    def call() -> None:
+        device.launch("mm", 4 * MS)
+        device.waits_for_cpu(20 * MS)
+
+    with device.leave_out_waits() if leaves_out else nullcontext():
+        call_ns = timed_call(call, device)
+        times = time_calls(call, device, CallBudget(calls=3))
+        rates = measure_throughput(call, device, items=4, window_seconds=0.1).rates
+    expected = 5 * MS if leaves_out else 25 * MS
+    assert [call_ns, *times.wall.tolist()] == [expected] * 4
+    assert rates.tolist() == pytest.approx([4e9 / expected] * 5)
+    assert device.timer_ns() == device.clock_ns()
 
 
 def test_measure_throughput__queue__launches_overlap_kernels() -> None:

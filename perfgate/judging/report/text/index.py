@@ -9,11 +9,19 @@ from functools import cache
 from typing import Literal, NamedTuple
 
 from perfgate.catalogue.lookup import CARDS, GLOSSARY, LIMITS, METRICS, RULES
-from perfgate.locale import LANGUAGES, translate
+from perfgate.document.decision import Clock
+from perfgate.judging.report.text.words import phrase
+from perfgate.locale import LANGUAGES, filled, translate
 
 MOST_SUGGESTIONS = 5
 # How much alike, as difflib compares two texts, a typing error leaves them.
 _ALIKE = 0.6
+# Titles of a metric that another clock than the wall timed, if it has none of its own for that.
+CLOCK_TITLES: Mapping[Clock, str] = {
+    "cpu": phrase("{title}, in CPU time"),
+    "device": phrase("{title}, in device time"),
+    "awake": phrase("{title}, without CPU waits"),
+}
 EntryKind = Literal["term", "step", "metric", "rule", "limit"]
 
 
@@ -59,7 +67,14 @@ def _texts(named: Named) -> Iterator[str]:
     elif named.kind == "step":
         titles = (next(card.title for card in CARDS.values() if card.slug == named.name),)
     elif named.kind == "metric":
-        titles = (METRICS[named.name].title, *METRICS[named.name].clock_titles.values())
+        entry = METRICS[named.name]
+        titles = (entry.title, *entry.clock_titles.values())
+        if entry.timed:
+            yield from (
+                filled(translate(timed, language), {"title": translate(entry.title, language)})
+                for timed in CLOCK_TITLES.values()
+                for language in LANGUAGES
+            )
     yield from (translate(title, language) for title in titles for language in LANGUAGES)
 
 

@@ -7,7 +7,9 @@ from typing import Protocol
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import NUMBER, SUBROUTINE_TIMES
 from perfgate.document.decision import Clock, Comparison, NoiseFloor
-from perfgate.judging.report.text.words import translated
+from perfgate.judging.report.text.index import CLOCK_TITLES
+from perfgate.judging.report.text.words import Words, translated
+from perfgate.locale import filled, translate
 
 
 class InPlace(Protocol):
@@ -41,7 +43,11 @@ def metric_name(name: str, clock: Clock = "wall") -> str:
     if name not in METRICS:
         return name
     entry = METRICS[name]
-    return translated(entry.title if clock == "wall" else entry.clock_titles.get(clock, entry.title))
+    if clock == "wall" or (clock not in entry.clock_titles and not entry.timed):
+        return translated(entry.title)
+    if clock in entry.clock_titles:
+        return translated(entry.clock_titles[clock])
+    return Words(filled(translate(CLOCK_TITLES[clock]), {"title": translate(entry.title)}))
 
 
 def title_of(entry: Comparison | NoiseFloor) -> str:

@@ -230,8 +230,8 @@ def quantile_rows(summary: Summary) -> list[QuantileRow]:
 
 
 def _worded_number(row: StepComparison, main: StoredComparison | None) -> StepNumber:
-    # Main's runs were timed by the clock on the wall.
-    beside = main if row.clock == "wall" else None
+    # Main's runs are timed as turns are, and not by the clock that may decide about pairs.
+    beside = main if row.clock == "wall" or row.method == "repeated" else None
     ends = [row.bound] if row.bound is not None else []
     of_main = [beside.head, beside.typical, *(beside.interval or ())] if beside else []
     values = [row.base, row.head, *ends]

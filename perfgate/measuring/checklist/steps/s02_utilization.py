@@ -101,7 +101,7 @@ def _warm_up(context: StepContext, call: Callable[[], Any]) -> int:
 
 
 class _PlainCalls(NamedTuple):
-    """Back-to-back calls without a profiler: their wall time and the CPU time of the whole process."""
+    """Back-to-back calls without a profiler: their time by the timer and the CPU time of the whole process."""
 
     calls: int
     wall_ns: int
@@ -111,12 +111,12 @@ class _PlainCalls(NamedTuple):
 def _time_back_to_back(call: Callable[[], Any], device: Device, *, calls: int) -> _PlainCalls:
     """Wait for the device once, at the end."""
     device.synchronize()
-    cpu_started, started = device.process_cpu_ns(), device.clock_ns()
+    cpu_started, started = device.process_cpu_ns(), device.timer_ns()
     for _ in range(calls):
         call()
     device.synchronize()
     # A coarse clock may not have moved, and the time is a divisor.
-    return _PlainCalls(calls, max(device.clock_ns() - started, 1), device.process_cpu_ns() - cpu_started)
+    return _PlainCalls(calls, max(device.timer_ns() - started, 1), device.process_cpu_ns() - cpu_started)
 
 
 def _add_reported(outcome: StepOutcome, context: StepContext, call: Callable[[], Any]) -> None:

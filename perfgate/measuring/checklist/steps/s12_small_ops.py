@@ -141,9 +141,9 @@ def _judge_bound(outcome: StepOutcome, summary: DeviceSummary, launches: _Launch
 def _enqueue_ns(context: StepContext, call: Callable[[], Any]) -> int:
     """Nanoseconds until a call on an empty queue returns."""
     context.device.synchronize()
-    started = context.device.clock_ns()
+    started = context.device.timer_ns()
     call()
-    ended = context.device.clock_ns()
+    ended = context.device.timer_ns()
     context.device.synchronize()
     return ended - started
 

@@ -28,7 +28,7 @@ from perfgate.measuring.devices.device import (
     MemoryCount,
     MemoryStatistics,
 )
-from perfgate.system.processes import run_delay_ns
+from perfgate.system.processes import RunDelay, run_delay_ns
 from perfgate.trace.events import CALL
 
 GIB = 1 << 30
@@ -49,9 +49,26 @@ class TorchDevice:
     """The part of ``Device`` that is the same for every torch device, with defaults for unsupported features."""
 
     kind: str
+    _run_delay: RunDelay | None = None
 
     def clock_ns(self) -> int:
         return perf_counter_ns()
+
+    def timer_ns(self) -> int:
+        return perf_counter_ns() if self._run_delay is None else perf_counter_ns() - self._run_delay.ns()
+
+    @contextmanager
+    def leave_out_waits(self) -> Iterator[None]:
+        try:
+            self._run_delay = RunDelay()
+        except (OSError, ValueError):
+            yield
+            return
+        try:
+            yield
+        finally:
+            self._run_delay.close()
+            self._run_delay = None
 
     def cpu_clock_ns(self) -> int:
         return thread_time_ns()
