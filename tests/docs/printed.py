@@ -142,6 +142,7 @@ NOT_RUN: dict[str, str] = {
     "perfgate upgrade --python NEW/bin/python": "as above",
     "perfgate upgrade --python PATH": "as above",
     "pip install 'perfgate[serving]'": "downloads; the extra is in pyproject.toml",
+    "pip install 'perfgate[fast]'": "downloads; the extra is in pyproject.toml",
     "pip install 'perfgate[zstd]'": "downloads; the extra is in pyproject.toml",
     "pip install msprof-analyze openpyxl": "downloads somebody else's program",
     "pip install torch --index-url https://download.pytorch.org/whl/cpu": "downloads another build of torch",

@@ -1,7 +1,8 @@
-"""Traces compressed with zstd: read as gzipped ones are, whole, cut off, damaged, and under the same limits."""
+"""Traces compressed with zstd or gzip: read as gzipped ones are, whole, cut off, damaged, and under the same limits."""
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import json
 import sys
@@ -134,3 +135,40 @@ def test_read__package_is_not_installed__says_what_to_install(tmp_path: Path, mo
 
 def test_named__pattern__with_each_end() -> None:
     assert named("*.pt.trace.json") == ("*.pt.trace.json", "*.pt.trace.json.gz", "*.pt.trace.json.zst")
+
+
+def broken(packed: bytes) -> dict[str, bytes]:
+    """What happens to gzipped files: cut off at any place, another byte, a sum of others, no such file."""
+    return {
+        "cut off in the header": packed[:5],
+        "cut off": packed[: len(packed) // 2],
+        "without its sum": packed[:-8],
+        "another byte": packed[:40] + bytes([packed[40] ^ 255]) + packed[41:],
+        "another sum": packed[:-8] + bytes(4) + packed[-4:],
+        "something behind it": packed + b"no member",
+        "no such file": KINETO,
+    }
+
+
+@pytest.mark.parametrize("library", ["isal", "zlib"])
+@pytest.mark.parametrize("damage", broken(gzip.compress(KINETO)).keys())
+def test_read__damaged_gzip__refused_alike_by_either_library(
+    tmp_path: Path, library: str, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if library == "isal":
+        pytest.importorskip("isal")
+    else:
+        monkeypatch.setitem(sys.modules, "isal.igzip", None)
+        monkeypatch.setitem(sys.modules, "isal.isal_zlib", None)
+    path = written(tmp_path, broken(gzip.compress(KINETO, mtime=0))[damage], "a.pt.trace.json.gz")
+    with pytest.raises(DocumentError, match="compressed file is cut off or damaged"):
+        trace.read(path)
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_read__gzip_of_one_member_or_several__as_the_plain_file(tmp_path: Path, members: int) -> None:
+    pytest.importorskip("isal")
+    size = len(KINETO) // members + 1
+    packed = b"".join(gzip.compress(KINETO[at : at + size]) for at in range(0, len(KINETO), size))
+    plain = trace.read(written(tmp_path, KINETO, "plain.json"))
+    assert names(trace.read(written(tmp_path, packed, "a.json.gz"))) == names(plain)
