@@ -2,8 +2,9 @@
 
     python benchmarks/trace/cost.py --events 200000 --tools
 
-``top`` and ``flame`` are the commands of ``perfgate trace``, ``run`` is ``perfgate run --from-profile``, and ``all`` answers
-everything that ``ways.py`` asks for: totals, gaps, tree of calls.
+``top`` and ``flame`` are the commands of ``perfgate trace``, ``again`` and ``gaps2`` are ``top`` and ``gaps`` of a recording
+that was read before, ``run`` is ``perfgate run --from-profile``, and ``all`` answers everything that ``ways.py`` asks for:
+totals, gaps, tree of calls.
 ``--tools`` adds HolisticTraceAnalysis (kernel and temporal breakdown of the one trace) and msprof-analyze (``compare`` of the
 other with itself, beside ``perfgate trace diff``), each installed into build/trace-tools. Ratios within one run are the result;
 the seconds depend on the machine. No bound is asserted.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -28,7 +30,10 @@ from ways import RIVALS
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-PERFGATE = (sys.executable, "-m", "perfgate", "trace", "--no-cache")
+TRACE = (sys.executable, "-m", "perfgate", "trace")
+PERFGATE = (*TRACE, "--no-cache")
+# A recording that was just written is not kept (perfgate/trace/cache/state.py).
+SETTLED_SECONDS = 2.1
 HTA = """
 import sys
 from hta.trace_analysis import TraceAnalysis
@@ -59,6 +64,8 @@ def main() -> None:
         for layout in ("kineto", "trace_view"):
             path = folder / ("trace_view.json" if layout == "trace_view" else "generated.pt.trace.json")
             write(path, layout=layout, events=options.events)
+            time.sleep(SETTLED_SECONDS)
+            subprocess.run(again(folder, "top", path), check=True, stdout=subprocess.DEVNULL)
             report(layout, path, commands(path, folder), options.turns)
             if options.tools:
                 report(f"{layout}, other tools", path, tools(path, folder), 1)
@@ -67,11 +74,17 @@ def main() -> None:
 
 def commands(path: Path, folder: Path) -> dict[str, Command]:
     rivals: dict[str, Command] = {"top": [*PERFGATE, "top", path]}
+    rivals["again"], rivals["gaps2"] = (again(folder, question, path) for question in ("top", "gaps"))
     rivals["flame"] = [*PERFGATE, "flame", path, "--out", folder / "flame.html"]
-    rivals["run"] = [*PERFGATE[:-1], "run", "--from-profile", path, "--out", folder / "run"]
+    rivals["run"] = [*TRACE[:-1], "run", "--from-profile", path, "--out", folder / "run"]
     for rival in RIVALS:
         rivals["all" if rival == "perfgate" else rival] = [sys.executable, HERE / "ways.py", rival, path]
     return rivals
+
+
+def again(folder: Path, question: str, path: Path) -> Command:
+    """A question about a recording that the folder keeps."""
+    return [*TRACE, "--cache", folder / "cache", question, path]
 
 
 def tools(path: Path, folder: Path) -> dict[str, Command]:
@@ -113,12 +126,16 @@ def report(title: str, path: Path, rivals: Mapping[str, Command], turns: int) ->
     size = path.stat().st_size
     costs = cheapest(rivals, turns)
     first = next(iter(costs.values())).cpu_seconds
+    msgspec = costs["msgspec"].cpu_seconds if "msgspec" in costs else math.nan
     print(f"{title}: {size / 1e6:.0f} MB")
-    print(f"  {'':10}{'CPU s':>8}{'CPU s/GB':>10}{next(iter(costs)) + '/it':>10}{'memory/file':>13}   gaps   busy us")
+    columns = f"{'CPU s':>8}{'CPU s/GB':>10}{next(iter(costs)) + '/it':>10}{'of msgspec':>12}{'memory/file':>13}"
+    print(f"  {'':10}{columns}   gaps   busy us")
     for rival, best in costs.items():
         answer = f"{best.answer['gaps']:<6} {best.answer['busy_us']:.3f}" if best.answer else ""
+        of_msgspec = best.cpu_seconds / msgspec
         print(
             f"  {rival:10}{best.cpu_seconds:8.2f}{best.cpu_seconds / size * 1e9:10.1f}{first / best.cpu_seconds:10.3f}"
+            f"{of_msgspec:12.3f}"
             f"{best.memory_bytes / size:13.2f}   {answer}"
         )
 

@@ -1,11 +1,13 @@
-"""Read trace events with the compiled scanner: a part of the file at a time, on two threads where that pays."""
+"""Read trace events with the compiled scanner: a part of the file at a time, on several threads where that pays."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from functools import cache
+from contextlib import ExitStack
+from functools import cache, partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,8 +34,11 @@ from perfgate.trace.scanned import (
 )
 from perfgate.trace.scanner import library
 
-# Read at once; two threads share it.
+# Read at once; all threads share it.
 _WINDOW_BYTES = 4 << 20
+_SHARE_BYTES = 2 << 20
+# Reading the file and putting the columns together are one thread's work, which is an eighth of it all.
+_MOST_THREADS = 8
 _BEGIN_BYTES = 64 << 10
 MIN_SHARE_BYTES = 1 << 20
 
@@ -77,10 +82,20 @@ class _Window:
 
 
 class WindowedScan:
-    """One file, read in windows; of each large one, two threads take a half."""
+    """One file, read in windows; of each large one, every thread takes a share."""
 
-    def __init__(self, path: Path, keys: Mapping[str, bool], advice: str, *, window: int = _WINDOW_BYTES) -> None:
-        self._path, self._keys, self._advice, self._window = path, dict(keys), advice, window
+    def __init__(
+        self,
+        path: Path,
+        keys: Mapping[str, bool],
+        advice: str,
+        *,
+        window: int | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self._path, self._keys, self._advice = path, dict(keys), advice
+        self._threads = threads or min(_MOST_THREADS, len(os.sched_getaffinity(0)))
+        self._window = window or max(_WINDOW_BYTES, self._threads * _SHARE_BYTES)
         self._scans = [library.Scan(self._keys)]
         self._parts: list[_Part] = []
         # Whether the next event has no comma before it.
@@ -109,26 +124,47 @@ class WindowedScan:
     def _take(self, text: bytearray, size: int) -> tuple[int, int]:
         """Take the events of a window; where that ended, and why."""
         address = np.frombuffer(text, np.uint8).ctypes.data
-        first = self._scans[0]
-        border = BORDER.search(text, size // 2, size) if size >= 2 * MIN_SHARE_BYTES else None
-        if border is None:
+        cuts = self._cuts(text, size)
+        if not cuts:
             return self._take_with(0, address, size, 0)
-        cut, second = text.index(b"{", border.start()), self._second()
-        mark, begin = second.mark(), first.mark()
-        with _Thread(lambda: second.take(address, size, cut, size, first=True)) as ahead:
-            end = first.take(address, size, 0, cut, first=self._is_first)
-        self._note(0, begin)
-        if (first.state, end) == (library.STOPPED, cut):
-            self._is_first = second.mark().events == mark.events
-            self._note(1, mark)
-            return ahead.result, second.state
-        # What looked like the border of two events was none, or the first half ended before it.
-        second.forget(mark)
-        if first.state != library.STOPPED:
-            self._is_first = self._is_first and first.mark().events == begin.events
-            return end, first.state
-        self._is_first = True
-        return self._take_with(0, address, size, end)
+        while len(self._scans) <= len(cuts):
+            self._scans.append(library.Scan(self._keys))
+        marks = [scan.mark() for scan in self._scans]
+        ends = [*cuts, size]
+        with ExitStack() as stack:
+            ahead = [
+                stack.enter_context(
+                    _Thread(partial(self._scans[number].take, address, size, cut, ends[number], first=True))
+                )
+                for number, cut in enumerate(cuts, start=1)
+            ]
+            end = self._scans[0].take(address, size, 0, cuts[0], first=self._is_first)
+        self._is_first = self._is_first and self._scans[0].mark().events == marks[0].events
+        self._note(0, marks[0])
+        for number, cut in enumerate(cuts, start=1):
+            state = self._scans[number - 1].state
+            if (state, end) != (library.STOPPED, cut):
+                # What looked like the border of two events was none, or the share before it ended earlier.
+                for scan, mark in zip(self._scans[number:], marks[number:]):
+                    scan.forget(mark)
+                if state != library.STOPPED:
+                    return end, state
+                self._is_first = True
+                return self._take_with(0, address, size, end)
+            end = ahead[number - 1].result
+            self._is_first = self._scans[number].mark().events == marks[number].events
+            self._note(number, marks[number])
+        return end, self._scans[len(cuts)].state
+
+    def _cuts(self, text: bytearray, size: int) -> list[int]:
+        """Where a window seems to be cut between events into shares of one size, one for each thread."""
+        shares = min(self._threads, size // MIN_SHARE_BYTES)
+        cuts = []
+        for share in range(1, shares):
+            border = BORDER.search(text, size * share // shares, size * (share + 1) // shares)
+            if border is not None:
+                cuts.append(text.index(b"{", border.start()))
+        return cuts
 
     def _take_with(self, number: int, address: int, size: int, at: int) -> tuple[int, int]:
         scan, begin = self._scans[number], self._scans[number].mark()
@@ -136,11 +172,6 @@ class WindowedScan:
         self._is_first = self._is_first and scan.mark().events == begin.events
         self._note(number, begin)
         return end, scan.state
-
-    def _second(self) -> library.Scan:
-        if len(self._scans) == 1:
-            self._scans.append(library.Scan(self._keys))
-        return self._scans[1]
 
     def _note(self, number: int, begin: library.Mark) -> None:
         end = self._scans[number].mark()

@@ -93,16 +93,16 @@ def _time(text: bytes) -> object:
         return str(error)
 
 
-def both(path: Path, *, window: int = 1 << 20) -> None:
+def both(path: Path, *, window: int = 1 << 20, threads: int = 2) -> None:
     """Read a file both ways; where decoding refuses it, the scanner must leave it alone."""
     try:
         slow = decode_events(path, KEYS)
     except DocumentError:
         with pytest.raises((windows.UndecidedError, DocumentError)):
-            windows.WindowedScan(path, KEYS, "", window=window).file()
+            windows.WindowedScan(path, KEYS, "", window=window, threads=threads).file()
         return
     try:
-        fast = windows.WindowedScan(path, KEYS, "record it again", window=window).file()
+        fast = windows.WindowedScan(path, KEYS, "record it again", window=window, threads=threads).file()
     except windows.UndecidedError:
         if b'"ph": "\\' in path.read_bytes() or _has_arguments_twice(path):
             return  # a phase that has to be decoded, or two values of which decoding knows which counts
@@ -294,8 +294,9 @@ def check_damaged(folder: Path, data: st.DataObject) -> None:
 
 
 @needs_library
-def test_scan__two_threads__the_order_of_the_file_also_where_a_text_looks_like_a_border(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_scan__threads__the_order_of_the_file_also_where_a_text_looks_like_a_border(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
     monkeypatch.setattr(windows, "MIN_SHARE_BYTES", 64)
     events = [
@@ -313,8 +314,9 @@ def test_scan__two_threads__the_order_of_the_file_also_where_a_text_looks_like_a
     path = tmp_path / "trace.json.gz"
     path.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
     for window in (500, 2_000, 1 << 20):
-        both(path, window=window)
-        names = [row[3] for row in seen(windows.WindowedScan(path, KEYS, "", window=window).file())]
+        both(path, window=window, threads=threads)
+        scan = windows.WindowedScan(path, KEYS, "", window=window, threads=threads)
+        names = [row[3] for row in seen(scan.file())]
         assert names == [event["name"] for event in events]
 
 
