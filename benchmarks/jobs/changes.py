@@ -83,7 +83,7 @@ CAUSES = (
         "served",
         "sampling.py",
         "    lowered = torch.zeros(scores.shape[0], scores.shape[1])\n",
-        "    lowered = torch.zeros(64, 8, scores.shape[1])[0, : scores.shape[0]]\n",
+        "    lowered = torch.zeros(256, 8, scores.shape[1])[0, : scores.shape[0]]\n",
         ("`penalize`", "`aten::zeros`", "`aten::fill_`", "`aten::zero_`"),
     ),
     Change(

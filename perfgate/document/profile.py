@@ -41,9 +41,9 @@ class ProfiledLine(msgspec.Struct, frozen=True, kw_only=True):
 class ProfiledOperator(msgspec.Struct, frozen=True, kw_only=True):
     """An operator that a function of the project calls: how often in a unit, and the seconds of all calls in one.
 
-    Seconds are those of the device's work, if any was recorded (``on_device``), else of the host, by the nine tenths of calls
-    that are fastest; ``spread`` is the standard deviation of a single call of these. ``line`` is where the function begins;
-    ``function`` and ``line`` are empty of an operator that no function of the project calls.
+    Seconds are those of the device's work, if any was recorded (``on_device``), else of the host, without calls that
+    lie far above the others; ``spread`` is the standard deviation of a single call of these. ``line`` is where the function
+    begins; ``function`` and ``line`` are empty of an operator that no function of the project calls.
     """
 
     name: str

@@ -297,8 +297,8 @@ def test_check__a_rank_too_few__says_how_many(check: Check) -> None:
         DATA_PARALLEL,
         MISSING,
         codes=(FAILED,),
-        more="ready_timeout = 20\n",
-        expected="1 of 2 ranks called perfgate.turn() within 20 s, rank 1 did not",
+        more="ready_timeout = 45\n",
+        expected="1 of 2 ranks called perfgate.turn() within 45 s, rank 1 did not",
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,8 @@ from perfgate.trace.recording import Timeline
 from perfgate.trace.stacks import Stacks, operators_above, project_places, stacks_of
 
 _MOST_OPERATORS = 300
-_USUAL = 0.9
+# On a busy machine some calls hold times in which the thread did not run: so many interquartile ranges above the usual.
+_FAR = 5.0
 # A trace of a server's own profiler that is larger takes long to read, and nobody downloads it.
 MOST_TRACE_BYTES = 200 << 20
 MOST_TRACES = 4
@@ -61,8 +61,7 @@ def operators_of(sampled: SideStacks, root: Path) -> list[ProfiledOperator]:
     found = []
     for key, parts in seconds.items():
         times = np.concatenate(parts)
-        # Of a busy machine some calls hold times in which the thread did not run.
-        usual = np.sort(times)[: max(1, math.ceil(_USUAL * times.size))]
+        usual = _usual(times)
         function, line = places.of(key.place)
         found.append(
             ProfiledOperator(
@@ -107,6 +106,13 @@ def _device_times(stacks: Stacks, above: npt.NDArray[np.int32]) -> _Floats:
         if operator != NOTHING_AROUND:
             times[operator] += stacks.own[event]
     return times
+
+
+def _usual(times: _Floats) -> _Floats:
+    """The calls without those that lie far above the others, as an interruption does."""
+    low, high = (float(quartile) for quartile in np.quantile(times, (0.25, 0.75)))
+    usual: _Floats = times[times <= max(high + _FAR * (high - low), 2 * high)]
+    return usual
 
 
 class _Places:

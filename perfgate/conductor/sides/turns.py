@@ -32,8 +32,8 @@ FEWEST_STARTS = 2
 COUNTED_RUNS = 2
 # The budget may be overrun by this share if that decides: after so long a wait a result is worth it.
 OVERRUN = 1 / 3
-# The first starts are short, so that the first looks rest on several; of later ones three quarters of the time are turns.
-_EARLY_STARTS, _LATER_WORTH = 3, 3.0
+# The first starts are short, so that an early look rests on several; of later ones three quarters of the time are turns.
+_EARLY_STARTS, _LATER_WORTH = FEWEST_STARTS, 3.0
 
 
 # How often a quad is taken at most, and how far apart the numbers of its turns are from one time to the next.

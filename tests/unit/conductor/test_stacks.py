@@ -219,3 +219,15 @@ def test_record_operators__a_server_that_records_itself__its_trace_and_no_other(
     )
     assert (recorded.operator_units, [file.name for file in recorded.traces], ended) == (7, ["own.json"], [True])
     assert operators_of(recorded, tmp_path) == []
+
+
+def test_operators__one_call_was_interrupted__the_others_tell_what_it_takes(tmp_path: Path) -> None:
+    durations = [100.0] * 10 + [20_000.0]
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::zeros", "ts": 30_000 * at, "dur": duration, "pid": 1, "tid": 1}
+        for at, duration in enumerate(durations)
+    ]
+    (tmp_path / "1.operators.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    sampled = SideStacks("token", 11, 1.0, [], [tmp_path / "1.operators.json"], tmp_path, operator_units=11)
+    (operator,) = operators_of(sampled, tmp_path)
+    assert (operator.name, operator.calls, operator.seconds, operator.spread) == ("aten::zeros", 1, 1e-4, 0)

@@ -255,8 +255,8 @@ def test_swap__sides_change_their_halves__every_quad_has_turns_on_both() -> None
     assert sorted(of_third) == list(range(8))
     assert {name for name, what, _ in calls if what == "turn"} == {"base0", "head0", "base1", "head1"}
     assert not any(side.running for layout in layouts for side in layout.values())
-    # A start takes 20 s and then five quads of 4 s, on either half; a fourth one would have six.
-    assert told == [Reach(quads=16, starts=3, seconds=pytest.approx(3 * 80 + 88 / 6))]
+    # A start takes 20 s and then five quads of 4 s, on either half; later ones have six.
+    assert told == [Reach(quads=16, starts=3, seconds=pytest.approx(2 * 80 + 88))]
 
 
 def test_one_by_one__a_side_is_warm_before_the_other_starts() -> None:
@@ -313,8 +313,8 @@ def test_starts__turns_took_as_long_as_starting__both_sides_start_afresh() -> No
 
 def test_starts__after_the_first__three_quarters_of_the_time_are_turns() -> None:
     measured, _, _ = taken(SidePlan(turns=4, fewest=2, most=32), looks=(8, 64), start_seconds=6.0)
-    # Three starts of 12 s have turns for as long, and to the first look; later ones for 36 s, which takes ten quads.
-    assert [sum(turn.start == start for turn in measured.head) // 2 for start in range(5)] == [4, 4, 4, 10, 10]
+    # Two starts of 12 s have turns for as long; later ones for 36 s, which takes ten quads.
+    assert [sum(turn.start == start for turn in measured.head) // 2 for start in range(4)] == [4, 4, 10, 10]
 
 
 def test_starts__starting_takes_long__has_at_most_so_many_quads() -> None:
