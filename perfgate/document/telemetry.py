@@ -1,4 +1,4 @@
-"""What a device says of its own state at one moment: heat, power, clocks, load, memory, health, and who else uses it."""
+"""The state of a device at one moment: heat, power, clocks, load, memory, health, and other processes on it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ AT_WORK = 0.05
 
 
 class DeviceProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """One process on a device; ``memory`` is what it holds there in bytes, None where the tool does not say."""
+    """One process on a device; ``memory`` is its memory there in bytes, None if the tool does not report it."""
 
     pid: int
     name: str = ""
     memory: int | None = None
 
 
-class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
-    """One reading of one device, in base units; None where the device does not say, which is never zero.
+class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of one device in base units; None for values that the device does not report, which is never zero.
 
-    ``temperature`` in degrees Celsius, ``power`` in W, ``clock`` and ``rated_clock`` in Hz, memory in bytes.
-    ``utilization`` is the share of time the compute cores were busy, 0 to 1, and ``units`` the same of each unit that is
+    Sensors, watches, checks of a card and devices between two blocks all report this record, each its own part of it.
+    ``temperature`` is in degrees Celsius, ``power`` in W, ``clock`` and ``rated_clock`` in Hz, memory in bytes.
+    ``utilization`` is the share of time the compute cores were busy, 0 to 1, and ``units`` the same for each unit that is
     counted by itself (``aicore``, ``aivector``, ``aicpu``, ``hbm_bandwidth`` …). ``health`` is the device's own word, such as
-    OK or Alarm. ``foreign_processes`` are those other than the asking one, empty where there are none.
+    OK or Alarm. ``throttled`` is whether it slowed itself down. ``foreign_processes`` are those other than the asking one,
+    empty if there are none.
     """
 
     temperature: float | None = None
@@ -42,7 +44,7 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def at_work(self) -> bool | None:
-        """Whether the device computed; None where nobody tells its load."""
+        """Whether the device computed; None if its load is unknown."""
         return None if self.utilization is None else self.utilization > AT_WORK
 
     def clock_share(self) -> float | None:
@@ -50,22 +52,22 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """What a device said to a question that was asked at ``began_ns`` and answered at ``ended_ns``.
+    """The state of a device, queried at ``began_ns`` and answered at ``ended_ns``.
 
     The clock is that of ``Device.clock_ns``: on Linux all processes share it (CLOCK_MONOTONIC).
     """
 
     began_ns: int
     ended_ns: int
-    telemetry: Telemetry
+    telemetry: DeviceState
 
 
-# Reads a device once; raises MeasuringError where no answer comes.
-Sensor = Callable[[], Telemetry]
+# Reads a device once; raises MeasuringError without an answer.
+Sensor = Callable[[], DeviceState]
 
 
 class Watch(NamedTuple):
-    """The single questions that are asked of a device beside a measurement; one answer tells the state or the processes."""
+    """The single queries of a device beside a measurement: its state, and the processes on it."""
 
     state: Sensor
     processes: Sensor

@@ -11,10 +11,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from perfgate.document.telemetry import Telemetry
+from perfgate.document.telemetry import DeviceState
 from perfgate.measuring.devices.device import (
     Capability,
-    Condition,
     HostMemory,
     HostWait,
     MemoryCount,
@@ -114,8 +113,8 @@ class FakeDevice:
         self._noise = noise
         self._random = np.random.default_rng(seed)
         self._log: TraceLog | None = None
-        self.conditions: list[Condition] = []  # what it reports block by block; then an untroubled one
-        self.reported: Telemetry | None = None
+        self.conditions: list[DeviceState] = []  # what it reports block by block; then an untroubled one
+        self.reported: DeviceState | None = None
         self.fallen_back: set[str] | None = None  # operators it pretends to have run on the host
         self.waited_ns = 0
         self._waited_before: int | None = None  # while its timer leaves out waits
@@ -314,11 +313,11 @@ class FakeDevice:
             HostWait(self, "wait_for_copy", "aten::copy_"),
         ]
 
-    def condition(self) -> Condition:
-        untroubled = Condition(throttled=False, clock_share=1.0, foreign_processes=0)
+    def condition(self) -> DeviceState:
+        untroubled = DeviceState(throttled=False, clock=1e9, rated_clock=1e9, foreign_processes=[])
         return self.conditions.pop(0) if self.conditions else untroubled
 
-    def telemetry(self) -> Telemetry | None:
+    def telemetry(self) -> DeviceState | None:
         return self.reported
 
     def empty_cache(self) -> None:

@@ -161,7 +161,7 @@ def test_telemetry__npu_smi__temperature_and_clock(on_npu):
     found = on_npu(IMPORTS + 'print(open_device("npu").telemetry())')
 
     assert found.returncode == 0, found.stderr
-    assert "Telemetry(temperature=" in found.stdout
+    assert "DeviceState(temperature=" in found.stdout
     assert "temperature=None" not in found.stdout
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from perfgate.measuring.devices.device import Condition
+from perfgate.document.telemetry import DeviceProcess, DeviceState
 from tests.fakes.device import FakeDevice
 from tests.traps.catalogue import caught, not_caught
 from tests.traps.naming import names
@@ -167,12 +167,12 @@ def in_fixed_order(base: Side, head: Side, *, blocks: int = 6, calls: int = 10) 
     return float(np.mean(times[head]) / np.mean(times[base])) - 1
 
 
-def reporting(condition: Condition, every: int) -> Callable[[], FakeDevice]:
+def reporting(condition: DeviceState, every: int) -> Callable[[], FakeDevice]:
     """A device that reports this condition after every so manieth block."""
 
     def make() -> FakeDevice:
         device = FakeDevice()
-        device.conditions = [condition if index % every == 0 else Condition() for index in range(1000)]
+        device.conditions = [condition if index % every == 0 else DeviceState() for index in range(1000)]
         return device
 
     return make
@@ -186,7 +186,7 @@ def reporting(condition: Condition, every: int) -> Callable[[], FakeDevice]:
     named="invalid throttled",
 )
 def test_throttled() -> set[str]:
-    return names(VirtualGate(works(MS), works(MS), device=reporting(Condition(throttled=True), 2)).decide())
+    return names(VirtualGate(works(MS), works(MS), device=reporting(DeviceState(throttled=True), 2)).decide())
 
 
 @caught(
@@ -196,7 +196,9 @@ def test_throttled() -> set[str]:
     named="invalid slow_clock",
 )
 def test_slow_clock() -> set[str]:
-    return names(VirtualGate(works(MS), works(MS), device=reporting(Condition(clock_share=0.8), 2)).decide())
+    return names(
+        VirtualGate(works(MS), works(MS), device=reporting(DeviceState(clock=0.8e9, rated_clock=1e9), 2)).decide()
+    )
 
 
 @caught(
@@ -206,7 +208,11 @@ def test_slow_clock() -> set[str]:
     named="invalid foreign_process",
 )
 def test_foreign_process() -> set[str]:
-    return names(VirtualGate(works(MS), works(MS), device=reporting(Condition(foreign_processes=1), 2)).decide())
+    return names(
+        VirtualGate(
+            works(MS), works(MS), device=reporting(DeviceState(foreign_processes=[DeviceProcess(pid=1)]), 2)
+        ).decide()
+    )
 
 
 @caught(
@@ -217,7 +223,7 @@ def test_foreign_process() -> set[str]:
     named="latency.low: unchanged",
 )
 def test_few_throttled_blocks() -> set[str]:
-    return names(VirtualGate(works(MS), works(MS), device=reporting(Condition(throttled=True), 12), quads=6).decide())
+    return names(VirtualGate(works(MS), works(MS), device=reporting(DeviceState(throttled=True), 12), quads=6).decide())
 
 
 @caught(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from perfgate.document.doctor import FitnessCheck, FitnessStatus
-from perfgate.document.telemetry import AT_WORK, DeviceProcess, Telemetry
+from perfgate.document.telemetry import AT_WORK, DeviceProcess, DeviceState
 from perfgate.measuring.devices.device import Device
 
 # msprof-analyze calls a drop of the AI Core's frequency by 5 % an abnormal one.
@@ -23,10 +23,10 @@ _SIZE = 2048
 _PRODUCTS = 8
 _COOL = "cool the {}, raise its power limit, or lower its clock to one it can hold: times wander with its temperature"
 
-Sample = Callable[[], Telemetry | None]
+Sample = Callable[[], DeviceState | None]
 
 
-def check_card(kind: str, telemetry: Telemetry) -> list[FitnessCheck]:
+def check_card(kind: str, telemetry: DeviceState) -> list[FitnessCheck]:
     return [
         _check_health(f"{kind} health", telemetry.health),
         _check_others(f"{kind} others", telemetry),
@@ -48,7 +48,7 @@ def _check_health(name: str, health: str | None) -> FitnessCheck:
     return FitnessCheck(name, status, f"the card reports {health}", remedy)
 
 
-def _check_others(name: str, telemetry: Telemetry) -> FitnessCheck:
+def _check_others(name: str, telemetry: DeviceState) -> FitnessCheck:
     """Whether other processes use the card; those of other containers may be hidden, but their load is not."""
     processes, busy = telemetry.foreign_processes, telemetry.utilization
     memory = ""
@@ -76,7 +76,7 @@ def _process(process: DeviceProcess) -> str:
     return f"pid {process.pid}{f' ({process.name}{memory})' if process.name else memory}"
 
 
-def _check_heat(name: str, telemetry: Telemetry) -> FitnessCheck:
+def _check_heat(name: str, telemetry: DeviceState) -> FitnessCheck:
     """No limit is judged here: the clock shows whether heat slows the card down."""
     parts = _heat([telemetry])
     if not parts:
@@ -85,14 +85,14 @@ def _check_heat(name: str, telemetry: Telemetry) -> FitnessCheck:
     return FitnessCheck(name, "ok", ", ".join(parts) + missing)
 
 
-def _heat(readings: list[Telemetry]) -> list[str]:
+def _heat(readings: list[DeviceState]) -> list[str]:
     degrees = [reading.temperature for reading in readings if reading.temperature is not None]
     watts = [reading.power for reading in readings if reading.power is not None]
     parts = [f"{max(degrees):.0f} °C"] if degrees else []
     return [*parts, f"{max(watts):.0f} W"] if watts else parts
 
 
-def _check_clock(name: str, telemetry: Telemetry) -> FitnessCheck:
+def _check_clock(name: str, telemetry: DeviceState) -> FitnessCheck:
     """A low clock is a fault only on a card that computes or reports throttling."""
     share, clock = telemetry.clock_share(), ""
     if telemetry.clock is not None:
@@ -127,7 +127,7 @@ def watch_device(device: Device, seconds: float) -> list[FitnessCheck]:
 
 def read_under_load(
     sample: Sample, load: Callable[[], Any], seconds: float, *, clock: Callable[[], float] = time.monotonic
-) -> list[Telemetry]:
+) -> list[DeviceState]:
     """Run ``load`` again and again for so long and return the samples taken beside it.
 
     One call of ``load`` should take milliseconds and end when the device is done. If the device reports nothing, no load
@@ -135,7 +135,7 @@ def read_under_load(
     """
     if sample() is None:
         return []
-    readings: list[Telemetry] = []
+    readings: list[DeviceState] = []
     stop = threading.Event()
 
     def read() -> None:
@@ -159,7 +159,7 @@ def read_under_load(
     return list(readings)
 
 
-def judge_load(kind: str, readings: list[Telemetry]) -> list[FitnessCheck]:
+def judge_load(kind: str, readings: list[DeviceState]) -> list[FitnessCheck]:
     clock, throttling = f"{kind} clock under load", f"{kind} throttling under load"
     busy = [reading.utilization for reading in readings if reading.utilization is not None]
     if len(readings) < LEAST_READINGS:
@@ -172,7 +172,7 @@ def judge_load(kind: str, readings: list[Telemetry]) -> list[FitnessCheck]:
     return [FitnessCheck(name, "unavailable", why) for name in (clock, throttling)]
 
 
-def _judge_clock(name: str, readings: list[Telemetry], shares: list[float]) -> FitnessCheck:
+def _judge_clock(name: str, readings: list[DeviceState], shares: list[float]) -> FitnessCheck:
     if not shares:
         return FitnessCheck(name, "unavailable", "the driver reports no current and rated clock")
     middle = statistics.median(shares)
@@ -184,7 +184,7 @@ def _judge_clock(name: str, readings: list[Telemetry], shares: list[float]) -> F
     return FitnessCheck(name, "ok", detail)
 
 
-def _judge_throttling(name: str, readings: list[Telemetry], shares: list[float]) -> FitnessCheck:
+def _judge_throttling(name: str, readings: list[DeviceState], shares: list[float]) -> FitnessCheck:
     """The driver's own report or, without one, whether the clock fell under load."""
     answers = [reading.throttled for reading in readings if reading.throttled is not None]
     parts = _heat(readings)

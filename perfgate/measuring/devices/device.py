@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
-from perfgate.document.telemetry import Telemetry
+from perfgate.document.telemetry import DeviceState
 
 Capability = Literal[
     "own_memory",  # host and device memory are two: inputs must be copied
@@ -62,18 +62,6 @@ class HostWait(NamedTuple):
     owner: Any
     name: str
     label: str
-
-
-class Condition(NamedTuple):
-    """Conditions that may spoil the times just measured; None if the device does not report them.
-
-    ``throttled`` is whether it slowed itself down since it was asked last, ``clock_share`` its clock over the rated one,
-    ``foreign_processes`` how many processes other than this one use it.
-    """
-
-    throttled: bool | None = None
-    clock_share: float | None = None
-    foreign_processes: int | None = None
 
 
 class DeviceEvent(Protocol):
@@ -207,10 +195,10 @@ class Device(Protocol):
         because no copy to the host reveals them.
         """
 
-    def condition(self) -> Condition:
+    def condition(self) -> DeviceState:
         """Cheap enough to be asked after every block of a few milliseconds."""
 
-    def telemetry(self) -> Telemetry | None:
+    def telemetry(self) -> DeviceState | None:
         """Temperature, power, clock and the like; None if unknown. It may take a second: not while timing."""
 
     def empty_cache(self) -> None: ...

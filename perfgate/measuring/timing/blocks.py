@@ -15,7 +15,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from perfgate.document.samples import BlockColumns, StageTimes, pack
-from perfgate.measuring.devices.device import Condition, Device
+from perfgate.document.telemetry import DeviceState
+from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import Ints, timed_call
 from perfgate.measuring.timing.hardware import HardwareCounters, HardwareCounts, counted, shared_counters
 from perfgate.measuring.timing.preprocessing import Preprocessing
@@ -51,7 +52,7 @@ class BlockTimes:
     end_ns: int
     involuntary_switches: int
     minor_faults: int
-    condition: Condition
+    condition: DeviceState
     took_ns: int
     took_delay_ns: int | None
     counts: HardwareCounts | None = None
@@ -226,8 +227,10 @@ def _as_columns(lane: Sequence[_Recorded], source: CpuSource, stages: list[Stage
         cycles=_whole([count.cycles for count in counts]),
         cache_misses=_whole([count.cache_misses for count in counts]),
         throttled=[block.condition.throttled for block in blocks],
-        clock_share=[block.condition.clock_share for block in blocks],
-        foreign_processes=[block.condition.foreign_processes for block in blocks],
+        clock_share=[block.condition.clock_share() for block in blocks],
+        foreign_processes=[
+            None if (others := block.condition.foreign_processes) is None else len(others) for block in blocks
+        ],
         stages=stages,
     )
 

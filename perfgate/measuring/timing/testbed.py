@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from perfgate.document.telemetry import Telemetry
+from perfgate.document.telemetry import DeviceState
 from perfgate.document.testbed import IDENTITY, Testbed, fingerprint
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.host import text_of
@@ -103,7 +103,7 @@ def _torch_settings() -> dict[str, str]:
 
 
 def _device_state(device: Device) -> dict[str, str]:
-    telemetry = device.telemetry() or Telemetry()
+    telemetry = device.telemetry() or DeviceState()
     processes = None if telemetry.foreign_processes is None else len(telemetry.foreign_processes)
     numbers = {
         "temperature": (telemetry.temperature, "Cel"),

@@ -19,7 +19,7 @@ from perfgate.conductor.machine.watcher import Watcher, namespace_ids, watching
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import BlockColumns, Replicate
-from perfgate.document.telemetry import DeviceProcess, Reading, Telemetry
+from perfgate.document.telemetry import DeviceProcess, DeviceState, Reading
 from perfgate.errors import MeasuringError
 from tests.traps.virtual import VirtualGate, documents_of, judged, works
 from tests.unit.gate.builders import SHAPE, sides
@@ -45,7 +45,7 @@ class Told:
 
 
 def reading(began_ms: float, ended_ms: float, **fields: Any) -> Reading:
-    return Reading(began_ns=round(began_ms * MS), ended_ns=round(ended_ms * MS), telemetry=Telemetry(**fields))
+    return Reading(began_ns=round(began_ms * MS), ended_ns=round(ended_ms * MS), telemetry=DeviceState(**fields))
 
 
 def watcher(*told: Reading, own: frozenset[int] = frozenset(), host_ids: bool = True) -> Watcher:

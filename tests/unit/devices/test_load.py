@@ -7,21 +7,21 @@ import threading
 
 import pytest
 
-from perfgate.document.telemetry import Telemetry
+from perfgate.document.telemetry import DeviceState
 from perfgate.measuring.devices.card import judge_load, read_under_load
 from tests.samples import recorded
 
 
 def reading(
     megahertz: float | None, *, busy: float | None = 0.9, throttled: bool | None = None, heat: float = 60
-) -> Telemetry:
+) -> DeviceState:
     clock = None if megahertz is None else megahertz * 1e6
-    return Telemetry(
+    return DeviceState(
         clock=clock, rated_clock=1800e6, utilization=busy, throttled=throttled, temperature=heat, power=300.0
     )
 
 
-def judged(*readings: Telemetry) -> list[tuple[str, str, str]]:
+def judged(*readings: DeviceState) -> list[tuple[str, str, str]]:
     return [(check.name, check.status, check.seen) for check in judge_load("npu", list(readings))]
 
 
@@ -57,7 +57,7 @@ def test_judge_load__driver_says_it_throttles__believed() -> None:
         ([reading(800, busy=0.0), reading(800, busy=0.02)], "that of a device at rest"),
     ],
 )
-def test_judge_load__nothing_to_judge__unavailable_and_why(readings: list[Telemetry], words: str) -> None:
+def test_judge_load__nothing_to_judge__unavailable_and_why(readings: list[DeviceState], words: str) -> None:
     found = judge_load("npu", readings)
     assert {check.status for check in found} == {"unavailable"}
     assert all(words in check.seen for check in found)
@@ -73,7 +73,7 @@ def test_judge_load__recorded_910a_at_work__its_clock_fell_to_800_of_1000() -> N
     # From the first reading above 100 W on, while the card works (at rest it draws 70 W).
     at_work = [row for row in rows if float(row["power"]) > 100]
     readings = [
-        Telemetry(
+        DeviceState(
             clock=float(row["freq"]) * 1e6,
             rated_clock=1000e6,
             power=float(row["power"]),
@@ -88,11 +88,11 @@ def test_judge_load__recorded_910a_at_work__its_clock_fell_to_800_of_1000() -> N
 
 
 def test_read_under_load__load_runs_until_enough_was_read__judged() -> None:
-    taken: list[Telemetry] = []
+    taken: list[DeviceState] = []
     enough = threading.Event()
     now = [0.0]
 
-    def sample() -> Telemetry:
+    def sample() -> DeviceState:
         taken.append(reading(1800))
         if len(taken) > 4:
             enough.set()

@@ -1,6 +1,6 @@
 import pytest
 
-from perfgate.document.telemetry import Telemetry
+from perfgate.document.telemetry import DeviceState
 from perfgate.measuring.checklist.steps import s02_utilization
 from perfgate.measuring.checklist.steps.s02_utilization import STEP
 from tests.fakes.device import FakeDevice
@@ -132,7 +132,7 @@ def test_utilization__afterwards__the_trace_stays_for_the_steps_to_come_and_noth
 def test_utilization__driver_tells__its_median_beside_ours_unless_quick(tmp_path, monkeypatch):
     monkeypatch.setattr(s02_utilization, "_REPORTED_SECONDS", 0.5)
     device = FakeDevice(launch_ns=10 * US)
-    device.reported = Telemetry(utilization=0.75)
+    device.reported = DeviceState(utilization=0.75)
     _, values = measure(tmp_path, FakeKernel("aten::mm", 90 * US), device=device, quick=False)
 
     assert values["utilization.reported"].value == 0.75

@@ -15,7 +15,7 @@ import torch
 
 from perfgate import trace
 from perfgate.document.run import Finding, Value
-from perfgate.document.telemetry import Telemetry
+from perfgate.document.telemetry import DeviceState
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.step import RecordingContext, StepOutcome
 from perfgate.measuring.checklist.steps.s19_thermal import (
@@ -177,7 +177,7 @@ def test_soak__cpu_whose_calls_grow__the_canary_beside_them_does_not() -> None:
 
 
 def reading(at: float, **fields: Any) -> Reading:
-    return Reading(began_ns=int(at * S), ended_ns=int((at + 0.1) * S), telemetry=Telemetry(**fields))
+    return Reading(began_ns=int(at * S), ended_ns=int((at + 0.1) * S), telemetry=DeviceState(**fields))
 
 
 def told(readings: list[Reading]) -> dict[str, float | None]:

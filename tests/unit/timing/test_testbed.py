@@ -1,11 +1,11 @@
-from perfgate.document.telemetry import Telemetry
+from perfgate.document.telemetry import DeviceState
 from perfgate.measuring.timing.testbed import describe_testbed
 from tests.fakes.device import FakeDevice
 
 
 def test_describe_testbed__device_tells_its_state__observed_and_not_in_the_fingerprint():
     silent, told = FakeDevice(), FakeDevice()
-    told.reported = Telemetry(temperature=48.0, clock=1.8e9, health="OK", foreign_processes=[])
+    told.reported = DeviceState(temperature=48.0, clock=1.8e9, health="OK", foreign_processes=[])
     before, after = (describe_testbed(device, threads=1, cpus=[0], environ={}) for device in (silent, told))
 
     assert {name: text for name, text in after.observed.items() if name.startswith("device.")} == {

@@ -13,7 +13,7 @@ import numpy as np
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, reason_of
-from perfgate.document.telemetry import Reading, Telemetry
+from perfgate.document.telemetry import DeviceState, Reading
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, limit
 from perfgate.measuring.checklist.recorded import profiled
@@ -234,7 +234,7 @@ def add_sensed(outcome: StepOutcome, sensed: Sensed, soaked: Soak, *, items: int
             outcome.number(metric, number, count=len(within))
 
 
-def _is_throttled(telemetry: Telemetry) -> bool | None:
+def _is_throttled(telemetry: DeviceState) -> bool | None:
     share = telemetry.clock_share()
     if telemetry.throttled is not None:
         return telemetry.throttled

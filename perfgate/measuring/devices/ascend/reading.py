@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from perfgate.document.message import Message, UnmeasuredError
-from perfgate.document.telemetry import Telemetry
+from perfgate.document.telemetry import DeviceState
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.ascend.npu_smi import (
     ChipBlock,
@@ -77,7 +77,7 @@ def _logic_id(index: int, environ: Mapping[str, str]) -> int:
 
 def read_telemetry(
     index: int, runner: Runner = run_tool, environ: Mapping[str, str] = os.environ, own: frozenset[int] = frozenset()
-) -> Telemetry:
+) -> DeviceState:
     """Everything npu-smi reports about torch's ``npu:index``, in four queries; ``own`` are the processes that are not foreign.
 
     An unanswered query leaves None. Raises UnmeasuredError when npu-smi is not there, shows no such chip, or answers
@@ -94,7 +94,7 @@ def read_telemetry(
     return _telemetry(chip, common=common, usages=usages, health=health, table=table, own=own)
 
 
-def read_state(chip: MappedChip, runner: Runner = run_tool, *, usages: bool = False) -> Telemetry:
+def read_state(chip: MappedChip, runner: Runner = run_tool, *, usages: bool = False) -> DeviceState:
     """Clock, temperature, power and AI Core load of a chip in one question, that of all its units in one more.
 
     Both may be asked while it works; while the profiler collects, npu-smi shows a load of 0 (the vendor's manual), so
@@ -106,12 +106,12 @@ def read_state(chip: MappedChip, runner: Runner = run_tool, *, usages: bool = Fa
     return _telemetry(chip, common=common, usages=load)
 
 
-def read_processes(chip: MappedChip, runner: Runner = run_tool) -> Telemetry:
+def read_processes(chip: MappedChip, runner: Runner = run_tool) -> DeviceState:
     """The processes on a chip, in one question. Raises UnmeasuredError if it fails."""
     questions = _Questions(chip, runner)
     block = questions.block("proc-mem")
     questions.must_have_answered()
-    return Telemetry(foreign_processes=block.processes if block else None)
+    return DeviceState(foreign_processes=block.processes if block else None)
 
 
 class _Questions:
@@ -154,7 +154,7 @@ def _telemetry(
     health: ChipBlock | None = None,
     table: InfoTable | None = None,
     own: frozenset[int] = frozenset(),
-) -> Telemetry:
+) -> DeviceState:
     """The answers as one record in base units; a question that was not answered is a block without values."""
     common, usages, health = common or ChipBlock(), usages or ChipBlock(), health or ChipBlock()
     row = (table.chip(chip.npu_id, chip.chip_id) if table else None) or TableChip(npu_id=chip.npu_id)
@@ -167,7 +167,7 @@ def _telemetry(
     temperature, power = common.number("Temperature(C)", "NPU Temperature (C)"), common.number("NPU Real-time Power(W)")
     power = row.power if power is None else power
     processes = table.processes_on(chip.npu_id, chip.chip_id) if table else None
-    return Telemetry(
+    return DeviceState(
         temperature=row.temperature if temperature is None else temperature,
         # A 310B4 at 65 °C shows 0.0 (recorded, driver 23.0.0): a running chip draws some power, so 0 means unknown.
         power=power if power is not None and power > 0 else None,

@@ -18,10 +18,10 @@ from time import perf_counter_ns, process_time_ns, sleep, thread_time_ns
 from typing import Any
 
 from perfgate.document.message import Message, UnmeasuredError
+from perfgate.document.telemetry import DeviceState
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.batches import bytes_of, each_tensor, tensors
 from perfgate.measuring.devices.device import (
-    Condition,
     DeviceEvent,
     HostMemory,
     HostWait,
@@ -143,9 +143,9 @@ class TorchDevice:
     def fallbacks(self) -> frozenset[str] | None:
         return None
 
-    def condition(self) -> Condition:
+    def condition(self) -> DeviceState:
         """Nothing: a vendor's tool is too slow to be asked between blocks; the conductor asks it beside them."""
-        return Condition()
+        return DeviceState()
 
 
 class AcceleratorDevice(TorchDevice):

@@ -16,12 +16,11 @@ from time import perf_counter_ns
 from typing import Any
 
 from perfgate.document.message import Message, UnmeasuredError
-from perfgate.document.telemetry import Telemetry
+from perfgate.document.telemetry import DeviceState
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.backends._shared import GIB, TorchDevice, require_packages, sweeper, text_of_error
 from perfgate.measuring.devices.device import (
     Capability,
-    Condition,
     DeviceEvent,
     HostWait,
     MemoryCount,
@@ -145,11 +144,11 @@ class CpuDevice(TorchDevice):
             HostWait(torch.cpu, "synchronize", "torch.cpu.synchronize"),
         ]
 
-    def condition(self) -> Condition:
+    def condition(self) -> DeviceState:
         before, self._throttles = self._throttles, _throttle_count()
-        return Condition(throttled=None if before is None or self._throttles is None else self._throttles > before)
+        return DeviceState(throttled=None if before is None or self._throttles is None else self._throttles > before)
 
-    def telemetry(self) -> Telemetry | None:
+    def telemetry(self) -> DeviceState | None:
         return None
 
     def empty_cache(self) -> None:

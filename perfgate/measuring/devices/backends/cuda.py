@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from perfgate.document.telemetry import Telemetry
+from perfgate.document.telemetry import DeviceState
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.backends._shared import GIB, AcceleratorDevice, require_packages
 from perfgate.measuring.devices.device import Capability
@@ -86,7 +86,7 @@ class CudaDevice(AcceleratorDevice):
         activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
         return profile(activities=activities, record_shapes=True, with_stack=True)
 
-    def telemetry(self) -> Telemetry | None:
+    def telemetry(self) -> DeviceState | None:
         try:
             return read_gpu(self.index, own=frozenset({os.getpid()}), identity=self.identity())
         except MeasuringError:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from perfgate.document.telemetry import Telemetry
+from perfgate.document.telemetry import DeviceState
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.ascend.machine import (
     installed_cann,
@@ -145,7 +145,7 @@ class NpuDevice(AcceleratorDevice):
         printed = self._errors.read()
         return None if printed is None else frozenset(name.decode() for name in _FALLBACK.findall(printed))
 
-    def telemetry(self) -> Telemetry | None:
+    def telemetry(self) -> DeviceState | None:
         try:
             return read_telemetry(self.index, own=frozenset({os.getpid()}))
         except MeasuringError:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from perfgate.document.doctor import FitnessCheck
 from perfgate.document.message import Message, UnmeasuredError
-from perfgate.document.telemetry import Sensor, Telemetry, Watch
+from perfgate.document.telemetry import DeviceState, Sensor, Watch
 from perfgate.measuring.devices.host import Host, text_of
 
 KIND = "cpu"
@@ -65,7 +65,7 @@ class CpuSensor:
         read = self()
         return bool(self._packages) or read.temperature is not None or read.clock is not None
 
-    def __call__(self) -> Telemetry:
+    def __call__(self) -> DeviceState:
         """The hottest zone, the fastest clock, the lowest rated clock and the power since the reading before.
 
         The fastest clock is that of a core at work. Rated is the clock without turbo, which only some drivers report
@@ -74,7 +74,7 @@ class CpuSensor:
         degrees = [value / 1000 for zone in self._zones if (value := _number(zone / "temp")) is not None]
         now = [value for clock in self._clocks if (value := _number(clock / "scaling_cur_freq")) is not None]
         rated = [value for clock in self._clocks if (value := _number(clock / "base_frequency")) is not None]
-        return Telemetry(
+        return DeviceState(
             temperature=max(degrees, default=None),
             power=self._power(),
             clock=max(now) * _KILOHERTZ if now else None,

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from perfgate.document.doctor import FitnessCheck
 from perfgate.document.message import Message, UnmeasuredError
-from perfgate.document.telemetry import DeviceProcess, Sensor, Telemetry, Watch
+from perfgate.document.telemetry import DeviceProcess, DeviceState, Sensor, Watch
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.card import check_card
 from perfgate.measuring.devices.cells import MHZ, MIB, MOST_TEXT, number, quoted, scaled, share
@@ -84,8 +84,8 @@ def open_watch(host: Host, index: int, identity: str) -> Watch:
 
     uuid = row()["uuid"]
 
-    def processes() -> Telemetry:
-        return Telemetry(foreign_processes=foreign(parse_apps(host.run(APPS)), uuid, frozenset()))
+    def processes() -> DeviceState:
+        return DeviceState(foreign_processes=foreign(parse_apps(host.run(APPS)), uuid, frozenset()))
 
     return Watch(state=lambda: to_telemetry(row(), None), processes=processes)
 
@@ -96,7 +96,7 @@ def read_gpu(
     environ: Mapping[str, str] = os.environ,
     own: frozenset[int] = frozenset(),
     identity: str = "",
-) -> Telemetry:
+) -> DeviceState:
     """The state of torch's ``cuda:index`` from nvidia-smi; ``own`` are the processes that are not foreign.
 
     ``identity`` is its UUID as nvidia-smi writes it, if known. Raises MeasuringError when nvidia-smi is not there, fails,
@@ -163,12 +163,12 @@ def choose_row(rows: list[dict[str, str]], index: int, environ: Mapping[str, str
     return matches[0]
 
 
-def to_telemetry(row: dict[str, str], processes: list[DeviceProcess] | None) -> Telemetry:
+def to_telemetry(row: dict[str, str], processes: list[DeviceProcess] | None) -> DeviceState:
     units = {"gpu": share(row["utilization.gpu"]), "memory_bandwidth": share(row["utilization.memory"])}
     reasons = slowed_by(row["clocks_throttle_reasons.active"])
     # A GPU without ECC has [N/A] here: unknown, which is not OK.
     errors = number(row["ecc.errors.uncorrected.volatile.total"])
-    return Telemetry(
+    return DeviceState(
         temperature=number(row["temperature.gpu"]),
         power=number(row["power.draw"]),
         clock=scaled(row["clocks.sm"], MHZ),
