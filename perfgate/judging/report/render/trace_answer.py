@@ -27,7 +27,7 @@ from perfgate.judging.report.text.kernels import kernel_name
 from perfgate.judging.report.text.numbers import amount, counted, percent
 from perfgate.judging.report.text.places import short_place
 from perfgate.judging.report.text.words import phrase
-from perfgate.locale import translate
+from perfgate.locale import sentence, translate
 
 _NAME = 56  # letters of a name in a sentence
 _LEAST = 0.01  # parts and groups of gaps below this share of the time are not worth a line, but the largest
@@ -83,7 +83,7 @@ def render_answer(document: AnswerDocument, console: Console) -> None:
     names = timeline_names([timeline.gaps for timeline in document.timelines])
     for timeline, name in zip(document.timelines[:_MOST_TIMELINES], names):
         title, *sentences = _sentences(timeline)
-        console.print(Text(f"{name}: {title}" if name else title, "bold"))
+        console.print(Text(f"{sentence('{name}: ', name=name)}{title}" if name else title, "bold"))
         console.print(_listed(sentences))
     if (more := len(document.timelines) - _MOST_TIMELINES) > 0:
         console.print(Text(translate(_MORE).format(timelines=counted(more, "more timeline")), "dim"))
@@ -102,8 +102,8 @@ def render_answer(document: AnswerDocument, console: Console) -> None:
 def _listed(sentences: Iterable[str]) -> Table:
     """Sentences with a mark each, so that a long one is seen to go on."""
     table = Table.grid(padding=(0, 1))
-    for sentence in sentences:
-        table.add_row(Text("-", "dim"), Text(sentence, overflow="fold"))
+    for text in sentences:
+        table.add_row(Text("-", "dim"), Text(text, overflow="fold"))
     return table
 
 
@@ -112,7 +112,7 @@ def _sentences(timeline: AnswerTimeline) -> Iterator[str]:
     if timeline.bound is not None and timeline.window and timeline.busy is not None:
         words = translate(_BOUND[timeline.bound])
         yield words.format(share=percent(timeline.busy / timeline.window), time=amount(timeline.window, "s"))
-        yield ", ".join(
+        yield sentence(", ").join(
             translate(_PARTS[part.part]).format(share=percent(part.share))
             for number, part in enumerate(timeline.parts)
             if part.share >= _LEAST or not number
@@ -199,11 +199,12 @@ def _changes(timeline: DiffTimeline, base: str) -> Iterator[str]:
         yield translate(_NOTHING_CHANGED).format(base=base, rows=counted(timeline.same, "row"))
         return
     yield translate(_CHANGED).format(base=base, unit=translate(timeline.unit))
-    yield ", ".join(_sums(timeline))
+    yield sentence(", ").join(_sums(timeline))
     for row in timeline.rows:
         cost = row.head or row.base
         where = cost and " · ".join(clean(text) for text in (cost.operator, cost.line) if text)
-        what = f"{translate(row.change)} {changed_name(row, 2 * _NAME)}: {difference(row)}"
+        title = sentence("{name}: ", name=f"{translate(row.change)} {changed_name(row, 2 * _NAME)}")
+        what = f"{title}{difference(row)}"
         yield translate(_FROM).format(what=what, where=where) if where else what
 
 
