@@ -29,9 +29,7 @@ from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.records import (
     FastPath,
     Headline,
-    InvalidView,
     MissingView,
-    WiderMargin,
 )
 from perfgate.judging.report.view.summary import Summary
 
@@ -94,7 +92,7 @@ def headline_values(summary: Summary) -> Headline:
         neither_runs=summary.neither_side_runs,
         too_slow=next(iter(summary.too_slow), None),
         differing=[difference.field for difference in summary.decision.testbed_differences],
-        invalid=[InvalidView(place(entry.workload, entry.shape), entry.message) for entry in summary.invalid],
+        invalid=summary.invalid,
         missing=next((named_missing(entry) for entry in summary.decision.missing), None),
         more_missing=max(0, len(summary.decision.missing) - 1),
         reason=next(iter(summary.decision.reasons), None),
@@ -161,12 +159,12 @@ def _fast_path(summary: Summary) -> FastPath | None:
     )
 
 
-def _wider(timed: Iterable[Comparison], margin: float) -> list[WiderMargin]:
+def _wider(timed: Iterable[Comparison], margin: float) -> list[tuple[Words, str]]:
     """The numbers of which more than ``margin`` is excluded, each once."""
     wider = [
         (c.excluded, metric_name(c.metric, c.clock)) for c in timed if c.excluded is not None and c.excluded > margin
     ]
-    return [WiderMargin(numbers.setting(excluded), name) for excluded, name in dict.fromkeys(wider)]
+    return [(numbers.setting(excluded), name) for excluded, name in dict.fromkeys(wider)]
 
 
 def _worst_end(interval: tuple[float, float], better: str) -> float:

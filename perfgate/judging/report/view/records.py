@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from perfgate.document.decision import Comparison, Failure, HarnessChange, Suggestion, TestbedDifference
+from perfgate.document.decision import Comparison, Failure, HarnessChange, Invalid, Suggestion, TestbedDifference
 from perfgate.document.explanation import OperatorDelta, Origin, Replacement
 from perfgate.document.message import Message
 from perfgate.judging.report.text.words import Words
@@ -308,14 +308,6 @@ class TrendCauseRow:
 
 
 @dataclass(frozen=True)
-class InvalidView:
-    """A place whose times count for nothing, and why."""
-
-    place: str
-    message: Message
-
-
-@dataclass(frozen=True)
 class CauseBlock:
     """What got worse by one cause; where nothing says by what, ``cause`` is None and ``worst`` gives the name.
 
@@ -357,14 +349,6 @@ class Blocks:
 
 
 @dataclass(frozen=True)
-class WiderMargin:
-    """The slowdown that is excluded of a number, where it is larger than that of the others."""
-
-    margin: Words
-    metric: str
-
-
-@dataclass(frozen=True)
 class FastPath:
     """How little a call may have got slower: the place that may have most, and how many places there are.
 
@@ -372,7 +356,7 @@ class FastPath:
     """
 
     margin: Words
-    wider: list[WiderMargin]
+    wider: list[tuple[Words, str]]
     of_jobs: bool
     metric: str
     place: str
@@ -404,7 +388,7 @@ class Headline:
     neither_runs: bool
     too_slow: Failure | None
     differing: list[str]
-    invalid: list[InvalidView]
+    invalid: list[Invalid]
     missing: MissingView | None
     more_missing: int
     reason: Message | None
@@ -471,16 +455,6 @@ class AccountView:
 
 
 @dataclass(frozen=True)
-class OtherEvidence:
-    """How many pairs, quads or runs would decide another number."""
-
-    metric: str
-    place: str
-    needed: int
-    evidence: str
-
-
-@dataclass(frozen=True)
 class WantedEvidence:
     """How many pairs, quads or runs would decide a number, and how many were measured; ``others`` need more too.
 
@@ -494,7 +468,7 @@ class WantedEvidence:
     evidence: str
     out_of_reach: bool
     looks_used_up: bool
-    others: list[OtherEvidence]
+    others: list[Comparison]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from perfgate.judging.report.text.names import evidence_of, metric_name, place
 from perfgate.judging.report.text.templates import Medium, ReadyHtml, render
 from perfgate.judging.report.text.words import Words
 from perfgate.judging.report.view.headline import further_reasons, missing_values
-from perfgate.judging.report.view.records import InvalidView, OtherEvidence, WantedEvidence
+from perfgate.judging.report.view.records import WantedEvidence
 from perfgate.judging.report.view.summary import Summary
 
 _MOST_REASONS = 5
@@ -55,7 +55,7 @@ def remedy(summary: Summary) -> Mapping[str, object]:
         "costless": summary.verdict == "WARN" and summary.has_reason("costless"),
         "narrower": summary.is_about_harness and summary.verdict == "WARN",
         "differs": bool(decision.testbed_differences) and decision.comparing == "code",
-        "invalid": [InvalidView(place(i.workload, i.shape), i.message) for i in summary.invalid[:_MOST_REASONS]],
+        "invalid": summary.invalid[:_MOST_REASONS],
         **missing_values(summary),
         "invalid_kinds": {entry.kind for entry in summary.invalid},
         "undecided": summary.verdict == "INCONCLUSIVE"
@@ -97,10 +97,7 @@ def _wanted(open_ones: list[Comparison], last_look: int) -> WantedEvidence | Non
         evidence=evidence_of(first),
         out_of_reach=of_pairs and needed > _FULL_JOBS * last_look,
         looks_used_up=of_pairs and measured >= last_look,
-        others=[
-            OtherEvidence(metric_name(c.metric, c.clock), place(c.workload, c.shape), more, evidence_of(c))
-            for c, _, more in others[:_MOST_REASONS]
-        ],
+        others=[c for c, _, _ in others[:_MOST_REASONS]],
     )
 
 
