@@ -21,7 +21,7 @@ from perfgate.document.decision import DEFAULT_LOOKS, MOST_LOOKS, Policy
 from perfgate.errors import ConfigError
 from perfgate.job_settings import NAME, JobReference, JobSettings, NumberSettings, SlaSettings, mistakes
 from perfgate.load_settings import Lengths, LoadSettings
-from perfgate.locale import LANGUAGES, Language, environment_language
+from perfgate.locale import LANGUAGES, Activity, Language, environment_language
 from perfgate.project import CONFIG_NAME as CONFIG_NAME  # noqa: PLC0414 - it is looked for here
 from perfgate.project import choices, projects_below
 from perfgate.toml import tomllib
@@ -393,7 +393,12 @@ class Config:
         known = [*references, *(job.name for job in self.jobs)]
         for name in names:
             if name not in known:
-                raise ConfigError(f"no workload {name!r} in {CONFIG_NAME}{_did_you_mean(name, known)}")
+                raise ConfigError(
+                    "no workload {name!r} in {config_name}{hint}",
+                    name=name,
+                    config_name=CONFIG_NAME,
+                    hint=_did_you_mean(name, known),
+                )
         return tuple(references[name] for name in names if name in references) if names else self.workloads
 
     def selected_jobs(self, names: tuple[str, ...]) -> tuple[JobReference, ...]:
@@ -419,15 +424,23 @@ def load_config(
     except FileNotFoundError:
         if below := projects_below(root):
             raise ConfigError(
-                f"{path} does not exist, but there is one in {', '.join(f'{name}/' for name in below)}; "
-                f"name it with {choices(below)}"
+                "{path} does not exist, but there is one in {below}; name it with {choices}",
+                path=path,
+                below=", ".join(f"{name}/" for name in below),
+                choices=choices(below),
             ) from None
         raise ConfigError(
-            f"{path} does not exist; `perfgate init` writes one with a workload that runs, or write it by hand: "
-            'workload = "perf/workload.py:encoder", where encoder is a perfgate.Workload in that file (docs/workload.md)'
+            "{path} does not exist; `perfgate init` writes one with a workload that runs, or write it by "
+            'hand: workload = "perf/workload.py:encoder", where encoder is a perfgate.Workload in that file '
+            "(docs/workload.md)",
+            path=path,
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error
+        raise ConfigError(
+            "{path} cannot be read: {error}",
+            path=path,
+            error=error,
+        ) from error
     device = device or environ.get("PERFGATE_DEVICE") or None
     return parse_config(text, path, device=device, needs_workload=needs_workload)
 
@@ -446,7 +459,11 @@ def report_language(option: str | None, root: Path, *, environ: Mapping[str, str
     for language in LANGUAGES:
         if chosen == language:
             return language
-    raise ConfigError(f"PERFGATE_LANG is {chosen!r}; the languages are {', '.join(LANGUAGES)}")
+    raise ConfigError(
+        "PERFGATE_LANG is {chosen!r}; the languages are {languages}",
+        chosen=chosen,
+        languages=", ".join(LANGUAGES),
+    )
 
 
 def parse_config(text: str, path: Path, *, device: str | None = None, needs_workload: bool = True) -> Config:
@@ -455,7 +472,12 @@ def parse_config(text: str, path: Path, *, device: str | None = None, needs_work
         raw = tomllib.loads(text.removeprefix("\ufeff"))  # the mark with which editors on Windows begin a file
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         remedy = "; write / in paths" if "Unescaped" in str(error) else ""
-        raise ConfigError(f"{path} is not valid TOML: {error}{remedy}") from error
+        raise ConfigError(
+            "{path} is not valid TOML: {error}{remedy}",
+            path=path,
+            error=error,
+            remedy=remedy,
+        ) from error
     _refuse_unknown(raw, ConfigFile, path, where="")
     for name, entry in (raw.get("workloads") or {}).items() if isinstance(raw.get("workloads"), dict) else ():
         if isinstance(entry, dict):
@@ -505,7 +527,12 @@ def _refuse_bare_dots(raw: dict[str, Any], path: Path) -> None:
                 _refuse_unknown(value, LimitSetting, path, where=f'[limits] "{key}": ')
             elif isinstance(value, dict):
                 dotted = f"{key}.{next(iter(value), '…')}"
-                raise ConfigError(f'{path}: [{name}] a name with a dot needs quotation marks; write "{dotted}" = …')
+                raise ConfigError(
+                    '{path}: [{name}] a name with a dot needs quotation marks; write "{dotted}" = …',
+                    path=path,
+                    name=name,
+                    dotted=dotted,
+                )
 
 
 def _refuse_unknown(table: dict[str, Any], record: type[msgspec.Struct], path: Path, *, where: str) -> None:
@@ -513,7 +540,12 @@ def _refuse_unknown(table: dict[str, Any], record: type[msgspec.Struct], path: P
     for key in table:
         if key not in names:
             raise ConfigError(
-                f"{path}: {where}unknown key {key!r}{_did_you_mean(key, names)}; known keys: {', '.join(names)}"
+                "{path}: {where}unknown key {key!r}{hint}; known keys: {names}",
+                path=path,
+                where=where,
+                key=key,
+                hint=_did_you_mean(key, names),
+                names=", ".join(names),
             )
 
 
@@ -545,7 +577,7 @@ def _check_job(table: dict[str, Any], path: Path, *, place: str) -> None:
 
 def _did_you_mean(word: str, names: Any) -> str:
     close = difflib.get_close_matches(word, list(names), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return Activity("; did you mean {close!r}?", close=close[0]) if close else ""
 
 
 def _refusal(error: msgspec.ValidationError, raw: Mapping[str, Any], inside: str = "") -> str:
@@ -576,25 +608,42 @@ def _refused_tolerance(table: Mapping[str, Any]) -> str:
 def _check_lists(parsed: ConfigFile, path: Path) -> None:
     looks, spans, requirements = parsed.gate.looks, parsed.graph.spans, parsed.measure.requirements
     if looks != sorted(set(looks)):
-        raise ConfigError(f"{path}: [gate] looks must be growing numbers of pairs, found {looks}")
+        raise ConfigError(
+            "{path}: [gate] looks must be growing numbers of pairs, found {looks}",
+            path=path,
+            looks=looks,
+        )
     if len(spans) not in (0, 2, 3):
         raise ConfigError(
-            f"{path}: [graph] spans must be two or three texts: of the compiler's entry, of running the graph, and of its "
-            f"native code; found {spans}"
+            "{path}: [graph] spans must be two or three texts: of the compiler's entry, of running the "
+            "graph, and of its native code; found {spans}",
+            path=path,
+            spans=spans,
         )
     if not all(map(_stays_inside, requirements)):
         raise ConfigError(
-            f"{path}: [measure] requirements must be patterns of files inside the project's folder, found {requirements}"
+            "{path}: [measure] requirements must be patterns of files inside the project's folder, found "
+            "{requirements}",
+            path=path,
+            requirements=requirements,
         )
     for pattern in parsed.trace.communication:
         try:
             re.compile(pattern)
         except re.error as error:
-            raise ConfigError(f"{path}: [trace] communication {pattern!r} is no regular expression: {error}") from error
+            raise ConfigError(
+                "{path}: [trace] communication {pattern!r} is no regular expression: {error}",
+                path=path,
+                pattern=pattern,
+                error=error,
+            ) from error
     counts = parsed.measure.copy_counts
     if counts and (counts[0] != 1 or counts != sorted(set(counts)) or counts[-1] > MOST_COPIES):
         raise ConfigError(
-            f"{path}: [measure] copies must grow from 1 to at most {MOST_COPIES}, found {counts}; write e.g. [1, 2, 4]"
+            "{path}: [measure] copies must grow from 1 to at most {most_copies}, found {counts}; write e.g. [1, 2, 4]",
+            path=path,
+            most_copies=MOST_COPIES,
+            counts=counts,
         )
     _check_tolerances(parsed.gate.tolerance, path)
 
@@ -610,9 +659,19 @@ def _check_tolerances(tolerances: Mapping[str, float], path: Path) -> None:
         if not metric.startswith(("ops.count:", "ops.time:", "number.", *SUBROUTINE_TIMES)) and not fnmatch.filter(
             METRICS, metric
         ):
-            raise ConfigError(f"{path}: [gate.tolerance] unknown metric {name!r}{_did_you_mean(metric, METRICS)}")
+            raise ConfigError(
+                "{path}: [gate.tolerance] unknown metric {name!r}{hint}",
+                path=path,
+                name=name,
+                hint=_did_you_mean(metric, METRICS),
+            )
         if not 0 <= value < math.inf:
-            raise ConfigError(f"{path}: [gate.tolerance] {name} must not be negative or infinite, found {value}")
+            raise ConfigError(
+                "{path}: [gate.tolerance] {name} must not be negative or infinite, found {value}",
+                path=path,
+                name=name,
+                value=value,
+            )
 
 
 def _limits(written: Mapping[str, float | LimitSetting], path: Path) -> dict[str, LimitSetting]:
@@ -621,9 +680,19 @@ def _limits(written: Mapping[str, float | LimitSetting], path: Path) -> dict[str
         setting = entry if isinstance(entry, LimitSetting) else LimitSetting(value=entry)
         names = [key] if key in LIMITS else fnmatch.filter(LIMITS, key)
         if not names:
-            raise ConfigError(f"{path}: [limits] unknown limit {key!r}{_did_you_mean(key, LIMITS)}")
+            raise ConfigError(
+                "{path}: [limits] unknown limit {key!r}{hint}",
+                path=path,
+                key=key,
+                hint=_did_you_mean(key, LIMITS),
+            )
         if setting.value is not None and not math.isfinite(setting.value):
-            raise ConfigError(f"{path}: [limits] {key} must be a finite number, found {setting.value}")
+            raise ConfigError(
+                "{path}: [limits] {key} must be a finite number, found {value}",
+                path=path,
+                key=key,
+                value=setting.value,
+            )
         limits.update(dict.fromkeys(names, setting))
     return limits
 
@@ -633,8 +702,11 @@ def _gating_limits(limits: Mapping[str, LimitSetting], path: Path) -> dict[str, 
     unable = [name for name in gating if name not in GATING_LIMITS]
     if unable:
         raise ConfigError(
-            f"{path}: [limits] {unable[0]} cannot gate, because what it judges is no value of its own in run.json; set a "
-            f"[budget] on a metric instead, or let one of these gate: {', '.join(GATING_LIMITS)}"
+            "{path}: [limits] {unable} cannot gate, because what it judges is no value of its own in "
+            "run.json; set a [budget] on a metric instead, or let one of these gate: {gating_limits}",
+            path=path,
+            unable=unable[0],
+            gating_limits=", ".join(GATING_LIMITS),
         )
     return {name: LIMITS[name].default if setting.value is None else setting.value for name, setting in gating.items()}
 
@@ -642,11 +714,21 @@ def _gating_limits(limits: Mapping[str, LimitSetting], path: Path) -> dict[str, 
 def _budget(key: str, written: float | str, path: Path) -> Budget:
     name = parse_place(key).metric
     if name not in METRICS:
-        raise ConfigError(f"{path}: [budget] unknown metric {key!r}{_did_you_mean(name, METRICS)}")
+        raise ConfigError(
+            "{path}: [budget] unknown metric {key!r}{hint}",
+            path=path,
+            key=key,
+            hint=_did_you_mean(name, METRICS),
+        )
     try:
         return parse_budget(key, written, METRICS[name])
     except ValueError as error:
-        raise ConfigError(f"{path}: [budget] {key}: {error}") from error
+        raise ConfigError(
+            "{path}: [budget] {key}: {error}",
+            path=path,
+            key=key,
+            error=error,
+        ) from error
 
 
 def _workloads(parsed: ConfigFile, path: Path, *, needed: bool) -> tuple[WorkloadReference, ...]:
@@ -654,21 +736,41 @@ def _workloads(parsed: ConfigFile, path: Path, *, needed: bool) -> tuple[Workloa
     if parsed.workload:
         name = parsed.workload.rpartition(":")[2]
         if references.get(name, parsed.workload) != parsed.workload:
-            raise ConfigError(f"{path}: workload {name!r} stands twice; keep `workload` or the line in [workloads]")
+            raise ConfigError(
+                "{path}: workload {name!r} stands twice; keep `workload` or the line in [workloads]",
+                path=path,
+                name=name,
+            )
         references = {name: parsed.workload, **references}
     if needed and not parsed.workloads and not references:
-        raise ConfigError(f'{path} names no workload; write e.g. workload = "perf/workload.py:encoder"')
+        raise ConfigError(
+            '{path} names no workload; write e.g. workload = "perf/workload.py:encoder"',
+            path=path,
+        )
     return tuple(_reference(name, text, path) for name, text in references.items())
 
 
 def _reference(name: str, text: str, path: Path) -> WorkloadReference:
     file, colon, attribute = text.rpartition(":")
     if not text.isprintable():  # "perf\new.py" holds a line break
-        raise ConfigError(f"{path}: workload {text!r} holds an escaped character; write / in paths")
+        raise ConfigError(
+            "{path}: workload {text!r} holds an escaped character; write / in paths",
+            path=path,
+            text=text,
+        )
     if not (file and colon and attribute.isidentifier()):
-        raise ConfigError(f'{path}: workload {text!r} must read "FILE.py:NAME", e.g. "perf/workload.py:encoder"')
+        raise ConfigError(
+            '{path}: workload {text!r} must read "FILE.py:NAME", e.g. "perf/workload.py:encoder"',
+            path=path,
+            text=text,
+        )
     if Path(file).is_absolute() or ".." in Path(file).parts:
-        raise ConfigError(f"{path}: workload file {file!r} must be relative to {path.parent} and stay inside it")
+        raise ConfigError(
+            "{path}: workload file {file!r} must be relative to {parent} and stay inside it",
+            path=path,
+            file=file,
+            parent=path.parent,
+        )
     _check_name(name, path)
     return WorkloadReference(name=name, file=file, attribute=attribute)
 
@@ -684,4 +786,8 @@ def _jobs(parsed: ConfigFile, path: Path) -> tuple[JobReference, ...]:
 
 def _check_name(name: str, path: Path) -> None:
     if not NAME.fullmatch(name):  # it names files too, so no "..", no "-x"
-        raise ConfigError(f"{path}: workload name {name!r} must be letters, digits, '_', '-' or '.', a letter first")
+        raise ConfigError(
+            "{path}: workload name {name!r} must be letters, digits, '_', '-' or '.', a letter first",
+            path=path,
+            name=name,
+        )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from perfgate.locale import Activity, sentence
+
 EXIT_PASS = 0
 EXIT_FAIL = 1
 EXIT_USAGE = 2
@@ -12,9 +14,21 @@ EXIT_INTERRUPTED = 130
 
 
 class PerfgateError(Exception):
-    """An expected error: its text has the mistake, its place, and the remedy."""
+    """An expected error: its text has the mistake, its place, and the remedy.
+
+    With ``values`` the text is a sentence with their places, as `sentence` takes it. The error's own text is English, which
+    documents and other errors may quote; ``shown`` is in the language that is spoken where it is raised.
+    """
 
     exit_code = EXIT_USAGE
+
+    def __init__(self, english: str = "", /, **values: object) -> None:
+        super().__init__(english.format_map(values) if values else english)
+        self.shown = sentence(english, **{name: _shown(value) for name, value in values.items()})
+
+
+def _shown(value: object) -> object:
+    return value.shown if isinstance(value, (PerfgateError, Activity)) else value
 
 
 class UsageError(PerfgateError):

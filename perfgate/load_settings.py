@@ -121,20 +121,24 @@ class LoadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         chosen = [name for name in ("rate", "concurrency") if getattr(self, name)]
         if len(chosen) != 1 and not (self.log and not chosen):
             raise ConfigError(
-                f"a load has {' and '.join(chosen) or 'none of rate, concurrency and log'}; write one: rate = 4 sends 4 "
-                "requests a second (open loop), concurrency = 4 keeps 4 under way (closed loop), "
-                'log = "requests.jsonl" replays a recording at its own times'
+                "a load has {chosen}; write one: rate = 4 sends 4 requests a second (open loop), concurrency = 4 "
+                'keeps 4 under way (closed loop), log = "requests.jsonl" replays a recording at its own times',
+                chosen=" and ".join(chosen) or "none of rate, concurrency and log",
             )
         if self.log and self.dataset:
             raise ConfigError("a load has a log and a dataset; write one of them")
         if self.burstiness != 1.0 and self.rate is None:
             raise ConfigError(
-                f"burstiness = {self.burstiness} shapes the gaps of a rate, and this load has {(chosen or ['log'])[0]}; write "
-                "rate = 4 as well, or remove burstiness"
+                "burstiness = {burstiness} shapes the gaps of a rate, and this load has {chosen}; write rate = 4 "
+                "as well, or remove burstiness",
+                burstiness=self.burstiness,
+                chosen=(chosen or ["log"])[0],
             )
         if not (self.log or self.dataset) and self.prefix > (shortest := _shortest(self.input)):
             raise ConfigError(
-                f"prefix = {self.prefix} is longer than {shortest}, the shortest prompt; write prefix = {shortest} or less"
+                "prefix = {prefix} is longer than {shortest}, the shortest prompt; write prefix = {shortest} or less",
+                prefix=self.prefix,
+                shortest=shortest,
             )
 
 

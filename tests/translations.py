@@ -13,7 +13,7 @@ from babel.messages.catalog import Catalog
 from babel.messages.pofile import read_po, write_po
 from jinja2 import Environment, nodes
 
-from perfgate import locale
+from perfgate import errors, locale
 from perfgate.catalogue.lookup import METRICS, sentences
 from perfgate.cli.groups import CommandGroup
 from perfgate.cli.language import CLICK_WORDS, paragraphs
@@ -26,6 +26,9 @@ from perfgate.judging.report.render.comment import SECTIONS
 PACKAGE = Path(locale.__file__).parent.parent
 REPORT = Path(report.__file__).parent
 TEMPLATES = REPORT / "templates"
+ERRORS = {
+    name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.PerfgateError)
+}
 ZH_PO = Path(locale.__file__).parent / "zh.po"
 
 
@@ -39,7 +42,7 @@ def english_sentences() -> set[str]:
     for module in sorted(REPORT.rglob("*.py")):
         texts |= set(of_module(module))
     for module in sorted(PACKAGE.rglob("*.py")):
-        texts |= set(of_calls(module, {"sentence", "Activity"}))
+        texts |= set(of_calls(module, {"sentence", "Activity"})) | set(of_errors(module))
     return (
         texts | set(of_command(command_line)) | {*CLICK_WORDS, *COMMAND_SECTIONS} | {change.title for change in CHANGES}
     )
@@ -89,6 +92,19 @@ def of_calls(path: Path, names: set[str]) -> Iterator[str]:
     for name, call in _calls(path):
         if name in names:
             yield from _constants(call.args[0])
+
+
+def of_errors(path: Path) -> Iterator[str]:
+    """The sentences of errors: a text that is put together where it is raised is none."""
+    for name, call in _calls(path):
+        text = call.args[0]
+        if (
+            name in {*ERRORS, "__init__"}
+            and isinstance(text, ast.Constant)
+            and isinstance(text.value, str)
+            and " " in text.value
+        ):
+            yield text.value
 
 
 def _calls(path: Path) -> Iterator[tuple[str, ast.Call]]:

@@ -92,7 +92,7 @@ def main() -> NoReturn:
         with speaking(command_line_language(sys.argv[1:], os.environ)):
             localized(cli).main(prog_name="perfgate", standalone_mode=False, obj=Program())
     except PerfgateError as error:
-        _say(f"perfgate: {error}")
+        _say(f"perfgate: {error.shown}")
         code = error.exit_code
     except click.ClickException as error:
         error.show()

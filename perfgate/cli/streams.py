@@ -125,5 +125,6 @@ class _LastingFile(io.FileIO):
             return memoryview(data).nbytes
         except OSError as error:
             raise PerfgateError(
-                f"the output cannot be written: {error.strerror}; free space, or redirect it"
+                "the output cannot be written: {why}; free space, or redirect it",
+                why=error.strerror,
             ) from error

@@ -80,7 +80,10 @@ def exchange_with_git(
     git = _library()
     if not folder.is_dir():
         # GitPython would run in the current folder instead.
-        raise RepositoryError(f"{folder} does not exist")
+        raise RepositoryError(
+            "{folder} does not exist",
+            folder=folder,
+        )
     try:
         # The limits of GitPython's own waiting end with SIGKILL to a list of processes taken earlier; a session of its own
         # is killed as a whole.
@@ -132,7 +135,10 @@ def _communicate(
             return process.communicate(timeout=TICK_SECONDS)
         except subprocess.TimeoutExpired:
             if limit_seconds is not None and time.monotonic() - started > limit_seconds:
-                raise RepositoryError(f"git gave no answer in {limit_seconds:.0f} s") from None
+                raise RepositoryError(
+                    "git gave no answer in {limit_seconds:.0f} s",
+                    limit_seconds=limit_seconds,
+                ) from None
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -38,8 +38,11 @@ def fill_worktree(clone: Path, tree: Path, commit: str, *, shown: str = "") -> N
             continue
         if run_git(source, ["cat-file", "-e", f"{wanted}^{{commit}}"], {"GIT_NO_LAZY_FETCH": "1"}).code:
             raise RepositoryError(
-                f"{name} is a submodule, and this clone lacks its commit {wanted[:12]}, which {commit[:12]} names: fetch it "
-                f"(`git -C {name} fetch origin`), with its whole history"
+                "{name} is a submodule, and this clone lacks its commit {wanted}, which {commit} names: fetch it "
+                "(`git -C {name} fetch origin`), with its whole history",
+                name=name,
+                wanted=wanted[:12],
+                commit=commit[:12],
             )
         _check_out(source, tree / path, wanted)
         fill_worktree(source, tree / path, wanted, shown=f"{name}/")
@@ -52,7 +55,9 @@ def refuse_changed_submodules(clone: Path) -> None:
     changed = re.findall(r"(?:^|\0)1 .. S.M. (?:\S+ ){5}([^\0]+)", listed.output)
     if changed:
         raise RepositoryError(
-            f"{changed[0]} is a submodule with uncommitted changes, which would not be measured; commit or stash them there"
+            "{changed} is a submodule with uncommitted changes, which would not be measured; commit or stash "
+            "them there",
+            changed=changed[0],
         )
 
 
@@ -73,7 +78,12 @@ def _check_out(source: Path, target: Path, commit: str) -> None:
         for arguments in (["read-tree", commit], ["checkout-index", "--all", "--force", "--quiet"]):
             done = run_git(source, arguments, where)
             if done.code:
-                raise RepositoryError(f"git {arguments[0]} failed in the submodule {source}: {done.errors}")
+                raise RepositoryError(
+                    "git {arguments} failed in the submodule {source}: {why}",
+                    arguments=arguments[0],
+                    source=source,
+                    why=done.errors,
+                )
 
 
 def _fill_large_files(clone: Path, tree: Path, commit: str, shown: str) -> None:
@@ -88,8 +98,11 @@ def _fill_large_files(clone: Path, tree: Path, commit: str, shown: str) -> None:
             run_git(clone, ["lfs", "fetch", "origin", commit, "--include", path], {}, limit_seconds=FETCH_SECONDS)
         if not content.is_file():
             raise RepositoryError(
-                f"{shown}{path} is kept in Git LFS, and this clone lacks its content of {commit[:12]}: "
-                f"`git lfs fetch origin {commit[:12]}`"
+                "{shown}{path} is kept in Git LFS, and this clone lacks its content of {commit}: `git lfs fetch "
+                "origin {commit}`",
+                shown=shown,
+                path=path,
+                commit=commit[:12],
             )
         shutil.copyfile(content, target)
 

@@ -42,14 +42,20 @@ class Repository:
 
     def __init__(self, start: Path) -> None:
         if not start.is_dir():
-            raise RepositoryError(f"{start} does not exist")
+            raise RepositoryError(
+                "{start} does not exist",
+                start=start,
+            )
         self.root = start
         try:
             top = self._run("rev-parse", "--show-toplevel")
         except RepositoryError as error:
             raise _not_a_clone(start.absolute(), str(error)) from error
         if not top:
-            raise RepositoryError(f"{start.absolute()} lies inside a .git folder; go to the work tree")
+            raise RepositoryError(
+                "{start} lies inside a .git folder; go to the work tree",
+                start=start.absolute(),
+            )
         self.root = Path(top)
 
     def head(self) -> str:
@@ -92,8 +98,11 @@ class Repository:
                 "; this clone has a single branch: `git fetch origin MAIN:refs/remotes/origin/MAIN` first",
             )
         raise RepositoryError(
-            f"{self.root} has no branch main, master or trunk to compare with; name one with --base, "
-            f'or set main_branch = "{there}" under [store] in perfgate.toml{remedy}'
+            "{root} has no branch main, master or trunk to compare with; name one with --base, or set "
+            'main_branch = "{there}" under [store] in perfgate.toml{remedy}',
+            root=self.root,
+            there=there,
+            remedy=remedy,
         )
 
     def main_of(self, remote: str, configured: str = "") -> str | None:
@@ -242,7 +251,11 @@ class Repository:
         arguments = ["grep", "-h", "-I", "--no-color", "--fixed-strings", *patterns, commit, "--", *pathspecs]
         result = run_git(self.root, arguments, {}, limit_seconds=ASK_SECONDS)
         if result.code > 1:  # 1: there is none
-            raise RepositoryError(f"git grep failed in {self.root}: {result.errors}")
+            raise RepositoryError(
+                "git grep failed in {root}: {why}",
+                root=self.root,
+                why=result.errors,
+            )
         return result.output.splitlines()
 
     def user(self) -> str:
@@ -310,7 +323,9 @@ class Repository:
             guard = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise RepositoryError(
-                f"{parent} cannot be made ({error.strerror}); perfgate keeps its worktrees there"
+                "{parent} cannot be made ({why}); perfgate keeps its worktrees there",
+                parent=parent,
+                why=error.strerror,
             ) from error
         try:
             fcntl.flock(guard, fcntl.LOCK_EX)
@@ -352,7 +367,12 @@ class Repository:
                 if self.is_shallow()
                 else "they share no history; give --base a commit that head descends from"
             )
-            raise RepositoryError(f"no merge base of {revision} and head ({head[:10]}): {remedy}") from None
+            raise RepositoryError(
+                "no merge base of {revision} and head ({head}): {remedy}",
+                revision=revision,
+                head=head[:10],
+                remedy=remedy,
+            ) from None
 
     def _exists(self, revision: str) -> bool:
         return _commit(self.root, revision) is not None
@@ -362,20 +382,32 @@ class Repository:
         result = run_git(self.root, arguments, env or {}, stop_when_interrupted=stop_when_interrupted)
         if result.code and "invalid value for 'submodule." in result.errors:
             raise HostileRepositoryError(
-                f"git does not read this commit, because its .gitmodules names a command to run ({result.errors}); "
-                "perfgate runs none of it and measures nothing: take `update` out of .gitmodules"
+                "git does not read this commit, because its .gitmodules names a command to run ({why}); perfgate "
+                "runs none of it and measures nothing: take `update` out of .gitmodules",
+                why=result.errors,
             )
         if result.code:
             complaint = result.errors or f"exit code {result.code}"
-            raise RepositoryError(f"git {arguments[0]} failed in {self.root}: {complaint}")
+            raise RepositoryError(
+                "git {arguments} failed in {root}: {complaint}",
+                arguments=arguments[0],
+                root=self.root,
+                complaint=complaint,
+            )
         return result.output
 
 
 def _not_a_clone(start: Path, words: str) -> RepositoryError:
     if "not a git repository" in words:
-        return RepositoryError(f"{start} is not in a git repository; run `git init` and commit, or go to a clone")
+        return RepositoryError(
+            "{start} is not in a git repository; run `git init` and commit, or go to a clone",
+            start=start,
+        )
     if "must be run in a work tree" in words:
-        return RepositoryError(f"{start} is a bare repository; perfgate needs a work tree")
+        return RepositoryError(
+            "{start} is a bare repository; perfgate needs a work tree",
+            start=start,
+        )
     return RepositoryError(words)  # e.g. `safe.directory`, with git's own remedy
 
 

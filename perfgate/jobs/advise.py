@@ -24,12 +24,14 @@ def suggestions_in(path: Path | None) -> list[Suggestion]:
         if newest is None:
             folders = " nor ".join(map(str, USUAL_FOLDERS))
             raise UsageError(
-                f"neither {folders} holds a result; run `perfgate run` or `perfgate local`, or name a folder"
+                "neither {folders} holds a result; run `perfgate run` or `perfgate local`, or name a folder",
+                folders=folders,
             )
         path = newest.parent
     file = next((path / name for name in _RESULTS if (path / name).is_file()), path)
     if not file.is_file():
         raise UsageError(
-            f"{path} holds no run.json and no decision.json; name the folder that perfgate run or check wrote"
+            "{path} holds no run.json and no decision.json; name the folder that perfgate run or check wrote",
+            path=path,
         )
     return read_decision(file).suggestions if file.name == "decision.json" else suggestions(read_run(file))

@@ -37,6 +37,7 @@ from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.numbers import percent
 from perfgate.judging.store.remote import PREFIX
 from perfgate.judging.store.store import Store, StoredRun, shown_location, store_location
+from perfgate.locale import Activity
 
 COPIED_AT_ONCE = 50
 DECISION = "decision.json"
@@ -96,8 +97,10 @@ def keep(config: Config, environ: Mapping[str, str], run: RunDocument, *, allow_
     """
     if run.project != config.project:
         raise UsageError(
-            f"this is a run of project {run.project!a}, and this is {config.project!a}; record it in its own "
-            "project, or set `project` in perfgate.toml"
+            "this is a run of project {project!a}, and this is {own!a}; record it in its own project, "
+            "or set `project` in perfgate.toml",
+            project=run.project,
+            own=config.project,
         )
     suspected = _suspected(config, environ, run)
     store = open_project_store(config, environ)
@@ -112,7 +115,8 @@ def refuse_failed(run: RunDocument, where: str = "its log") -> None:
     """Raise MeasuringError for a run of which a part could not be measured."""
     if exit_code(run) == EXIT_MEASURING:
         raise MeasuringError(
-            f"a part of the checklist could not be measured, so the run is not kept; {where} says what failed"
+            "a part of the checklist could not be measured, so the run is not kept; {where} says what failed",
+            where=where,
         )
 
 
@@ -168,7 +172,11 @@ def accept_regressions(
     if numbers := cause_numbers(named):
         named = _metrics_of(numbers, commit, folder, config)
     elif folder is not None:
-        raise UsageError(f"--from {folder} is for numbers of causes, and {named[0]!a} is none; leave it out")
+        raise UsageError(
+            "--from {folder} is for numbers of causes, and {named!a} is none; leave it out",
+            folder=folder,
+            named=named[0],
+        )
     return store_acceptances(
         config,
         environ,
@@ -182,17 +190,31 @@ def accept_regressions(
 def _metrics_of(numbers: tuple[int, ...], commit: str, folder: Path | None, config: Config) -> tuple[str, ...]:
     """The metrics of the numbered causes of a check of this commit."""
     file = folder / DECISION if folder else newest_result([DECISION], config.root)
-    instead = "name the folder of its check with --from, or the metrics instead of numbers"
+    instead = Activity("name the folder of its check with --from, or the metrics instead of numbers")
     if file is None:
-        raise UsageError(f"{' and '.join(map(str, USUAL_FOLDERS))} hold no decision that numbers causes; {instead}")
+        raise UsageError(
+            "{usual_folders} hold no decision that numbers causes; {instead}",
+            usual_folders=" and ".join(map(str, USUAL_FOLDERS)),
+            instead=instead,
+        )
     decision = read_decision(file)
     if commit not in (decision.head.reviewed, decision.head.commit):
         other = (decision.head.reviewed or decision.head.commit or "no commit")[:12]
-        raise UsageError(f"{file} is about {other}, not about {commit[:12]}; measure that, {instead}")
+        raise UsageError(
+            "{file} is about {other}, not about {commit}; measure that, {instead}",
+            file=file,
+            other=other,
+            commit=commit[:12],
+            instead=instead,
+        )
     try:
         return metrics_of_causes(numbers, accepting_metrics(decision))
     except UnknownCauseError as error:
-        raise UsageError(f"{file}: {error}; its comment numbers those that can") from error
+        raise UsageError(
+            "{file}: {error}; its comment numbers those that can",
+            file=file,
+            error=error,
+        ) from error
 
 
 def list_accepted(config: Config, environ: Mapping[str, str]) -> list[Acceptance]:
@@ -253,8 +275,8 @@ def _refuse_changes(config: Config) -> None:
         return
     if changed:
         raise UsageError(
-            f"uncommitted changes, in {clean(', '.join(changed))}; commit them first, or keep the run on purpose with "
-            "--allow-dirty"
+            "uncommitted changes, in {files}; commit them first, or keep the run on purpose with --allow-dirty",
+            files=clean(", ".join(changed)),
         )
 
 
@@ -287,7 +309,10 @@ def record_artifact(
         with _artifact(request, event, forge) as path:
             run = read_artifact_run(path)
     except DocumentError as error:
-        raise InconclusiveError(f"artifact: {error}; nothing is kept") from error
+        raise InconclusiveError(
+            "artifact: {error}; nothing is kept",
+            error=error,
+        ) from error
     refuse_foreign(run, event)
     refuse_failed(run, "the log of the measuring job")
     return keep(config, environ, run, allow_dirty=False)
@@ -299,7 +324,10 @@ def _connect(
     token = find_token(event.forge, environ, request.token_variable)
     if token is None and request.path is None:
         names = " or ".join(token_variables(event.forge, request.token_variable))
-        raise UsageError(f"no token in {names} to download the artifact with; pass it on to this job")
+        raise UsageError(
+            "no token in {names} to download the artifact with; pass it on to this job",
+            names=names,
+        )
     return connect(event, token, sleep=sleep, clock=clock) if token else None
 
 

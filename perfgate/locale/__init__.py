@@ -92,10 +92,11 @@ def filled(words: str, values: Mapping[str, object]) -> str:
     if not _CHINESE.search(words):
         return words.format_map(values)
     text = ""
-    for literal, name, spec, _ in Formatter().parse(words):
+    formatter = Formatter()
+    for literal, name, spec, conversion in formatter.parse(words):
         text += gap_between(text, literal) + literal
         if name is not None:
-            value = format(values[name], spec or "")
+            value = format(formatter.convert_field(values[name], conversion), spec or "")
             text += gap_between(text, value) + value
     return text
 

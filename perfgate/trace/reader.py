@@ -51,10 +51,17 @@ def read(path: Path) -> Recording:
 def reader_of(path: Path) -> Reader:
     """The reader of a file or folder. Raises DocumentError where there is none."""
     if not path.exists():
-        raise DocumentError(f"{path} does not exist; name a profiler's output folder or trace file")
+        raise DocumentError(
+            "{path} does not exist; name a profiler's output folder or trace file",
+            path=path,
+        )
     members = all_readers()
     for reader in members:
         if reader.recognises(path):
             return reader
     formats = "; ".join(reader.READS for reader in members)
-    raise DocumentError(f"{path} is no profiler output that perfgate can read; it reads: {formats}")
+    raise DocumentError(
+        "{path} is no profiler output that perfgate can read; it reads: {formats}",
+        path=path,
+        formats=formats,
+    )

@@ -367,7 +367,11 @@ def try_worktrees(scratch: Path) -> FitnessCheck:
             ):
                 result = run_git(clone, arguments, _AUTHOR)
                 if result.code:
-                    raise RepositoryError(f"git {arguments[0]} failed: {result.errors}")
+                    raise RepositoryError(
+                        "git {arguments} failed: {why}",
+                        arguments=arguments[0],
+                        why=result.errors,
+                    )
             repository = Repository(clone)
             with repository.worktrees({"base": repository.head()}, link=[]):
                 return FitnessCheck("worktrees", "ok", _message("worktrees"))

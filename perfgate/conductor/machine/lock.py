@@ -87,7 +87,9 @@ def _open(path: Path) -> int:
 
 def _cannot_open(path: Path, reason: str) -> MeasuringError:
     return MeasuringError(
-        f"the machine lock {path} cannot be opened: {reason}; set PERFGATE_LOCK to a file you can write"
+        "the machine lock {path} cannot be opened: {reason}; set PERFGATE_LOCK to a file you can write",
+        path=path,
+        reason=reason,
     )
 
 
@@ -114,7 +116,11 @@ def _acquire(descriptor: int, ticket: Ticket, path: Path, say: Callable[[str], N
         if time.monotonic() - started > timeout:
             behind = f", with {len(ahead)} more in line before us" if ahead else ""
             raise MachineBusyError(
-                f"the machine was busy for {timeout:.0f} s: {holder} holds it{behind} (lock {path}); try again later"
+                "the machine was busy for {timeout:.0f} s: {holder} holds it{behind} (lock {path}); try again later",
+                timeout=timeout,
+                holder=holder,
+                behind=behind,
+                path=path,
             )
         time.sleep(POLL_SECONDS)
 

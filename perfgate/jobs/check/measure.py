@@ -214,7 +214,10 @@ def _adding_to(job: Job, testbed: Testbed, options: CheckOptions, progress: Prog
     """The job, without the earlier one that it adds to where that ran on another testbed."""
     if job.earlier and (why := other_testbed(job.earlier, testbed)):
         if not options.append_from:
-            raise UsageError(f"{why}; measure anew without --append")
+            raise UsageError(
+                "{why}; measure anew without --append",
+                why=why,
+            )
         progress.note(
             sentence("the earlier attempt cannot be extended, so everything is measured again: {why}", why=why)
         )

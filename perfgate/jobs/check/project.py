@@ -33,8 +33,11 @@ def project_of_change(directory: Path, options: CheckOptions) -> Path:
     if touched and None in owners:
         why += " and files beside them"
     raise ConfigError(
-        f"{directory / CONFIG_NAME} does not exist, but {', '.join(f'{name}/' for name in projects)} have one each; {why}: "
-        f"name one with {choices(touched or projects)}"
+        "{directory} does not exist, but {projects} have one each; {why}: name one with {choices}",
+        directory=directory / CONFIG_NAME,
+        projects=", ".join(f"{name}/" for name in projects),
+        why=why,
+        choices=choices(touched or projects),
     )
 
 

@@ -64,7 +64,11 @@ def find_earlier(out: Path, *, base_commit: str, head_commit: str) -> Earlier | 
     """
     earlier = _read(out)
     if earlier and (why := _misfit(earlier, base_commit, head_commit)):
-        raise UsageError(f"{out} {why}; measure it anew without --append, or into another --out")
+        raise UsageError(
+            "{out} {why}; measure it anew without --append, or into another --out",
+            out=out,
+            why=why,
+        )
     return earlier
 
 
@@ -147,7 +151,9 @@ def refuse_other_job(earlier: Earlier, record: JobRecord) -> JobRecord:
     if before is None or before.sha256 != record.sha256:
         what = "there are none" if before is None else "its settings were others"
         raise UsageError(
-            f"no turns can be added to the earlier ones of {record.name}: {what}; measure anew without --append"
+            "no turns can be added to the earlier ones of {name}: {what}; measure anew without --append",
+            name=record.name,
+            what=what,
         )
     return before
 

@@ -42,7 +42,11 @@ def configuration_of(repository: Repository, directory: Path, prefix: str, optio
         return load_config(directory, device=options.device)
     text = repository.show(repository.resolve(options.head), _inside(prefix, CONFIG_NAME))
     if text is None:
-        raise ConfigError(f"{options.head} has no {_inside(prefix, CONFIG_NAME)}; perfgate measures what one names")
+        raise ConfigError(
+            "{head} has no {file}; perfgate measures what one names",
+            head=options.head,
+            file=_inside(prefix, CONFIG_NAME),
+        )
     return parse_config(
         text, directory / CONFIG_NAME, device=options.device or os.environ.get("PERFGATE_DEVICE") or None
     )
@@ -56,8 +60,11 @@ def choose_sides(repository: Repository, config: Config, options: CheckOptions) 
         head, dirty = repository.snapshot()
     elif not (options.allow_dirty or options.head) and (changed := repository.dirty_files()):
         raise RepositoryError(
-            f"{repository.root} has uncommitted changes in {', '.join(changed[:5])}{' …' if len(changed) > 5 else ''}; "
-            "commit them, or use `perfgate local`, which includes them, or --allow-dirty to measure the commit without them"
+            "{root} has uncommitted changes in {changed}{more}; commit them, or use `perfgate local`, which "
+            "includes them, or --allow-dirty to measure the commit without them",
+            root=repository.root,
+            changed=", ".join(changed[:5]),
+            more=" …" if len(changed) > 5 else "",
         )
     if options.comparing == "stack":
         source = repository.source(head)
@@ -79,8 +86,10 @@ def _ask_for_base(repository: Repository, config: Config, revision: str) -> None
     branch = revision.removeprefix("origin/")
     if not config.store.main_branch and branch not in MAIN_NAMES and repository.is_current(branch):
         raise UsageError(
-            f"{branch} is checked out, and no other branch is known to compare it with. Is it the main branch? Then set "
-            f'main_branch = "{branch}" under [store] in perfgate.toml; else name the base with --base'
+            "{branch} is checked out, and no other branch is known to compare it with. Is it the main "
+            'branch? Then set main_branch = "{branch}" under [store] in perfgate.toml; else name the base '
+            "with --base",
+            branch=branch,
         )
 
 

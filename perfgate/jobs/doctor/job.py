@@ -178,7 +178,11 @@ def choose_changes(names: tuple[str, ...]) -> tuple[PlantedChange, ...]:
     by_name = {change.name: change for change in CHANGES}
     for name in names:
         if name not in by_name:
-            raise UsageError(f"no planted change {name!r}; there are {', '.join(by_name)}")
+            raise UsageError(
+                "no planted change {name!r}; there are {by_name}",
+                name=name,
+                by_name=", ".join(by_name),
+            )
     return tuple(change for change in CHANGES if not names or change.name in names)
 
 
@@ -250,4 +254,7 @@ def _planted_config() -> Config:
     try:
         return parse_config(path.read_text(encoding="utf-8"), path)
     except OSError as error:
-        raise ConfigError(f"{path} is missing; reinstall perfgate") from error
+        raise ConfigError(
+            "{path} is missing; reinstall perfgate",
+            path=path,
+        ) from error

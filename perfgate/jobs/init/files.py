@@ -63,5 +63,9 @@ def write_files(root: Path, files: Mapping[str, str]) -> None:
             with suppress(OSError):
                 path.rmdir() if path.is_dir() else path.unlink()
         if isinstance(error, OSError):
-            raise UsageError(f"{error.filename} cannot be written ({error.strerror}); nothing was kept") from error
+            raise UsageError(
+                "{filename} cannot be written ({why}); nothing was kept",
+                filename=error.filename,
+                why=error.strerror,
+            ) from error
         raise

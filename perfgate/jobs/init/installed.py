@@ -11,8 +11,8 @@ from urllib.parse import unquote, urlsplit
 
 from perfgate.errors import UsageError
 from perfgate.git.commands import run_git
+from perfgate.locale import Activity
 
-REMEDY = "name the commit that CI shall run: --action OWNER/REPO@COMMIT, in perfgate's repository on the same server"
 _ACTION = re.compile(r"([\w.-]+(?:/[\w.-]+)+)@([0-9a-f]{40})")
 # A URL with a scheme, or git's short form for ssh (`git@host:path`). What stands before the host may be a token.
 _URL = re.compile(r"(?:https?|ssh|git)://(?:[^@/]*@)?([^:/]+)(?::\d+)?/(.+)")
@@ -42,7 +42,10 @@ def named_revision(action: str, host: str) -> Revision:
     """The commit that ``OWNER/REPO@COMMIT`` names on a server. Raises UsageError for anything else."""
     match = _ACTION.fullmatch(action)
     if match is None:
-        raise UsageError(f"--action must read OWNER/REPO@COMMIT, with the 40 digits of a commit, found {action!r}")
+        raise UsageError(
+            "--action must read OWNER/REPO@COMMIT, with the 40 digits of a commit, found {action!r}",
+            action=action,
+        )
     return Revision(host, match[1], match[2])
 
 
@@ -57,7 +60,18 @@ def installed_revision() -> Revision:
         return _at(record["url"], record["vcs_info"]["commit_id"])
     if "dir_info" in record:
         return _checked_out(Path(unquote(urlsplit(record["url"]).path)))
-    raise UsageError(f"perfgate was not installed from a repository, so {REMEDY}")
+    raise UsageError(
+        "perfgate was not installed from a repository, so {remedy}",
+        remedy=remedy(),
+    )
+
+
+def remedy(commit: str = "COMMIT") -> Activity:
+    """What to do where CI could not install this very perfgate."""
+    return Activity(
+        "name the commit that CI shall run: --action OWNER/REPO@{commit}, in perfgate's repository on the same server",
+        commit=commit,
+    )
 
 
 def address(url: str) -> tuple[str, str] | None:
@@ -68,23 +82,34 @@ def address(url: str) -> tuple[str, str] | None:
 
 def _checked_out(folder: Path) -> Revision:
     if not folder.is_dir():
-        raise UsageError(f"perfgate was installed from {folder}, which is gone, so {REMEDY}")
+        raise UsageError(
+            "perfgate was installed from {folder}, which is gone, so {remedy}",
+            folder=folder,
+            remedy=remedy(),
+        )
     origin = run_git(folder, ["remote", "get-url", "origin"], {})
     commit = run_git(folder, ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"], {})
     if origin.code or commit.code:
         raise UsageError(
-            f"perfgate was installed from {folder}, which is no clone of a server's repository, so {REMEDY}"
+            "perfgate was installed from {folder}, which is no clone of a server's repository, so {remedy}",
+            folder=folder,
+            remedy=remedy(),
         )
     if not run_git(folder, ["branch", "--remotes", "--contains", commit.output], {}).output:
         raise UsageError(
-            f"perfgate was installed from {folder}, whose commit {commit.output[:12]} is in no branch of its origin: push it, "
-            f"or {REMEDY}"
+            "perfgate was installed from {folder}, whose commit {output} is in no branch of its origin: push "
+            "it, or {remedy}",
+            folder=folder,
+            output=commit.output[:12],
+            remedy=remedy(),
         )
     if address(origin.output) is None:
-        remedy = REMEDY.replace("COMMIT", commit.output)
         raise UsageError(
-            f"perfgate was installed from {folder}, whose origin {origin.output!a} is on no server, so {remedy}: push the "
-            "clone there before CI runs"
+            "perfgate was installed from {folder}, whose origin {output!a} is on no server, so {remedy}: "
+            "push the clone there before CI runs",
+            folder=folder,
+            output=origin.output,
+            remedy=remedy(commit.output),
         )
     return _at(origin.output, commit.output)
 
@@ -92,5 +117,9 @@ def _checked_out(folder: Path) -> Revision:
 def _at(url: str, commit: str) -> Revision:
     place = address(url)
     if place is None:
-        raise UsageError(f"perfgate was installed from {url}, which is on no server, so {REMEDY}")
+        raise UsageError(
+            "perfgate was installed from {url}, which is on no server, so {remedy}",
+            url=url,
+            remedy=remedy(),
+        )
     return Revision(*place, commit)

@@ -18,7 +18,7 @@ from perfgate.git.commands import run_git
 from perfgate.git.repository import MAIN_NAMES, Repository, checked_out
 from perfgate.jobs.init.files import render_starter, write_files
 from perfgate.jobs.init.inputs import Forge, InitOptions, Inputs, inputs_of, needs_lock, python_of
-from perfgate.jobs.init.installed import REMEDY, Revision, address, installed_revision, named_revision
+from perfgate.jobs.init.installed import Revision, address, installed_revision, named_revision, remedy
 from perfgate.jobs.init.lock import HEADER, LOCK, Lock, lock_project, missing_in
 from perfgate.jobs.init.project import Project, read_project
 from perfgate.jobs.init.requirements import read_declared
@@ -185,7 +185,8 @@ def _replace_lock(folder: Path, lock: Lock) -> None:
     path = folder / LOCK
     if os.path.lexists(path) and not _is_our_lock(path):
         raise UsageError(
-            f"{path} is not a file that `perfgate init` has written, so it was left as it is; move it away"
+            "{path} is not a file that `perfgate init` has written, so it was left as it is; move it away",
+            path=path,
         )
     path.parent.mkdir(exist_ok=True)
     path.write_text(lock.text, encoding="utf-8")
@@ -213,7 +214,11 @@ def _refuse_odd_values(options: InitOptions) -> None:
     }
     for name, text in {**texts, "--runs-on": " ".join(options.labels or ())}.items():
         if text and not text.isprintable():
-            raise UsageError(f"{name} must be one line without control characters, found {text!r}")
+            raise UsageError(
+                "{name} must be one line without control characters, found {text!r}",
+                name=name,
+                text=text,
+            )
 
 
 def _wanted_forge(options: InitOptions, origin: str) -> tuple[Forge | None, str]:
@@ -236,13 +241,18 @@ def _wanted_forge(options: InitOptions, origin: str) -> tuple[Forge | None, str]
 
 def _forge_of(origin: str) -> Forge:
     if not origin:
-        raise UsageError(f"the repository has no remote `origin` that names its forge; say which it is with {CHOICES}")
+        raise UsageError(
+            "the repository has no remote `origin` that names its forge; say which it is with {choices}",
+            choices=CHOICES,
+        )
     host = _host(origin)
     for word, forge in _HOSTS.items():
         if word in host:
             return forge
     raise UsageError(
-        f"the remote `origin` ({host or 'a path'}) does not name its forge; say which it is with {CHOICES}"
+        "the remote `origin` ({host}) does not name its forge; say which it is with {choices}",
+        host=host or "a path",
+        choices=CHOICES,
     )
 
 
@@ -269,7 +279,12 @@ def _called(forge: Forge, revision: Revision | None, origin: str) -> Values:
         return called
     if forge == "gitlab" and (template := revision.file_address("templates/perfgate.yml")):
         return {**called, "remote": template}
-    raise UsageError(f"perfgate was installed from {revision.host}, whose files {host} does not call, so {REMEDY}")
+    raise UsageError(
+        "perfgate was installed from {host}, whose files {server} does not call, so {remedy}",
+        host=revision.host,
+        server=host,
+        remedy=remedy(),
+    )
 
 
 def _schema_address(revision: Revision | None) -> str:
@@ -343,4 +358,8 @@ def _refuse_existing(root: Path, files: Iterable[str], below: str) -> None:
     remedy = "move them away, or write them by hand"
     if str(Path(below) / CONFIG_NAME) in existing:
         remedy += "; --ci-only writes the CI files alone"
-    raise UsageError(f"nothing was written, because {', '.join(existing)} would be overwritten; {remedy}")
+    raise UsageError(
+        "nothing was written, because {existing} would be overwritten; {remedy}",
+        existing=", ".join(existing),
+        remedy=remedy,
+    )

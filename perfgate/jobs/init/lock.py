@@ -21,12 +21,12 @@ from perfgate.jobs.init.index import find_hashes
 from perfgate.jobs.init.locked import LockedPackage
 from perfgate.jobs.init.metadata import source_folder
 from perfgate.jobs.init.requirements import Declared
+from perfgate.locale import Activity
 
 LOCK = "perf/requirements.txt"
 HEADER = "# Written by `perfgate init`; `perfgate init --lock` writes it anew."
 # The version that perfgate's own tests run with, for a project that is set up where torch is not installed.
 TORCH = "torch==2.13.0"
-_REMEDY = 'say how CI installs it, e.g. --setup "python -m pip install -r requirements.lock"'
 _PINNED_URL = re.compile(r"@[0-9a-f]{40}\b|sha256=[0-9a-f]{64}")
 # Builds of torch and its companions that the public index does not have (pytorch.org, "Start locally").
 _TORCH_INDEX = "https://download.pytorch.org/whl/{build}"
@@ -172,7 +172,10 @@ def _pin_installed(name: str, installed: importlib.metadata.Distribution, locked
         index = _TORCH_INDEX.format(build=local)
     elif local:
         raise UsageError(
-            f"{name} {version} is a build of its own, which no index is known to have; {_REMEDY.replace('it,', 'it in CI,')}"
+            "{name} {version} is a build of its own, which no index is known to have; {remedy}",
+            name=name,
+            version=version,
+            remedy=_remedy(),
         )
     return Pin(name, f"{name}=={version}", version, index, hashes)
 
@@ -185,8 +188,11 @@ def _address(name: str, installed: importlib.metadata.Distribution) -> str:
         if "archive_info" in record:
             return ""  # a wheel of an index that somebody has downloaded
         raise UsageError(
-            f"{name} is installed from {source_folder(installed)}, a folder that CI does not have; if it lies in this "
-            "repository, name it in [measure] python_path and uninstall it here, else say how CI installs it with --setup"
+            "{name} is installed from {source}, a folder that CI does not have; if it lies in this "
+            "repository, name it in [measure] python_path and uninstall it here, else say how CI installs it "
+            "with --setup",
+            name=name,
+            source=source_folder(installed),
         )
     if "vcs_info" in record:
         return f"{record['vcs_info']['vcs']}+{record['url']}@{record['vcs_info']['commit_id']}"
@@ -206,8 +212,10 @@ def _pin_unseen(requirement: Requirement) -> Pin:
     if name == TORCH.partition("==")[0]:
         return Pin(name, TORCH, TORCH.partition("==")[2], is_closed=False)
     raise UsageError(
-        f"{requirement.name} is not installed here, so its version is not known; run this with the Python that the project "
-        f"runs with, or {_REMEDY}"
+        "{name} is not installed here, so its version is not known; run this with the Python that the "
+        "project runs with, or {remedy}",
+        name=requirement.name,
+        remedy=_remedy(),
     )
 
 
@@ -236,3 +244,7 @@ def _hashed(pins: Sequence[Pin]) -> tuple[list[Pin], str]:
     hashed = [pin if pin.hashes else replace(pin, hashes=found.hashes.get(pin.name, ())) for pin in pins]
     missing = [pin.name for pin in hashed if not pin.hashes]
     return hashed, found.complaint or (f"the index has no hash of {missing[0]}" if missing else "")
+
+
+def _remedy() -> Activity:
+    return Activity('say how CI installs it, e.g. --setup "python -m pip install -r requirements.lock"')

@@ -34,7 +34,11 @@ def read_lock_file(folder: Path) -> Mapping[str, LockedPackage]:
             try:
                 tables = tomllib.loads(path.read_text(encoding="utf-8"))
             except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-                raise UsageError(f"{path} cannot be read: {error}; repair it and run this again") from error
+                raise UsageError(
+                    "{path} cannot be read: {error}; repair it and run this again",
+                    path=path,
+                    error=error,
+                ) from error
             return dict(_packages(tables.get("package", [])))
     return {}
 

@@ -58,8 +58,11 @@ def built_requirements(folder: Path) -> Sequence[str]:
             return [str(text) for text in report["metadata"].get("requires_dist", [])]
         complaint = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
     raise UsageError(
-        f"the dependencies of the project in {folder} are known to its build backend alone, and that fails ({complaint}); "
-        "install the project here (`python -m pip install --editable .`), or name CI's own line with --setup"
+        "the dependencies of the project in {folder} are known to its build backend alone, and that "
+        "fails ({complaint}); install the project here (`python -m pip install --editable .`), or name "
+        "CI's own line with --setup",
+        folder=folder,
+        complaint=complaint,
     )
 
 

@@ -63,9 +63,17 @@ def _python(table_says: object, cfg_says: str, folder: Path) -> str:
     try:
         takes = SpecifierSet(wanted)
     except InvalidSpecifier as error:
-        raise UsageError(f"{path}: the Python that the project requires cannot be read: {error}") from error
+        raise UsageError(
+            "{path}: the Python that the project requires cannot be read: {error}",
+            path=path,
+            error=error,
+        ) from error
     # The newest patch release of each: ">=3.10.4" means a 3.10 of today.
     fitting = [version for version in (running, *_PYTHONS) if takes.contains(f"{version}.99")]
     if not fitting:
-        raise UsageError(f"{path}: requires-python = {wanted!r} takes no Python that perfgate runs on (3.10 or later)")
+        raise UsageError(
+            "{path}: requires-python = {wanted!r} takes no Python that perfgate runs on (3.10 or later)",
+            path=path,
+            wanted=wanted,
+        )
     return fitting[0]

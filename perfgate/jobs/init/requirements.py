@@ -62,7 +62,11 @@ def read_pyproject(path: Path) -> Mapping[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}; repair it and run this again") from error
+        raise UsageError(
+            "{path} cannot be read: {error}; repair it and run this again",
+            path=path,
+            error=error,
+        ) from error
 
 
 def read_setup_cfg(folder: Path) -> ConfigParser:
@@ -72,7 +76,11 @@ def read_setup_cfg(folder: Path) -> ConfigParser:
         parser.read(folder / SETUP_CFG, encoding="utf-8")
     except (ConfigParserError, UnicodeDecodeError) as error:
         what = str(error).splitlines()[0]
-        raise UsageError(f"{folder / SETUP_CFG} cannot be read: {what}; repair it and run this again") from error
+        raise UsageError(
+            "{folder} cannot be read: {what}; repair it and run this again",
+            folder=folder / SETUP_CFG,
+            what=what,
+        ) from error
     return parser
 
 
@@ -128,7 +136,8 @@ def _read_environment(folder: Path) -> tuple[list[str], list[str]]:
         block = re.search(r"^dependencies:[^\S\n]*(\S.*)?\n((?:[ \t-].*\n|\s*\n|#.*\n)*)", f"{text}\n", re.MULTILINE)
         if block is None or (block[1] and not block[1].startswith("#")):
             raise UsageError(
-                f"{path}: `dependencies:` must be followed by lines of `- NAME`; name CI's own line with --setup"
+                "{path}: `dependencies:` must be followed by lines of `- NAME`; name CI's own line with --setup",
+                path=path,
             )
         pip_indent = None
         for line in block[2].splitlines():
@@ -156,4 +165,7 @@ def _parse(text: str) -> Requirement:
     try:
         return Requirement(text)
     except InvalidRequirement as error:
-        raise UsageError(f"the requirement {text!r} cannot be read; name CI's own line with --setup") from error
+        raise UsageError(
+            "the requirement {text!r} cannot be read; name CI's own line with --setup",
+            text=text,
+        ) from error

@@ -72,7 +72,10 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
     DocumentError for what is no recording, or one that says nothing.
     """
     if not _NAME.fullmatch(options.workload):
-        raise UsageError(f"--workload {options.workload!r} must be letters, digits, '_', '-' or '.', a letter first")
+        raise UsageError(
+            "--workload {workload!r} must be letters, digits, '_', '-' or '.', a letter first",
+            workload=options.workload,
+        )
     _refuse_out_inside(options)
     session = start_session(FROM_PROFILE, 0, ci_context(os.environ))
     project = _project(directory)
@@ -123,7 +126,11 @@ def _refuse_out_inside(options: ProfileOptions) -> None:
     """What we write must not become part of what is read."""
     profile, out = options.profile.resolve(), options.out.resolve()
     if profile.is_dir() and (out == profile or profile in out.parents):
-        raise UsageError(f"--out {options.out} lies inside the recording {options.profile}; choose a folder outside it")
+        raise UsageError(
+            "--out {out} lies inside the recording {profile}; choose a folder outside it",
+            out=options.out,
+            profile=options.profile,
+        )
 
 
 def _project(directory: Path) -> _Project:
@@ -147,7 +154,11 @@ def _refuse_silent(recording: Recording, summaries: Sequence[DeviceSummary]) -> 
         else ""
     )
     raise DocumentError(
-        f"{recording.path}: the recording holds no step, kernel or operator{only}{reasons}; record it again{analyse}"
+        "{path}: the recording holds no step, kernel or operator{only}{reasons}; record it again{analyse}",
+        path=recording.path,
+        only=only,
+        reasons=reasons,
+        analyse=analyse,
     )
 
 
@@ -155,7 +166,9 @@ def _refuse_cut_off(profile: Path, files: list[RecordingFile]) -> None:
     """Raise DocumentError where a table of kernels ends in the middle of a line: its counts would be too low."""
     if names := cut_off_tables(files):
         raise DocumentError(
-            f"{profile}: {_listed(names)} is cut off in its last line; copy the recording again, or have it analysed again"
+            "{profile}: {names} is cut off in its last line; copy the recording again, or have it analysed again",
+            profile=profile,
+            names=_listed(names),
         )
 
 

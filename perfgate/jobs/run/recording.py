@@ -39,12 +39,20 @@ def recording_files(path: Path) -> list[RecordingFile]:
     """The files that a recording is read from, by name. Raises PerfgateError where one cannot be read."""
     files = [path] if path.is_file() else sorted(_files(path))
     if len(files) > MAX_FILES:
-        raise UsageError(f"{path} holds more than {MAX_FILES} files; name the folder of one recording")
+        raise UsageError(
+            "{path} holds more than {max_files} files; name the folder of one recording",
+            path=path,
+            max_files=MAX_FILES,
+        )
     root = path.parent if path.is_file() else path
     try:
         return [_described(file, root) for file in files]
     except OSError as error:
-        raise PerfgateError(f"{error.filename}: cannot be read ({error.strerror}); check its permissions") from error
+        raise PerfgateError(
+            "{filename}: cannot be read ({why}); check its permissions",
+            filename=error.filename,
+            why=error.strerror,
+        ) from error
 
 
 def content_hash(files: list[RecordingFile]) -> str:
@@ -104,8 +112,10 @@ def _kept(file: RecordingFile, out: Path, workload: str) -> Artifact:
         shutil.copyfile(file.path, target)
     except OSError as error:
         raise PerfgateError(
-            f"{file.name} cannot be copied to {target.parent}: {error.strerror or error}; free space there, choose another "
-            "--out, or leave out --keep"
+            "{name} cannot be copied to {parent}: {why}; free space there, choose another --out, or leave out --keep",
+            name=file.name,
+            parent=target.parent,
+            why=error.strerror or error,
         ) from error
     return Artifact(
         name=file.path.name,

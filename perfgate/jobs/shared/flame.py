@@ -129,5 +129,9 @@ def artifact_path(document: Path, name: str) -> Path:
     folder = document.parent.resolve()
     path = document.parent / name
     if folder not in path.resolve().parents:
-        raise UsageError(f"{document}: its trace {name!r} lies outside of the run's folder; name the file itself")
+        raise UsageError(
+            "{document}: its trace {name!r} lies outside of the run's folder; name the file itself",
+            document=document,
+            name=name,
+        )
     return path

@@ -79,12 +79,17 @@ def parse_steps(text: str | None) -> tuple[int, ...]:
             chosen.update(range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1))
         else:
             raise UsageError(
-                f"--steps does not know {word!r}; write numbers, ranges or names, e.g. 1,3-5 or latency,batch"
+                "--steps does not know {word!r}; write numbers, ranges or names, e.g. 1,3-5 or latency,batch",
+                word=word,
             )
     missing = sorted(chosen - set(AVAILABLE_STEPS))
     if missing or not chosen:
         there = ", ".join(f"{number} {CARDS[number].slug}" for number in AVAILABLE_STEPS)
-        raise UsageError(f"--steps: no step {', '.join(map(str, missing)) or 'named'}; there are {there}")
+        raise UsageError(
+            "--steps: no step {missing}; there are {there}",
+            missing=", ".join(map(str, missing)) or "named",
+            there=there,
+        )
     return tuple(sorted(chosen))
 
 

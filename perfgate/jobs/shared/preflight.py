@@ -38,4 +38,11 @@ def refuse_failed(reference: WorkloadReference, trial: WorkloadTrial) -> None:
     inputs = f" with inputs of shape {trial.shape!r}" if trial.shape not in ("", "default") else ""
     remedy = "; correct the model, or what check expects" if trial.failed == "check" else ""
     message = english(as_message(trial.error.message))
-    raise SetUpError(f"workload {reference.name!r} {what}{inputs}: {message}{remedy}")
+    raise SetUpError(
+        "workload {name!r} {what}{inputs}: {message}{remedy}",
+        name=reference.name,
+        what=what,
+        inputs=inputs,
+        message=message,
+        remedy=remedy,
+    )

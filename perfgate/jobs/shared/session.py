@@ -46,21 +46,25 @@ def prepare_out(out: Path, environ: Mapping[str, str] = os.environ) -> Path:
     links = [path for path in (out, *(out / name for name in _FOLDERS)) if path.is_symlink()]
     if links:
         raise UsageError(
-            f"the output folder must not be a link, nor hold one: {links[0]}; remove it, or choose another with --out"
+            "the output folder must not be a link, nor hold one: {links}; remove it, or choose another with --out",
+            links=links[0],
         )
     if (out / ".git").exists() or ".git" in out.absolute().parts:
         raise UsageError(
-            f"the output folder {out} holds a clone's .git, which must not be uploaded; choose another with --out"
+            "the output folder {out} holds a clone's .git, which must not be uploaded; choose another with --out",
+            out=out,
         )
     if in_the_way := [path for path in (out / name for name in _FOLDERS) if path.exists() and not path.is_dir()]:
         raise UsageError(
-            f"{in_the_way[0]} is no folder, and results are written in it; remove it, or choose another with --out"
+            "{in_the_way} is no folder, and results are written in it; remove it, or choose another with --out",
+            in_the_way=in_the_way[0],
         )
     # In CI the folder is uploaded; elsewhere it may be any folder of the user's, with links of the user's own.
     if in_ci(environ) and (entries := unsafe_entries(out)):
         raise UsageError(
             "the output folder must not hold links that lead out of it, nor a .git or what is no file: "
-            f"{entries[0]}; choose another with --out"
+            "{entries}; choose another with --out",
+            entries=entries[0],
         )
     try:
         is_new = not out.exists()
@@ -73,7 +77,9 @@ def prepare_out(out: Path, environ: Mapping[str, str] = os.environ) -> Path:
         probe.unlink()
     except OSError as error:
         raise UsageError(
-            f"the output folder {out} cannot be written ({error.strerror}); choose another with --out"
+            "the output folder {out} cannot be written ({why}); choose another with --out",
+            out=out,
+            why=error.strerror,
         ) from error
     return out.resolve()
 
@@ -96,7 +102,9 @@ def _remove(file: Path) -> None:
         file.unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(
-            f"{file} is in the way of the results ({error.strerror}); remove it, or choose another folder with --out"
+            "{file} is in the way of the results ({why}); remove it, or choose another folder with --out",
+            file=file,
+            why=error.strerror,
         ) from error
 
 

@@ -109,7 +109,11 @@ def trace_steps(path: Path, choice: Choice, *, step_by: str | None = None) -> St
     try:
         re.compile(step_by or "")
     except re.error as error:
-        raise UsageError(f"--step-by {step_by!r} is no regular expression: {error}") from error
+        raise UsageError(
+            "--step-by {step_by!r} is no regular expression: {error}",
+            step_by=step_by,
+            error=error,
+        ) from error
     chosen = choose(path, choice)
     timelines = [step_timeline(pick, choice, step_by) for pick in chosen]
     return StepDocument(
@@ -146,14 +150,23 @@ def choose(path: Path, choice: Choice) -> list[ChosenTimeline]:
     ]
     if not chosen:
         there = "; ".join(dict.fromkeys(pick.timeline.label for pick in timelines)) or "nothing"
-        raise UsageError(f"{path}: no timeline of that rank and device; it holds: {there}")
+        raise UsageError(
+            "{path}: no timeline of that rank and device; it holds: {there}",
+            path=path,
+            there=there,
+        )
     return chosen
 
 
 def recordings_of(path: Path) -> list[Recording]:
     """Read a recording, or the traces that a run of perfgate kept."""
     if path.is_dir() and (path / "head" / "run.json").is_file():
-        raise UsageError(f"{path} holds the runs of two sides; name {path / 'head'} or {path / 'base'}")
+        raise UsageError(
+            "{path} holds the runs of two sides; name {head} or {base}",
+            path=path,
+            head=path / "head",
+            base=path / "base",
+        )
     document = path / "run.json" if path.is_dir() else path
     if document.name != "run.json" or not document.is_file():
         return [recall(path)]
@@ -163,7 +176,10 @@ def recordings_of(path: Path) -> list[Recording]:
 
     traces = [artifact.path for artifact in read_run(document).artifacts if artifact.kind == "trace"]
     if not traces:
-        raise UsageError(f"{document}: this run kept no trace; the step top-ops records one: perfgate run --steps 4")
+        raise UsageError(
+            "{document}: this run kept no trace; the step top-ops records one: perfgate run --steps 4",
+            document=document,
+        )
     return [trace.read(artifact_path(document, name)) for name in traces]
 
 

@@ -13,13 +13,15 @@ from perfgate.document.history import Acceptance
 from perfgate.errors import UsageError
 from perfgate.jobs.shared.session import now
 from perfgate.jobs.shared.store import open_project_store
+from perfgate.locale import Activity
 
 
 class UnknownMetricError(UsageError):
     """No metric has this name; ``close`` is the one that was probably meant."""
 
     def __init__(self, metric: str, close: str | None) -> None:
-        super().__init__(f"no metric {metric!a}{f'; did you mean {close!a}?' if close else ''}")
+        hint = Activity("; did you mean {close!r}?", close=close) if close else ""
+        super().__init__("no metric {metric!a}{hint}", metric=metric, hint=hint)
         self.close = close
 
 
@@ -34,7 +36,7 @@ class UnknownCauseError(UsageError):
     """Nothing that can be accepted has this ``number``."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(f"there is no cause {number} that can be accepted")
+        super().__init__("there is no cause {number} that can be accepted", number=number)
         self.number = number
 
 
