@@ -29,7 +29,7 @@ def run_perfgate(
 ) -> subprocess.CompletedProcess[str]:
     """Run `perfgate` to its end, as ``subprocess.run`` would with ``capture_output`` and ``text``."""
     environment = dict(os.environ if environment is None else environment)
-    if _of_python(environment) != _of_python(os.environ):
+    if _starts_python_otherwise(environment):
         return subprocess.run(
             [*COMMAND, *arguments],
             cwd=cwd,
@@ -61,8 +61,11 @@ def run_perfgate(
     return subprocess.CompletedProcess([*COMMAND, *arguments], code, *texts)
 
 
-def _of_python(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith(_OF_PYTHON)}
+def _starts_python_otherwise(environment: Mapping[str, str]) -> bool:
+    """Whether a variable is not as it is here. One that is only lacking, such as PYTHONUNBUFFERED, changes no command."""
+    return environment.get("PATH") != os.environ.get("PATH") or any(
+        os.environ.get(name) != value for name, value in environment.items() if name.startswith(_OF_PYTHON)
+    )
 
 
 @cache
