@@ -195,7 +195,7 @@ def test_comment__in_chinese__is_drawn_with_a_font_that_has_it(page: Page, tmp_p
                 "noise floor",
             ],
         ),
-        ("fail-zh", ["FAIL", "变慢 6.8 %", "已确认", "model.py:88", "影响", "变化", "建议", "如属有意", "噪声底"]),
+        ("fail-zh", ["FAIL", "变慢 6.8 %", "model.py:88", "影响", "变化", "建议", "如属有意", "噪声底"]),
         ("warn", ["WARN", "upgrade", "slower", "Costs"]),
         ("inconclusive", ["INCONCLUSIVE", "undecided", "14 pairs", "To do:", "perfgate check --append"]),
         ("error", ["INCONCLUSIVE", "could not be measured", "Traceback"]),
