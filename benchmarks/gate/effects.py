@@ -6,8 +6,8 @@
     python benchmarks/gate/effects.py --table effects.jsonl
 
 A gate plants the effects of a group together: each in the metric that it is read by, and none in the metric of another. A row
-is resolved where its interval excludes no change on the side that the change moves it to. One line of JSON a row goes to --out.
-The exit code is 0 if every effect was resolved in nine of ten gates.
+is resolved where its interval excludes no change on the side that the change moves it to, and an exact count if it moved. One
+line of JSON a row goes to --out. The exit code is 0 if every effect was resolved in nine of ten gates.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ GROUPS: tuple[tuple[Effect, ...], ...] = (
 """,
         ),
         Effect(
-            "kept", "memory.growth", True, 17, BEFORE, """
+            "kept", "memory.kept", True, 4, BEFORE, """
         self.kept.append(torch.zeros(16))
 """,
         ),
@@ -222,14 +222,18 @@ def planted(effects: Iterable[Effect]) -> str:
 
 
 def row_of(effect: Effect, decision: dict[str, Any], seconds: float) -> dict[str, Any]:
-    rows: list[dict[str, Any]] = [row for row in decision["checklist"] if row["metric"] == effect.metric]
-    row = rows[0] if rows else {}
+    listed: list[dict[str, Any]] = [*decision["checklist"], *decision["comparisons"]]
+    row = next((row for row in listed if row["metric"] == effect.metric), {})
     interval = row.get("interval")
+    if row.get("method") == "exact":
+        resolved = row["head"] > row["base"] if effect.rises else row["head"] < row["base"]
+    else:
+        resolved = interval is not None and (interval[0] > 0 if effect.rises else interval[1] < 0)
     return {
         "effect": effect.name,
         "verdict": decision["verdict"],
         "seconds": round(seconds, 1),
-        "resolved": interval is not None and (interval[0] > 0 if effect.rises else interval[1] < 0),
+        "resolved": resolved,
         **{key: row.get(key) for key in ("metric", "method", "base", "head", "delta", "interval", "pairs", "clock")},
     }
 

@@ -25,14 +25,23 @@ def test_planted__every_group__code_of_each_effect_once_and_python() -> None:
 def test_row_of__interval__resolved_where_it_excludes_no_change_on_the_right_side(
     interval: tuple[float, float] | None, resolved: bool
 ) -> None:
-    decision = {"verdict": "PASS", "checklist": [{"metric": "throughput.median", "interval": interval, "delta": -0.05}]}
+    row = {"metric": "throughput.median", "interval": interval, "delta": -0.05}
+    decision = {"verdict": "PASS", "checklist": [row], "comparisons": []}
     assert effects.row_of(effects.EFFECTS["throughput"], decision, 60.0)["resolved"] is resolved
+
+
+def test_row_of__exact_count__resolved_where_it_rose() -> None:
+    count = {"metric": "memory.kept", "method": "exact", "base": 0.0, "head": 64.0}
+    found = {"verdict": "FAIL", "checklist": [], "comparisons": [count]}
+    assert effects.row_of(effects.EFFECTS["kept"], found, 60.0)["resolved"] is True
+    found["comparisons"] = [{**count, "head": 0.0}]
+    assert effects.row_of(effects.EFFECTS["kept"], found, 60.0)["resolved"] is False
 
 
 def test_print_table__one_of_two_gates_resolved__is_too_few(capsys: pytest.CaptureFixture[str]) -> None:
     row = {"effect": "kept", "seconds": 60.0, "delta": 64.0, "resolved": True}
     assert effects.print_table([row, {**row, "resolved": False}]) == 1
-    assert "kept         memory.growth           1 of 2" in capsys.readouterr().out
+    assert "kept         memory.kept             1 of 2" in capsys.readouterr().out
     assert effects.print_table([row]) == 0
 
 
