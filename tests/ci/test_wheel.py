@@ -40,6 +40,7 @@ def test_wheel__installed_alone__init_writes_its_files_and_every_command_has_hel
         ".github/workflows/perfgate-trusted.yml",
         ".github/workflows/perfgate.yml",
         ".gitlab-ci.yml",
+        "perf/requirements.txt",
         "perf/workload.py",
         "perfgate.toml",
     }
