@@ -41,12 +41,16 @@ def noticed_rules() -> dict[str, set[str]]:
     severities: dict[str, set[str]] = {}
     for path in Path(checklist.__file__).parent.rglob("*.py"):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "finding":
+            if isinstance(call, ast.Call) and _called(call.func) in ("finding", "note") and len(call.args) > 1:
                 rule, severity = call.args[0], call.args[1]
                 if isinstance(rule, ast.Constant):
                     words = {str(node.value) for node in ast.walk(severity) if isinstance(node, ast.Constant)}
                     severities[str(rule.value)] = words or {"warning"}
     return severities
+
+
+def _called(function: ast.expr) -> str:
+    return function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
 
 
 def test_steps__files__are_named_after_number_and_slug() -> None:
