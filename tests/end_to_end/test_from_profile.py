@@ -161,7 +161,7 @@ def test_gate__matrix_units_of_alexnet_three_times_longer_in_one_operator__named
     done = perfgate("gate", "--base", "before-run", "--head", "after-run", cwd=tmp_path)
 
     assert done.returncode == 1, done.stdout
-    assert "FAIL – matrix unit time of an operator of profile/rank 0 200 % slower" in " ".join(done.stdout.split())
+    assert "FAIL – matrix unit time of an operator 200 % slower" in " ".join(done.stdout.split())
     assert "MatMulV2 [32,4096;4096,4096;4096]" in " ".join(done.stdout.split())
 
 
@@ -192,7 +192,7 @@ def test_from_profile__two_ranks_of_alexnet__both_in_one_document(
         (
             lambda rows, kind: [*rows, *[row for row in rows if row[kind] == "TransData"][:3]],
             1,
-            "FAIL – format conversions per call of profile/rank 0: 57 → 60",
+            "FAIL – format conversions per call of profile/rank 0 57 → 60 (exact): 3 more TransData",
         ),
         (
             lambda rows, kind: [row for row in rows if row[kind] != "TransData"],

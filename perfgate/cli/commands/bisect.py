@@ -79,7 +79,7 @@ def COMMAND(
     language: str | None,
     directory: Path,
 ) -> None:
-    """Find the commit that makes a workload slower, between a good and a bad one.
+    """Find the commit between a good and a bad one that made main slower.
 
     METRIC may be a pattern, and name a workload and shape: latency.p50@encoder/long. Without it any regression counts.
 

@@ -674,7 +674,7 @@ def test_comment__several_undecided_numbers__advice_is_for_the_one_that_looks_wo
     documents = with_number(runs(quads=16), TTFT, noise=0.6, slowdown=0.3)
     documents = with_number(documents, TPOT, noise=0.25)
     comment = render_comment(judged(*documents), CommentContext(marker="<!-- perfgate -->"))
-    assert "INCONCLUSIVE – time to first token of `chat` undecided" in comment
+    assert "INCONCLUSIVE – time to first token undecided" in comment
     advice, rest, *_ = (line for line in comment.splitlines() if line.startswith("- "))
     needed = re.search(r"about ([\d,]+) quads would decide", advice)
     row = re.search(r"time to first token · `chat` .* about ([\d,]+) quads", comment)
