@@ -56,7 +56,7 @@ serving training operators: $(VENV)/.installed
 
 # Write schemas/ anew from the records.
 schemas: $(VENV)/.installed
-	$(BIN)/python -m perfgate.jobs.schemas
+	$(BIN)/python -m perfgate.flows.schemas
 
 # Bring perfgate/locale/zh.po up to date with the sentences of code, templates and catalogue. Ends 1 and names the sentences that
 # have no Chinese yet.

@@ -19,7 +19,7 @@ from typing import IO
 import msgspec
 
 from perfgate.document.message import Message, UnmeasuredError
-from perfgate.document.telemetry import Reading
+from perfgate.document.telemetry import TelemetryReading
 
 SAMPLER = "perfgate.measuring.devices.sampler"
 # npu-smi takes up to three seconds on a machine with eight cards.
@@ -31,7 +31,7 @@ _POLL_SECONDS = 0.02
 class SampledLine(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the process: a reading, or why there are none."""
 
-    reading: Reading | None = None
+    reading: TelemetryReading | None = None
     failure: Message | None = None
 
 
@@ -42,7 +42,7 @@ class Sampler:
         self._process = process
         self._output = output
 
-    def readings(self) -> list[Reading]:
+    def readings(self) -> list[TelemetryReading]:
         """The readings so far, in order."""
         return [line.reading for line in self._lines() if line.reading is not None]
 

@@ -17,7 +17,7 @@ import time
 import traceback
 from typing import Any
 
-import perfgate.jobs
+import perfgate.flows
 from perfgate.cli import commands, main
 from perfgate.judging.report.text.templates import environment
 
@@ -30,7 +30,7 @@ TEMPLATES = {"markdown": ("comment/", "shared/"), "plain": ("shared/",), "html":
 
 def prepare() -> None:
     """Import every command and its job, and compile the templates that most commands print."""
-    for package in (commands, perfgate.jobs):
+    for package in (commands, perfgate.flows):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
     for medium, folders in TEMPLATES.items():

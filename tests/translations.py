@@ -19,7 +19,7 @@ from perfgate.cli.groups import CommandGroup
 from perfgate.cli.language import CLICK_WORDS, paragraphs
 from perfgate.cli.main import SECTIONS as COMMAND_SECTIONS
 from perfgate.cli.main import cli as command_line
-from perfgate.jobs.doctor.planted import CHANGES
+from perfgate.flows.doctor.planted import CHANGES
 from perfgate.judging import report
 from perfgate.judging.report.render.comment import SECTIONS
 

@@ -14,8 +14,8 @@ import tempfile
 from pathlib import Path
 
 from perfgate.judging.report.render.timeline import render_timeline
-from perfgate.trace.events import EventTable, EventTableBuilder
-from perfgate.trace.timeline import drawn_timeline
+from perfgate.trace.model.events import EventTable, EventTableBuilder
+from perfgate.trace.pages.timeline import drawn_timeline
 from tests.browser import browser_page
 
 SIZES = (10_000, 100_000, 1_000_000)

@@ -37,10 +37,10 @@ class Document(msgspec.Struct):
 def perfgate(path: Path) -> dict[str, Any]:
     from perfgate import trace
     from perfgate.document.flame import FLAME_KINDS
-    from perfgate.trace.flame import flame_tree
-    from perfgate.trace.gaps import device_gaps
-    from perfgate.trace.rows import top
-    from perfgate.trace.stacks import stacks_of
+    from perfgate.trace.analysis.flame import flame_tree
+    from perfgate.trace.analysis.gaps import device_gaps
+    from perfgate.trace.analysis.rows import top
+    from perfgate.trace.analysis.stacks import stacks_of
 
     (timeline,) = trace.read(path).timelines
     rows, found = top(timeline, by="name", host=False).rows, device_gaps(timeline.events)

@@ -13,7 +13,7 @@ import click
 from perfgate.cli.streams import make_streams_harmless
 
 
-class Program:
+class CommandProcess:
     """What ``main`` gives the commands: a process of its own, which may be started anew with another environment."""
 
     def replace(self, environ: Mapping[str, str]) -> NoReturn:
@@ -52,7 +52,7 @@ def drop_secrets(clone: Path | None = None, *, allow_token: bool, keep_outside_c
             click.echo(
                 f"removed from the environment before anything is measured: {', '.join(secrets.names)}", err=True
             )
-        program = click.get_current_context().find_object(Program)
+        program = click.get_current_context().find_object(CommandProcess)
         if program is not None:
             program.replace(drop_secrets(os.environ, secrets))
         for name in secrets.names:

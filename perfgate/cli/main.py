@@ -13,7 +13,7 @@ import click
 
 from perfgate.cli import commands
 from perfgate.cli.groups import CommandGroup
-from perfgate.cli.isolation import Program
+from perfgate.cli.isolation import CommandProcess
 from perfgate.cli.language import command_line_language, localized
 from perfgate.cli.streams import harmless, make_streams_last
 from perfgate.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_PASS, EXIT_USAGE, PerfgateError
@@ -90,7 +90,7 @@ def main() -> NoReturn:
     try:
         install()
         with speaking(command_line_language(sys.argv[1:], os.environ)):
-            localized(cli).main(prog_name="perfgate", standalone_mode=False, obj=Program())
+            localized(cli).main(prog_name="perfgate", standalone_mode=False, obj=CommandProcess())
     except PerfgateError as error:
         _say(f"perfgate: {error.shown}")
         code = error.exit_code

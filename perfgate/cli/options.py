@@ -43,7 +43,7 @@ device_option = click.option(
 
 
 def _both_sides_steps(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, ...] | None:
-    from perfgate.jobs.shared.options import parse_steps
+    from perfgate.flows.shared.options import parse_steps
 
     return None if text is None else parse_steps(text)
 

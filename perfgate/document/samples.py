@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.document.telemetry import Reading
+from perfgate.document.telemetry import TelemetryReading
 from perfgate.errors import DocumentError
 
 MAX_SAMPLES = 50_000_000
@@ -167,7 +167,7 @@ class Replicate(msgspec.Struct, frozen=True, kw_only=True):
     operators: dict[str, dict[str, float]] = {}
     subroutines: dict[str, dict[str, float]] = {}
     settings: dict[str, str] = {}
-    readings: list[Reading] = []
+    readings: list[TelemetryReading] = []
 
     @property
     def lanes(self) -> list[tuple[str, BlockColumns]]:

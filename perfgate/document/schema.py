@@ -26,8 +26,8 @@ MAX_ITEMS = 1_000_000
 MAX_KEYS = 10_000
 MAX_KEY = 1024
 
-_LENGTHS = {
-    ("Packed", "data"): MAX_BYTES,
+LENGTHS = {
+    ("PackedArray", "data"): MAX_BYTES,
     ("ErrorDetail", "message"): MAX_LONG_TEXT,
     ("ErrorDetail", "traceback"): MAX_LONG_TEXT,
     ("ErrorDetail", "log_tail"): MAX_LONG_TEXT,
@@ -79,7 +79,7 @@ def _close(title: str, component: dict[str, Any]) -> None:
     component["description"] = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
     component["additionalProperties"] = False
     for field, schema in component["properties"].items():
-        _bound(schema, _LENGTHS.get((title, field), MAX_TEXT))
+        _bound(schema, LENGTHS.get((title, field), MAX_TEXT))
 
 
 def _bound(schema: dict[str, Any], length: int) -> None:

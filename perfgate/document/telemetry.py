@@ -51,7 +51,7 @@ class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.clock is None or not self.rated_clock else self.clock / self.rated_clock
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class TelemetryReading(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a device, queried at ``began_ns`` and answered at ``ended_ns``.
 
     The clock is that of ``Device.clock_ns``: on Linux all processes share it (CLOCK_MONOTONIC).

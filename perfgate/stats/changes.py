@@ -39,7 +39,7 @@ _MAX_LEVELS = 512
 _MOST_ALIKE = 0.9  # more is indistinguishable from the history
 
 
-class Shift(NamedTuple):
+class LevelShift(NamedTuple):
     """One shift of level: ``at`` is the place of the first value after it.
 
     ``before`` and ``after`` are the medians of the segments beside it, ``effect`` their difference with its interval of about
@@ -55,7 +55,7 @@ class Shift(NamedTuple):
     z: float
 
 
-def shifts(series: Floats, *, min_effect: float = MIN_EFFECT) -> list[Shift]:
+def shifts(series: Floats, *, min_effect: float = MIN_EFFECT) -> list[LevelShift]:
     """The shifts of level of a series, oldest first; logarithms of values make effects relative.
 
     1. Noise: the standard deviation of one value, from differences of neighbours (``noise``). Where most of them are equal,
@@ -152,7 +152,7 @@ def _levels(series: Floats) -> Floats:
     return values[np.linspace(0, values.size - 1, _MAX_LEVELS).round().astype(np.intp)]
 
 
-def _merge(series: Floats, scale: float, begins: list[int], min_effect: float) -> list[Shift]:
+def _merge(series: Floats, scale: float, begins: list[int], min_effect: float) -> list[LevelShift]:
     while len(begins) > 1:
         edges = [*begins, series.size]
         factor = _error_factor(series, edges)
@@ -165,7 +165,7 @@ def _merge(series: Floats, scale: float, begins: list[int], min_effect: float) -
     return []
 
 
-def _strength(shift: Shift, edges: list[int], size: int, min_effect: float) -> float:
+def _strength(shift: LevelShift, edges: list[int], size: int, min_effect: float) -> float:
     """How far a shift between two segments exceeds the requirements: 1 is enough, below a half one segment is too short."""
     start, index, end = edges
     # The last segment may be going on still; every other has ended, and an excursion that went away is no shift.
@@ -189,7 +189,7 @@ def _error_factor(series: Floats, edges: list[int]) -> float:
     return error_factor(min(max(correlation, 0.0), _MOST_ALIKE))
 
 
-def _shift(series: Floats, scale: float, factor: float, start: int, index: int, end: int) -> Shift:
+def _shift(series: Floats, scale: float, factor: float, start: int, index: int, end: int) -> LevelShift:
     sides = (series[start:index], series[index:end])
     before, after = (float(np.median(side)) for side in sides)
     errors = [
@@ -197,4 +197,4 @@ def _shift(series: Floats, scale: float, factor: float, start: int, index: int, 
     ]
     error = _MEDIAN * factor * math.hypot(*errors)
     effect = after - before
-    return Shift(index, before, after, effect, effect - _Z95 * error, effect + _Z95 * error, abs(effect) / error)
+    return LevelShift(index, before, after, effect, effect - _Z95 * error, effect + _Z95 * error, abs(effect) / error)

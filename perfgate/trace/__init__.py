@@ -20,14 +20,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perfgate.trace.damaged import salvage
-    from perfgate.trace.events import EventKind, EventTable
-    from perfgate.trace.flame import flame_tree
-    from perfgate.trace.gaps import DeviceGaps, Gap, device_gaps
-    from perfgate.trace.reader import Reader, read
-    from perfgate.trace.recording import Collective, Kernel, ProfilerStep, Recording, Timeline
-    from perfgate.trace.rows import Top, TopRow, top
-    from perfgate.trace.stacks import Stacks, stacks_of
+    from perfgate.trace.analysis.flame import flame_tree
+    from perfgate.trace.analysis.gaps import DeviceGaps, Gap, device_gaps
+    from perfgate.trace.analysis.rows import Top, TopOperator, top
+    from perfgate.trace.analysis.stacks import Stacks, stacks_of
+    from perfgate.trace.model.events import EventKind, EventTable
+    from perfgate.trace.model.recording import Collective, Kernel, ProfilerStep, Recording, Timeline
+    from perfgate.trace.readers.damaged import salvage
+    from perfgate.trace.readers.reader import Reader, read
 
 __all__ = [
     "Collective",
@@ -42,7 +42,7 @@ __all__ = [
     "Stacks",
     "Timeline",
     "Top",
-    "TopRow",
+    "TopOperator",
     "device_gaps",
     "flame_tree",
     "read",
@@ -52,25 +52,25 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Collective": "recording",
-    "DeviceGaps": "gaps",
-    "EventKind": "events",
-    "EventTable": "events",
-    "Gap": "gaps",
-    "Kernel": "recording",
-    "ProfilerStep": "recording",
-    "Reader": "reader",
-    "Recording": "recording",
-    "Stacks": "stacks",
-    "Timeline": "recording",
-    "Top": "rows",
-    "TopRow": "rows",
-    "device_gaps": "gaps",
-    "flame_tree": "flame",
-    "read": "reader",
-    "salvage": "damaged",
-    "stacks_of": "stacks",
-    "top": "rows",
+    "Collective": "model.recording",
+    "DeviceGaps": "analysis.gaps",
+    "EventKind": "model.events",
+    "EventTable": "model.events",
+    "Gap": "analysis.gaps",
+    "Kernel": "model.recording",
+    "ProfilerStep": "model.recording",
+    "Reader": "readers.reader",
+    "Recording": "model.recording",
+    "Stacks": "analysis.stacks",
+    "Timeline": "model.recording",
+    "Top": "analysis.rows",
+    "TopOperator": "analysis.rows",
+    "device_gaps": "analysis.gaps",
+    "flame_tree": "analysis.flame",
+    "read": "readers.reader",
+    "salvage": "readers.damaged",
+    "stacks_of": "analysis.stacks",
+    "top": "analysis.rows",
 }
 
 

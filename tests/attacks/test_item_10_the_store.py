@@ -22,9 +22,9 @@ from perfgate.document.history import Acceptance
 from perfgate.document.run import CiContext, CorrectnessResult, RunDocument
 from perfgate.document.testbed import fingerprint
 from perfgate.errors import InconclusiveError, MeasuringError, PerfgateError, StoreError, UsageError
-from perfgate.jobs.baseline import (
+from perfgate.flows.baseline import (
     ArtifactRequest,
-    Recorded,
+    RecordedRun,
     accept_regressions,
     keep,
     prune_baseline,
@@ -32,7 +32,7 @@ from perfgate.jobs.baseline import (
     record_file,
     record_measured,
 )
-from perfgate.jobs.shared.store import open_project_store, stored_history
+from perfgate.flows.shared.store import open_project_store, stored_history
 from tests.fakes.forge import BOT_TOKEN, FakeForge
 from tests.fakes.forge_dialects import GitHubDialect
 from tests.fakes.remote import clone_of_empty_remote, git
@@ -77,7 +77,7 @@ class Project:
             archive.writestr("run.json", canonical_bytes(run, name="run.json"))
         self.forge.upload(555, name, packed.getvalue())
 
-    def record(self, path: Path | None = None) -> Recorded:
+    def record(self, path: Path | None = None) -> RecordedRun:
         request = ArtifactRequest(path=path)
         return record_artifact(load_config(self.root), self.environ, request, sleep=lambda _: None, clock=lambda: 0.0)
 

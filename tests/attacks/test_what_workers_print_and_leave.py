@@ -19,9 +19,9 @@ from perfgate.conductor.workers.virtualenv import SetupPlan, read_requirements
 from perfgate.config import MeasureSettings, load_config
 from perfgate.document.files import write_text_atomically
 from perfgate.errors import UsageError
-from perfgate.jobs.check.environments import REUSED, SideCode, choose_environments
-from perfgate.jobs.shared.options import NONE_GIVEN
-from perfgate.jobs.shared.session import job_notes, log_artifacts, prepare_out, remove_results
+from perfgate.flows.check.environments import REUSED, SideCode, choose_environments
+from perfgate.flows.shared.options import NONE_GIVEN
+from perfgate.flows.shared.session import job_notes, log_artifacts, prepare_out, remove_results
 from perfgate.judging.report.text.messages import word
 from tests.attacks.measuring import project_for_all, run_job
 from tests.fakes.wording import worded

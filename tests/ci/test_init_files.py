@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.jobs.init.inputs import InitOptions
-from perfgate.jobs.init.job import start_project
+from perfgate.flows.init.inputs import InitOptions
+from perfgate.flows.init.job import start_project
 
 pytestmark = pytest.mark.ci
 ROOT = Path(__file__).parents[2]

@@ -21,7 +21,7 @@ from perfgate.judging.report.render.ranks import render_ranks_page
 from perfgate.judging.report.render.served import render_index
 from perfgate.judging.report.render.timeline import render_timeline
 from perfgate.judging.report.render.trend_page import render_trend_page
-from perfgate.trace.timeline import drawn_timeline
+from perfgate.trace.pages.timeline import drawn_timeline
 from tests.browser import Page, browser_page
 from tests.fakes.documents import make_run
 from tests.golden.test_comment_golden import decisions

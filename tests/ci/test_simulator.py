@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import requests
 
-from perfgate.jobs.publish.job import PublishRequest, publish
-from perfgate.jobs.shared.doors import Doors
+from perfgate.flows.publish.job import PublishRequest, publish
+from perfgate.flows.shared.doors import Doors
 from perfgate.judging.forge.forge import CiEvent, CommitStatus, connect
 from perfgate.judging.forge.hosts.github import GitHub
 from tests.waiting import left_in_the_end

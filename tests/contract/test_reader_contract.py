@@ -11,8 +11,8 @@ import pytest
 
 from perfgate import trace
 from perfgate.errors import DocumentError
-from perfgate.trace.reader import Reader, all_readers
-from perfgate.trace.recording import Recording
+from perfgate.trace.model.recording import Recording
+from perfgate.trace.readers.reader import Reader, all_readers
 from tests.samples import unpacked
 
 READERS = all_readers()

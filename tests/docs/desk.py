@@ -136,7 +136,7 @@ class Watched(Project):
         super().__init__(folder)
         script = (
             "import os; from pathlib import Path; import msgspec; from perfgate.config import load_config; "
-            "from perfgate.jobs.shared.store import open_project_store; from tests.fakes.history import main_runs, stepped; "
+            "from perfgate.flows.shared.store import open_project_store; from tests.fakes.history import main_runs, stepped; "
             "runs = [msgspec.structs.replace(run, project='model') for run in main_runs(30, time=stepped(15, 1.1))]; "
             "open_project_store(load_config(Path('.')), os.environ).record_all(runs)"
         )

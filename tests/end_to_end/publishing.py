@@ -31,8 +31,8 @@ from perfgate.document.seal import Seal
 from perfgate.document.testbed import Testbed as _Testbed
 from perfgate.document.testbed import fingerprint
 from perfgate.errors import PerfgateError
-from perfgate.jobs.publish.job import PublishRequest, publish
-from perfgate.jobs.shared.doors import Doors
+from perfgate.flows.publish.job import PublishRequest, publish
+from perfgate.flows.shared.doors import Doors
 from perfgate.judging.forge.comment import marker
 from perfgate.judging.gate.decide import decide
 from perfgate.version import __version__

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.jobs.publish.job import obeys_comments
+from perfgate.flows.publish.job import obeys_comments
 from perfgate.judging.forge.detect import detect
 from perfgate.judging.forge.forge import connect
 from tests.end_to_end.conftest import Clone, Perfgate

@@ -12,9 +12,9 @@ import pytest
 from perfgate.config import load_config
 from perfgate.document.history import Acceptance
 from perfgate.errors import PerfgateError, UsageError
-from perfgate.jobs.publish.command import CommandRequest, run_command
-from perfgate.jobs.shared.doors import Doors
-from perfgate.jobs.shared.store import open_project_store
+from perfgate.flows.publish.command import CommandRequest, run_command
+from perfgate.flows.shared.doors import Doors
+from perfgate.flows.shared.store import open_project_store
 from perfgate.judging.forge.comment import read_state
 from tests.command import run_perfgate
 from tests.end_to_end.publishing import START, Job

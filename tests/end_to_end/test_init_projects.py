@@ -21,9 +21,9 @@ import pytest
 import torch
 import yaml
 
+from perfgate.flows.init.lock import lock_project
+from perfgate.flows.init.requirements import read_declared
 from perfgate.git.contents import LFS_LINE
-from perfgate.jobs.init.lock import lock_project
-from perfgate.jobs.init.requirements import read_declared
 from tests.end_to_end.conftest import SMALL_GATE, Perfgate
 from tests.fakes.package_index import serve_index, write_wheel
 from tests.installed import write_distribution

@@ -34,8 +34,8 @@ from perfgate.document.run import (
     Value,
 )
 from perfgate.errors import DocumentError
-from perfgate.jobs.publish.job import PublishRequest, _judged, _Place, judge_without_forge
-from perfgate.jobs.shared.doors import Doors
+from perfgate.flows.publish.job import PublishRequest, _judged, _Place, judge_without_forge
+from perfgate.flows.shared.doors import Doors
 from perfgate.judging.store.backends.sql import SqlStore
 from tests.end_to_end.omission import Edit, edits
 from tests.fakes.jobs import SETTINGS, Does, job_documents

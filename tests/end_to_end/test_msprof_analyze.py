@@ -19,9 +19,9 @@ from perfgate import trace
 from perfgate.document.decision import Policy
 from perfgate.document.history import History
 from perfgate.document.run import Artifact, RunDocument
-from perfgate.jobs.run.advisor import advise_run
-from perfgate.jobs.run.from_profile import ProfileOptions, run_from_profile
-from perfgate.jobs.shared.decision import decide_with_advice
+from perfgate.flows.run.advisor import advise_run
+from perfgate.flows.run.from_profile import ProfileOptions, run_from_profile
+from perfgate.flows.shared.decision import decide_with_advice
 from perfgate.judging.advice.advise import suggestions
 from tests.fakes.documents import make_run
 from tests.samples import unpacked

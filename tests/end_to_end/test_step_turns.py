@@ -9,7 +9,7 @@ import msgspec
 from perfgate.catalogue.names import HOST_UTILIZATION
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import read_decision, read_run
-from perfgate.judging.gate.comparison import Place
+from perfgate.judging.gate.comparison import ShapePlace
 from perfgate.judging.gate.pairs import SAMPLED, TimedLane, deciding_clocks
 from tests.end_to_end.conftest import Clone, Perfgate
 
@@ -41,7 +41,7 @@ def test_check__time_for_turns__differences_have_intervals_of_six_turns_and_no_o
     clocks = deciding_clocks(*sides)
     set_aside = {entry.workload for entry in decision.invalid}
     for row in [row for row in decision.checklist if row.metric in of_calls]:
-        clock = clocks.get(TimedLane(Place(row.workload, row.shape), preprocess=False), "wall")
+        clock = clocks.get(TimedLane(ShapePlace(row.workload, row.shape), preprocess=False), "wall")
         is_fair = clock is not None and clock != "awake" and row.workload not in set_aside
         assert row.method == ("paired" if is_fair else None), (row, clock)
     for row in decision.checklist:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from perfgate.trace.events import NO_CORRELATION, EventKind, EventTableBuilder
-from perfgate.trace.recording import CollectiveKernel, ProfilerStep, Timeline
+from perfgate.trace.model.events import NO_CORRELATION, EventKind, EventTableBuilder
+from perfgate.trace.model.recording import CollectiveKernel, ProfilerStep, Timeline
 
 MS = 1_000_000
 STREAM = ("device 0", "stream 7")

@@ -23,15 +23,15 @@ from typing import Any
 from perfgate import trace
 from perfgate.document.trace import TopKey
 from perfgate.errors import PerfgateError, UsageError
-from perfgate.jobs.trace.job import Choice, trace_steps
+from perfgate.flows.trace.job import Choice, trace_steps
 from perfgate.measuring.devices.ascend.npu_smi import parse_blocks, parse_info, parse_map
 from perfgate.measuring.devices.ascend.reading import read_state, read_telemetry
 from perfgate.measuring.devices.monitors.cuda import APP_FIELDS, FIELDS, parse_apps, parse_rows, read_gpu
 from perfgate.plugins import load_members
 from perfgate.trace import readers
-from perfgate.trace.gaps import device_gaps
-from perfgate.trace.kernel_table import KernelTable
-from perfgate.trace.rows import top
+from perfgate.trace.analysis.gaps import device_gaps
+from perfgate.trace.analysis.rows import top
+from perfgate.trace.model.kernel_table import KernelTable
 
 zstd: Any = importlib.import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
 DATA = Path(__file__).parents[1] / "data"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfgate import trace
-from perfgate.trace.gaps import device_gaps
+from perfgate.trace.analysis.gaps import device_gaps
 from tests.fuzz.targets import scratch
 
 # Microseconds since 1970, where a float is 250 ns wide.

@@ -132,7 +132,7 @@ def test_load__plug_in_that_cannot_be_imported__named_with_its_package(python: P
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ("kineto = broken", "has the name of perfgate's own perfgate.trace.readers.kineto"),
+        ("kineto = broken", "has the name of perfgate's own perfgate.trace.readers.formats.kineto"),
         ("toy = broken", "has the same name as that of package"),
     ],
 )

@@ -29,7 +29,7 @@ from perfgate.measuring.counting.collect import read_calls
 from perfgate.measuring.counting.counters import count_calls
 from perfgate.trace import read
 from perfgate.measuring.counting.counters import kernel_counters
-from perfgate.trace.spans import work_by_span
+from perfgate.trace.model.spans import work_by_span
 from perfgate.measuring.workload.bound import BoundWorkload
 from tests.softnpu import npu_workloads
 

@@ -11,24 +11,9 @@ import perfgate
 ROOT = Path(perfgate.__file__).parent
 # Code of the demo and of the doctor's example project, each a program of its own.
 EXAMPLES = ("demo", "doctor/main")
-# Names with several meanings that are left; none may be added.
-LEFT = frozenset(
-    {
-        "Answer",
-        "Frame",
-        "Mark",
-        "Reading",
-        "RequestRow",
-        "Row",
-        "Sides",
-        "StepParts",
-        "StepRow",
-        "TopRow",
-    }
-)
 
 
-def test_public_classes__name_in_two_files__only_those_left() -> None:
+def test_public_classes__name_in_two_files__none() -> None:
     places: dict[str, set[str]] = defaultdict(set)
     for path in ROOT.rglob("*.py"):
         name = path.relative_to(ROOT).as_posix()
@@ -36,4 +21,4 @@ def test_public_classes__name_in_two_files__only_those_left() -> None:
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     places[node.name].add(name)
-    assert {name: files for name, files in places.items() if len(files) > 1 and name not in LEFT} == {}
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}

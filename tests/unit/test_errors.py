@@ -11,7 +11,7 @@ import pytest
 
 from perfgate.config import load_config
 from perfgate.errors import ConfigError, UsageError
-from perfgate.jobs.shared.options import parse_steps
+from perfgate.flows.shared.options import parse_steps
 from perfgate.locale import Activity, speaking
 from tests.command import run_perfgate
 from tests.translations import PACKAGE, of_errors, read_chinese

@@ -12,11 +12,11 @@ import pytest
 from perfgate.config import load_config
 from perfgate.document.decision import DecisionDocument
 from perfgate.errors import ConfigError, UsageError
+from perfgate.flows.check.project import project_of_change
+from perfgate.flows.check.sides import choose_sides, skipped_decision
+from perfgate.flows.shared.options import CheckOptions
+from perfgate.flows.trust.commits import config_at
 from perfgate.git.repository import Repository
-from perfgate.jobs.check.project import project_of_change
-from perfgate.jobs.check.sides import choose_sides, skipped_decision
-from perfgate.jobs.shared.options import CheckOptions
-from perfgate.jobs.trust.commits import config_at
 from perfgate.judging.gate.verdict import exit_code
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.project import find_project, projects_below

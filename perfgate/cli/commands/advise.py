@@ -22,7 +22,7 @@ def COMMAND(path: Path | None, as_json: bool, language: str | None) -> None:
     from rich.console import Console
 
     from perfgate.config import report_language
-    from perfgate.jobs.advise import suggestions_in
+    from perfgate.flows.advise import suggestions_in
     from perfgate.judging.report.render.terminal import render_suggestions
 
     found = suggestions_in(path)

@@ -16,7 +16,7 @@ from perfgate.cli.streams import print_json
 
 if TYPE_CHECKING:
     from perfgate.config import Config
-    from perfgate.jobs.baseline import Recorded
+    from perfgate.flows.baseline import RecordedRun
     from perfgate.judging.store.store import StoredRun
 
 NEWEST = 20
@@ -87,7 +87,7 @@ def record(
     if artifact is not None or download:
         recorded = _record_artifact(config, artifact, key, token_variable)
     elif run_file is not None:
-        from perfgate.jobs.baseline import record_file
+        from perfgate.flows.baseline import record_file
 
         recorded = record_file(config, os.environ, run_file, allow_dirty=allow_dirty)
     else:
@@ -113,19 +113,19 @@ def record(
         )
 
 
-def _record_artifact(config: Config, artifact: Path | None, key: str, token_variable: str | None) -> Recorded:
+def _record_artifact(config: Config, artifact: Path | None, key: str, token_variable: str | None) -> RecordedRun:
     import time
 
-    from perfgate.jobs.baseline import ArtifactRequest, record_artifact
+    from perfgate.flows.baseline import ArtifactRequest, record_artifact
 
     request = ArtifactRequest(path=artifact, key=key, token_variable=token_variable)
     return record_artifact(config, os.environ, request, sleep=time.sleep, clock=time.time)
 
 
-def _record_measured(config: Config, out: Path, quick: bool, allow_dirty: bool) -> Recorded:
+def _record_measured(config: Config, out: Path, quick: bool, allow_dirty: bool) -> RecordedRun:
     from perfgate.cli.progress import TerminalProgress
-    from perfgate.jobs.baseline import record_measured
-    from perfgate.jobs.run.job import RunOptions, run_here
+    from perfgate.flows.baseline import record_measured
+    from perfgate.flows.run.job import RunOptions, run_here
 
     with TerminalProgress() as progress:
         options = RunOptions(out=out, quick=quick, as_a_check=True)
@@ -145,7 +145,7 @@ def _record_measured(config: Config, out: Path, quick: bool, allow_dirty: bool) 
 @directory_option()
 def list_runs(limit: int | None, as_json: bool, directory: Path) -> None:
     """List the stored runs of this project, newest first."""
-    from perfgate.jobs.baseline import list_baseline
+    from perfgate.flows.baseline import list_baseline
 
     config = _config(directory)
     shown = limit or NEWEST
@@ -183,7 +183,7 @@ def _run_lines(run: StoredRun) -> list[str]:
 def show(run_id: str, as_json: bool, directory: Path) -> None:
     """Show the values of a stored run. ID is its id or a prefix of it."""
     from perfgate.document.job import typical_values
-    from perfgate.jobs.baseline import show_baseline
+    from perfgate.flows.baseline import show_baseline
 
     run = show_baseline(_config(directory), os.environ, run_id)
     if as_json:
@@ -235,7 +235,7 @@ def accept(
     METRIC is a metric or a pattern, e.g. latency.low or "latency.*"; METRIC@WORKLOAD/SHAPE accepts it for one
     workload and shape. Numbers are those of the causes in a check on this machine. A wrong output cannot be accepted.
     """
-    from perfgate.jobs.baseline import accept_regressions
+    from perfgate.flows.baseline import accept_regressions
 
     accepted = accept_regressions(
         _config(directory),
@@ -258,7 +258,7 @@ def accept(
 @directory_option()
 def list_accepted(as_json: bool, directory: Path) -> None:
     """List the accepted regressions, newest first."""
-    from perfgate.jobs import baseline
+    from perfgate.flows import baseline
 
     acceptances = baseline.list_accepted(_config(directory), os.environ)
     if as_json:
@@ -284,7 +284,7 @@ def list_accepted(as_json: bool, directory: Path) -> None:
 @directory_option()
 def prune(keep: int, as_json: bool, directory: Path) -> None:
     """Remove all but the newest N runs of each testbed of this project."""
-    from perfgate.jobs.baseline import prune_baseline
+    from perfgate.flows.baseline import prune_baseline
 
     removed = prune_baseline(_config(directory), os.environ, keep=keep)
     if as_json:
@@ -303,7 +303,7 @@ def copy(source: str, target: str, as_json: bool, directory: Path) -> None:
 
     Existing entries in the target store stay as they are, so an interrupted copy can be repeated.
     """
-    from perfgate.jobs.baseline import copy_baseline
+    from perfgate.flows.baseline import copy_baseline
 
     copied = copy_baseline(_config(directory), os.environ, source=source, target=target)
     _say_damaged(copied.damaged)

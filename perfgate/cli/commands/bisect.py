@@ -27,7 +27,7 @@ from perfgate.errors import PerfgateError
 
 if TYPE_CHECKING:
     from perfgate.document.bisection import BisectionDocument
-    from perfgate.jobs.bisect.job import CommitSearch
+    from perfgate.flows.bisect.job import CommitSearch
 
 # What `git bisect run` reads: 0 good, 1 to 124 bad, 125 skipped, and above 127 the search is stopped.
 GIT_CODES = {"fast": 0, "slow": 1, "undecided": 125, "impossible": 125}
@@ -89,9 +89,9 @@ def COMMAND(
     from perfgate.cli.streams import people_on_stderr, print_json
     from perfgate.config import report_language
     from perfgate.document.budget import parse_place
-    from perfgate.jobs.bisect.job import CommitSearch
-    from perfgate.jobs.shared.options import CheckOptions
-    from perfgate.jobs.trust.acceptance import refuse_unknown_metric
+    from perfgate.flows.bisect.job import CommitSearch
+    from perfgate.flows.shared.options import CheckOptions
+    from perfgate.flows.trust.acceptance import refuse_unknown_metric
 
     if metric is not None:
         refuse_unknown_metric(metric)
@@ -113,8 +113,8 @@ def _search(directory: Path, wanted: CommitSearch) -> BisectionDocument:
 
     from perfgate.cli.progress import TerminalProgress
     from perfgate.cli.streams import make_streams_harmless
-    from perfgate.jobs.bisect.job import RESULT, bisect_commits
-    from perfgate.jobs.check.job import check_change
+    from perfgate.flows.bisect.job import RESULT, bisect_commits
+    from perfgate.flows.check.job import check_change
     from perfgate.judging.report.render.bisection import render_bisection
     from perfgate.judging.report.render.terminal import render_terminal
 
@@ -132,8 +132,8 @@ def _search(directory: Path, wanted: CommitSearch) -> BisectionDocument:
 def _judge(directory: Path, wanted: CommitSearch) -> int:
     """The exit code for ``git bisect run``, which takes any from 1 to 124 for a bad commit: errors of ours are above."""
     from perfgate.cli.progress import TerminalProgress
-    from perfgate.jobs.bisect.job import judge_commit
-    from perfgate.jobs.check.job import check_change
+    from perfgate.flows.bisect.job import judge_commit
+    from perfgate.flows.check.job import check_change
 
     try:
         with TerminalProgress() as progress:

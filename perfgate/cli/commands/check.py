@@ -89,9 +89,9 @@ def COMMAND(
     from perfgate.cli.progress import TerminalProgress
     from perfgate.cli.streams import people_on_stderr, print_json
     from perfgate.config import report_language
-    from perfgate.jobs.check.job import check_change
-    from perfgate.jobs.shared.options import CheckOptions, GivenInterpreters
-    from perfgate.jobs.shared.results import folder_to_name
+    from perfgate.flows.check.job import check_change
+    from perfgate.flows.shared.options import CheckOptions, GivenInterpreters
+    from perfgate.flows.shared.results import folder_to_name
     from perfgate.judging.gate.verdict import exit_code
     from perfgate.judging.report.render.terminal import render_terminal
 

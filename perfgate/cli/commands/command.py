@@ -26,8 +26,8 @@ def COMMAND(options: Options, language: str | None, directory: Path) -> None:
     workload, fork. Always exits 0.
     """
     from perfgate.config import report_language
-    from perfgate.jobs.publish.command import CommandRequest, run_command
-    from perfgate.jobs.shared.doors import Doors
+    from perfgate.flows.publish.command import CommandRequest, run_command
+    from perfgate.flows.shared.doors import Doors
 
     request = options.record(CommandRequest, root=directory, language=report_language(language, directory))
     run_command(request, Doors(environ=os.environ, say=click.echo, sleep=time.sleep, clock=time.time))

@@ -14,7 +14,7 @@ from perfgate.cli.options import directory_option
 from perfgate.cli.streams import print_json
 
 if TYPE_CHECKING:
-    from perfgate.jobs.config import Setting
+    from perfgate.flows.config import Setting
 
 WIDTH = 80
 
@@ -36,7 +36,7 @@ def COMMAND(as_format: str, directory: Path) -> None:
     """
     import os
 
-    from perfgate.jobs.config import list_settings
+    from perfgate.flows.config import list_settings
 
     settings = list_settings(directory, os.environ)
     if as_format == "json":

@@ -16,6 +16,6 @@ from perfgate.cli.options import FOLDER, allow_token_option
 def COMMAND(folder: Path | None, allow_token: bool) -> None:
     """Gate two changes of a small model on this machine. A mistake must FAIL, a refactoring must PASS."""
     drop_secrets(allow_token=allow_token)
-    from perfgate.jobs.demo import run_demo
+    from perfgate.flows.demo import run_demo
 
     raise SystemExit(run_demo(folder, click.echo))

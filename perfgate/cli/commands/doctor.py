@@ -48,8 +48,8 @@ def COMMAND(
 
     from perfgate.cli.progress import TerminalProgress
     from perfgate.document.doctor import DoctorDocument
-    from perfgate.jobs.doctor import job as doctor
-    from perfgate.jobs.shared.session import prepare_out
+    from perfgate.flows.doctor import job as doctor
+    from perfgate.flows.shared.session import prepare_out
     from perfgate.judging.report.render import doctor as report
     from perfgate.locale import sentence
     from perfgate.version import __version__

@@ -47,7 +47,7 @@ def COMMAND(
 
     from perfgate.config import report_language
     from perfgate.document.decision import Policy
-    from perfgate.jobs.gate import judge_again, judge_alone, judge_documents, read_config
+    from perfgate.flows.gate import judge_again, judge_alone, judge_documents, read_config
     from perfgate.judging.gate.verdict import exit_code
     from perfgate.judging.report.render.terminal import render_terminal
 

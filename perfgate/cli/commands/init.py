@@ -13,7 +13,7 @@ from perfgate.cli.options import Options, RecordCommand, directory_option
 from perfgate.locale import sentence
 
 if TYPE_CHECKING:
-    from perfgate.jobs.init.job import Started
+    from perfgate.flows.init.job import Started
 
 
 @click.command("init", cls=RecordCommand)
@@ -63,8 +63,8 @@ def COMMAND(
     Without --github, --gitlab … the forge is that of the remote `origin`. Where there is none, no CI file is written.
     """
     from perfgate.config import CONFIG_NAME
-    from perfgate.jobs.init.inputs import InitOptions
-    from perfgate.jobs.init.job import keeps_no_runs, start_project, write_lock
+    from perfgate.flows.init.inputs import InitOptions
+    from perfgate.flows.init.job import keeps_no_runs, start_project, write_lock
 
     wanted = options.record(InitOptions, labels=_names(labels), publish_labels=_names(publish_labels), job=job)
     started = write_lock(directory, wanted) if lock_only else start_project(directory, wanted)
@@ -88,7 +88,7 @@ def _try(directory: Path, started: Started) -> None:
     """See that the workload runs; a machine that cannot measure is another than the one in CI."""
     from perfgate.cli.progress import TerminalProgress
     from perfgate.errors import MeasuringError
-    from perfgate.jobs.init.job import freeze_imports, try_workloads
+    from perfgate.flows.init.job import freeze_imports, try_workloads
 
     try:
         with TerminalProgress() as progress:

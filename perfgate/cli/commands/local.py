@@ -30,7 +30,7 @@ from perfgate.locale import Language
 
 if TYPE_CHECKING:
     from perfgate.document.decision import DecisionDocument
-    from perfgate.jobs.shared.options import CheckOptions
+    from perfgate.flows.shared.options import CheckOptions
 
 
 class _Manner(NamedTuple):
@@ -102,7 +102,7 @@ def COMMAND(
     from dataclasses import replace
 
     from perfgate.config import report_language
-    from perfgate.jobs.shared.options import FIRST_STEPS, CheckOptions
+    from perfgate.flows.shared.options import FIRST_STEPS, CheckOptions
 
     request = options.record(CheckOptions, work_tree=not hook, language=report_language(language, directory))
     manner = _Manner(brief or hook, hook, strict, as_json)
@@ -119,8 +119,8 @@ def _judge_push(directory: Path, options: CheckOptions, manner: _Manner, remote:
     from dataclasses import replace
 
     from perfgate.config import load_config
+    from perfgate.flows.check.hook import pushed
     from perfgate.git.repository import Repository
-    from perfgate.jobs.check.hook import pushed
 
     lines = sys.stdin.read().splitlines() if remote else []
     main_branch = load_config(directory).store.main_branch
@@ -142,7 +142,7 @@ def _judge_push(directory: Path, options: CheckOptions, manner: _Manner, remote:
 
 def _judge(directory: Path, options: CheckOptions, manner: _Manner) -> int:
     from perfgate.cli.progress import TerminalProgress
-    from perfgate.jobs.check.job import check_change
+    from perfgate.flows.check.job import check_change
 
     try:
         with TerminalProgress(brief=manner.brief) as progress:
@@ -163,8 +163,8 @@ def _tell(decision: DecisionDocument, out: Path, manner: _Manner, language: Lang
     from rich.console import Console
 
     from perfgate.cli.pages import say_pages
-    from perfgate.jobs.check.hook import hook_code
-    from perfgate.jobs.shared.results import folder_to_name
+    from perfgate.flows.check.hook import hook_code
+    from perfgate.flows.shared.results import folder_to_name
     from perfgate.judging.gate.verdict import exit_code
     from perfgate.judging.report.render.terminal import LET_THROUGH, render_line, render_terminal
 

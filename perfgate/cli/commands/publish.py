@@ -71,8 +71,8 @@ def COMMAND(options: Options, artifact: Path | None, download: bool, directory: 
     """
     from perfgate.config import report_language
     from perfgate.errors import UsageError
-    from perfgate.jobs.publish.job import PublishRequest, publish
-    from perfgate.jobs.shared.doors import Doors
+    from perfgate.flows.publish.job import PublishRequest, publish
+    from perfgate.flows.shared.doors import Doors
 
     if download == (artifact is not None):
         raise UsageError("give the folder or zip of a check, or --download, and not both")

@@ -46,7 +46,7 @@ def COMMAND(options: Options, language: str | None, directory: Path) -> None:
     is empty or belongs to another job, the verdict is empty and a message explains why. This command judges nothing
     and exits 0 for every verdict.
     """
-    from perfgate.jobs.report import ReportRequest, report, spoken_language
+    from perfgate.flows.report import ReportRequest, report, spoken_language
 
     request = options.record(ReportRequest, directory=directory, language=spoken_language(language, directory))
     report(request, os.environ, click.echo)

@@ -72,8 +72,8 @@ def COMMAND(
     """
     from perfgate.cli.progress import TerminalProgress
     from perfgate.config import load_config, report_language
-    from perfgate.jobs.run.job import RunOptions, run_and_judge
-    from perfgate.jobs.shared.options import exit_code, parse_steps
+    from perfgate.flows.run.job import RunOptions, run_and_judge
+    from perfgate.flows.shared.options import exit_code, parse_steps
     from perfgate.judging.gate.verdict import exit_code as exit_code_of_decision
 
     spoken = report_language(language, directory)
@@ -107,7 +107,7 @@ def _make_from_profile(
     directory: Path, profile: Path, out: Path, workloads: tuple[str, ...], language: Language, *, keep: bool
 ) -> RunDocument:
     from perfgate.cli.progress import TerminalProgress
-    from perfgate.jobs.run.from_profile import DEFAULT_WORKLOAD, ProfileOptions, run_from_profile
+    from perfgate.flows.run.from_profile import DEFAULT_WORKLOAD, ProfileOptions, run_from_profile
 
     name = workloads[0] if workloads else DEFAULT_WORKLOAD
     with TerminalProgress() as progress:

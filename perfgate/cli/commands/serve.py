@@ -28,7 +28,7 @@ def COMMAND(folder: Path, host: str, port: int, is_open: bool, language: str | N
     token, because other users share the machine: PERFGATE_SERVE_TOKEN, or a generated one that is printed.
     """
     from perfgate.config import report_language
-    from perfgate.jobs.trace.serve import ServeRequest, serve
+    from perfgate.flows.trace.serve import ServeRequest, serve
 
     request = ServeRequest(
         folder=folder,

@@ -17,7 +17,7 @@ from perfgate.cli.streams import print_json
 from perfgate.trace.cache import default_folder, use_cache
 
 if TYPE_CHECKING:
-    from perfgate.jobs.trace.job import Choice
+    from perfgate.flows.trace.job import Choice
 
 _SHOWN = 20
 _Command = Callable[..., None]
@@ -98,7 +98,7 @@ def COMMAND(comm: tuple[str, ...], cache: Path | None, no_cache: bool) -> None:
     # Reading settings takes half as long as a short recording: not where the file does not have the word.
     if comm or _mentions(Path("perfgate.toml"), b"communication"):
         from perfgate.config import load_config
-        from perfgate.trace.communication import add_communication
+        from perfgate.trace.model.communication import add_communication
 
         add_communication(comm or load_config(Path(), needs_workload=False).trace.communication)
 
@@ -111,8 +111,8 @@ def show(path: Path, rank: int | None, device: int | None, limit: int | None, as
 
     The same as ``perfgate trace PATH``. With --base also what changed since another recording.
     """
-    from perfgate.jobs.trace.answer import trace_answer
-    from perfgate.jobs.trace.job import Choice
+    from perfgate.flows.trace.answer import trace_answer
+    from perfgate.flows.trace.job import Choice
 
     document = trace_answer(path, Choice(rank=rank, device=device, limit=limit), base=base)
     if as_json:
@@ -155,7 +155,7 @@ def top(
     add up to more than 100 %. Host rows are self time. By line, a row is the innermost function of the project (else of any
     file) that launched the work, and the operator with most of its time.
     """
-    from perfgate.jobs.trace.job import trace_top
+    from perfgate.flows.trace.job import trace_top
 
     document = trace_top(path, _choice(rank, device, limit, as_json), by=by, host=host, longer=longer)
     if as_json:
@@ -189,7 +189,7 @@ def gaps(
     communication    only collectives ran (with --exposed)
     unknown          no launch is recorded
     """
-    from perfgate.jobs.trace.job import trace_gaps
+    from perfgate.flows.trace.job import trace_gaps
 
     document = trace_gaps(path, _choice(rank, device, limit, as_json), exposed=exposed, shortest=shortest)
     if as_json:
@@ -215,7 +215,7 @@ def steps(
     The slowest rank is the one with the longest time excluding waits for other ranks. If no steps are marked, batches of
     vLLM and SGLang are steps, prefill and decode apart.
     """
-    from perfgate.jobs.trace.job import trace_steps
+    from perfgate.flows.trace.job import trace_steps
 
     document = trace_steps(path, _choice(rank, device, limit, as_json), step_by=step_by)
     if as_json:
@@ -237,7 +237,7 @@ def requests(
     Requests are identified by spans named request#ID or by a request_id argument. A request owns everything inside
     its spans and all device work launched from there; it is waiting while none of that runs.
     """
-    from perfgate.jobs.trace.requests import trace_requests
+    from perfgate.flows.trace.requests import trace_requests
 
     document = trace_requests(path, _choice(rank, device, limit, as_json), request=request)
     if as_json:
@@ -291,14 +291,14 @@ def ranks(
     listed. A table with the extracted data is kept beside each recording, so the next run is fast.
     """
     from perfgate.cli.progress import TerminalProgress
-    from perfgate.jobs.trace.ranks import trace_ranks
+    from perfgate.flows.trace.ranks import trace_ranks
 
     with TerminalProgress() as progress:
         found = trace_ranks(path, workers=workers, say=progress.status, strict=strict)
     if out is not None:
         from perfgate.config import report_language
         from perfgate.document.files import write_text_atomically
-        from perfgate.jobs.trace.ranks_page import drawn_ranks
+        from perfgate.flows.trace.ranks_page import drawn_ranks
         from perfgate.judging.report.render.ranks import render_ranks_page
 
         page = render_ranks_page(drawn_ranks(found, chosen), report_language(language, Path()))
@@ -329,7 +329,7 @@ def reduce(path: Path, workers: int | None, out: Path | None) -> None:
     Recordings of many machines need not be collected: reduce them in place and copy the tables into one folder.
     """
     from perfgate.cli.progress import TerminalProgress
-    from perfgate.jobs.trace.ranks import trace_reduce
+    from perfgate.flows.trace.ranks import trace_reduce
 
     with TerminalProgress() as progress:
         reduced = trace_reduce(path, workers=workers, say=progress.status, out=out)
@@ -378,7 +378,7 @@ def diff(
     recordings of the same program differ too: with several of each side (--base, --head) every difference has its range,
     and times whose ranges overlap are the same. Use perfgate check for a measured comparison.
     """
-    from perfgate.jobs.trace.diff import TOLERANCE, trace_diff
+    from perfgate.flows.trace.diff import TOLERANCE, trace_diff
 
     choice = _choice(rank, device, limit, as_json)
     limits = TOLERANCE if tolerance is None else tolerance
@@ -432,9 +432,9 @@ def flame(
     """
     from perfgate.config import report_language
     from perfgate.document.files import write_text_atomically
-    from perfgate.jobs.shared.session import FLAME_PAGE
-    from perfgate.jobs.trace.flame import flame_text, trace_flame
-    from perfgate.jobs.trace.job import Choice
+    from perfgate.flows.shared.session import FLAME_PAGE
+    from perfgate.flows.trace.flame import flame_text, trace_flame
+    from perfgate.flows.trace.job import Choice
     from perfgate.judging.report.text.messages import word
 
     spoken = report_language(language, Path())
@@ -462,8 +462,8 @@ def timeline(path: Path, rank: int | None, device: int | None, out: Path, langua
     """
     from perfgate.config import report_language
     from perfgate.document.files import write_text_atomically
-    from perfgate.jobs.trace.job import Choice
-    from perfgate.jobs.trace.timeline import trace_timeline
+    from perfgate.flows.trace.job import Choice
+    from perfgate.flows.trace.timeline import trace_timeline
     from perfgate.judging.report.render.timeline import render_timeline
 
     spoken = report_language(language, Path())
@@ -503,7 +503,7 @@ def show_cache(clear: bool) -> None:
 
 
 def _choice(rank: int | None, device: int | None, limit: int | None, as_json: bool) -> Choice:
-    from perfgate.jobs.trace.job import Choice
+    from perfgate.flows.trace.job import Choice
 
     return Choice(rank=rank, device=device, limit=limit or (None if as_json else _SHOWN))
 

@@ -85,9 +85,9 @@ def COMMAND(
     from perfgate.cli.progress import TerminalProgress
     from perfgate.config import report_language
     from perfgate.errors import EXIT_FAIL, EXIT_PASS
-    from perfgate.jobs.check.job import check_change
-    from perfgate.jobs.shared.doors import Doors
-    from perfgate.jobs.trend.job import TrendRequest, has_open_regression, run_trend
+    from perfgate.flows.check.job import check_change
+    from perfgate.flows.shared.doors import Doors
+    from perfgate.flows.trend.job import TrendRequest, has_open_regression, run_trend
     from perfgate.judging.report.render.trend_terminal import render_trend
 
     spoken = report_language(language, directory)

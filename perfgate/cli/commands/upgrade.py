@@ -90,10 +90,10 @@ def COMMAND(
     from perfgate.cli.progress import TerminalProgress
     from perfgate.cli.streams import people_on_stderr, print_json
     from perfgate.config import report_language
-    from perfgate.jobs.bisect.job import RESULT, StackSearch, bisect_stack
-    from perfgate.jobs.bisect.request import parse_bisect
-    from perfgate.jobs.check.job import check_change
-    from perfgate.jobs.shared.options import CheckOptions, GivenInterpreters
+    from perfgate.flows.bisect.job import RESULT, StackSearch, bisect_stack
+    from perfgate.flows.bisect.request import parse_bisect
+    from perfgate.flows.check.job import check_change
+    from perfgate.flows.shared.options import CheckOptions, GivenInterpreters
     from perfgate.judging.gate.verdict import exit_code
     from perfgate.judging.report.render.bisection import bisection_code, render_bisection
     from perfgate.judging.report.render.terminal import render_terminal

@@ -40,7 +40,7 @@ class RateAnswer(NamedTuple):
     holds: bool | None
 
 
-class HighestRate(NamedTuple):
+class RateBounds(NamedTuple):
     """``holds`` is the highest rate that a probe passed, ``fails`` the lowest that it did not; None if there is none.
 
     A rate in requests a second. Answers are in the order of the probes.
@@ -59,7 +59,7 @@ def find_highest_rate(
     least: float | None = None,
     most: float = 1e5,
     shares: MissShares = DEFAULT_SHARES,
-) -> HighestRate:
+) -> RateBounds:
     """Double the rate from ``start`` until a probe fails, or halve it until one passes; then bisect in between.
 
     The search ends once fails / holds <= 1 + ``precision``, at rates above ``most`` and below ``least`` (``start`` / 1024). A
@@ -76,7 +76,7 @@ def find_highest_rate(
         else:
             fails = rate
         rate = _next_rate(holds, fails)
-    return HighestRate(holds or None, None if math.isinf(fails) else fails, tuple(answers))
+    return RateBounds(holds or None, None if math.isinf(fails) else fails, tuple(answers))
 
 
 def _next_rate(holds: float, fails: float) -> float:

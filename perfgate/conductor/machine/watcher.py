@@ -16,7 +16,7 @@ import msgspec
 
 from perfgate.conductor.workers.environment import device_kind
 from perfgate.document.samples import BlockColumns, Replicate
-from perfgate.document.telemetry import Reading
+from perfgate.document.telemetry import TelemetryReading
 from perfgate.sampling import Sampler, sampling
 
 replace = msgspec.structs.replace
@@ -33,10 +33,10 @@ class _Span(NamedTuple):
     began_ns: int
     ended_ns: int
 
-    def overlaps(self, reading: Reading) -> bool:
+    def overlaps(self, reading: TelemetryReading) -> bool:
         return reading.began_ns < self.ended_ns and reading.ended_ns > self.began_ns
 
-    def holds(self, reading: Reading) -> bool:
+    def holds(self, reading: TelemetryReading) -> bool:
         return self.began_ns <= reading.began_ns and reading.ended_ns <= self.ended_ns
 
 
@@ -63,7 +63,7 @@ class Watcher:
         for replicates in lists if readings else ():
             replicates[:] = [_watched(replicate, readings) for replicate in replicates]
 
-    def _without_own(self, reading: Reading) -> Reading:
+    def _without_own(self, reading: TelemetryReading) -> TelemetryReading:
         """A reading with foreign processes only; None in their place if ours cannot be distinguished."""
         foreign = reading.telemetry.foreign_processes
         if foreign and not self._host_ids and not any(process.pid in self._own for process in foreign):
@@ -103,7 +103,7 @@ def _in_first_pid_namespace() -> bool:
         return False
 
 
-def _watched(replicate: Replicate, readings: Sequence[Reading]) -> Replicate:
+def _watched(replicate: Replicate, readings: Sequence[TelemetryReading]) -> Replicate:
     spans = [span for _, columns in replicate.lanes for span in _spans(columns)]
     if not spans:
         return replicate
@@ -121,7 +121,7 @@ def _spans(columns: BlockColumns) -> list[_Span]:
     return [_Span(began, began + duration) for began, duration in zip(columns.asked_ns, columns.seen_ns)]
 
 
-def _with_condition(columns: BlockColumns, whole: _Span, readings: Sequence[Reading]) -> BlockColumns:
+def _with_condition(columns: BlockColumns, whole: _Span, readings: Sequence[TelemetryReading]) -> BlockColumns:
     spans = _spans(columns)
     of_throttling = [reading for reading in readings if reading.telemetry.throttled is not None]
     of_processes = [reading for reading in readings if reading.telemetry.foreign_processes is not None]
@@ -134,7 +134,7 @@ def _with_condition(columns: BlockColumns, whole: _Span, readings: Sequence[Read
     )
 
 
-def _throttled(span: _Span, readings: Sequence[Reading]) -> bool | None:
+def _throttled(span: _Span, readings: Sequence[TelemetryReading]) -> bool | None:
     """The verdict of overlapping readings; for a block without any, that of the two around it if they agree."""
     beside = [reading.telemetry.throttled for reading in readings if span.overlaps(reading)]
     if beside:
@@ -143,7 +143,7 @@ def _throttled(span: _Span, readings: Sequence[Reading]) -> bool | None:
     return states.pop() if len(states) == 1 else None
 
 
-def _clock_share(span: _Span, readings: Sequence[Reading]) -> float | None:
+def _clock_share(span: _Span, readings: Sequence[TelemetryReading]) -> float | None:
     """The lowest clock that the device worked at, over its rated one, by readings taken while blocks ran.
 
     Between pairs a device rests, and its clock with it (800 of 1800 MHz on a 910B), so no other reading counts. A driver
@@ -157,7 +157,7 @@ def _clock_share(span: _Span, readings: Sequence[Reading]) -> float | None:
     return min((share for share in shares if share is not None), default=None)
 
 
-def _foreign_count(span: _Span, readings: Sequence[Reading]) -> int | None:
+def _foreign_count(span: _Span, readings: Sequence[TelemetryReading]) -> int | None:
     """The most processes of others in overlapping readings; for a block that none overlaps, those of both around it."""
     beside = [len(_pids(reading)) for reading in readings if span.overlaps(reading)]
     if beside:
@@ -166,11 +166,11 @@ def _foreign_count(span: _Span, readings: Sequence[Reading]) -> int | None:
     return len(frozenset.intersection(*around)) if around else None
 
 
-def _around(span: _Span, readings: Sequence[Reading]) -> list[Reading]:
+def _around(span: _Span, readings: Sequence[TelemetryReading]) -> list[TelemetryReading]:
     before = [reading for reading in readings if reading.ended_ns <= span.began_ns][-1:]
     after = [reading for reading in readings if reading.began_ns >= span.ended_ns][:1]
     return [*before, *after] if before and after else []
 
 
-def _pids(reading: Reading) -> frozenset[int]:
+def _pids(reading: TelemetryReading) -> frozenset[int]:
     return frozenset(process.pid for process in reading.telemetry.foreign_processes or ())

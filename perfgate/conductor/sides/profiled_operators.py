@@ -14,9 +14,9 @@ from perfgate import trace
 from perfgate.conductor.sides.stacks import SideStacks, StackFrame
 from perfgate.document.profile import ProfiledOperator
 from perfgate.errors import DocumentError
-from perfgate.trace.analysis import NOTHING_AROUND
-from perfgate.trace.recording import Timeline
-from perfgate.trace.stacks import Stacks, operators_above, project_places, stacks_of
+from perfgate.trace.analysis.stacks import Stacks, operators_above, project_places, stacks_of
+from perfgate.trace.model.arithmetic import NOTHING_AROUND
+from perfgate.trace.model.recording import Timeline
 
 _MOST_OPERATORS = 300
 # On a busy machine some calls hold times in which the thread did not run: so many interquartile ranges above the usual.

@@ -17,7 +17,7 @@ import numpy as np
 
 from perfgate.document.job import CollectiveCount, RankCounts
 from perfgate.errors import ResultsError
-from perfgate.trace.analysis import Intervals, intersection, union
+from perfgate.trace.model.arithmetic import Intervals, intersection, union
 
 # A few steps of a job are some megabytes.
 _MOST_BYTES = 1 << 29

@@ -19,7 +19,7 @@ from perfgate.catalogue.names import JOB_OUTPUT, SAME_TEXT
 from perfgate.document.decision import Comparison
 from perfgate.document.job import Turn
 from perfgate.document.message import Message
-from perfgate.judging.gate.comparison import Place, comparison, relative_change, rounded
+from perfgate.judging.gate.comparison import ShapePlace, comparison, relative_change, rounded
 
 _CONFIDENCE = 0.95
 
@@ -50,7 +50,7 @@ class ComparedAnswers(NamedTuple):
         """The p-value of "as many answers are alike on both sides as on either", corrected for both and so many looks."""
         return min(1.0, looks * len(self) * min(side.p_fewer for side in self))
 
-    def rows(self, place: Place, *, differs: bool) -> Iterator[Comparison]:
+    def rows(self, place: ShapePlace, *, differs: bool) -> Iterator[Comparison]:
         """Yield the shares, which inform, and where too few are alike on both sides, that the head's output differs."""
         answers = self.base.answers
         if differs:

@@ -25,15 +25,15 @@ from perfgate.document.run import RunDocument, Source
 _LARGEST_LOGARITHM = 700.0
 
 
-class Place(NamedTuple):
+class ShapePlace(NamedTuple):
     """A shape of a workload; the shape is empty where all shapes are meant."""
 
     workload: str
     shape: str
 
 
-def places(run: RunDocument) -> list[Place]:
-    return [Place(workload.name, shape) for workload in run.workloads for shape in workload.shapes]
+def places(run: RunDocument) -> list[ShapePlace]:
+    return [ShapePlace(workload.name, shape) for workload in run.workloads for shape in workload.shapes]
 
 
 def change_of(logarithm: float) -> float:
@@ -62,7 +62,7 @@ def zero_of(name: str) -> float:
 
 
 def comparison(  # noqa: PLR0913 - the fields of a record
-    place: Place,
+    place: ShapePlace,
     name: str,
     method: Method,
     outcome: Outcome,

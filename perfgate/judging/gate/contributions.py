@@ -26,7 +26,7 @@ from perfgate.document.explanation import Explanation, InputsChange, OperatorDel
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow
 from perfgate.judging.gate.bottleneck import better_roof, bottleneck
 from perfgate.judging.gate.changed_code import ChangedCode
-from perfgate.judging.gate.comparison import Place, rounded
+from perfgate.judging.gate.comparison import ShapePlace, rounded
 from perfgate.judging.gate.counters import grown_sites, rows_by_line
 from perfgate.judging.gate.evidence import Evidence, PairedTimes
 from perfgate.judging.gate.operators import MIN_PAIRS
@@ -93,8 +93,8 @@ class _Shape:
     tested: Mapping[str, float]
 
     @cached_property
-    def _place(self) -> Place:
-        return Place(self.after.workload, self.after.shape)
+    def _place(self) -> ShapePlace:
+        return ShapePlace(self.after.workload, self.after.shape)
 
     @cached_property
     def _rows(self) -> tuple[dict[str, list[CallRow]], dict[str, list[CallRow]]]:

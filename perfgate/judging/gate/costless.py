@@ -9,7 +9,7 @@ import msgspec
 from perfgate.catalogue.lookup import METRICS, MUST_DECIDE
 from perfgate.catalogue.names import LOW_PRECISION_OPS
 from perfgate.document.decision import Comparison, Policy
-from perfgate.judging.gate.comparison import Place, configured_tolerance
+from perfgate.judging.gate.comparison import ShapePlace, configured_tolerance
 
 
 def fails_alone(comparison: Comparison, policy: Policy) -> bool:
@@ -47,5 +47,5 @@ def with_costless(comparisons: Iterable[Comparison], policy: Policy) -> list[Com
     return [judged(comparison) for comparison in listed]
 
 
-def _place(comparison: Comparison) -> Place:
-    return Place(comparison.workload, comparison.shape)
+def _place(comparison: Comparison) -> ShapePlace:
+    return ShapePlace(comparison.workload, comparison.shape)

@@ -15,7 +15,7 @@ from perfgate.document.decision import Comparison, Outcome, Policy
 from perfgate.document.explanation import Aspect, OperatorDelta, Part, Replacement
 from perfgate.document.message import Message
 from perfgate.document.run import CallRow, CounterSet, CounterSite, OpCount, OperatorRow
-from perfgate.judging.gate.comparison import Place, comparison, relative_change, rounded, tolerance
+from perfgate.judging.gate.comparison import ShapePlace, comparison, relative_change, rounded, tolerance
 from perfgate.judging.gate.evidence import Evidence, count_of
 
 MAX_PARTS = 12
@@ -45,7 +45,7 @@ def compare_counters(evidence: Evidence, policy: Policy) -> list[Comparison]:
 class _Counters:
     """The counters of one shape on both sides; ``base_code`` is the text of every line of the base that is known."""
 
-    place: Place
+    place: ShapePlace
     base: CounterSet
     head: CounterSet
     policy: Policy

@@ -25,7 +25,7 @@ from perfgate.document.run import (
     Value,
 )
 from perfgate.document.samples import Arm, Replicate
-from perfgate.judging.gate.comparison import Place, places
+from perfgate.judging.gate.comparison import ShapePlace, places
 from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.numbers import ChecklistNumber, PairedNumbers, leading_numbers
 from perfgate.judging.gate.pairs import Clocks, deciding_clocks, paired_effects
@@ -43,26 +43,26 @@ class RunIndex:
         self.run = run
 
     @cached_property
-    def counters(self) -> dict[Place, CounterSet]:
+    def counters(self) -> dict[ShapePlace, CounterSet]:
         return _by_place(self.run.counters)
 
     @cached_property
-    def accounts(self) -> dict[Place, CallAccount]:
+    def accounts(self) -> dict[ShapePlace, CallAccount]:
         return _by_place(self.run.accounts)
 
     @cached_property
-    def checks(self) -> dict[Place, CorrectnessResult]:
+    def checks(self) -> dict[ShapePlace, CorrectnessResult]:
         return _by_place(self.run.correctness)
 
     @cached_property
-    def kernel_times(self) -> dict[Place, KernelTimes]:
+    def kernel_times(self) -> dict[ShapePlace, KernelTimes]:
         return _by_place(self.run.kernel_times)
 
     @cached_property
-    def operators(self) -> dict[Place, dict[str, OperatorRow]]:
-        rows: dict[Place, dict[str, OperatorRow]] = {}
+    def operators(self) -> dict[ShapePlace, dict[str, OperatorRow]]:
+        rows: dict[ShapePlace, dict[str, OperatorRow]] = {}
         for row in self.run.operators:
-            rows.setdefault(Place(row.workload, row.shape), {})[row.op] = row
+            rows.setdefault(ShapePlace(row.workload, row.shape), {})[row.op] = row
         return rows
 
     @cached_property
@@ -82,12 +82,12 @@ class RunIndex:
         """The workloads of which a pair kept its memory layout."""
         return frozenset(replicate.workload for replicate in self.run.replicates if replicate.moved is False)
 
-    def operator_lines(self, place: Place) -> dict[str, str]:
+    def operator_lines(self, place: ShapePlace) -> dict[str, str]:
         """The project line that most often calls each operator of a shape, by the exact counters."""
         counters = self.counters.get(place)
         return {op.op: op.line for op in counters.ops if op.line} if counters else {}
 
-    def profiled(self, place: Place, member: str, kind: Kind) -> dict[int, dict[str, float]]:
+    def profiled(self, place: ShapePlace, member: str, kind: Kind) -> dict[int, dict[str, float]]:
         """The times of operators (and outside them) or of subroutines, by pair."""
         times: dict[int, dict[str, float]] = {}
         for replicate in self.run.replicates:
@@ -98,8 +98,8 @@ class RunIndex:
         return times
 
 
-def _by_place(entries: Iterable[_Entry]) -> dict[Place, _Entry]:
-    return {Place(entry.workload, entry.shape): entry for entry in entries}
+def _by_place(entries: Iterable[_Entry]) -> dict[ShapePlace, _Entry]:
+    return {ShapePlace(entry.workload, entry.shape): entry for entry in entries}
 
 
 class Pair(NamedTuple):
@@ -114,14 +114,14 @@ class Evidence:
 
     def __init__(self, base: RunDocument, head: RunDocument) -> None:
         self.base, self.head = RunIndex(base), RunIndex(head)
-        self._effects: dict[tuple[Place, Arm], dict[str, PairedEffect]] = {}
+        self._effects: dict[tuple[ShapePlace, Arm], dict[str, PairedEffect]] = {}
 
     @property
     def runs(self) -> tuple[RunDocument, RunDocument]:
         return self.base.run, self.head.run
 
     @cached_property
-    def places(self) -> list[Place]:
+    def places(self) -> list[ShapePlace]:
         return places(self.head.run)
 
     @cached_property
@@ -152,7 +152,7 @@ class Evidence:
                 pairs.setdefault(first.workload, []).append(Pair(first, second))
         return pairs
 
-    def effects(self, place: Place, arm: Arm = "ab") -> dict[str, PairedEffect]:
+    def effects(self, place: ShapePlace, arm: Arm = "ab") -> dict[str, PairedEffect]:
         """The paired effects of each metric, of head against base or of base against itself."""
         if (place, arm) not in self._effects:
             second = self.head if arm == "ab" else self.base
@@ -166,11 +166,13 @@ class Evidence:
             )
         return self._effects[place, arm]
 
-    def profiled(self, place: Place, kind: Kind) -> tuple[dict[int, dict[str, float]], dict[int, dict[str, float]]]:
+    def profiled(
+        self, place: ShapePlace, kind: Kind
+    ) -> tuple[dict[int, dict[str, float]], dict[int, dict[str, float]]]:
         """What the members of pairs profiled on each side, by pair."""
         return self.base.profiled(place, "first", kind), self.head.profiled(place, "second", kind)
 
-    def paired_times(self, place: Place, kind: Kind = "operators") -> PairedTimes:
+    def paired_times(self, place: ShapePlace, kind: Kind = "operators") -> PairedTimes:
         """The times of operators or of subroutines of all pairs that profiled them, in the order of measuring."""
         before, after = self.profiled(place, kind)
         return [(before[pair], after[pair]) for pair in sorted(before.keys() & after.keys())]
@@ -181,7 +183,7 @@ class Evidence:
         return before, after
 
     @cached_property
-    def changed_counts(self) -> set[tuple[Place, str]]:
+    def changed_counts(self) -> set[tuple[ShapePlace, str]]:
         """The operators that a call of one side runs more often than one of the other."""
         before, after = self.base.operators, self.head.operators
         return {
@@ -192,7 +194,7 @@ class Evidence:
         }
 
     @cached_property
-    def unmarked(self) -> set[Place]:
+    def unmarked(self) -> set[ShapePlace]:
         """The shapes of recordings that mark no calls, so that their operators are not of one call."""
         return {place for side in (self.base, self.head) for place, c in side.counters.items() if not c.repeats}
 

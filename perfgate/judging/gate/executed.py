@@ -9,14 +9,14 @@ from perfgate.catalogue.names import COMMAND_LINES
 from perfgate.document.decision import Comparison, Outcome, Policy
 from perfgate.document.job import PYTHON_LINES, Turn
 from perfgate.document.message import Message
-from perfgate.judging.gate.comparison import Place, comparison, configured_tolerance, relative_change, rounded
+from perfgate.judging.gate.comparison import ShapePlace, comparison, configured_tolerance, relative_change, rounded
 
 # Of so many runs of a side it shows whether the count repeats itself.
 FEWEST_COUNTED = 2
 
 
 def compare_lines(
-    place: Place, base: Iterable[Turn], head: Iterable[Turn], policy: Policy, *, of_stacks: bool
+    place: ShapePlace, base: Iterable[Turn], head: Iterable[Turn], policy: Policy, *, of_stacks: bool
 ) -> Iterator[Comparison]:
     """Compare the runs of both sides that are closest to each other: what differs then is more than they vary by.
 

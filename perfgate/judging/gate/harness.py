@@ -11,7 +11,7 @@ from perfgate.catalogue.names import LATENCY
 from perfgate.document.decision import Comparison, Failure, HarnessChange
 from perfgate.document.message import Message
 from perfgate.document.run import Harness, RunDocument
-from perfgate.judging.gate.comparison import Place, comparison
+from perfgate.judging.gate.comparison import ShapePlace, comparison
 
 MAX_LINES = 12
 _Kind = Literal["removed", "changed", "added", "unknown"]
@@ -47,7 +47,7 @@ def not_compared(head: RunDocument, changes: list[HarnessChange]) -> list[Compar
     reasons = {change.workload: change.message for change in changes if change.kind == "not_comparable"}
     return [
         comparison(
-            Place(workload.name, shape),
+            ShapePlace(workload.name, shape),
             LATENCY,
             "paired",
             "not_comparable",

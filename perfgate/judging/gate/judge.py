@@ -12,7 +12,7 @@ from perfgate.catalogue.lookup import FAST_PATHS, metric
 from perfgate.catalogue.terms import Better
 from perfgate.document.decision import Comparison, NoiseFloor
 from perfgate.document.message import Message
-from perfgate.judging.gate.comparison import Place, change_of, rounded
+from perfgate.judging.gate.comparison import ShapePlace, change_of, rounded
 from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.rule import (
     MOST_PAIRS,
@@ -42,7 +42,7 @@ class Tested(NamedTuple):
     floor from base against base.
     """
 
-    place: Place
+    place: ShapePlace
     metric: str
     effect: PairedEffect
     tolerance: float

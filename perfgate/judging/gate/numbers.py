@@ -14,7 +14,7 @@ from perfgate.catalogue.lookup import METRICS, metric
 from perfgate.document.decision import Clock
 from perfgate.document.message import Message
 from perfgate.document.run import REPEAT, RunDocument, Value
-from perfgate.judging.gate.comparison import Place, zero_of
+from perfgate.judging.gate.comparison import ShapePlace, zero_of
 from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.pairs import SAMPLED, WAITED, Clocks, sampled_effects
 from perfgate.judging.gate.rule import Differences
@@ -63,12 +63,12 @@ class PairedNumbers:
     def __init__(self, base: RunDocument, head: RunDocument, clocks: Clocks) -> None:
         self._base, self._head, self._clocks = base, head, clocks
         self._turns = _turns_of(base), _turns_of(head)
-        self._sampled: dict[Place, dict[str, PairedEffect]] = {}
+        self._sampled: dict[ShapePlace, dict[str, PairedEffect]] = {}
 
     def get(self, number: ChecklistNumber) -> PairedEffect | Message:
         """The number on both sides, or why it cannot be compared."""
         if number.metric in SAMPLED and not number.labels:
-            effect = self._effects(Place(number.workload, number.shape)).get(number.metric)
+            effect = self._effects(ShapePlace(number.workload, number.shape)).get(number.metric)
             if effect is not None:
                 return effect
         before, after = (turns.get(number[1:], {}) for turns in self._turns)
@@ -89,7 +89,7 @@ class PairedNumbers:
         )
         return "awake" if entry.timed and max(waited, default=0.0) >= WAITED else "wall"
 
-    def _effects(self, place: Place) -> dict[str, PairedEffect]:
+    def _effects(self, place: ShapePlace) -> dict[str, PairedEffect]:
         if place not in self._sampled:
             self._sampled[place] = sampled_effects(self._base, self._head, place, self._clocks)
         return self._sampled[place]

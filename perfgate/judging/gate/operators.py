@@ -21,7 +21,7 @@ from perfgate.document.budget import judges_subroutines
 from perfgate.document.decision import Comparison, DecisionDocument, Invalid, Outcome, Policy
 from perfgate.document.explanation import Explanation, OperatorDelta, Part
 from perfgate.document.run import OUTSIDE_OPERATORS, Side
-from perfgate.judging.gate.comparison import Place, configured_tolerance, rounded
+from perfgate.judging.gate.comparison import ShapePlace, configured_tolerance, rounded
 from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence, Kind, PairedTimes
 from perfgate.judging.gate.rule import SHAPE, alarm_looks
 from perfgate.stats.error_control import false_discovery, nominal_level
@@ -50,7 +50,7 @@ class _Cell(NamedTuple):
     ``metric`` is what a tolerance calls its time.
     """
 
-    place: Place
+    place: ShapePlace
     op: str
     metric: str
     differences: Floats
@@ -200,7 +200,7 @@ def _judge(cell: _Cell, allowed: float, test: OperatorDelta, policy: Policy) -> 
 # --- what was not timed
 
 
-def untimed_subroutines(evidence: Evidence, policy: Policy, place: Place) -> list[tuple[str, Side]]:
+def untimed_subroutines(evidence: Evidence, policy: Policy, place: ShapePlace) -> list[tuple[str, Side]]:
     """The times that ``[gate.tolerance]`` names and one side lacks in a pair where the other has them, by metric.
 
     Where a side timed none in a pair at all, "operators" or "subroutines" stands for them. What the sides run differently often
@@ -220,7 +220,7 @@ def untimed_subroutines(evidence: Evidence, policy: Policy, place: Place) -> lis
     )
 
 
-def _absent(evidence: Evidence, place: Place, kind: Kind) -> set[tuple[str, Side]]:
+def _absent(evidence: Evidence, place: ShapePlace, kind: Kind) -> set[tuple[str, Side]]:
     """What one side did not time in a pair and the other did; the name is empty where a side timed nothing in a pair."""
     times = evidence.profiled(place, kind)
     names = [{name for pair in side.values() for name in pair} for side in times]
@@ -308,7 +308,7 @@ def _heaviest(pairs: PairedTimes) -> list[str]:
 
 
 def _time(
-    place: Place, op: str, pairs: PairedTimes, differences: Mapping[tuple[str, str, str], float]
+    place: ShapePlace, op: str, pairs: PairedTimes, differences: Mapping[tuple[str, str, str], float]
 ) -> OperatorDelta:
     before = float(np.median([first.get(op, 0.0) for first, _ in pairs]))
     difference = differences.get((*place, op))

@@ -41,7 +41,7 @@ from perfgate.document.decision import Clock
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import Arm, BlockColumns, PackedArray, Replicate, unpack
 from perfgate.judging.gate.clean import LEAST_CLEAN, clean_pair, waited_share
-from perfgate.judging.gate.comparison import Place
+from perfgate.judging.gate.comparison import ShapePlace
 from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.rule import Differences
 
@@ -86,7 +86,7 @@ Ints = npt.NDArray[np.int64]
 class TimedLane(NamedTuple):
     """What is timed: the calls of a shape, or their preprocessing."""
 
-    place: Place
+    place: ShapePlace
     preprocess: bool
 
 
@@ -125,7 +125,7 @@ def _blocks_by_lane(run: RunDocument) -> dict[TimedLane, list[BlockColumns]]:
         if replicate.arm == "ab":
             for preprocess, lanes in ((False, replicate.shapes), (True, replicate.preprocess)):
                 for shape, columns in lanes.items():
-                    blocks.setdefault(TimedLane(Place(replicate.workload, shape), preprocess), []).append(columns)
+                    blocks.setdefault(TimedLane(ShapePlace(replicate.workload, shape), preprocess), []).append(columns)
     return blocks
 
 
@@ -311,7 +311,7 @@ def paired_effects(
 
     ``clocks`` says what decides about calls and preprocessing: the wall where it says nothing.
     """
-    place = Place(workload, shape)
+    place = ShapePlace(workload, shape)
     clock, preprocess_clock = (clocks.get(TimedLane(place, preprocess), "wall") for preprocess in (False, True))
     members = _by_pair(first, second, place, arm)
     pairs = _summarise_pairs([(a.shapes[shape], b.shapes[shape]) for a, b in members], clock)
@@ -367,7 +367,7 @@ def _calls(pairs: Sequence[_StatisticsPair], clock: Clock | None) -> PairedEffec
     return effects._replace(fair=clock == by)
 
 
-def sampled_effects(base: RunDocument, head: RunDocument, place: Place, clocks: Clocks) -> dict[str, PairedEffect]:
+def sampled_effects(base: RunDocument, head: RunDocument, place: ShapePlace, clocks: Clocks) -> dict[str, PairedEffect]:
     """The numbers of a shape that all pairs recorded and that no metric of the gate has.
 
     P90 and standard deviation of its calls, and the throughput, which is that of the median block of a process: items of a
@@ -429,7 +429,7 @@ def _distribution(blocks: BlockColumns, quads: frozenset[int], clock: Clock) -> 
 
 
 def _by_pair(
-    first: Iterable[Replicate], second: Iterable[Replicate], place: Place, arm: Arm
+    first: Iterable[Replicate], second: Iterable[Replicate], place: ShapePlace, arm: Arm
 ) -> list[tuple[Replicate, Replicate]]:
     """The pairs, in the order of measuring, both members of which timed the shape."""
     firsts, seconds = (
@@ -521,7 +521,7 @@ def stage_times(
     first: Iterable[Replicate], second: Iterable[Replicate], *, workload: str, shape: str
 ) -> list[StageTime]:
     """The stages that both sides have: the median over pairs of the 10th percentile of the calls of a process."""
-    pairs = _by_pair(first, second, Place(workload, shape), "ab")
+    pairs = _by_pair(first, second, ShapePlace(workload, shape), "ab")
     levels: dict[str, list[tuple[float, float]]] = {}
     lines: dict[str, str | None] = {}
     for before, after in _preprocess_lanes(pairs, shape):

@@ -27,7 +27,7 @@ from perfgate.document.explanation import Part
 from perfgate.document.job import CollectiveCount, RankCounts, Turn
 from perfgate.document.message import Message
 from perfgate.document.samples import unpack
-from perfgate.judging.gate.comparison import Place, comparison, configured_tolerance, relative_change, rounded
+from perfgate.judging.gate.comparison import ShapePlace, comparison, configured_tolerance, relative_change, rounded
 from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.judge import Tested, judge
 from perfgate.judging.gate.numbers import LARGEST_RATIO
@@ -97,7 +97,7 @@ def losses_differ(base: Iterable[Turn], head: Iterable[Turn], tolerance: float) 
 
 
 def compare_counts(
-    place: Place,
+    place: ShapePlace,
     base: Iterable[Turn],
     head: Iterable[Turn],
     policy: Policy,
@@ -141,7 +141,9 @@ def compare_counts(
         yield _profiled_time(place, name, *([of(start) for start in side] for side in sides), policy=policy)
 
 
-def _unsteady(place: Place, name: str, before: Sequence[_Counts], after: Sequence[_Counts]) -> Iterator[Comparison]:
+def _unsteady(
+    place: ShapePlace, name: str, before: Sequence[_Counts], after: Sequence[_Counts]
+) -> Iterator[Comparison]:
     usual = [statistics.median(sum(start.values()) for start in side) for side in (before, after)]
     if usual[0] != usual[1]:
         yield comparison(
@@ -222,7 +224,7 @@ _COUNTS: Mapping[str, Callable[[RankCounts], Iterable[_Pair]]] = {
 
 
 def _profiled_time(
-    place: Place, name: str, base: Sequence[float], head: Sequence[float], *, policy: Policy
+    place: ShapePlace, name: str, base: Sequence[float], head: Sequence[float], *, policy: Policy
 ) -> Comparison:
     """A time of profiled steps, start by start: tested over enough starts, and otherwise it only informs."""
     old, new = statistics.median(base), statistics.median(head)

@@ -18,7 +18,7 @@ from perfgate.document.decision import Comparison, Outcome, Policy
 from perfgate.document.explanation import Part
 from perfgate.document.message import Message
 from perfgate.document.run import KernelTimes, RunDocument
-from perfgate.judging.gate.comparison import Place, comparison, places, relative_change, rounded, tolerance
+from perfgate.judging.gate.comparison import ShapePlace, comparison, places, relative_change, rounded, tolerance
 from perfgate.judging.gate.evidence import Evidence
 
 FEWEST_STEPS = 3
@@ -66,7 +66,7 @@ def untimed_places(evidence: Evidence, comparisons: Sequence[Comparison]) -> lis
     return [f"{workload}/{shape} {KERNELS_TIME}" for workload, shape in listed]
 
 
-def _compare_sum(place: Place, base: KernelTimes, head: KernelTimes, policy: Policy) -> Comparison:
+def _compare_sum(place: ShapePlace, base: KernelTimes, head: KernelTimes, policy: Policy) -> Comparison:
     """Compare the sums of all kernels: the median steps say by how much, and the middle halves whether it is beyond doubt."""
     if any(times.steps != len(times.seconds) for times in (base, head)):
         return _undecided(place, KERNELS_TIME, base, head, Message("gate.steps-missing"))
@@ -109,7 +109,7 @@ def _row_name(op: str, inputs: str | None) -> str:
     return f"{op} [{inputs}]" if inputs else op
 
 
-def _compare_unit(place: Place, base: KernelTimes, head: KernelTimes, unit: _Unit, policy: Policy) -> Comparison:
+def _compare_unit(place: ShapePlace, base: KernelTimes, head: KernelTimes, unit: _Unit, policy: Policy) -> Comparison:
     """Compare what the units of the cores counted, operator by operator and shape by shape.
 
     What runs on one side alone is compared as a sum: an operator may have been replaced, or got other inputs.
@@ -142,14 +142,14 @@ def _compare_unit(place: Place, base: KernelTimes, head: KernelTimes, unit: _Uni
 
 
 def _undecided(
-    place: Place, name: str, base: KernelTimes | None, head: KernelTimes | None, reason: Message
+    place: ShapePlace, name: str, base: KernelTimes | None, head: KernelTimes | None, reason: Message
 ) -> Comparison:
     before, after = (statistics.median(times.seconds) if times and times.seconds else None for times in (base, head))
     return _profiled(place, name, "inconclusive", base=before, head=after, reason=reason)
 
 
 def _profiled(
-    place: Place,
+    place: ShapePlace,
     name: str,
     outcome: Outcome,
     *,
@@ -190,16 +190,16 @@ def recorded_times(evidence: Evidence) -> list[Comparison]:
     return shown
 
 
-def _step_values(run: RunDocument) -> dict[tuple[Place, str], float]:
+def _step_values(run: RunDocument) -> dict[tuple[ShapePlace, str], float]:
     return {
-        (Place(step.workload, value.labels.get("shape", "")), value.metric): value.value
+        (ShapePlace(step.workload, value.labels.get("shape", "")), value.metric): value.value
         for step in run.steps
         for value in step.values
         if value.metric in _SHOWN and value.value is not None
     }
 
 
-def _shown(place: Place, name: str, base: float | None, head: float | None) -> Comparison:
+def _shown(place: ShapePlace, name: str, base: float | None, head: float | None) -> Comparison:
     return comparison(
         place,
         name,

@@ -12,7 +12,7 @@ from perfgate.document.budget import parse_place
 from perfgate.document.decision import Comparison, Policy
 from perfgate.document.message import Message
 from perfgate.judging.gate.comparison import (
-    Place,
+    ShapePlace,
     comparison,
     configured_tolerance,
     margins_for_unchanged,
@@ -63,7 +63,7 @@ def _rows(evidence: Evidence, policy: Policy, name: str) -> Iterator[Tested | Co
             if (allowed := _allowed(policy, name, workload.name, shape)) is not None
         ]
         for number, allowed in [one for one in named if numbers.has(one[0])] or named[:1]:
-            place, found = Place(number.workload, number.shape), numbers.get(number)
+            place, found = ShapePlace(number.workload, number.shape), numbers.get(number)
             if isinstance(found, Message):
                 yield comparison(place, name, "repeated", "inconclusive", gating=True, tolerance=allowed, reason=found)
             else:
@@ -77,7 +77,7 @@ def _allowed(policy: Policy, name: str, workload: str, shape: str) -> float | No
 
 
 def _tested(
-    place: Place, name: str, effect: PairedEffect, allowed: float, policy: Policy, evidence: Evidence
+    place: ShapePlace, name: str, effect: PairedEffect, allowed: float, policy: Policy, evidence: Evidence
 ) -> Tested:
     moved = effect.method == "repeated" or place.workload not in evidence.kept_layout
     margins = margins_for_unchanged(policy, name, *place, moved=moved)

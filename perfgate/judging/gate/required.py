@@ -35,7 +35,7 @@ from perfgate.document.run import (
     WorkloadRecord,
 )
 from perfgate.document.samples import STOPPED, Replicate
-from perfgate.judging.gate.comparison import Place
+from perfgate.judging.gate.comparison import ShapePlace
 from perfgate.judging.gate.evidence import Evidence
 from perfgate.judging.gate.operators import untimed_subroutines
 from perfgate.judging.gate.required_jobs import RequiredJob
@@ -155,7 +155,7 @@ class _WorkloadEvidence:
         yield from self._missing_harness()
         yield from self._missing_sla()
         for shape in shapes:
-            for bound in bounds_with_lost_values(self._evidence, self._policy, Place(name, shape)):
+            for bound in bounds_with_lost_values(self._evidence, self._policy, ShapePlace(name, shape)):
                 yield Missing(workload=name, shape=shape, metric=bound, side="head")
             yield from self._missing_counters(shape)
             yield from self._missing_checks(shape)
@@ -262,7 +262,7 @@ class _WorkloadEvidence:
     def _missing_subroutines(self, shape: str) -> Iterator[Missing]:
         """Yield the parts of a call that are judged and of which a pair lacks the time."""
         lacking: dict[str, list[Side]] = {}
-        for metric, side in untimed_subroutines(self._evidence, self._policy, Place(self._name, shape)):
+        for metric, side in untimed_subroutines(self._evidence, self._policy, ShapePlace(self._name, shape)):
             lacking.setdefault(metric, []).append(side)
         for metric, sides in lacking.items():
             yield from self._lacking(sides, shape=shape, metric=metric)

@@ -17,7 +17,7 @@ from perfgate.document.decision import Comparison, Method, Outcome, Policy
 from perfgate.document.explanation import Part
 from perfgate.document.message import Message, quote
 from perfgate.document.run import CORRECTNESS, REPEAT, RunDocument, Value, WorkloadRecord
-from perfgate.judging.gate.comparison import Place, comparison, rounded
+from perfgate.judging.gate.comparison import ShapePlace, comparison, rounded
 from perfgate.judging.gate.evidence import Evidence, RunIndex, of_workload
 from perfgate.judging.gate.repeated import repeated_metrics
 
@@ -45,7 +45,7 @@ def compare_correctness(base: RunIndex | None, head: RunIndex) -> Iterator[Compa
     """Compare every correctness check of the head that came to a result; the base's is shown beside it."""
     for check in head.run.correctness:
         if check.status in _CORRECT:
-            before = base.checks.get(Place(check.workload, check.shape)) if base else None
+            before = base.checks.get(ShapePlace(check.workload, check.shape)) if base else None
             yield Comparison(
                 workload=check.workload,
                 shape=check.shape,
@@ -64,7 +64,7 @@ def compare_correctness(base: RunIndex | None, head: RunIndex) -> Iterator[Compa
 def compare_signatures(base: RunIndex | None, head: RunIndex) -> Iterator[Comparison]:
     """Compare the output signatures that changed: an equal one says nothing that would make a gate pass."""
     for check in head.run.correctness:
-        place = Place(check.workload, check.shape)
+        place = ShapePlace(check.workload, check.shape)
         before = base.checks.get(place) if base else None
         if before and before.signature and check.signature and check.signature != before.signature:
             reason = Message("gate.output-changed", {"old": before.signature, "new": check.signature})
@@ -86,7 +86,7 @@ class _Bound(NamedTuple):
     limit: str | None = None
     labels: Mapping[str, str] = {}
 
-    def step_values(self, run: RunIndex, place: Place) -> Iterator[Value]:
+    def step_values(self, run: RunIndex, place: ShapePlace) -> Iterator[Value]:
         rate = None if self.budget.rate is None else f"{self.budget.rate:g}"
         for step in run.steps.get(place.workload, ()):
             for value in step.values:
@@ -94,7 +94,7 @@ class _Bound(NamedTuple):
                 if value.metric == self.budget.metric and at_place and self.labels.items() <= value.labels.items():
                     yield value
 
-    def values(self, run: RunIndex, place: Place) -> Iterator[Value]:
+    def values(self, run: RunIndex, place: ShapePlace) -> Iterator[Value]:
         yield from self.step_values(run, place)
         counters = run.counters.get(place)
         if counters and self.budget.metric in counters.values:
@@ -125,7 +125,7 @@ def compare_bounds(base: RunIndex | None, head: RunIndex, policy: Policy) -> lis
     machine that stalls breaks a bound now and then, and code that is too slow does each time.
     """
     return [
-        _compare_bound(base, head, bound, Place(workload.name, shape))
+        _compare_bound(base, head, bound, ShapePlace(workload.name, shape))
         for workload in head.run.workloads
         for bound in _bounds(workload, policy)
         for shape in workload.shapes
@@ -145,7 +145,7 @@ def _bounds(workload: WorkloadRecord, policy: Policy) -> Iterator[_Bound]:
             yield _Bound(budget, judged.metric, "limit", name, judged.labels)
 
 
-def _compare_bound(base: RunIndex | None, head: RunIndex, bound: _Bound, place: Place) -> Comparison:
+def _compare_bound(base: RunIndex | None, head: RunIndex, bound: _Bound, place: ShapePlace) -> Comparison:
     budget = bound.budget
     # A turn may have several values, as of several batch sizes: the worst counts.
     worst = [max(values, key=bound.badness) for values in _by_turn(bound.values(head, place)).values()]
@@ -199,7 +199,7 @@ def _by_turn(values: Iterable[Value]) -> dict[str, list[Value]]:
     return turns
 
 
-def _longest_kernel(head: RunIndex, place: Place) -> Message | None:
+def _longest_kernel(head: RunIndex, place: ShapePlace) -> Message | None:
     for step in head.steps.get(place.workload, ()):
         for kernels in step.kernels:
             if kernels.shape == place.shape and kernels.longest:
@@ -233,7 +233,7 @@ def steps_in_order(steps: Iterable[int], policy: Policy) -> tuple[int, ...]:
     return tuple(sorted(steps, key=lambda step: (step not in decides, step)))
 
 
-def bounds_with_lost_values(evidence: Evidence, policy: Policy, place: Place) -> list[str]:
+def bounds_with_lost_values(evidence: Evidence, policy: Policy, place: ShapePlace) -> list[str]:
     """The bounds that the head is compared with without all of their numbers, as of one batch size of several.
 
     The worst number of a turn is compared with the bound, so each that the base or another turn has must be there.
@@ -252,7 +252,7 @@ def bounds_with_lost_values(evidence: Evidence, policy: Policy, place: Place) ->
     return list(dict.fromkeys(names))
 
 
-def _labels_by_turn(run: RunIndex, bound: _Bound, place: Place) -> dict[str, Counter[_Labels]]:
+def _labels_by_turn(run: RunIndex, bound: _Bound, place: ShapePlace) -> dict[str, Counter[_Labels]]:
     values = (value for value in bound.step_values(run, place) if bound.best_end(value) is not None)
     return {
         turn: Counter(frozenset(value.labels.items() - {(REPEAT, turn)}) for value in of_turn)
@@ -284,7 +284,7 @@ def compare_expected_kernels(head: RunIndex, policy: Policy) -> Iterator[Compari
             named = [Message("gate.kernel-missing", {"kernel": k.pattern, "nearest": k.nearest}) for k in missing]
             reason = Message("gate.kernels-missing", {"kernels": named})
         yield comparison(
-            Place(workload.name, ""),
+            ShapePlace(workload.name, ""),
             EXPECTED_KERNELS,
             "expect",
             outcome,

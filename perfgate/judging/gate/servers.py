@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from perfgate.document.decision import Comparison
 from perfgate.document.job import Turn
 from perfgate.document.message import Message
-from perfgate.judging.gate.comparison import Place, comparison, rounded
+from perfgate.judging.gate.comparison import ShapePlace, comparison, rounded
 from perfgate.judging.gate.evidence import Evidence
 
 # What connections are kept by, among the names of what requests go without.
@@ -25,7 +25,7 @@ _RATIOS = {
 }
 
 
-def compare_counters_of_servers(place: Place, base: Iterable[Turn], head: Iterable[Turn]) -> Iterator[Comparison]:
+def compare_counters_of_servers(place: ShapePlace, base: Iterable[Turn], head: Iterable[Turn]) -> Iterator[Comparison]:
     """Yield the ratios of counters that both sides have, over all their turns."""
     sides = [_totals(turns) for turns in (base, head)]
     for name, pairs in _RATIOS.items():

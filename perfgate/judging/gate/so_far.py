@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.samples import Replicate
-from perfgate.judging.gate.comparison import Place
+from perfgate.judging.gate.comparison import ShapePlace
 from perfgate.judging.gate.pairs import TimedLane, deciding_clock, paired_effects
 from perfgate.judging.gate.rule import Interval, single_interval
 
@@ -22,7 +22,7 @@ def interval_so_far(base: Sequence[Replicate], head: Sequence[Replicate], worklo
 
 def _interval(base: Sequence[Replicate], head: Sequence[Replicate], workload: str, shape: str) -> Interval | None:
     blocks = [[one.shapes[shape] for one in side if shape in one.shapes] for side in (base, head)]
-    clocks = {TimedLane(Place(workload, shape), False): deciding_clock(*blocks)}
+    clocks = {TimedLane(ShapePlace(workload, shape), False): deciding_clock(*blocks)}
     effects = paired_effects(base, head, workload=workload, shape=shape, arm="ab", clocks=clocks)
     found = single_interval(effects[LATENCY].differences) if LATENCY in effects else None
     return found and Interval(math.expm1(found.low), math.expm1(found.high), found.confidence)

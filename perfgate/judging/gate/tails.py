@@ -18,7 +18,7 @@ from perfgate.catalogue.names import ITL, STALLS
 from perfgate.document.decision import Policy
 from perfgate.document.job import Turn
 from perfgate.document.samples import unpack
-from perfgate.judging.gate.comparison import Place, configured_tolerance
+from perfgate.judging.gate.comparison import ShapePlace, configured_tolerance
 from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.judge import Tested
 from perfgate.judging.gate.quads import Quad
@@ -38,7 +38,7 @@ class _Stalls(NamedTuple):
     gaps: int
 
 
-def stalls_of(place: Place, quads: Mapping[int, Quad], policy: Policy) -> Tested | None:
+def stalls_of(place: ShapePlace, quads: Mapping[int, Quad], policy: Policy) -> Tested | None:
     """The stalls of both sides, quad by quad; None if turns have too few gaps between tokens, or no stall at all."""
     counted = [
         (quad.start, _stalls(_gaps(quad.base)), _stalls(_gaps(quad.head)))

@@ -16,7 +16,7 @@ from perfgate.document.explanation import Part
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.changed_code import ChangedCode
-from perfgate.judging.gate.comparison import Place, margins_for_unchanged, places, rounded, tolerance
+from perfgate.judging.gate.comparison import ShapePlace, margins_for_unchanged, places, rounded, tolerance
 from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence
 from perfgate.judging.gate.judge import Tested, judge_together, shown_effects
@@ -139,7 +139,7 @@ def _compare_family(
 
 
 def _tested(
-    place: Place, name: str, effect: PairedEffect, policy: Policy, evidence: Evidence, floor: NoiseFloor | None
+    place: ShapePlace, name: str, effect: PairedEffect, policy: Policy, evidence: Evidence, floor: NoiseFloor | None
 ) -> Tested:
     moved = place.workload not in evidence.kept_layout
     return Tested(
@@ -160,7 +160,7 @@ def resolutions(base: RunDocument, head: RunDocument, decision: DecisionDocument
     """The smallest slowdown that each paired comparison of unchanged code would have shown; the spread is around its effect."""
     rows, evidence = [], Evidence(base, head)
     for compared in decision.comparisons:
-        place, name = Place(compared.workload, compared.shape), compared.metric
+        place, name = ShapePlace(compared.workload, compared.shape), compared.metric
         effects = evidence.effects(place).get(name) if compared.method == "paired" else None
         if effects is None:
             continue

@@ -31,7 +31,7 @@ from perfgate.document.job import Fits, JobKind, JobNumber, JobRecord, Turn, sam
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.answers import ComparedAnswers, compare_answers
-from perfgate.judging.gate.comparison import Place, comparison, configured_tolerance, rounded
+from perfgate.judging.gate.comparison import ShapePlace, comparison, configured_tolerance, rounded
 from perfgate.judging.gate.covering import with_covered
 from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence
@@ -100,14 +100,14 @@ def compare_turns(
     """
     rows: list[Comparison] = []
     cells: list[_Cell] = []
-    answers: dict[Place, ComparedAnswers] = {}
+    answers: dict[ShapePlace, ComparedAnswers] = {}
     for record in evidence.head.run.jobs:
         trusted = numbers.get(record.name, TrustedNumbers(record.numbers))
         job = msgspec.structs.replace(record, numbers=trusted.numbers)
         measured = quads_of(evidence, job.name)
-        different = _other_work(Place(job.name, ""), measured)
-        rows += different or _other_output(Place(job.name, ""), measured, policy)
-        place = Place(job.name, "")
+        different = _other_work(ShapePlace(job.name, ""), measured)
+        rows += different or _other_output(ShapePlace(job.name, ""), measured, policy)
+        place = ShapePlace(job.name, "")
         if (compared := compare_answers(*evidence.turns(job.name))) is not None:
             answers[place] = compared
         if not different:
@@ -118,7 +118,7 @@ def compare_turns(
             ]
             cells += _halves(job, measured)
             cells += _stall_cells(job, measured, policy)
-        rows += compare_counters_of_servers(Place(job.name, ""), *turns_of(measured.values()))
+        rows += compare_counters_of_servers(ShapePlace(job.name, ""), *turns_of(measured.values()))
         if job.kind == "command":
             of_stacks = evidence.head.run.session.command == "upgrade"
             rows += compare_lines(place, *evidence.turns(job.name), policy, of_stacks=of_stacks)
@@ -149,7 +149,7 @@ def _cells(job: JobRecord, number: JobNumber, measured: Mapping[int, Quad], poli
     if not np.isfinite(table).all():
         return
     starts = None if job.kind == "command" or job.fits == "alternate" else [quad.start for quad in quads_of_job]
-    place = Place(job.name, "")
+    place = ShapePlace(job.name, "")
     allowed = _allowed(policy, number.metric, place)
     differences = Differences.of(table[:, 1] - table[:, 0], starts)
     tested = Tested(
@@ -167,7 +167,7 @@ def _cells(job: JobRecord, number: JobNumber, measured: Mapping[int, Quad], poli
 
 
 def _stall_cells(job: JobRecord, measured: Mapping[int, Quad], policy: Policy) -> Iterator[_Cell]:
-    tested = stalls_of(Place(job.name, ""), measured, policy) if job.kind == "server" else None
+    tested = stalls_of(ShapePlace(job.name, ""), measured, policy) if job.kind == "server" else None
     if tested is not None:
         yield _Cell(tested, "1", looks_of(job.kind, job.fits), parts=[], only_worse=True)
 
@@ -194,7 +194,7 @@ def _halves(job: JobRecord, measured: Mapping[int, Quad]) -> Iterator[_Cell]:
     if gains and np.isfinite(gains).all():
         differences = Differences.of(np.array(gains), [quad.start for quad in whole])
         tested = Tested(
-            Place(job.name, ""),
+            ShapePlace(job.name, ""),
             JOB_HALVES,
             PairedEffect.of(differences, 1.0, "turns"),
             tolerance=1.0,
@@ -222,7 +222,7 @@ def _mean_log(turns: Iterable[Turn], name: str) -> float:
     return float(np.mean([math.log(value) if value > 0 else -math.inf for value in values]))
 
 
-def _other_work(place: Place, measured: Mapping[int, Quad]) -> list[Comparison]:
+def _other_work(place: ShapePlace, measured: Mapping[int, Quad]) -> list[Comparison]:
     """Where the two sides did not do the same work: a comparison that fails for it, whatever the times say."""
     for quad in measured.values():
         before, after = (_work_of(turns) for turns in (quad.base, quad.head))
@@ -234,7 +234,7 @@ def _other_work(place: Place, measured: Mapping[int, Quad]) -> list[Comparison]:
     return []
 
 
-def _other_output(place: Place, measured: Mapping[int, Quad], policy: Policy) -> list[Comparison]:
+def _other_output(place: ShapePlace, measured: Mapping[int, Quad], policy: Policy) -> list[Comparison]:
     """Where equal work gave another output."""
     tolerated = configured_tolerance(policy, RANKS_LOSS, *place) or 0.0
     # Of a server whose answers a program checks, only the first turns of a start have an output.
@@ -308,14 +308,14 @@ def compare_quantiles(evidence: Evidence) -> list[QuantileComparison]:
     return rows
 
 
-def _allowed(policy: Policy, name: str, place: Place) -> float:
+def _allowed(policy: Policy, name: str, place: ShapePlace) -> float:
     configured = configured_tolerance(policy, name, *place)
     return (metric(name).tolerance or 0.0) if configured is None else configured
 
 
 def smallest_tolerance(policy: Policy, job: str, metrics: Iterable[str]) -> float | None:
     """The slowdown of one of these numbers that no verdict of the job can be about; None where there are none."""
-    return min((_allowed(policy, name, Place(job, "")) for name in metrics), default=None)
+    return min((_allowed(policy, name, ShapePlace(job, "")) for name in metrics), default=None)
 
 
 def foreseen(

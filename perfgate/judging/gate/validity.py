@@ -16,7 +16,7 @@ from perfgate.document.decision import Invalid, InvalidKind
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.samples import STOPPED, BlockColumns, Replicate, unpack
 from perfgate.judging.gate.clean import LEAST_CLEAN, RATED_CLOCK_SHARE, CleanPair, Taint, clean_pair
-from perfgate.judging.gate.comparison import Place, rounded
+from perfgate.judging.gate.comparison import ShapePlace, rounded
 from perfgate.judging.gate.evidence import Evidence, Pair
 
 # A worker's clock must show what ours shows, but for what the kernel says that worker and conductor waited for a CPU. Other
@@ -55,7 +55,7 @@ def _changed_code(evidence: Evidence) -> Iterator[Invalid]:
     """Yield that something changed what a side runs, of every place: nothing else that was measured tells which code it was."""
     broken = [run.seal for run in evidence.runs if run.seal and run.seal.broken]
     files = list(dict.fromkeys(name for seal in broken for name in seal.changed))
-    jobs = [Place(job.name, "") for job in evidence.head.run.jobs]
+    jobs = [ShapePlace(job.name, "") for job in evidence.head.run.jobs]
     for workload, shape in [*evidence.places, *jobs] if broken else ():
         message = Message("gate.code-changed", {"files": files}) if files else Message("gate.code-changed-somewhere")
         yield Invalid(workload=workload, shape=shape, kind="code_changed", message=message)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.terms import Better
 from perfgate.document.trend import Direction, TrendChange, TrendPoint, TrendSeries
-from perfgate.stats.changes import ENOUGH_VALUES, Shift, noise, shifts, steps
+from perfgate.stats.changes import ENOUGH_VALUES, LevelShift, noise, shifts, steps
 
 Floats = npt.NDArray[np.float64]
 
@@ -87,7 +87,7 @@ def _scaled(values: Floats) -> _Scaled:
     return _Scaled(values / unit, unit, is_logarithm=False)
 
 
-def _change(series: TrendSeries, shift: Shift, scaled: _Scaled) -> TrendChange:
+def _change(series: TrendSeries, shift: LevelShift, scaled: _Scaled) -> TrendChange:
     if scaled.is_logarithm:
         before, after = math.exp(shift.before), math.exp(shift.after)
         delta: float | None = math.expm1(shift.effect)

@@ -13,7 +13,7 @@ import numpy as np
 
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.devices.batches import tensors
-from perfgate.trace.recording import Kernel
+from perfgate.trace.model.recording import Kernel
 
 # The property that a copy changes: the order in memory, the device, the dtype, or none.
 Cause = Literal["layout", "device", "dtype", "duplicate"]

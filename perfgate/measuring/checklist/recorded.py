@@ -9,8 +9,8 @@ from perfgate.document.message import Message, together
 from perfgate.document.run import CounterSet, KernelTimes, OperatorRow, StepResult
 from perfgate.measuring.checklist.runner import find_steps, step_result
 from perfgate.measuring.checklist.step import RecordedStep, RecordingContext, StepOutcome, not_applicable, unavailable
-from perfgate.trace.kernel_times import kernel_times
-from perfgate.trace.summary import DeviceSummary
+from perfgate.trace.analysis.kernel_times import kernel_times
+from perfgate.trace.analysis.summary import DeviceSummary
 
 NO_STEPS = Message("times.no-steps-marked")
 NO_DEVICE = Message("times.nothing-on-device")

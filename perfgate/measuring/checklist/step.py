@@ -29,8 +29,8 @@ from perfgate.measuring.timing.versus import Versus
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.protocol import LoadRequest
 from perfgate.stats.summary import Quantile
-from perfgate.trace.recording import Recording
-from perfgate.trace.summary import DeviceSummary
+from perfgate.trace.analysis.summary import DeviceSummary
+from perfgate.trace.model.recording import Recording
 
 # The share of a quick step's time that a further turn takes.
 BRIEF = 0.25

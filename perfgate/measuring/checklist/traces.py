@@ -16,7 +16,7 @@ from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.counting.collect import CallTrace, calls_within, read_calls, record_calls, trace_name
 from perfgate.measuring.timing.calls import find_steady_state
 from perfgate.system.garbage import quiet
-from perfgate.trace.summary import DeviceSummary, summarize
+from perfgate.trace.analysis.summary import DeviceSummary, summarize
 
 # The devices' formats: Kineto's JSON, and torch_npu's folder as an archive.
 _SUFFIXES = (".json.gz", ".zip")

@@ -22,10 +22,10 @@ from perfgate.measuring.counting.counters import code_at
 from perfgate.measuring.counting.lines import CallLines, RowKey
 from perfgate.measuring.counting.tally import Dispatched
 from perfgate.measuring.devices.device import Device
-from perfgate.trace.analysis import Intervals, intersection, joined, union
-from perfgate.trace.gaps import device_gaps
-from perfgate.trace.spans import span_of
-from perfgate.trace.stacks import Stacks, attributed_share, stacks_of
+from perfgate.trace.analysis.gaps import device_gaps
+from perfgate.trace.analysis.stacks import Stacks, attributed_share, stacks_of
+from perfgate.trace.model.arithmetic import Intervals, intersection, joined, union
+from perfgate.trace.model.spans import span_of
 
 # Rows kept per shape. The rest is summed up, and the document has its number of rows.
 MAX_ROWS = 120

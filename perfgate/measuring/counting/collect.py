@@ -15,10 +15,10 @@ import numpy as np
 from perfgate import trace
 from perfgate.document.message import Message, UnmeasuredError
 from perfgate.measuring.devices.device import Device
-from perfgate.trace.analysis import Intervals
-from perfgate.trace.ascend.archive import pack
-from perfgate.trace.events import CALL, DEVICE_KINDS, KERNEL_KINDS, EventTable
-from perfgate.trace.recording import Timeline
+from perfgate.trace.model.arithmetic import Intervals
+from perfgate.trace.model.events import CALL, DEVICE_KINDS, KERNEL_KINDS, EventTable
+from perfgate.trace.model.recording import Timeline
+from perfgate.trace.readers.ascend.archive import pack
 
 
 @dataclass(frozen=True)

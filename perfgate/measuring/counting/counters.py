@@ -24,8 +24,8 @@ from perfgate.measuring.counting.tally import (
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 from perfgate.system.garbage import quiet
-from perfgate.trace.events import DEVICE_KINDS
-from perfgate.trace.spans import (
+from perfgate.trace.model.events import DEVICE_KINDS
+from perfgate.trace.model.spans import (
     COLLECTIVES,
     DEVICE_COPIES,
     FORMAT_CONVERSIONS,

@@ -35,7 +35,7 @@ from perfgate.measuring.counting.tally import (
 from perfgate.measuring.devices.batches import tensors
 from perfgate.measuring.devices.device import HostWait
 from perfgate.measuring.workload.output import reading_into
-from perfgate.trace.spans import COLLECTIVES
+from perfgate.trace.model.spans import COLLECTIVES
 
 # Which operators copy a whole tensor, by schema name: position of (result, source) among result and arguments is in
 # copied. contiguous(), reshape() and to() arrive as clone or _to_copy, because composite operators are taken apart.

@@ -25,9 +25,9 @@ from perfgate.measuring.counting.collect import CallTrace, read_calls, record_ca
 from perfgate.measuring.counting.tally import SourceLines
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.workload.bound import BoundWorkload
-from perfgate.trace.analysis import self_times, union_length
-from perfgate.trace.events import CALL
-from perfgate.trace.spans import OUTSIDE, span_of
+from perfgate.trace.model.arithmetic import self_times, union_length
+from perfgate.trace.model.events import CALL
+from perfgate.trace.model.spans import OUTSIDE, span_of
 
 # Disturbances add time to an operator and never remove any. Of median, lower quartile, low quantiles and minimum, each of
 # an operator's sum in a call or of each of its events by itself, this one of the events spread least from pair to pair (31

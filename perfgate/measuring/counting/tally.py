@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from perfgate.system.folders import PACKAGE
-from perfgate.trace.spans import COLLECTIVES
+from perfgate.trace.model.spans import COLLECTIVES
 
 FRAMEWORK_OPS = "counters.framework_ops"
 COPIES = "counters.copies"

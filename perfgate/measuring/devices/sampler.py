@@ -17,7 +17,7 @@ from time import perf_counter_ns
 import msgspec
 
 from perfgate.document.message import reason_of
-from perfgate.document.telemetry import Reading, Sensor
+from perfgate.document.telemetry import Sensor, TelemetryReading
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.host import Host
 from perfgate.measuring.devices.registry import open_sensor, open_watch
@@ -40,7 +40,9 @@ def main(arguments: list[str]) -> int:
         began = perf_counter_ns()
         with suppress(MeasuringError):  # one answer that did not come; the next may
             telemetry = read()
-            _print(SampledLine(reading=Reading(began_ns=began, ended_ns=perf_counter_ns(), telemetry=telemetry)))
+            _print(
+                SampledLine(reading=TelemetryReading(began_ns=began, ended_ns=perf_counter_ns(), telemetry=telemetry))
+            )
         seconds = (perf_counter_ns() - began) / 1e9
         pause = WATCH_PAUSE_SECONDS if watch else max(0.0, PERIOD_SECONDS - seconds)
         if select.select([sys.stdin], [], [], pause)[0]:  # the other end of standard input was closed

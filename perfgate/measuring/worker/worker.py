@@ -42,7 +42,7 @@ from perfgate.measuring.workload.layout import Layout, define_dead_functions
 from perfgate.measuring.workload.load import describe_functions, describe_shapes, load_workload
 from perfgate.system.garbage import collector_off
 from perfgate.system.processes import adopt_orphans, die_with_parent
-from perfgate.trace.communication import add_communication
+from perfgate.trace.model.communication import add_communication
 
 
 class WorkerLoop:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perfgate.trace.recording import Recording
+    from perfgate.trace.model.recording import Recording
 
 _FOLDER: ContextVar[Path | None] = ContextVar("recording_cache", default=None)
 
@@ -44,6 +44,6 @@ def recall(path: Path) -> Recording:
         from perfgate.trace.cache.folder import RecordingCache
 
         return RecordingCache(folder).read(path)
-    from perfgate.trace.damaged import salvage
+    from perfgate.trace.readers.damaged import salvage
 
     return salvage(path)

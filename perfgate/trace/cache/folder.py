@@ -16,8 +16,8 @@ from perfgate.errors import PerfgateError
 from perfgate.trace.cache.columns import ColumnFile, ColumnWriter, DamagedColumnsError
 from perfgate.trace.cache.records import StoredRecording, restored, stored
 from perfgate.trace.cache.state import FileState, are_settled, are_unchanged, states_of
-from perfgate.trace.communication import added_communication
-from perfgate.trace.recording import Recording
+from perfgate.trace.model.communication import added_communication
+from perfgate.trace.model.recording import Recording
 
 # A smaller recording is read as fast as it is recalled.
 LEAST_BYTES = 4 << 20
@@ -66,7 +66,7 @@ class RecordingCache:
         recalled = self._recalled(path)
         if recalled is not None:
             return recalled
-        from perfgate.trace.damaged import salvage  # what is recalled needs no reader
+        from perfgate.trace.readers.damaged import salvage  # what is recalled needs no reader
 
         before = _files_of(path)
         recording = salvage(path)
@@ -187,7 +187,7 @@ def _reader() -> str:
 
 def _files_of(path: Path) -> list[FileState]:
     """The states of all that a reader looks at; none where there is no reader, or a file is gone."""
-    from perfgate.trace.reader import reader_of
+    from perfgate.trace.readers.reader import reader_of
 
     with suppress(OSError, PerfgateError):
         return states_of(reader_of(path).files(path))

@@ -11,12 +11,12 @@ import msgspec
 from perfgate.document.message import Message
 from perfgate.errors import DocumentError
 from perfgate.trace.cache.columns import AnyColumn, ColumnFile, ColumnWriter
-from perfgate.trace.counters import CounterColumns
-from perfgate.trace.events import COLUMN_TYPES, EventTable
-from perfgate.trace.kernel_table import KernelTable
-from perfgate.trace.packed import Columns, Packed, PackedReals
-from perfgate.trace.readings import Readings
-from perfgate.trace.recording import (
+from perfgate.trace.model.counters import CounterColumns
+from perfgate.trace.model.events import COLUMN_TYPES, EventTable
+from perfgate.trace.model.kernel_table import KernelTable
+from perfgate.trace.model.packed import Columns, Packed, PackedReals
+from perfgate.trace.model.readings import Readings
+from perfgate.trace.model.recording import (
     AllocationTotal,
     CallTotal,
     Collective,
@@ -30,7 +30,7 @@ from perfgate.trace.recording import (
     Timeline,
     TypeTotal,
 )
-from perfgate.trace.steps import Mark, MarkedSteps
+from perfgate.trace.model.steps import MarkedSteps, StepMark
 
 
 class _StoredPacked(msgspec.Struct, frozen=True, array_like=True):
@@ -69,7 +69,7 @@ class _StoredTimeline(msgspec.Struct, frozen=True, array_like=True):
     events: _StoredEvents
     kernels: _StoredKernels | None
     steps: tuple[ProfilerStep, ...] | None
-    marks: tuple[Mark, ...] | None
+    marks: tuple[StepMark, ...] | None
     step_table: tuple[TabledStep, ...] | None
     collectives: tuple[Collective, ...] | None
     collective_kernels: tuple[CollectiveKernel, ...] | None
@@ -250,6 +250,6 @@ class _Reread:
 
     @cached_property
     def _counters(self) -> CounterColumns:
-        from perfgate.trace.damaged import salvage
+        from perfgate.trace.readers.damaged import salvage
 
         return KernelTable.of(salvage(self._path).timelines[self._place].kernels or ()).counters

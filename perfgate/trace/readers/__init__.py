@@ -1,1 +1,1 @@
-"""One reader per trace format; each gives an EventTable."""
+"""From files of profilers to a recording: the formats, and what is left of a damaged file."""

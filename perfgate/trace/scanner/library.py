@@ -100,7 +100,7 @@ class _Scan(ctypes.Structure):
     ]
 
 
-class Mark(NamedTuple):
+class ScanMark(NamedTuple):
     """How much a scan holds: events, rows of each set, odd times."""
 
     events: int
@@ -138,11 +138,11 @@ class Scan:
         """Take the events of a text that begin from ``at`` on and before ``stop``; where that ended."""
         return int(self._library.scan_take(self._scan, address, size, at, stop, first, wide))
 
-    def mark(self) -> Mark:
+    def mark(self) -> ScanMark:
         scan = self._scan.contents
-        return Mark(int(scan.events), tuple(int(scan.rows[rows].count) for rows in SETS), int(scan.odd_count))
+        return ScanMark(int(scan.events), tuple(int(scan.rows[rows].count) for rows in SETS), int(scan.odd_count))
 
-    def forget(self, mark: Mark) -> None:
+    def forget(self, mark: ScanMark) -> None:
         """Forget all that was taken since a mark."""
         self._library.scan_forget(self._scan, mark.events, (ctypes.c_int64 * len(SETS))(*mark.rows), mark.odd)
 
@@ -201,7 +201,7 @@ def enclosing_calls(
 ) -> int | None:
     """Write into ``around`` the call that each lies in, and return how many are cut off; None without the library.
 
-    See ``perfgate.trace.stacks``.
+    See ``perfgate.trace.analysis.stacks``.
     """
     library = load()
     if library is None:

@@ -10,7 +10,7 @@ from typing import IO, Any, Literal
 
 import numpy as np
 
-from perfgate.trace.packed import Packed, PackedReals, joined_columns
+from perfgate.trace.model.packed import Packed, PackedReals, joined_columns
 from perfgate.trace.scanner.library import Texts, load, view
 
 # A number must be one, a real number is NaN where it is none.

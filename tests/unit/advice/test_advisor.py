@@ -13,8 +13,8 @@ import pytest
 
 from perfgate.document.message import quote
 from perfgate.document.run import Advisory, Artifact, Finding, StepResult
-from perfgate.jobs.run import advisor
-from perfgate.jobs.run.advisor import advise_profile, advise_run
+from perfgate.flows.run import advisor
+from perfgate.flows.run.advisor import advise_profile, advise_run
 from perfgate.judging.advice.advise import advised, suggestions
 from perfgate.judging.advice.advisor import advisories
 from tests.fakes.documents import make_decision, make_run

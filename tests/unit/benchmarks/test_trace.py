@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from perfgate import trace
-from perfgate.trace.gaps import device_gaps
+from perfgate.trace.analysis.gaps import device_gaps
 
 SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "trace" / "generate.py"
 

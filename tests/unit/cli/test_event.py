@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from perfgate.cli.options import EVENT_OPTIONS, event_environ, event_options
 from perfgate.document.run import CiContext
-from perfgate.jobs.shared.session import ci_context
+from perfgate.flows.shared.session import ci_context
 from perfgate.judging.forge.detect import GIVEN
 
 

@@ -12,7 +12,7 @@ from perfgate.cli import commands
 from perfgate.cli.main import SECTIONS
 from perfgate.cli.streams import harmless, print_json
 from perfgate.errors import UsageError
-from perfgate.jobs.shared.options import parse_steps
+from perfgate.flows.shared.options import parse_steps
 from perfgate.plugins import member_names
 
 

@@ -12,12 +12,12 @@ import pytest
 
 from perfgate.cli.main import cli
 from perfgate.cli.options import RecordCommand
-from perfgate.jobs.init.inputs import InitOptions
-from perfgate.jobs.publish.command import CommandRequest
-from perfgate.jobs.publish.job import PublishRequest
-from perfgate.jobs.report import ReportRequest
-from perfgate.jobs.shared.options import CheckOptions
-from perfgate.jobs.trend.job import TrendRequest
+from perfgate.flows.init.inputs import InitOptions
+from perfgate.flows.publish.command import CommandRequest
+from perfgate.flows.publish.job import PublishRequest
+from perfgate.flows.report import ReportRequest
+from perfgate.flows.shared.options import CheckOptions
+from perfgate.flows.trend.job import TrendRequest
 
 
 @pytest.mark.parametrize(

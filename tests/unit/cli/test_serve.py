@@ -17,7 +17,7 @@ import pytest
 import requests
 from hypothesis import HealthCheck, given, settings
 
-from perfgate.jobs.trace.serve import is_loopback
+from perfgate.flows.trace.serve import is_loopback
 from tests.command import run_perfgate
 from tests.fakes.training import MS, Training
 

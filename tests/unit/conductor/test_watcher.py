@@ -19,7 +19,7 @@ from perfgate.conductor.machine.watcher import Watcher, namespace_ids, watching
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import BlockColumns, Replicate
-from perfgate.document.telemetry import DeviceProcess, DeviceState, Reading
+from perfgate.document.telemetry import DeviceProcess, DeviceState, TelemetryReading
 from perfgate.errors import MeasuringError
 from tests.traps.virtual import VirtualGate, documents_of, judged, works
 from tests.unit.gate.builders import SHAPE, sides
@@ -36,19 +36,21 @@ SMI = Path(__file__).parents[2] / "softnpu" / "bin"
 class Told:
     """Readings that a sampler's process might have handed over."""
 
-    told: Sequence[Reading]
+    told: Sequence[TelemetryReading]
 
-    def readings(self) -> list[Reading]:
+    def readings(self) -> list[TelemetryReading]:
         return list(self.told)
 
     def end(self) -> None: ...
 
 
-def reading(began_ms: float, ended_ms: float, **fields: Any) -> Reading:
-    return Reading(began_ns=round(began_ms * MS), ended_ns=round(ended_ms * MS), telemetry=DeviceState(**fields))
+def reading(began_ms: float, ended_ms: float, **fields: Any) -> TelemetryReading:
+    return TelemetryReading(
+        began_ns=round(began_ms * MS), ended_ns=round(ended_ms * MS), telemetry=DeviceState(**fields)
+    )
 
 
-def watcher(*told: Reading, own: frozenset[int] = frozenset(), host_ids: bool = True) -> Watcher:
+def watcher(*told: TelemetryReading, own: frozenset[int] = frozenset(), host_ids: bool = True) -> Watcher:
     return Watcher(Told(told), own=own, host_ids=host_ids)  # type: ignore[arg-type]
 
 
@@ -75,7 +77,7 @@ def watched(by: Watcher) -> tuple[RunDocument, RunDocument]:
     return replace(base, replicates=lists[0]), replace(head, replicates=lists[1])
 
 
-def decided(*told: Reading, **fields: Any) -> DecisionDocument:
+def decided(*told: TelemetryReading, **fields: Any) -> DecisionDocument:
     return judged(*watched(watcher(*told, **fields)))
 
 
@@ -128,7 +130,7 @@ def test_measure_pairs__device_throttled_for_a_share_of_the_job__invalid_where_t
     assert (kinds(decision), decision.verdict) == (kind, verdict)
 
 
-def clocks(share: float, **fields: Any) -> list[Reading]:
+def clocks(share: float, **fields: Any) -> list[TelemetryReading]:
     """A reading within the blocks of every pair."""
     told = {"clock": share * 1.8e9, "rated_clock": 1.8e9, "utilization": 0.9, **fields}
     return [reading(pair * PAIR_MS + 30, pair * PAIR_MS + 160, **told) for pair in range(12)]
@@ -152,11 +154,11 @@ def test_decide__clock_at_its_rate__nothing() -> None:
         clocks(0.75, throttled=False),
     ],
 )
-def test_decide__low_clock_that_is_no_fault__nothing(told: list[Reading]) -> None:
+def test_decide__low_clock_that_is_no_fault__nothing(told: list[TelemetryReading]) -> None:
     assert kinds(decided(*told)) == set()
 
 
-def processes(*pids: int) -> Reading:
+def processes(*pids: int) -> TelemetryReading:
     return reading(*WHOLE_JOB, foreign_processes=[DeviceProcess(pid=pid, name="secret-job") for pid in pids])
 
 
@@ -168,7 +170,7 @@ def test_decide__our_own_workers__nothing() -> None:
     assert kinds(decided(processes(7, 8), own=frozenset({7, 8, 9}))) == set()
 
 
-def listed(at_ms: float, *pids: int) -> Reading:
+def listed(at_ms: float, *pids: int) -> TelemetryReading:
     return reading(at_ms, at_ms + 5, foreign_processes=[DeviceProcess(pid=pid) for pid in pids])
 
 

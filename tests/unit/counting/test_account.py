@@ -19,8 +19,8 @@ from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
-from perfgate.trace.events import EventKind, EventTableBuilder
-from perfgate.trace.recording import Timeline
+from perfgate.trace.model.events import EventKind, EventTableBuilder
+from perfgate.trace.model.recording import Timeline
 from tests.fakes.device import FakeDevice
 from tests.fakes.workloads import FakeKernel, fake_workload
 

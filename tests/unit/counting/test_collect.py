@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from perfgate.measuring.counting.collect import read_calls
-from perfgate.trace.events import CALL
-from perfgate.trace.flame import flame_tree
-from perfgate.trace.stacks import stacks_of
+from perfgate.trace.analysis.flame import flame_tree
+from perfgate.trace.analysis.stacks import stacks_of
+from perfgate.trace.model.events import CALL
 from tests.fakes.kineto import TraceLog, write_trace
 
 

@@ -2,9 +2,9 @@ import numpy as np
 
 from perfgate.document.run import CallRow, CounterSet
 from perfgate.measuring.counting.counters import kernel_counters, with_kernel_lines, with_kernels
-from perfgate.trace.analysis import Intervals
-from perfgate.trace.events import NO_CORRELATION, EventTableBuilder
-from perfgate.trace.spans import COLLECTIVES, Work, WorkItem, is_format_conversion, span_of, work_by_span
+from perfgate.trace.model.arithmetic import Intervals
+from perfgate.trace.model.events import NO_CORRELATION, EventTableBuilder
+from perfgate.trace.model.spans import COLLECTIVES, Work, WorkItem, is_format_conversion, span_of, work_by_span
 
 HOST, STREAM = ("1", "1"), ("0", "7")
 

@@ -8,7 +8,7 @@ import pytest
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.backends import _npu_profiler
 from perfgate.measuring.devices.backends._npu_profiler import accepted, missing_from, require_msprof
-from perfgate.trace.ascend.archive import pack
+from perfgate.trace.readers.ascend.archive import pack
 
 
 # Signatures as torch_npu has them: branch v2.1.0-5.0.0, 6.0.0 and the 2.13.0 wheel.

@@ -5,9 +5,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from perfgate.document.schema import load_schema, schema_path
+from perfgate.document.schema import LENGTHS, load_schema, schema_path
 from perfgate.errors import PerfgateError
-from perfgate.jobs.schemas import write_schemas
+from perfgate.flows.schemas import write_schemas
 
 NAMES = ["run", "decision", "trend", "bisection", "config"]
 
@@ -18,7 +18,7 @@ def test_schemas__committed_file__is_what_the_records_generate(tmp_path: Path, n
     fresh = (tmp_path / f"{name}.schema.json").read_text(encoding="utf-8")
     stored = schema_path(name).read_text(encoding="utf-8")
     assert _unordered(json.loads(stored)) == _unordered(json.loads(fresh)), (
-        "run `python -m perfgate.jobs.schemas` and commit schemas/"
+        "run `python -m perfgate.flows.schemas` and commit schemas/"
     )
 
 
@@ -48,6 +48,13 @@ def test_schemas__every_record__closed_and_described(name: str) -> None:
     for title, record in load_schema(name)["$defs"].items():
         assert record["additionalProperties"] is False, title
         assert record["description"], title
+
+
+@pytest.mark.parametrize(("record", "field"), LENGTHS)
+def test_schemas__longer_texts__are_those_of_fields_that_exist(record: str, field: str) -> None:
+    schema = load_schema("run")["$defs"][record]["properties"][field]
+    lengths = [kind["maxLength"] for kind in (schema, *schema.get("anyOf", [])) if "maxLength" in kind]
+    assert lengths == [LENGTHS[record, field]]
 
 
 def test_schemas__every_text_array_and_number__bounded() -> None:

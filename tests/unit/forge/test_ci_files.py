@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from ruamel.yaml import YAML
 
-from perfgate.jobs.publish.job import FailOn
+from perfgate.flows.publish.job import FailOn
 from perfgate.toml import tomllib
 from tests.unit.forge.test_gitlab_template import expanded
 

@@ -10,7 +10,7 @@ import pytest
 from perfgate.document.decision import Comparison, DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import KernelTimes, KernelWork, RunDocument
-from perfgate.jobs.run.from_profile import ProfileOptions, run_from_profile
+from perfgate.flows.run.from_profile import ProfileOptions, run_from_profile
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence import Evidence
 from perfgate.judging.gate.recordings import NOT_COMPARED, compare_kernel_times

@@ -257,7 +257,7 @@ def test_snapshot__sparse_checkout__what_is_left_out_is_not_deleted(clone: Path)
 
 
 def test_snapshot__folder_of_an_earlier_result__not_a_change(clone: Path) -> None:
-    from perfgate.jobs.shared.session import prepare_out
+    from perfgate.flows.shared.session import prepare_out
 
     out = prepare_out(clone / ".perfgate" / "local")
     (out / "report.html").write_text("a report")

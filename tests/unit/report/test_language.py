@@ -11,7 +11,7 @@ from perfgate.document.message import Message, quote
 from perfgate.document.run import Finding
 from perfgate.judging.report.text.escape import prose
 from perfgate.judging.report.text.format import directed_percent
-from perfgate.judging.report.text.messages import Pieces, word, word_finding
+from perfgate.judging.report.text.messages import SentencePieces, word, word_finding
 from perfgate.judging.report.text.numbers import counted
 from perfgate.judging.report.text.templates import environment
 from perfgate.judging.report.text.words import Words, say
@@ -70,7 +70,7 @@ def test_told_finding__known_rule__its_chinese_words_with_the_evidence_as_outsid
     )
     with speaking("zh"):
         found = word_finding(finding)
-    assert isinstance(found, Pieces)
+    assert isinstance(found, SentencePieces)
     assert [piece for piece in found.pieces if not isinstance(piece, Words)] == ["rank 0", HOSTILE, "rank 1"]
     assert "rank 0" in word_finding(finding)
     assert HOSTILE in word_finding(finding)

@@ -14,8 +14,8 @@ from perfgate.judging.report.render.html import render_html
 from perfgate.judging.report.render.ranks import render_ranks_page
 from perfgate.judging.report.render.served import render_index
 from perfgate.judging.report.render.timeline import render_timeline
-from perfgate.trace.events import NO_CORRELATION
-from perfgate.trace.timeline import drawn_timeline
+from perfgate.trace.model.events import NO_CORRELATION
+from perfgate.trace.pages.timeline import drawn_timeline
 from tests.browser import Page, browser_page
 from tests.fakes.documents import make_decision, make_run
 from tests.unit.report.test_flame import make_tree

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from perfgate.document.ranks import DrawnRanks
-from perfgate.jobs.trace.ranks import Ranks, ranks_document
-from perfgate.jobs.trace.ranks_page import drawn_ranks
+from perfgate.flows.trace.ranks import Ranks, ranks_document
+from perfgate.flows.trace.ranks_page import drawn_ranks
 from perfgate.judging.report.render.ranks import render_ranks_page
-from perfgate.trace.events import EventTableBuilder
-from perfgate.trace.rank_table import reduce_timeline
-from perfgate.trace.ranks import arrivals
-from perfgate.trace.recording import Collective, Kernel, ProfilerStep, RankLink, Timeline
+from perfgate.trace.analysis.rank_table import reduce_timeline
+from perfgate.trace.analysis.ranks import arrivals
+from perfgate.trace.model.events import EventTableBuilder
+from perfgate.trace.model.recording import Collective, Kernel, ProfilerStep, RankLink, Timeline
 from tests.browser import Page, browser_page
 from tests.fakes.training import Training
 

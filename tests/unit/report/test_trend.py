@@ -19,7 +19,7 @@ from perfgate.document.trend import CommitLabel, NotLookedAt
 from perfgate.judging.report.render.trend import TrendContext, issue_title, render_issue, render_news
 from perfgate.judging.report.render.trend_page import render_trend_page
 from perfgate.judging.report.render.trend_terminal import render_trend
-from perfgate.judging.report.view.trend_rows import Moved, change_words, sparkline
+from perfgate.judging.report.view.trend_rows import MovedSeries, change_words, sparkline
 from tests.fakes.trends import (
     BEGAN,
     hostile_trend,
@@ -363,7 +363,7 @@ def test_sparkline__one_wild_value__the_rest_keeps_its_shape() -> None:
 def test_change_words__from_nothing__how_many_more() -> None:
     counter = make_series(metric="counters.syncs", unit="1", kind="exact")
     change = make_change(before=0.0, after=2.0, delta=None, interval=None, evidence="exact")
-    assert change_words(Moved(counter, change)) == "2 more (exact)"
+    assert change_words(MovedSeries(counter, change)) == "2 more (exact)"
 
 
 def test_render_trend_page__two_commits_moved_one_series__each_picture_shows_its_own_change_strongest() -> None:

@@ -11,10 +11,10 @@ from perfgate.measuring.checklist.steps.s15_cache import STEP
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
-from perfgate.trace.events import NO_CORRELATION, EventTableBuilder
-from perfgate.trace.readings import MEMORY_READ, MEMORY_WRITE, Readings
-from perfgate.trace.recording import Kernel, Recording, Timeline
-from perfgate.trace.summary import summarize
+from perfgate.trace.analysis.summary import summarize
+from perfgate.trace.model.events import NO_CORRELATION, EventTableBuilder
+from perfgate.trace.model.readings import MEMORY_READ, MEMORY_WRITE, Readings
+from perfgate.trace.model.recording import Kernel, Recording, Timeline
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload

@@ -39,11 +39,11 @@ from perfgate.measuring.checklist.steps.s16_communication import (
 )
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.workload import Workload
-from perfgate.trace.events import EventTableBuilder
-from perfgate.trace.links import SLOW_LINK
-from perfgate.trace.ranks import SLOW_RANK
-from perfgate.trace.recording import Collective, LinkUse, Packets, ProfilerStep, RankLink, Recording, Timeline
-from perfgate.trace.summary import summarize
+from perfgate.trace.analysis.links import SLOW_LINK
+from perfgate.trace.analysis.ranks import SLOW_RANK
+from perfgate.trace.analysis.summary import summarize
+from perfgate.trace.model.events import EventTableBuilder
+from perfgate.trace.model.recording import Collective, LinkUse, Packets, ProfilerStep, RankLink, Recording, Timeline
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload

@@ -9,9 +9,9 @@ from perfgate.measuring.checklist.step import RecordingContext
 from perfgate.measuring.checklist.steps.s14_contiguity import STEP
 from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.workload.workload import Workload
-from perfgate.trace.events import EventTableBuilder
-from perfgate.trace.recording import Recording, Timeline
-from perfgate.trace.summary import summarize
+from perfgate.trace.analysis.summary import summarize
+from perfgate.trace.model.events import EventTableBuilder
+from perfgate.trace.model.recording import Recording, Timeline
 from tests.fakes.device import ALL_CAPABILITIES, FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload

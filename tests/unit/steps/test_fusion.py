@@ -20,9 +20,9 @@ from perfgate.measuring.checklist.steps.s06_fusion.patterns import Node, Pattern
 from perfgate.measuring.counting.collect import CallTrace
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.workload import Workload
-from perfgate.trace.events import CALL, NO_CORRELATION, EventTableBuilder
-from perfgate.trace.recording import Kernel, ProfilerStep, Recording, Timeline
-from perfgate.trace.summary import summarize
+from perfgate.trace.analysis.summary import summarize
+from perfgate.trace.model.events import CALL, NO_CORRELATION, EventTableBuilder
+from perfgate.trace.model.recording import Kernel, ProfilerStep, Recording, Timeline
 from tests.fakes.device import FakeDevice
 from tests.fakes.recordings import ADD, GEMM, kineto_recording
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload

@@ -23,11 +23,11 @@ from perfgate.measuring.checklist.steps.s09_graph.compilation import time_limit
 from perfgate.measuring.counting.compiled import has_compiled
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.workload import Workload
-from perfgate.trace.analysis import Intervals
-from perfgate.trace.events import NO_CORRELATION, EventTableBuilder
-from perfgate.trace.recording import Kernel, ProfilerStep, Recording, Timeline
-from perfgate.trace.steps import profiler_steps
-from perfgate.trace.summary import summarize
+from perfgate.trace.analysis.summary import summarize
+from perfgate.trace.model.arithmetic import Intervals
+from perfgate.trace.model.events import NO_CORRELATION, EventTableBuilder
+from perfgate.trace.model.recording import Kernel, ProfilerStep, Recording, Timeline
+from perfgate.trace.model.steps import profiler_steps
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload

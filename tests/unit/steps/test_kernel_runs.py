@@ -12,7 +12,7 @@ from perfgate.measuring.checklist.steps.s04_top_ops import STEP
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
-from perfgate.trace.summary import summarize
+from perfgate.trace.analysis.summary import summarize
 from tests.fakes.device import FakeDevice
 from tests.fakes.recordings import ALL_REDUCE, GEMM, kineto_recording
 from tests.fakes.recordings import STEP as RECORDED_STEP

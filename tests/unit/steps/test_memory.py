@@ -16,9 +16,9 @@ from perfgate.measuring.checklist.steps.s17_memory import STEP
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
-from perfgate.trace.events import EventTableBuilder
-from perfgate.trace.recording import Recording, Timeline
-from perfgate.trace.summary import summarize
+from perfgate.trace.analysis.summary import summarize
+from perfgate.trace.model.events import EventTableBuilder
+from perfgate.trace.model.recording import Recording, Timeline
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload

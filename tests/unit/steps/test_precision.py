@@ -13,9 +13,9 @@ from perfgate.measuring.checklist.steps import s08_precision
 from perfgate.measuring.checklist.steps.s08_precision import STEP
 from perfgate.measuring.checklist.steps.s08_precision.trial import PrecisionTrial
 from perfgate.measuring.timing.versus import Versus
-from perfgate.trace.events import EventTableBuilder
-from perfgate.trace.recording import Kernel, Recording, Timeline
-from perfgate.trace.summary import summarize
+from perfgate.trace.analysis.summary import summarize
+from perfgate.trace.model.events import EventTableBuilder
+from perfgate.trace.model.recording import Kernel, Recording, Timeline
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload

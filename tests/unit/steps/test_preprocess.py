@@ -18,9 +18,9 @@ from perfgate.measuring.checklist.steps.s11_preprocess import STEP, preparing_sh
 from perfgate.measuring.devices.backends.cpu import CpuDevice
 from perfgate.measuring.timing.preprocessing import measure_exposed, summarize_rounds
 from perfgate.measuring.workload.workload import Workload
-from perfgate.trace.events import EventTableBuilder
-from perfgate.trace.recording import ProfilerStep, Timeline
-from perfgate.trace.summary import summarize
+from perfgate.trace.analysis.summary import summarize
+from perfgate.trace.model.events import EventTableBuilder
+from perfgate.trace.model.recording import ProfilerStep, Timeline
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import context_on, curve

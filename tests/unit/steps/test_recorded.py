@@ -10,9 +10,9 @@ from perfgate import trace
 from perfgate.document.run import StepResult
 from perfgate.measuring.checklist.recorded import RecordedChecklist, recorded_checklist
 from perfgate.measuring.checklist.step import RecordingContext
-from perfgate.trace.events import NO_CORRELATION, EventKind, EventTableBuilder
-from perfgate.trace.recording import Collective, Kernel, ProfilerStep, Recording, Timeline
-from perfgate.trace.summary import summarize
+from perfgate.trace.analysis.summary import summarize
+from perfgate.trace.model.events import NO_CORRELATION, EventKind, EventTableBuilder
+from perfgate.trace.model.recording import Collective, Kernel, ProfilerStep, Recording, Timeline
 from tests.fakes.recordings import GEMM, STEP, TO_NHWC, kineto_recording
 from tests.fakes.wording import reason_of
 from tests.samples import unpacked

@@ -33,12 +33,12 @@ from perfgate.measuring.checklist.steps.s19_thermal import (
 )
 from perfgate.measuring.devices.host import RunTimes, run_times
 from perfgate.measuring.devices.registry import open_device
-from perfgate.measuring.devices.sampler import Reading
+from perfgate.measuring.devices.sampler import TelemetryReading
 from perfgate.sampling import sampling
-from perfgate.trace.events import EventTableBuilder
-from perfgate.trace.readings import CORE_CLOCK, Readings
-from perfgate.trace.recording import Kernel, Recording, Timeline
-from perfgate.trace.summary import summarize
+from perfgate.trace.analysis.summary import summarize
+from perfgate.trace.model.events import EventTableBuilder
+from perfgate.trace.model.readings import CORE_CLOCK, Readings
+from perfgate.trace.model.recording import Kernel, Recording, Timeline
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
@@ -176,11 +176,11 @@ def test_soak__cpu_whose_calls_grow__the_canary_beside_them_does_not() -> None:
     assert of_canary.value < of_calls.value / 2
 
 
-def reading(at: float, **fields: Any) -> Reading:
-    return Reading(began_ns=int(at * S), ended_ns=int((at + 0.1) * S), telemetry=DeviceState(**fields))
+def reading(at: float, **fields: Any) -> TelemetryReading:
+    return TelemetryReading(began_ns=int(at * S), ended_ns=int((at + 0.1) * S), telemetry=DeviceState(**fields))
 
 
-def told(readings: list[Reading]) -> dict[str, float | None]:
+def told(readings: list[TelemetryReading]) -> dict[str, float | None]:
     add_sensed(outcome := of_shape(), Sensed(readings), SOAKED, items=600)
     return {value.metric: value.value for value in outcome.values}
 
@@ -222,7 +222,7 @@ def test_sensor_values__readings_outside_the_soak__do_not_count() -> None:
     }
 
 
-def sampled(monkeypatch: pytest.MonkeyPatch, folder: Path, **switches: str) -> list[Reading]:
+def sampled(monkeypatch: pytest.MonkeyPatch, folder: Path, **switches: str) -> list[TelemetryReading]:
     """Return the first two readings that the sampler's process takes of the software npu-smi."""
     monkeypatch.setenv("PATH", f"{SMI}:{Path(sys.executable).parent}:/usr/bin:/bin")
     monkeypatch.delenv("ASCEND_RT_VISIBLE_DEVICES", raising=False)
@@ -235,7 +235,7 @@ def sampled(monkeypatch: pytest.MonkeyPatch, folder: Path, **switches: str) -> l
         return readings
 
 
-def judged(readings: list[Reading]) -> tuple[dict[str, float | None], list[Finding]]:
+def judged(readings: list[TelemetryReading]) -> tuple[dict[str, float | None], list[Finding]]:
     soaked = Soak(readings[0].began_ns, (Slice(readings[-1].ended_ns, 1.0, None),), calls=10)
     add_sensed(outcome := of_shape(), Sensed(readings), soaked, items=10)
     judge_throttling(outcome)

@@ -13,9 +13,9 @@ from perfgate.measuring.checklist.steps.s13_tiling.products import ProductReplay
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
-from perfgate.trace.events import EventTableBuilder
-from perfgate.trace.recording import Kernel, Recording, Timeline
-from perfgate.trace.summary import summarize
+from perfgate.trace.analysis.summary import summarize
+from perfgate.trace.model.events import EventTableBuilder
+from perfgate.trace.model.recording import Kernel, Recording, Timeline
 from tests.fakes.recordings import kineto_recording
 from tests.fakes.wording import reason_of
 from tests.unit.trace.ascend import ALEXNET, GPT, QWEN, sample

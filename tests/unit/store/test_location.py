@@ -4,7 +4,7 @@ import pytest
 
 from perfgate.config import Config, parse_config
 from perfgate.errors import StoreError
-from perfgate.jobs.shared.store import open_project_store
+from perfgate.flows.shared.store import open_project_store
 from perfgate.judging.store.store import store_location
 
 

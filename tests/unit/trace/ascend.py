@@ -3,7 +3,7 @@
 import gzip
 import shutil
 
-from perfgate.trace.events import KINDS
+from perfgate.trace.model.events import KINDS
 from tests.samples import recorded
 
 ALEXNET = "msinsight-910B-alexnet-2501"

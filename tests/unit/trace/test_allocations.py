@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from perfgate.trace.allocations import allocation_totals
-from perfgate.trace.packed import NO_NUMBER
+from perfgate.trace.model.allocations import allocation_totals
+from perfgate.trace.model.packed import NO_NUMBER
 
 NAMES = ("add", "mm", "weights")
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfgate.trace.analysis import (
+from perfgate.trace.model.arithmetic import (
     Intervals,
     counts_by_name,
     gaps,

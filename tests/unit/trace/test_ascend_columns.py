@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from perfgate import trace
 from perfgate.errors import DocumentError
-from perfgate.trace.ascend import columns, tables
-from perfgate.trace.ascend.cache_rates import with_cache_rates
-from perfgate.trace.events import EventTable
-from perfgate.trace.kernel_table import KernelTable
-from perfgate.trace.recording import AllocationTotal, Kernel, OperatorTime
+from perfgate.trace.model.events import EventTable
+from perfgate.trace.model.kernel_table import KernelTable
+from perfgate.trace.model.recording import AllocationTotal, Kernel, OperatorTime
+from perfgate.trace.readers.ascend import columns, tables
+from perfgate.trace.readers.ascend.cache_rates import with_cache_rates
 from perfgate.trace.scanner import library
 
 from .ascend import sample

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from perfgate import trace
 from perfgate.errors import DocumentError
-from perfgate.trace.ascend import database as databases
-from perfgate.trace.ascend.columns import TableColumns
-from perfgate.trace.ascend.database import open_database
-from perfgate.trace.events import MAX_NS
-from perfgate.trace.kernel_table import KernelTable
-from perfgate.trace.packed import NO_NUMBER
+from perfgate.trace.model.events import MAX_NS
+from perfgate.trace.model.kernel_table import KernelTable
+from perfgate.trace.model.packed import NO_NUMBER
+from perfgate.trace.readers.ascend import database as databases
+from perfgate.trace.readers.ascend.columns import TableColumns
+from perfgate.trace.readers.ascend.database import open_database
 
 _numbers = st.integers(-9, 9) | st.sampled_from([MAX_NS, -MAX_NS, 1 << 53, 1_764_000_000_000_000_001])
 _likely = st.none() | _numbers | _numbers.map(str) | st.integers(-9, 9).map(float)

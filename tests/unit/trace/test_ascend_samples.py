@@ -9,8 +9,8 @@ import pytest
 
 from perfgate import trace
 from perfgate.errors import DocumentError
-from perfgate.trace.analysis import Intervals, gaps, union_length
-from perfgate.trace.readings import MEMORY_READ, MEMORY_WRITE
+from perfgate.trace.model.arithmetic import Intervals, gaps, union_length
+from perfgate.trace.model.readings import MEMORY_READ, MEMORY_WRITE
 from tests.wording import text_of
 
 from .ascend import ALEXNET, GPT, QWEN, groups, kinds, sample

@@ -15,7 +15,7 @@ import pytest
 
 from perfgate import trace
 from perfgate.errors import DocumentError
-from perfgate.trace.ascend import archive
+from perfgate.trace.readers.ascend import archive
 from tests.samples import unpacked
 from tests.wording import text_of
 
@@ -348,7 +348,7 @@ def test_database__computed_column_of_a_gigabyte__not_read(tmp_path):
 
 def test_readers__imported__torch_is_not():
     code = (
-        "import sys; from perfgate.trace.reader import all_readers; "
+        "import sys; from perfgate.trace.readers.reader import all_readers; "
         "all_readers(); sys.exit('torch' in sys.modules or 'torch_npu' in sys.modules)"
     )
 

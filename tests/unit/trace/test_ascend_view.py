@@ -7,9 +7,10 @@ import pytest
 
 from perfgate import trace
 from perfgate.errors import DocumentError
-from perfgate.trace.ascend.kinds import task_kind, type_by_name
-from perfgate.trace.events import KINDS
-from perfgate.trace.readings import CORE_CLOCK, MEMORY_READ, MEMORY_WRITE
+from perfgate.trace.model.events import KINDS
+from perfgate.trace.model.kernel_names import type_by_name
+from perfgate.trace.model.readings import CORE_CLOCK, MEMORY_READ, MEMORY_WRITE
+from perfgate.trace.readers.ascend.kinds import task_kind
 
 from .ascend import groups, kinds, written
 

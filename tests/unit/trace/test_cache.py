@@ -18,16 +18,16 @@ from click.testing import CliRunner
 
 from perfgate.cli.commands.trace import COMMAND
 from perfgate.errors import PerfgateError
+from perfgate.trace.analysis.rows import top
 from perfgate.trace.cache import default_folder, recall, use_cache
 from perfgate.trace.cache.columns import ColumnWriter
 from perfgate.trace.cache.folder import CacheUse, RecordingCache
 from perfgate.trace.cache.records import stored
 from perfgate.trace.cache.state import SETTLED_NS, are_settled, states_of
-from perfgate.trace.communication import add_communication
-from perfgate.trace.damaged import salvage
-from perfgate.trace.kernel_table import KernelTable
-from perfgate.trace.recording import Recording
-from perfgate.trace.rows import top
+from perfgate.trace.model.communication import add_communication
+from perfgate.trace.model.kernel_table import KernelTable
+from perfgate.trace.model.recording import Recording
+from perfgate.trace.readers.damaged import salvage
 from tests.samples import unpacked
 
 CacheMaker = Callable[..., RecordingCache]

@@ -11,10 +11,10 @@ import pytest
 
 from perfgate import trace
 from perfgate.errors import DocumentError
-from perfgate.jobs.run.from_profile import ProfileOptions, run_from_profile
-from perfgate.trace import chrome_events
-from perfgate.trace.gaps import device_gaps
-from perfgate.trace.readers import chrome
+from perfgate.flows.run.from_profile import ProfileOptions, run_from_profile
+from perfgate.trace.analysis.gaps import device_gaps
+from perfgate.trace.readers.formats import chrome
+from perfgate.trace.scanner import chrome_events
 from tests.wording import text_of
 
 

@@ -7,7 +7,7 @@ from contextvars import copy_context
 import pytest
 
 from perfgate.errors import UsageError
-from perfgate.trace.communication import add_communication, kernel_kind
+from perfgate.trace.model.communication import add_communication, kernel_kind
 
 COMMUNICATING = (
     "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",

@@ -13,8 +13,9 @@ import pytest
 
 from perfgate import trace
 from perfgate.errors import DocumentError
-from perfgate.trace import chrome_events, damaged
-from perfgate.trace.compressed import named
+from perfgate.trace.readers import damaged
+from perfgate.trace.scanner import chrome_events
+from perfgate.trace.scanner.compressed import named
 
 MODULE = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 zstd: Any = importlib.import_module(MODULE)

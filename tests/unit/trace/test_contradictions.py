@@ -12,11 +12,11 @@ from perfgate.document.decision import Policy
 from perfgate.document.history import History
 from perfgate.document.trace import GapDocument, StepDocument, TopDocument
 from perfgate.errors import DocumentError
-from perfgate.jobs.run.from_profile import ProfileOptions, run_from_profile
-from perfgate.jobs.trace.job import Choice, trace_gaps, trace_steps, trace_top
+from perfgate.flows.run.from_profile import ProfileOptions, run_from_profile
+from perfgate.flows.trace.job import Choice, trace_gaps, trace_steps, trace_top
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.report.render.comment import CommentContext, render_comment
-from perfgate.trace.contradictions import contradictions
+from perfgate.trace.readers.contradictions import contradictions
 from tests.wording import text_of, worded
 
 from .ascend import ALEXNET, GPT, QWEN, sample, written

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from perfgate.trace.delays import Delay, delays
-from perfgate.trace.rank_table import reduce_timeline
-from perfgate.trace.ranks import arrivals, slow_stages
+from perfgate.trace.analysis.delays import Delay, delays
+from perfgate.trace.analysis.rank_table import reduce_timeline
+from perfgate.trace.analysis.ranks import arrivals, slow_stages
 from tests.fakes.training import MS, Training
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from perfgate.trace.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
-from perfgate.trace.fillers import GapGroup, gap_groups
-from perfgate.trace.gaps import device_gaps
+from perfgate.trace.analysis.fillers import GapGroup, gap_groups
+from perfgate.trace.analysis.gaps import device_gaps
+from perfgate.trace.model.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
 
 MAIN, OTHER, STREAM = ("python", "1"), ("python", "2"), ("device 0", "stream 7")
 

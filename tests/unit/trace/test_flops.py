@@ -2,8 +2,8 @@
 
 import pytest
 
-from perfgate.trace.flops import arithmetic, flops
-from perfgate.trace.recording import Kernel
+from perfgate.trace.model.flops import arithmetic, flops
+from perfgate.trace.model.recording import Kernel
 
 
 def kernel(op, inputs, output, *, formats=None, output_format="ND", dtypes=None):

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from perfgate import trace
-from perfgate.trace.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
-from perfgate.trace.gaps import Gap, device_gaps
+from perfgate.trace.analysis.gaps import Gap, device_gaps
+from perfgate.trace.model.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
 from tests.samples import recorded
 
 

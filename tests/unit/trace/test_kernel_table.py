@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfgate.errors import DocumentError
-from perfgate.trace.ascend.columns import Kind, TableColumns, read_columns, scan_columns
-from perfgate.trace.ascend.kernels import KINDS, kernel_rows, read_kernels
-from perfgate.trace.counters import CounterColumns
-from perfgate.trace.events import NO_TEXT
-from perfgate.trace.kernel_table import KernelTable, joined_tables
-from perfgate.trace.recording import Kernel
+from perfgate.trace.model.counters import CounterColumns
+from perfgate.trace.model.events import NO_TEXT
+from perfgate.trace.model.kernel_table import KernelTable, joined_tables
+from perfgate.trace.model.recording import Kernel
+from perfgate.trace.readers.ascend.columns import Kind, TableColumns, read_columns, scan_columns
+from perfgate.trace.readers.ascend.kernels import KINDS, kernel_rows, read_kernels
 from perfgate.trace.scanner import library
 from perfgate.trace.scanner import table as scanned_table
 from tests.samples import recorded

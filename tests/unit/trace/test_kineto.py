@@ -9,11 +9,11 @@ import pytest
 
 from perfgate.errors import DocumentError
 from perfgate.measuring.counting.collect import CallTrace
-from perfgate.trace.analysis import Intervals, union_length
-from perfgate.trace.chrome_events import event_lists
-from perfgate.trace.events import KINDS, nanoseconds
-from perfgate.trace.readers.kineto import read_kineto
-from perfgate.trace.recording import Timeline
+from perfgate.trace.model.arithmetic import Intervals, union_length
+from perfgate.trace.model.events import KINDS, nanoseconds
+from perfgate.trace.model.recording import Timeline
+from perfgate.trace.readers.formats.kineto import read_kineto
+from perfgate.trace.scanner.chrome_events import event_lists
 from tests.samples import recorded
 
 DATA = Path(__file__).parents[2] / "data" / "trace"

@@ -13,10 +13,10 @@ import pytest
 
 from perfgate import trace
 from perfgate.errors import DocumentError
-from perfgate.trace.events import KINDS, EventTable
-from perfgate.trace.readers import kineto
-from perfgate.trace.recording import Recording
-from perfgate.trace.spans import launch_starts
+from perfgate.trace.model.events import KINDS, EventTable
+from perfgate.trace.model.recording import Recording
+from perfgate.trace.model.spans import launch_starts
+from perfgate.trace.readers.formats import kineto
 from tests.samples import recorded
 from tests.wording import text_of
 
@@ -231,7 +231,7 @@ def test_read_chrome__span_that_ends_before_it_begins__refused(tmp_path: Path) -
 def test_readers__process_without_torch__read_and_analyse() -> None:
     script = (
         "import sys\nfrom pathlib import Path\n"
-        "from perfgate.jobs.trace.job import Choice, trace_gaps, trace_steps, trace_top\n"
+        "from perfgate.flows.trace.job import Choice, trace_gaps, trace_steps, trace_top\n"
         f"path, all_of_it = Path({str(DATA / 'device.json')!r}), Choice()\n"
         "trace_top(path, all_of_it, by='type', host=False)\ntrace_steps(path, all_of_it)\n"
         "assert trace_gaps(path, all_of_it, exposed=True, shortest=0).timelines[0].busy\n"

@@ -52,11 +52,11 @@ def test_names__each_that_is_public__stands_on_the_page_or_is_part_of_what_does(
 
 def test_import__needs_neither_torch_nor_the_rest_of_perfgate() -> None:
     code = (
-        "import sys; import perfgate.trace; from perfgate.trace.reader import all_readers; all_readers(); "
+        "import sys; import perfgate.trace; from perfgate.trace.readers.reader import all_readers; all_readers(); "
         "print(*sorted(name for name in sys.modules if name.startswith('perfgate.') or name in ('torch', 'scipy', 'click')))"
     )
     printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
 
     rooms = {name.split(".")[1] for name in printed.split() if "." in name}
-    assert rooms <= {"trace", "document", "catalogue", "errors", "plugins", "toml", "version"}
+    assert rooms <= {"trace", "document", "catalogue", "errors", "locale", "plugins", "toml", "version"}
     assert not {"torch", "scipy", "click"} & set(printed.split())

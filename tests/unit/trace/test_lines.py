@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from perfgate.errors import UsageError
-from perfgate.trace.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
-from perfgate.trace.recording import Kernel, Timeline
-from perfgate.trace.rows import TopRow, top
+from perfgate.trace.analysis.rows import TopOperator, top
+from perfgate.trace.model.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
+from perfgate.trace.model.recording import Kernel, Timeline
 
 HOST, STREAM = ("python", "1"), ("device 0", "stream 7")
 
@@ -42,9 +42,9 @@ def test_top__by_line__function_of_the_project_and_the_operator_with_most_of_its
     assert found.base_ns == 66
     # What no function launched stands under its operator, and what nothing launched under itself.
     assert found.rows == (
-        TopRow("model.py(12): forward", "compute", 2, 60, operator="aten::mm"),
-        TopRow("aten::copy_", "copy", 1, 5, operator="aten::copy_"),
-        TopRow("orphan", "compute", 1, 1, operator="orphan"),
+        TopOperator("model.py(12): forward", "compute", 2, 60, operator="aten::mm"),
+        TopOperator("aten::copy_", "copy", 1, 5, operator="aten::copy_"),
+        TopOperator("orphan", "compute", 1, 1, operator="orphan"),
     )
 
 

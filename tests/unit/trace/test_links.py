@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from perfgate.trace.delays import delays
-from perfgate.trace.events import EventTableBuilder
-from perfgate.trace.links import Link, links_between, slow_links
-from perfgate.trace.rank_table import RankTable, reduce_timeline
-from perfgate.trace.ranks import arrivals
-from perfgate.trace.recording import Kernel, RankLink, Timeline
+from perfgate.trace.analysis.delays import delays
+from perfgate.trace.analysis.links import LinkTraffic, links_between, slow_links
+from perfgate.trace.analysis.rank_table import RankTable, reduce_timeline
+from perfgate.trace.analysis.ranks import arrivals
+from perfgate.trace.model.events import EventTableBuilder
+from perfgate.trace.model.recording import Kernel, RankLink, Timeline
 
 MB = 1e6
 
@@ -25,7 +25,7 @@ def table(
     )
 
 
-def ends(links: list[Link]) -> list[tuple[int, int, str | None]]:
+def ends(links: list[LinkTraffic]) -> list[tuple[int, int, str | None]]:
     return [(link.source, link.target, link.group) for link in links]
 
 

@@ -1,7 +1,7 @@
 import pytest
 
-from perfgate.trace.events import EventTableBuilder
-from perfgate.trace.operators import OperatorTotal, class_totals, op_class, operator_totals
+from perfgate.trace.analysis.operators import OperatorTotal, class_totals, op_class, operator_totals
+from perfgate.trace.model.events import EventTableBuilder
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfgate.trace.packed import NO_NUMBER, Packed, PackedReals, alike_rows, distinct_rows, joined_columns
+from perfgate.trace.model.packed import NO_NUMBER, Packed, PackedReals, alike_rows, distinct_rows, joined_columns
 
 _whole = st.sampled_from([NO_NUMBER, 0, -1, 254, 255, 256, 65_535, 1 << 32, (1 << 62), -(1 << 62)]) | st.integers(-9, 9)
 _wholes = st.lists(_whole, max_size=9)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from perfgate.trace.events import NO_CORRELATION, EventTable, EventTableBuilder
-from perfgate.trace.phases import batches
-from perfgate.trace.steps import profiler_steps
+from perfgate.trace.analysis.phases import batches
+from perfgate.trace.model.events import NO_CORRELATION, EventTable, EventTableBuilder
+from perfgate.trace.model.steps import profiler_steps
 
 HOST, STREAM = ("python", "1"), ("device 0", "stream 7")
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfgate.trace.events import NO_CORRELATION, EventTableBuilder
-from perfgate.trace.rank_table import MOST_STRETCHES, RankTable, Waiting, reduce_timeline
-from perfgate.trace.ranks import arrivals, ranks_timeline
-from perfgate.trace.recording import Collective, Timeline
+from perfgate.trace.analysis.rank_table import MOST_STRETCHES, RankTable, Waiting, reduce_timeline
+from perfgate.trace.analysis.ranks import arrivals, ranks_timeline
+from perfgate.trace.model.events import NO_CORRELATION, EventTableBuilder
+from perfgate.trace.model.recording import Collective, Timeline
 
 STREAM = ("device 0", "stream 7")
 

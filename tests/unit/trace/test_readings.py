@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from perfgate.trace.analysis import Intervals
-from perfgate.trace.readings import Mean, Readings
+from perfgate.trace.model.arithmetic import Intervals
+from perfgate.trace.model.readings import Mean, Readings
 
 
 def intervals(*pairs):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from perfgate.trace.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
-from perfgate.trace.requests import Request, RequestRow, Requests
+from perfgate.trace.analysis.requests import Requests, RequestWork, TracedRequest
+from perfgate.trace.model.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
 
 HOST, STREAM = ("python", "main"), ("device 0", "stream 7")
 Row = tuple[int, int, tuple[str, str], str, EventKind, int, "str | None"]
@@ -32,17 +32,17 @@ TWO = events(
 
 def test_requests__kernel_long_after_the_span__is_the_request_s_and_the_rest_is_waiting() -> None:
     longest, other = Requests(TWO).all()
-    assert longest == Request("b", start=110, elapsed=410, active=100, host=50, device=60, kernels=0)
-    assert other == Request("a", start=0, elapsed=340, active=140, host=100, device=40, kernels=1)
+    assert longest == TracedRequest("b", start=110, elapsed=410, active=100, host=50, device=60, kernels=0)
+    assert other == TracedRequest("a", start=0, elapsed=340, active=140, host=100, device=40, kernels=1)
 
 
 def test_rows__of_a_request__own_times_add_up_to_what_ran() -> None:
     found = Requests(TWO)
     assert found.rows("a") == [
-        RequestRow("request#a", "host", 1, 50),
-        RequestRow("aten::mm", "host", 1, 40),
-        RequestRow("gemm", "compute", 1, 40),
-        RequestRow("launch", "host", 1, 10),
+        RequestWork("request#a", "host", 1, 50),
+        RequestWork("aten::mm", "host", 1, 40),
+        RequestWork("gemm", "compute", 1, 40),
+        RequestWork("launch", "host", 1, 10),
     ]
     assert found.rows("c") is None
 

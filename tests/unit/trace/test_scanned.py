@@ -15,11 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfgate.errors import DocumentError
-from perfgate.trace import windows
-from perfgate.trace.decoding import decode_events
-from perfgate.trace.events import nanoseconds
-from perfgate.trace.scanned import ScannedEvents, ScannedFile
-from perfgate.trace.scanner import library
+from perfgate.trace.model.events import nanoseconds
+from perfgate.trace.scanner import library, windows
+from perfgate.trace.scanner.decoding import decode_events
+from perfgate.trace.scanner.scanned import ScannedEvents, ScannedFile
 from tests.samples import recorded
 
 KEYS = {"correlation": True, "External id": True, "Input Dims": False, "name": False, "request_id": False}

@@ -9,10 +9,10 @@ import pytest
 
 from perfgate import trace
 from perfgate.document.flame import FLAME_KINDS, FlameTree, node_totals, side_by_side
-from perfgate.trace.events import EventKind, EventTable, EventTableBuilder
-from perfgate.trace.flame import flame_tree
+from perfgate.trace.analysis.flame import flame_tree
+from perfgate.trace.analysis.stacks import attributed_share, frame, project_places, stacks_of
+from perfgate.trace.model.events import EventKind, EventTable, EventTableBuilder
 from perfgate.trace.scanner import library
-from perfgate.trace.stacks import attributed_share, frame, project_places, stacks_of
 
 from .ascend import ALEXNET, sample
 

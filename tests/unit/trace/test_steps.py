@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from perfgate import trace
-from perfgate.trace.ascend.timeline import events_of_tables
-from perfgate.trace.events import NO_CORRELATION, EventTable, EventTableBuilder
-from perfgate.trace.kernel_table import KernelTable
-from perfgate.trace.recording import Kernel, ProfilerStep, TabledStep
-from perfgate.trace.steps import profiler_steps, steps_of_tables
+from perfgate.trace.model.events import NO_CORRELATION, EventTable, EventTableBuilder
+from perfgate.trace.model.kernel_table import KernelTable
+from perfgate.trace.model.recording import Kernel, ProfilerStep, TabledStep
+from perfgate.trace.model.steps import profiler_steps, steps_of_tables
+from perfgate.trace.readers.ascend.timeline import events_of_tables
 
 from .ascend import ALEXNET, sample
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from perfgate import trace
-from perfgate.trace.events import NO_CORRELATION, EventTable, EventTableBuilder
-from perfgate.trace.recording import Collective, Kernel, ProfilerStep, Timeline, TypeTotal
-from perfgate.trace.spans import WorkItem
-from perfgate.trace.steps import profiler_steps
-from perfgate.trace.summary import StepParts, shape_names, summarize
+from perfgate.trace.analysis.summary import StepTotals, shape_names, summarize
+from perfgate.trace.model.events import NO_CORRELATION, EventTable, EventTableBuilder
+from perfgate.trace.model.recording import Collective, Kernel, ProfilerStep, Timeline, TypeTotal
+from perfgate.trace.model.spans import WorkItem
+from perfgate.trace.model.steps import profiler_steps
 from tests.fakes.recordings import ADD, ALL_REDUCE, GEMM, STEP, TO_NHWC, UPLOAD, kineto_recording
 from tests.samples import recorded, unpacked
 
@@ -58,7 +58,7 @@ def test_summarize__kineto_with_three_steps__work_times_and_copies_of_each(tmp_p
     # From 20 us on 50 us of the copy, 400 of kernels and 100 of the collective, 1 us apart; after the last of them the next
     # step begins, so that it is 446 us until its first kernel, without the copy.
     assert found.lengths() == [575_000, 1_000_000, 1_000_000]
-    assert found.parts() == StepParts(
+    assert found.parts() == StepTotals(
         length_ns=2_575_000,
         computing_ns=1_200_000,
         fused_ns=0,
@@ -139,7 +139,7 @@ def test_summarize__only_steps_and_collectives__times_and_a_count_and_nothing_el
 
     assert found.works == ({WorkItem("comm", "hcom_allReduce_"): 2},) * 2
     assert found.absent == {"counters.kernels", "counters.format_conversions", "counters.device_copies"}
-    assert found.parts() == StepParts(2000, 1200, 0, 600, 200, None, 100, 500)
+    assert found.parts() == StepTotals(2000, 1200, 0, 600, 200, None, 100, 500)
     assert found.collectives == {"hcom_allReduce_": 160}
     assert found.totals == ()
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from perfgate.errors import UsageError
-from perfgate.trace.events import EventTable, EventTableBuilder
-from perfgate.trace.recording import Kernel, OperatorTime, Timeline, TypeTotal
-from perfgate.trace.rows import TopRow, top
+from perfgate.trace.analysis.rows import TopOperator, top
+from perfgate.trace.model.events import EventTable, EventTableBuilder
+from perfgate.trace.model.recording import Kernel, OperatorTime, Timeline, TypeTotal
 
 
 def table(*events: dict[str, Any]) -> EventTable:
@@ -35,9 +35,9 @@ def test_top__by_type__sums_by_type_and_busy_time_over_all_streams() -> None:
 
     assert (found.side, found.base_ns) == ("device", 55)
     assert found.rows == (
-        TopRow("MatMulV2", "compute", 2, 40),
-        TopRow("hcom_allReduce_", "comm", 1, 20),
-        TopRow("Memcpy", "copy", 1, 5),
+        TopOperator("MatMulV2", "compute", 2, 40),
+        TopOperator("hcom_allReduce_", "comm", 1, 20),
+        TopOperator("Memcpy", "copy", 1, 5),
     )
 
 
@@ -59,21 +59,21 @@ def test_top__host_of_a_trace_with_a_device__self_time() -> None:
     found = top(Timeline(0, 0, DEVICE), by="type", host=True)
 
     assert (found.side, found.base_ns) == ("host", 50)
-    assert found.rows == (TopRow("aten::mm", "host", 1, 30), TopRow("aten::linear", "host", 1, 20))
+    assert found.rows == (TopOperator("aten::mm", "host", 1, 30), TopOperator("aten::linear", "host", 1, 20))
 
 
 def test_top__longer__only_single_runs_that_took_longer_and_shares_of_all_time() -> None:
     found = top(Timeline(0, 0, DEVICE), by="type", host=False, longer_ns=10)
 
     assert found.base_ns == 55
-    assert found.rows == (TopRow("MatMulV2", "compute", 1, 30), TopRow("hcom_allReduce_", "comm", 1, 20))
+    assert found.rows == (TopOperator("MatMulV2", "compute", 1, 30), TopOperator("hcom_allReduce_", "comm", 1, 20))
 
 
 def test_top__longer_on_the_host__what_ran_inside_does_not_count() -> None:
     found = top(Timeline(0, 0, DEVICE), by="type", host=True, longer_ns=20)
 
     # Of the 50 of aten::linear 30 are those of aten::mm.
-    assert (found.base_ns, found.rows) == (50, (TopRow("aten::mm", "host", 1, 30),))
+    assert (found.base_ns, found.rows) == (50, (TopOperator("aten::mm", "host", 1, 30),))
 
 
 def test_top__longer_in_a_table_of_kernels__by_their_durations() -> None:
@@ -81,7 +81,7 @@ def test_top__longer_in_a_table_of_kernels__by_their_durations() -> None:
 
     found = top(Timeline(0, 0, table(), kernels=kernels), by="type", host=False, longer_ns=5)
 
-    assert (found.base_ns, found.rows) == (105, (TopRow("MatMulV2", "compute", 2, 100),))
+    assert (found.base_ns, found.rows) == (105, (TopOperator("MatMulV2", "compute", 2, 100),))
 
 
 def test_top__longer_of_totals_alone__says_that_no_single_run_is_known() -> None:
@@ -104,7 +104,10 @@ def test_top__shapes_only_in_the_table_of_kernels__taken_from_there() -> None:
     found = top(Timeline(0, 0, table(), kernels=kernels), by="shape", host=False)
 
     assert (found.side, found.base_ns) == ("device", 55)
-    assert found.rows == (TopRow("MatMulV2", "compute", 2, 60, "[[4, 4], []]"), TopRow("c", "comm", 1, 5, "[]"))
+    assert found.rows == (
+        TopOperator("MatMulV2", "compute", 2, 60, "[[4, 4], []]"),
+        TopOperator("c", "comm", 1, 5, "[]"),
+    )
 
 
 def test_top__kernels_without_times__base_is_their_sum() -> None:
@@ -123,7 +126,7 @@ def test_top__only_the_profilers_totals__by_type_from_them() -> None:
 
     found = top(timeline, by="type", host=False)
     assert (found.side, found.base_ns, [row.name for row in found.rows]) == ("device", 60, ["MatMulV2", "Cast"])
-    assert top(timeline, by="type", host=True).rows == (TopRow("aten::mm", "host", 2, 30),)
+    assert top(timeline, by="type", host=True).rows == (TopOperator("aten::mm", "host", 2, 30),)
 
 
 def test_top__by_shape_without_shapes__says_what_to_do() -> None:

@@ -168,7 +168,7 @@ Outcome = Literal[
 
 
 @dataclass(frozen=True)
-class Answer:
+class OrderAnswer:
     """What became of an order.
 
     ``head`` is the change's commit and ``named`` another one that was asked for, or that perfgate's comment is about; ``close``
@@ -186,7 +186,7 @@ class Answer:
     job_url: str | None = None
 
 
-def render_answer(answer: Answer, language: Language) -> str:
+def render_answer(answer: OrderAnswer, language: Language) -> str:
     """The Markdown of a reply, one line."""
     with speaking(language):
         words = {"outcome": Words(answer.outcome), "verdict": Words(answer.verdict or "")}

@@ -15,7 +15,7 @@ from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.templates import environment, template_source
 from perfgate.judging.report.text.words import Words, say, translated
 from perfgate.judging.report.view.trend_rows import (
-    Moved,
+    MovedSeries,
     cause_row,
     change_row,
     day,
@@ -115,7 +115,7 @@ def _picture(cause: TrendCause, document: TrendDocument, groups: Sequence[Group]
     }
 
 
-def _change_row(moved: Moved) -> Mapping[str, object]:
+def _change_row(moved: MovedSeries) -> Mapping[str, object]:
     return {
         **vars(change_row(moved)),
         "direction": Words(moved.change.direction),
@@ -124,7 +124,7 @@ def _change_row(moved: Moved) -> Mapping[str, object]:
     }
 
 
-def _told(moved: Moved) -> Words:
+def _told(moved: MovedSeries) -> Words:
     words = {
         "new": say("new"),
         "open": say("open"),
@@ -144,7 +144,7 @@ def _series_row(group: Group) -> Mapping[str, object]:
     last = group[-1]
     value = formats.quantity(last.points[-1].value, last.unit, metric=last.metric) if last.points else numbers.DASH
     open_changes = [c for c in last.changes if c.standing in ("new", "open") and last.current]
-    newest = Moved(last, open_changes[-1]) if open_changes else None
+    newest = MovedSeries(last, open_changes[-1]) if open_changes else None
     return {
         "metric": metric_name(last.metric),
         "place": place_of(last.workload, last.shape, last.labels),

@@ -38,7 +38,7 @@ STATUS_WORDS = {
 _TEXT = Markup('<text class="{}" x="{}" y="{}" text-anchor="{}">{}</text>')
 
 
-class Level(NamedTuple):
+class LevelLine(NamedTuple):
     """A stretch of one level: first point, the one after the last, its value, and how the change into it reads."""
 
     start: int
@@ -48,7 +48,7 @@ class Level(NamedTuple):
     label: str
 
 
-class Frame(NamedTuple):
+class PlotFrame(NamedTuple):
     """How places and values become coordinates."""
 
     x: Callable[[float], float]
@@ -65,7 +65,9 @@ def series_plot(series: Sequence[TrendSeries], own: str | None) -> Markup:
         return Markup("")
     unit, metric = series[-1].unit, series[-1].metric
     low, high = _range(points, levels)
-    frame = Frame(_scale(-0.5, len(points) - 0.5, _LEFT, _WIDTH - _RIGHT), _scale(low, high, _HEIGHT - _BOTTOM, _TOP))
+    frame = PlotFrame(
+        _scale(-0.5, len(points) - 0.5, _LEFT, _WIDTH - _RIGHT), _scale(low, high, _HEIGHT - _BOTTOM, _TOP)
+    )
     name = clean_words(metric_name(metric))
     parts = [_open(_WIDTH, _HEIGHT, "plot history", say("history of {metric}", metric=name))]
     parts += [_TEXT.format("legend", _WIDTH, 14, "end", name)]
@@ -177,9 +179,9 @@ def clean_words(text: str) -> Words:
     return Words(clean(str(text)))
 
 
-def _laid_out(series: Sequence[TrendSeries]) -> tuple[list[TrendPoint], list[Level], list[int]]:
+def _laid_out(series: Sequence[TrendSeries]) -> tuple[list[TrendPoint], list[LevelLine], list[int]]:
     points: list[TrendPoint] = []
-    levels: list[Level] = []
+    levels: list[LevelLine] = []
     borders: list[int] = []
     for entry in series:
         offset = len(points)
@@ -191,10 +193,10 @@ def _laid_out(series: Sequence[TrendSeries]) -> tuple[list[TrendPoint], list[Lev
         for (start, end), (direction, label) in zip(itertools.pairwise(edges), reading):
             values = [point.value for point in entry.points[start:end]]
             if values:
-                levels.append(Level(offset + start, offset + end, float(np.median(values)), direction, label))
+                levels.append(LevelLine(offset + start, offset + end, float(np.median(values)), direction, label))
     skipped = max(0, len(points) - _MAX_POINTS)
     levels = [
-        Level(
+        LevelLine(
             max(level.start - skipped, 0),
             level.end - skipped,
             level.value,
@@ -210,7 +212,7 @@ def _read(change: TrendChange) -> tuple[str, str]:
     return ("", "") if change.standing == "refuted" else (change.direction, short(change.first_bad))
 
 
-def _range(points: Sequence[TrendPoint], levels: Sequence[Level]) -> tuple[float, float]:
+def _range(points: Sequence[TrendPoint], levels: Sequence[LevelLine]) -> tuple[float, float]:
     values = np.array([point.value for point in points] + [level.value for level in levels])
     return _robust_range(values)
 
@@ -237,7 +239,7 @@ def _ticks(low: float, high: float, unit: str) -> list[float]:
     return [index * step for index in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def _value_axis(frame: Frame, ticks: Sequence[float], unit: str, metric: str) -> list[Markup]:
+def _value_axis(frame: PlotFrame, ticks: Sequence[float], unit: str, metric: str) -> list[Markup]:
     line = Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>')
     # At the right, beside the newest runs, where a narrow screen begins.
     text = Markup('<text x="{}" y="{}" text-anchor="start">{}</text>')
@@ -248,7 +250,7 @@ def _value_axis(frame: Frame, ticks: Sequence[float], unit: str, metric: str) ->
     return marks
 
 
-def _date_axis(frame: Frame, points: Sequence[TrendPoint]) -> list[Markup]:
+def _date_axis(frame: PlotFrame, points: Sequence[TrendPoint]) -> list[Markup]:
     places = sorted({round(index) for index in np.linspace(0, len(points) - 1, min(5, len(points)))})
     text = Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>')
     return [
@@ -262,7 +264,7 @@ def _date_axis(frame: Frame, points: Sequence[TrendPoint]) -> list[Markup]:
     ]
 
 
-def _intervals(frame: Frame, points: Sequence[TrendPoint], low: float, high: float) -> list[Markup]:
+def _intervals(frame: PlotFrame, points: Sequence[TrendPoint], low: float, high: float) -> list[Markup]:
     line = Markup('<line class="reach" x1="{0}" x2="{0}" y1="{1}" y2="{2}"/>')
     marks = []
     for index, point in enumerate(points):
@@ -272,7 +274,7 @@ def _intervals(frame: Frame, points: Sequence[TrendPoint], low: float, high: flo
     return marks
 
 
-def _drawn_levels(frame: Frame, levels: Sequence[Level], own: str) -> list[Markup]:
+def _drawn_levels(frame: PlotFrame, levels: Sequence[LevelLine], own: str) -> list[Markup]:
     level_line = Markup('<line class="level" x1="{}" x2="{}" y1="{}" y2="{}"/>')
     change_line = Markup('<line class="change {0}" x1="{1}" x2="{1}" y1="{2}" y2="{3}"/>')
     label = Markup('<text class="commit{}" x="{}" y="{}" text-anchor="{}">{}</text>')
@@ -293,7 +295,9 @@ def _drawn_levels(frame: Frame, levels: Sequence[Level], own: str) -> list[Marku
     return marks
 
 
-def _dots(frame: Frame, points: Sequence[TrendPoint], unit: str, metric: str, low: float, high: float) -> list[Markup]:
+def _dots(
+    frame: PlotFrame, points: Sequence[TrendPoint], unit: str, metric: str, low: float, high: float
+) -> list[Markup]:
     dot = Markup('<circle class="value{}" cx="{}" cy="{}" r="{}"><title>{}</title></circle>')
     words = formats.quantities([point.value for point in points], unit, metric=metric)
     radius = 3 if len(points) <= 80 else 2

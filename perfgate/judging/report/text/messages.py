@@ -20,13 +20,13 @@ _MOST_RANKS = 8
 _SEVERITIES: tuple[Severity, ...] = ("severe", "warning", "info")
 
 
-class Pieces(str):
+class SentencePieces(str):
     """A sentence in pieces: what is ``Words`` is ours, everything else is from outside and still to be escaped."""
 
     __slots__ = ("pieces",)
     pieces: tuple[str, ...]
 
-    def __new__(cls, pieces: tuple[str, ...]) -> Pieces:
+    def __new__(cls, pieces: tuple[str, ...]) -> SentencePieces:
         sentence = super().__new__(cls, "".join(pieces))
         sentence.pieces = pieces
         return sentence
@@ -122,11 +122,11 @@ def _joined(pieces: list[str]) -> str:
     for piece in pieces:
         gap = gap_between(spaced[-1], piece) if spaced else ""
         spaced += [Words(gap), piece] if gap else [piece]
-    return Pieces(tuple(spaced))
+    return SentencePieces(tuple(spaced))
 
 
 def _pieces(text: str) -> tuple[str, ...]:
-    return text.pieces if isinstance(text, Pieces) else (text,)
+    return text.pieces if isinstance(text, SentencePieces) else (text,)
 
 
 def _word_value(value: MessageValue, spec: str) -> str:

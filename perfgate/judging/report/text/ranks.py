@@ -53,14 +53,14 @@ _WHY = {
 }
 
 
-class Answer(NamedTuple):
+class RankSentence(NamedTuple):
     """A sentence, and whether it names something slow."""
 
     words: str
     bad: bool
 
 
-def rank_answers(document: RanksDocument, *, shown: int) -> list[Answer]:
+def rank_answers(document: RanksDocument, *, shown: int) -> list[RankSentence]:
     """Which rank the others wait for and why, which stage or link is slow, and what is missing of the recordings."""
     return [
         *_of_ranks(document, shown),
@@ -80,7 +80,7 @@ def rank_answers(document: RanksDocument, *, shown: int) -> list[Answer]:
     ]
 
 
-def _of_ranks(document: RanksDocument, shown: int) -> list[Answer]:
+def _of_ranks(document: RanksDocument, shown: int) -> list[RankSentence]:
     if document.delays:
         return [_delay(row) for row in document.delays[:shown]]
     timed = sum(row.own is not None for row in document.ranks)
@@ -101,7 +101,7 @@ def _of_ranks(document: RanksDocument, shown: int) -> list[Answer]:
     ]
 
 
-def _delay(row: DelayRow) -> Answer:
+def _delay(row: DelayRow) -> RankSentence:
     common = {
         "rank": rank_name(row.rank, row.device),
         "share": percent(row.share),
@@ -117,7 +117,7 @@ def _delay(row: DelayRow) -> Answer:
     return _answer(_DELAYS_STEP, bad=True, time=amount(row.per_step, "s"), **common)
 
 
-def _of_links(document: RanksDocument, shown: int) -> list[Answer]:
+def _of_links(document: RanksDocument, shown: int) -> list[RankSentence]:
     if not document.slow_links:
         return [_answer(_LINKS_ALIKE, links=counted(document.links, "link")) if document.links else _answer(_NO_LINKS)]
     return [
@@ -137,7 +137,7 @@ def _of_links(document: RanksDocument, shown: int) -> list[Answer]:
     ]
 
 
-def _of_collectives(document: RanksDocument) -> list[Answer]:
+def _of_collectives(document: RanksDocument) -> list[RankSentence]:
     answers = []
     if document.skew is not None:
         worst = document.skews[0]
@@ -157,7 +157,7 @@ def _of_collectives(document: RanksDocument) -> list[Answer]:
     return answers
 
 
-def _of_recordings(document: RanksDocument) -> list[Answer]:
+def _of_recordings(document: RanksDocument) -> list[RankSentence]:
     """What the recordings lack, which may be why a rank is not named."""
     answers = []
     if document.left_out:
@@ -176,8 +176,8 @@ def _of_recordings(document: RanksDocument) -> list[Answer]:
     return answers
 
 
-def _answer(sentence: str, *, bad: bool = False, **values: object) -> Answer:
-    return Answer(translate(sentence).format(**values), bad)
+def _answer(sentence: str, *, bad: bool = False, **values: object) -> RankSentence:
+    return RankSentence(translate(sentence).format(**values), bad)
 
 
 def rank_name(rank: int | None, device: int | None) -> str:

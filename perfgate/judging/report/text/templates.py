@@ -19,7 +19,7 @@ from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.escape import MAX_PROSE, clean, code_span, fenced, prose
-from perfgate.judging.report.text.messages import Pieces, word
+from perfgate.judging.report.text.messages import SentencePieces, word
 from perfgate.judging.report.text.names import evidence_of, first_line, place_of, title_of
 from perfgate.judging.report.text.words import Linked, Words, say
 from perfgate.locale import Language, current_language, gap_between, translate
@@ -153,8 +153,8 @@ def _finalize_html(value: object) -> Markup:
 
 def _by_piece(escaped: Callable[[str], str], within: Callable[[str], str], text: Message | str) -> str:
     """A sentence of a document in the reader's language, what is from outside in it escaped: first, and ``within``."""
-    sentence = text if isinstance(text, Pieces) else word(text)
-    first, *rest = sentence.pieces if isinstance(sentence, Pieces) else (sentence,)
+    sentence = text if isinstance(text, SentencePieces) else word(text)
+    first, *rest = sentence.pieces if isinstance(sentence, SentencePieces) else (sentence,)
     return _piece(escaped, first) + "".join(_piece(within, piece) for piece in rest)
 
 

@@ -45,7 +45,7 @@ _SHOWN_VALUES = 6
 _SHOWN_OPERATORS = 5
 
 
-class StepRow(NamedTuple):
+class ChecklistRow(NamedTuple):
     """One step as a table row; ``key`` is its status as the document says it, ``notes`` one line each."""
 
     number: int
@@ -68,17 +68,17 @@ def run_title(run: RunDocument) -> Words:
     return line("shared/run_title.j2", "plain", values)
 
 
-def step_rows(run: RunDocument) -> list[StepRow]:
+def step_rows(run: RunDocument) -> list[ChecklistRow]:
     """The steps in number order, then by workload."""
     ordered = sorted(run.steps, key=lambda step: (step.workload, step.number))
     several = len({step.workload for step in run.steps}) > 1
     return [step_row(step, several) for step in ordered]
 
 
-def step_row(step: StepResult, several: bool = False) -> StepRow:
+def step_row(step: StepResult, several: bool = False) -> ChecklistRow:
     """One step in words; among ``several`` workloads its name says which one it is of."""
     name = f"{step.slug} · {step.workload}" if several else step.slug
-    return StepRow(step.number, name, step.status, say(STATUS_NAMES[step.status]), _notes(step))
+    return ChecklistRow(step.number, name, step.status, say(STATUS_NAMES[step.status]), _notes(step))
 
 
 def recorded_lines(run: RunDocument) -> list[str]:

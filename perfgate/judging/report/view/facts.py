@@ -15,7 +15,7 @@ from perfgate.judging.report.text.names import first_line
 from perfgate.judging.report.text.templates import Medium, line
 from perfgate.judging.report.text.words import Words
 from perfgate.judging.report.view.headline import loaded_differences
-from perfgate.judging.report.view.records import Counts, FailureView
+from perfgate.judging.report.view.records import FailureView, OutcomeCounts
 from perfgate.judging.report.view.summary import Summary
 
 _COMMIT_LENGTH = 9
@@ -60,10 +60,10 @@ def busy_line(summary: Summary, medium: Medium) -> Words | None:
     return line("shared/busy.j2", medium, {"busy": {"waited": numbers.percent(decision.waited), "clocks": clocks}})
 
 
-def counts(summary: Summary) -> Counts:
+def counts(summary: Summary) -> OutcomeCounts:
     decision = summary.decision
     regressed = sum(comparison.outcome == "regressed" for comparison in summary.metrics)
-    return Counts(
+    return OutcomeCounts(
         regressed=regressed,
         improved=len(summary.improved),
         unchanged=len(summary.unchanged),

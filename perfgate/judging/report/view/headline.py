@@ -27,7 +27,7 @@ from perfgate.judging.report.text.names import metric_name, place
 from perfgate.judging.report.text.templates import Medium, line
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.records import (
-    FastPath,
+    FastPathView,
     Headline,
     MissingView,
 )
@@ -133,7 +133,7 @@ def _faster(summary: Summary) -> Comparison | None:
     return max(better, key=lambda c: abs(c.delta or 0.0), default=None)
 
 
-def _fast_path(summary: Summary) -> FastPath | None:
+def _fast_path(summary: Summary) -> FastPathView | None:
     """What decides and may have got worse by most: a call's fast path or a number of a job; None where none was compared."""
     timed = [
         (_worst_end(c.interval, c.better), c.delta, c)
@@ -147,7 +147,7 @@ def _fast_path(summary: Summary) -> FastPath | None:
     margins = [c.excluded for _, _, c in timed if c.excluded is not None]
     # That of most numbers; of calls the largest, for they are one number in several places.
     margin = (min(multimode(margins)) if of_jobs else max(margins)) if margins else summary.decision.excluded
-    return FastPath(
+    return FastPathView(
         margin=numbers.setting(margin),
         wider=_wider((c for _, _, c in timed), margin),
         of_jobs=of_jobs,

@@ -16,7 +16,7 @@ from perfgate.judging.report.text.words import Words
 
 
 @dataclass(frozen=True)
-class Line:
+class CauseLine:
     """A line of the project that adds to a cause, and how much."""
 
     line: str
@@ -34,7 +34,7 @@ class CauseView:
     here: Words | None
     one_here: bool
     in_all: Words | None
-    lines: list[Line]
+    lines: list[CauseLine]
     more_lines: int
     tensor: str | None
     op: str
@@ -59,7 +59,7 @@ class CauseView:
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """One comparison as a row of a table; ``places`` are several if rows say the same.
 
     ``block`` is the number of the cause that stands above the table.
@@ -349,7 +349,7 @@ class Blocks:
 
 
 @dataclass(frozen=True)
-class FastPath:
+class FastPathView:
     """How little a call may have got slower: the place that may have most, and how many places there are.
 
     Of jobs the places are numbers. ``wider`` are those of which only a larger slowdown than ``margin`` is excluded.
@@ -394,12 +394,12 @@ class Headline:
     reason: Message | None
     unchanged: int
     undecided: int
-    fast: FastPath | None
+    fast: FastPathView | None
     replaced: list[Replacement]
 
 
 @dataclass(frozen=True)
-class Counts:
+class OutcomeCounts:
     """How many metrics ended how, and what the measuring took: pairs of functions, quads of jobs."""
 
     regressed: int

@@ -21,9 +21,9 @@ from perfgate.judging.report.text.names import metric_name, place, title_of
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.records import (
     AccountView,
+    CauseLine,
     CauseView,
-    Line,
-    Row,
+    ComparisonRow,
     StoredView,
 )
 from perfgate.judging.report.view.summary import Summary
@@ -51,10 +51,10 @@ _BOUNDS: Mapping[Bottleneck, str] = {
 }
 
 
-def row(comparison: Comparison, summary: Summary, block: int | None = None) -> Row:
+def row(comparison: Comparison, summary: Summary, block: int | None = None) -> ComparisonRow:
     cause = summary.cause_of(comparison)
     changed = any(other.place == (comparison.workload, comparison.shape) for other in summary.decision.causes)
-    return Row(
+    return ComparisonRow(
         comparison=comparison,
         places=(place(comparison.workload, comparison.shape),),
         label=label(comparison, summary),
@@ -69,9 +69,9 @@ def _says_not_what(comparison: Comparison) -> bool:
     return comparison.unit == "s" or (comparison.method == "exact" and not comparison.parts)
 
 
-def grouped(rows: Iterable[Row]) -> list[Row]:
+def grouped(rows: Iterable[ComparisonRow]) -> list[ComparisonRow]:
     """The rows with those joined that say the same of several places, e.g. a counter of every input shape."""
-    joined: dict[tuple[object, ...], Row] = {}
+    joined: dict[tuple[object, ...], ComparisonRow] = {}
     for entry in rows:
         cause = entry.block or (entry.cause and (entry.cause.op, entry.cause.ranks, entry.cause.more, entry.cause.line))
         one = entry.comparison
@@ -166,11 +166,11 @@ def _sides(cause: Cause, unit: str) -> Sequence[Words]:
     return [numbers.whole(count) for count in counts] if unit == "1" else formats.quantities(counts, unit)
 
 
-def _worded_lines(sites: Sequence[Part], unit: str, linked: Callable[[str], str]) -> list[Line]:
+def _worded_lines(sites: Sequence[Part], unit: str, linked: Callable[[str], str]) -> list[CauseLine]:
     listed = [(site.line, formats.quantity(site.head - site.base, unit)) for site in sites if site.line]
     file = listed[0][0].rpartition(":")[0] if listed else ""
     return [
-        Line(line=linked(line) if number == 0 else line.removeprefix(file), more=more)
+        CauseLine(line=linked(line) if number == 0 else line.removeprefix(file), more=more)
         for number, (line, more) in enumerate(listed[:_NAMED_LINES])
     ]
 

@@ -41,7 +41,7 @@ _REQUEST = re.compile(r"[#!]\d{1,10}")
 _OUTCOMES: dict[str, Outcome] = {"worse": "regressed", "better": "improved", "changed": "inconclusive"}
 
 
-class Moved(NamedTuple):
+class MovedSeries(NamedTuple):
     """A change and the series it is in."""
 
     series: TrendSeries
@@ -73,10 +73,10 @@ def sort_causes(document: TrendDocument) -> Sorted:
     )
 
 
-def moved_by(cause: TrendCause, document: TrendDocument) -> list[Moved]:
+def moved_by(cause: TrendCause, document: TrendDocument) -> list[MovedSeries]:
     """The changes of a cause, the one that says most first."""
     series = [(document.series[place.series], place.change) for place in cause.changes]
-    return [Moved(entry, entry.changes[change]) for entry, change in series]
+    return [MovedSeries(entry, entry.changes[change]) for entry, change in series]
 
 
 def cause_row(cause: TrendCause, document: TrendDocument, *, most: int) -> TrendCauseRow:
@@ -108,7 +108,7 @@ def _is_certain(cause: TrendCause, document: TrendDocument) -> bool:
     )
 
 
-def _next_commands(cause: TrendCause, lead: Moved) -> list[str]:
+def _next_commands(cause: TrendCause, lead: MovedSeries) -> list[str]:
     """The commands that confirm a regression, find its commit or show it against its parent, and accept it."""
     series, change = lead
     if cause.direction != "worse" or cause.standing not in ("new", "open") or not change.first_bad:
@@ -167,7 +167,7 @@ def _worded_operator(cause: TrendCause) -> CauseView | None:
     )
 
 
-def change_row(moved: Moved) -> TrendRow:
+def change_row(moved: MovedSeries) -> TrendRow:
     series, change = moved
     before, after = formats.quantities([change.before, change.after], series.unit, metric=series.metric)
     one = _commit_view(change.commits[0]) if change.commit_count == 1 else None
@@ -202,7 +202,7 @@ def _commit_view(commit: CommitLabel) -> CommitView:
     return CommitView(commit.commit[:10], subject, commit.author, Words(request))
 
 
-def change_words(moved: Moved) -> Words:
+def change_words(moved: MovedSeries) -> Words:
     """By how much, as the comment of a change request would say it: ``6.8 % slower (5.9 to 7.7 %)``."""
     series, change = moved
     if change.delta is None and change.evidence != "exact":
@@ -278,7 +278,7 @@ def short(commit: object) -> str:
     return str(commit)[:10] if commit else ""
 
 
-def _measured(moved: Moved) -> Words:
+def _measured(moved: MovedSeries) -> Words:
     confirmation = moved.change.confirmation
     if confirmation is None or confirmation.low is None or confirmation.high is None:
         return Words("")

@@ -7,9 +7,9 @@ from itertools import chain
 
 from perfgate.measuring.checklist.limits import MaybeEvidence, limit
 from perfgate.measuring.checklist.step import StepOutcome
-from perfgate.trace.ascend.kinds import type_by_name
-from perfgate.trace.recording import Collective, Packets
-from perfgate.trace.summary import DeviceSummary
+from perfgate.trace.analysis.summary import DeviceSummary
+from perfgate.trace.model.kernel_names import type_by_name
+from perfgate.trace.model.recording import Collective, Packets
 
 _RDMA = "RDMA"
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from perfgate.measuring.checklist.limits import MaybeEvidence, limit
 from perfgate.measuring.checklist.step import StepOutcome
-from perfgate.trace.links import links_between, slow_links
-from perfgate.trace.rank_table import reduce_timeline
-from perfgate.trace.ranks import ranks_by_lag
-from perfgate.trace.summary import DeviceSummary
+from perfgate.trace.analysis.links import links_between, slow_links
+from perfgate.trace.analysis.rank_table import reduce_timeline
+from perfgate.trace.analysis.ranks import ranks_by_lag
+from perfgate.trace.analysis.summary import DeviceSummary
 
 
 def judge_ranks(outcome: StepOutcome, summaries: Sequence[DeviceSummary]) -> None:

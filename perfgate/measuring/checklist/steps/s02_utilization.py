@@ -19,8 +19,8 @@ from perfgate.measuring.devices.card import read_under_load
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import find_steady_state
 from perfgate.system.garbage import quiet
-from perfgate.trace.analysis import union_length
-from perfgate.trace.summary import StepParts
+from perfgate.trace.analysis.summary import StepTotals
+from perfgate.trace.model.arithmetic import union_length
 
 _TIMELINE_METRICS = ("utilization.busy", "utilization.gap")
 _FEWEST_CALLS = 20
@@ -143,7 +143,7 @@ class _Rest(NamedTuple):
     ns: int
 
 
-def _judge_parts(outcome: StepOutcome, parts: StepParts) -> None:
+def _judge_parts(outcome: StepOutcome, parts: StepTotals) -> None:
     """Judge the share of the steps in which kernels ran; the largest other part decides the rule of the finding."""
     largest = max(
         _Rest("utilization.communication", "exposed communication", parts.exposed_communication_ns),

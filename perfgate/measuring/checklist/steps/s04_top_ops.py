@@ -30,11 +30,11 @@ from perfgate.measuring.counting.counters import (
 )
 from perfgate.measuring.counting.kept import KEPT_PYTHON, with_kept_bytes
 from perfgate.measuring.counting.python_work import with_python_work
-from perfgate.trace.analysis import IntColumn, rows_by, self_times
-from perfgate.trace.events import KIND_CODES, EventKind, EventTable
-from perfgate.trace.operators import OpClass, OperatorTotal, class_totals, op_class, operator_totals
-from perfgate.trace.spans import KERNEL_METRICS, work_by_span
-from perfgate.trace.summary import DeviceSummary
+from perfgate.trace.analysis.operators import OpClass, OperatorTotal, class_totals, op_class, operator_totals
+from perfgate.trace.analysis.summary import DeviceSummary
+from perfgate.trace.model.arithmetic import IntColumn, rows_by, self_times
+from perfgate.trace.model.events import KIND_CODES, EventKind, EventTable
+from perfgate.trace.model.spans import KERNEL_METRICS, work_by_span
 
 # The classes of operators whose share of the busy time has a limit.
 _JUDGED_CLASSES: tuple[OpClass, ...] = ("conv_matmul", "copy", "reshape", "softmax")

@@ -17,10 +17,10 @@ from perfgate.measuring.checklist.limits import MaybeEvidence
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
 from perfgate.measuring.checklist.traces import steady_summary
 from perfgate.measuring.devices.batches import tensors
-from perfgate.trace.kernel_table import KernelTable
-from perfgate.trace.recording import Kernel
-from perfgate.trace.spans import is_format_conversion
-from perfgate.trace.summary import kernels_of
+from perfgate.trace.analysis.summary import kernels_of
+from perfgate.trace.model.kernel_table import KernelTable
+from perfgate.trace.model.recording import Kernel
+from perfgate.trace.model.spans import is_format_conversion
 
 # The costliest pairs of formats, with a row of their own.
 _MOST_PAIRS = 10

@@ -24,9 +24,9 @@ from perfgate.measuring.timing.versus import compare
 from perfgate.measuring.workload.bound import POOL_SIZE, Stage, line_of
 from perfgate.stats.summary import quantile
 from perfgate.system.garbage import quiet
-from perfgate.trace.analysis import Intervals, overlap_length, union_length
-from perfgate.trace.events import EventTable
-from perfgate.trace.recording import ProfilerStep, Timeline
+from perfgate.trace.model.arithmetic import Intervals, overlap_length, union_length
+from perfgate.trace.model.events import EventTable
+from perfgate.trace.model.recording import ProfilerStep, Timeline
 
 # torch.utils.data.dataloader wraps each batch in a record function of this name:
 # "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__" (torch 2.13, _BaseDataLoaderIter._profile_name).

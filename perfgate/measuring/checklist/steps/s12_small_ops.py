@@ -22,11 +22,11 @@ from perfgate.measuring.counting.tally import SYNCS, CallTally
 from perfgate.measuring.timing.calls import find_steady_state
 from perfgate.stats.summary import quantile
 from perfgate.system.garbage import quiet
-from perfgate.trace.analysis import NOTHING_AROUND, Intervals, begun_within_others, enclosing, union_length
-from perfgate.trace.events import KERNEL_KINDS, EventTable
-from perfgate.trace.packed import NO_NUMBER
-from perfgate.trace.spans import KERNEL_LAUNCH, OUTSIDE
-from perfgate.trace.summary import DeviceSummary
+from perfgate.trace.analysis.summary import DeviceSummary
+from perfgate.trace.model.arithmetic import NOTHING_AROUND, Intervals, begun_within_others, enclosing, union_length
+from perfgate.trace.model.events import KERNEL_KINDS, EventTable
+from perfgate.trace.model.packed import NO_NUMBER
+from perfgate.trace.model.spans import KERNEL_LAUNCH, OUTSIDE
 
 # The fewest samples with order statistics that bound the median with 95 % confidence.
 _FEWEST_ENQUEUED = 6

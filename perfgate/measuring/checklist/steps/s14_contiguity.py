@@ -19,10 +19,10 @@ from perfgate.measuring.checklist.traces import steady_summary
 from perfgate.measuring.devices.batches import each_tensor
 from perfgate.measuring.timing.versus import Versus, compare
 from perfgate.system.garbage import quiet
-from perfgate.trace.kernel_table import KernelTable
-from perfgate.trace.recording import Kernel
-from perfgate.trace.spans import is_format_conversion
-from perfgate.trace.summary import kernels_of
+from perfgate.trace.analysis.summary import kernels_of
+from perfgate.trace.model.kernel_table import KernelTable
+from perfgate.trace.model.recording import Kernel
+from perfgate.trace.model.spans import is_format_conversion
 
 _SPEEDUP = "contiguity.channels_last_speedup"
 # Copies to another dtype belong to step 8, copies to another device to step 3.

@@ -24,11 +24,11 @@ from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import find_steady_state, timed_call
 from perfgate.measuring.timing.versus import FEWEST_QUADS, summarize_turns
 from perfgate.system.garbage import quiet
-from perfgate.trace.analysis import FloatColumn, IntColumn
-from perfgate.trace.counters import CounterColumns
-from perfgate.trace.kernel_table import KernelTable
-from perfgate.trace.readings import MEMORY_READ, MEMORY_WRITE
-from perfgate.trace.summary import DeviceSummary
+from perfgate.trace.analysis.summary import DeviceSummary
+from perfgate.trace.model.arithmetic import FloatColumn, IntColumn
+from perfgate.trace.model.counters import CounterColumns
+from perfgate.trace.model.kernel_table import KernelTable
+from perfgate.trace.model.readings import MEMORY_READ, MEMORY_WRITE
 
 _HOT, _COLD, _ROTATING = "hot", "cold", "rotating"
 _SENSITIVITY = "cache.sensitivity"

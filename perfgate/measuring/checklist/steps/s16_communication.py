@@ -28,9 +28,9 @@ from perfgate.measuring.checklist.values import median
 from perfgate.measuring.counting.collect import record_calls
 from perfgate.stats.robust import TransferLine, transfer_line
 from perfgate.system.garbage import quiet
-from perfgate.trace.ascend.kinds import type_by_name
-from perfgate.trace.recording import Collective
-from perfgate.trace.summary import DeviceSummary, summarize
+from perfgate.trace.analysis.summary import DeviceSummary, summarize
+from perfgate.trace.model.kernel_names import type_by_name
+from perfgate.trace.model.recording import Collective
 
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl", "npu": "hccl"}
 _MIB = 1 << 20

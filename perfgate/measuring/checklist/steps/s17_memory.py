@@ -22,7 +22,7 @@ from perfgate.measuring.timing.calls import find_steady_state
 from perfgate.stats.robust import theil_sen
 from perfgate.stats.summary import quantile
 from perfgate.system.garbage import quiet
-from perfgate.trace.summary import DeviceSummary
+from perfgate.trace.analysis.summary import DeviceSummary
 
 # The fewest calls for the interval of a slope.
 _FEWEST_CALLS = 12

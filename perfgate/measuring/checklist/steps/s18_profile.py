@@ -18,8 +18,8 @@ from perfgate.measuring.counting.collect import calls_within, read_calls
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import CallBudget, find_steady_state, time_calls
 from perfgate.system.garbage import quiet
-from perfgate.trace.events import EventTable
-from perfgate.trace.stacks import attributed_share, stacks_of
+from perfgate.trace.analysis.stacks import attributed_share, stacks_of
+from perfgate.trace.model.events import EventTable
 
 
 class ProfileStep:

@@ -13,7 +13,7 @@ import numpy as np
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, reason_of
-from perfgate.document.telemetry import DeviceState, Reading
+from perfgate.document.telemetry import DeviceState, TelemetryReading
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, limit
 from perfgate.measuring.checklist.recorded import profiled
@@ -25,9 +25,9 @@ from perfgate.measuring.timing.calls import find_steady_state, measure_throughpu
 from perfgate.sampling import sampling
 from perfgate.stats.robust import shift
 from perfgate.system.garbage import quiet
-from perfgate.trace.kernel_clocks import kernel_clocks
-from perfgate.trace.readings import CORE_CLOCK
-from perfgate.trace.summary import DeviceSummary
+from perfgate.trace.analysis.kernel_clocks import kernel_clocks
+from perfgate.trace.analysis.summary import DeviceSummary
+from perfgate.trace.model.readings import CORE_CLOCK
 
 # Below this share of the rated clock a device at work counts as throttled.
 _FULL_CLOCK = 0.97
@@ -138,7 +138,7 @@ def _judge_recorded_clock(outcome: StepOutcome, summary: DeviceSummary, context:
 class Sensed:
     """The readings of the sensor, or the reason if there are none."""
 
-    readings: Sequence[Reading]
+    readings: Sequence[TelemetryReading]
     reason: Message | None = None
 
 
@@ -241,7 +241,7 @@ def _is_throttled(telemetry: DeviceState) -> bool | None:
     return None if share is None else share < _FULL_CLOCK
 
 
-def _mean_power(readings: Sequence[Reading], soaked: Soak) -> float | None:
+def _mean_power(readings: Sequence[TelemetryReading], soaked: Soak) -> float | None:
     """The power integrated over the soak, by trapezoids between readings, over its length; W."""
     points = [(reading.ended_ns, power) for reading in readings if (power := reading.telemetry.power) is not None]
     if len(points) < _FEWEST_READINGS:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from perfgate.document.message import Message, UnmeasuredError
-from perfgate.trace.events import CALL
+from perfgate.trace.model.events import CALL
 
 # An analysis takes 1.5 s (a few hundred kernels, two busy cores), and msprof is known for minutes over long recordings.
 ANALYSIS_SECONDS = 240.0

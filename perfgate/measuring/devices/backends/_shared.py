@@ -29,7 +29,7 @@ from perfgate.measuring.devices.device import (
     MemoryStatistics,
 )
 from perfgate.system.processes import RunDelay, run_delay_ns
-from perfgate.trace.events import CALL
+from perfgate.trace.model.events import CALL
 
 GIB = 1 << 30
 # A sleeper wakes up to a few hundred microseconds late; so much of a wait is spent awake.

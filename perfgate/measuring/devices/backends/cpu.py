@@ -27,7 +27,7 @@ from perfgate.measuring.devices.device import (
     MemoryStatistics,
 )
 from perfgate.measuring.devices.host import text_of
-from perfgate.trace.events import CALL
+from perfgate.trace.model.events import CALL
 
 KIND = "cpu"
 # How /sys writes the size of a cache: 491520K.

@@ -27,7 +27,7 @@ from perfgate.measuring.devices.backends import _npu_profiler
 from perfgate.measuring.devices.backends._shared import GIB, AcceleratorDevice, require_packages
 from perfgate.measuring.devices.device import Capability
 from perfgate.measuring.devices.host import Host
-from perfgate.trace.ascend.archive import pack
+from perfgate.trace.readers.ascend.archive import pack
 
 KIND = "npu"
 # torch_npu prints this once per process and operator, from C++ to the standard error (csrc/aten/common

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from perfgate.errors import DocumentError
 from perfgate.trace import Recording, Timeline
-from perfgate.trace.events import NO_CORRELATION, EventTableBuilder
+from perfgate.trace.model.events import NO_CORRELATION, EventTableBuilder
 
 READS = "*.toytrace"
 PRIORITY = 0

@@ -30,7 +30,7 @@ from perfgate.measuring.checklist.traces import steady_calls
 from perfgate.measuring.counting.compiled import has_compiled
 from perfgate.measuring.timing.calls import find_steady_state
 from perfgate.system.garbage import quiet
-from perfgate.trace.summary import summarize
+from perfgate.trace.analysis.summary import summarize
 
 _SHOWN_OPS = 6
 _LONGEST_NAME = 80

@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.measuring.checklist.steps.s06_fusion.patterns import FEWEST_IN_CHAIN
-from perfgate.trace.analysis import Codes, IntColumn, group_rows
-from perfgate.trace.events import NO_TEXT, constant
-from perfgate.trace.kernel_table import KernelTable
-from perfgate.trace.recording import Shapes, Timeline
-from perfgate.trace.summary import DeviceSummary
+from perfgate.trace.analysis.summary import DeviceSummary
+from perfgate.trace.model.arithmetic import Codes, IntColumn, group_rows
+from perfgate.trace.model.events import NO_TEXT, constant
+from perfgate.trace.model.kernel_table import KernelTable
+from perfgate.trace.model.recording import Shapes, Timeline
 
 # Kernels that do the work of several operators: of CANN (FlashAttentionScore, FusedInferAttentionScore, AddRmsNorm, SwiGlu:
 # samples msinsight-gpt3-cann7-2309 and msinsight-910B-qwen3, CANN operator list), of inductor (triton_poi_fused_…,

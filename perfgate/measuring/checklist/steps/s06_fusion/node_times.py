@@ -10,9 +10,9 @@ import numpy as np
 
 from perfgate.measuring.checklist.steps.s06_fusion.patterns import Node, variant_of
 from perfgate.measuring.counting.collect import CallTrace
-from perfgate.trace.analysis import NOTHING_AROUND, IntColumn, self_times
-from perfgate.trace.events import KERNEL_KINDS, KIND_CODES, EventTable
-from perfgate.trace.stacks import operators_above, stacks_of
+from perfgate.trace.analysis.stacks import operators_above, stacks_of
+from perfgate.trace.model.arithmetic import NOTHING_AROUND, IntColumn, self_times
+from perfgate.trace.model.events import KERNEL_KINDS, KIND_CODES, EventTable
 
 # The least share of kernel time with a known operator, or shares would be of a part only.
 _LEAST_JOINED = 0.8

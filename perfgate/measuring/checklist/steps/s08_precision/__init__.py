@@ -20,10 +20,10 @@ from perfgate.measuring.checklist.steps.s08_precision.trial import (
     try_full,
 )
 from perfgate.measuring.checklist.traces import steady_summary
-from perfgate.trace.kernel_table import Alike, KernelTable
-from perfgate.trace.operators import op_class
-from perfgate.trace.recording import Kernel
-from perfgate.trace.summary import kernels_of
+from perfgate.trace.analysis.operators import op_class
+from perfgate.trace.analysis.summary import kernels_of
+from perfgate.trace.model.kernel_table import Alike, KernelTable
+from perfgate.trace.model.recording import Kernel
 
 # A call counts as low precision from this share of low-precision products on.
 _MOSTLY = 0.5

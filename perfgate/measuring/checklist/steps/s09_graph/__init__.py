@@ -40,12 +40,12 @@ from perfgate.measuring.counting.counters import WARM_UP_CALLS
 from perfgate.measuring.counting.tally import Site
 from perfgate.measuring.timing.versus import Versus
 from perfgate.system.garbage import quiet
-from perfgate.trace.analysis import Covered, IntColumn, Intervals, counts_by_name
-from perfgate.trace.events import DEVICE_KINDS, EventTable
-from perfgate.trace.kernel_table import KernelTable
-from perfgate.trace.spans import KERNEL_LAUNCH, launch_starts, launched_or_began
-from perfgate.trace.steps import step_marks, windows_of
-from perfgate.trace.summary import DeviceSummary
+from perfgate.trace.analysis.summary import DeviceSummary
+from perfgate.trace.model.arithmetic import Covered, IntColumn, Intervals, counts_by_name
+from perfgate.trace.model.events import DEVICE_KINDS, EventTable
+from perfgate.trace.model.kernel_table import KernelTable
+from perfgate.trace.model.spans import KERNEL_LAUNCH, launch_starts, launched_or_began
+from perfgate.trace.model.steps import step_marks, windows_of
 
 _TRACED_CALLS = 5
 _MOST_PLACES = 10

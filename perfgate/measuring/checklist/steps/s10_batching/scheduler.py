@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from perfgate.trace.analysis import overlap_length, totals_by_name, union_length
-from perfgate.trace.events import DEVICE_KINDS, EventTable
+from perfgate.trace.model.arithmetic import overlap_length, totals_by_name, union_length
+from perfgate.trace.model.events import DEVICE_KINDS, EventTable
 
 # vLLM's schedule and _prepare_inputs, SGLang's get_next_batch_to_run and recv_requests, and common names in home-made
 # servers. A Python function is recorded as "file.py(12): name".

@@ -20,16 +20,16 @@ from perfgate.measuring.checklist.shape_space import measure_shape_space
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, not_applicable
 from perfgate.measuring.checklist.steps.s13_tiling.blocks import cache_blocks, quantized_groups
 from perfgate.measuring.checklist.steps.s13_tiling.mfu import known_peaks, product_uses
-from perfgate.measuring.checklist.steps.s13_tiling.products import Product, ProductReplay, record_products
+from perfgate.measuring.checklist.steps.s13_tiling.products import ProductReplay, ReplayedProduct, record_products
 from perfgate.measuring.checklist.traces import steady_summary
 from perfgate.measuring.timing.calls import find_steady_state, timed_call
 from perfgate.measuring.timing.versus import Versus, compare
 from perfgate.system.garbage import quiet
-from perfgate.trace.analysis import FloatColumn
-from perfgate.trace.flops import Arithmetic
-from perfgate.trace.kernel_table import Alike, KernelTable
-from perfgate.trace.recording import Kernel
-from perfgate.trace.summary import DeviceSummary
+from perfgate.trace.analysis.summary import DeviceSummary
+from perfgate.trace.model.arithmetic import FloatColumn
+from perfgate.trace.model.flops import Arithmetic
+from perfgate.trace.model.kernel_table import Alike, KernelTable
+from perfgate.trace.model.recording import Kernel
 
 _TOP_OPS = 10
 _MEGAHERTZ = 1e6
@@ -209,7 +209,7 @@ def _try_sizes(outcome: StepOutcome, context: StepContext, shape: str) -> None:
 def _try_padding(
     outcome: StepOutcome,
     context: StepContext,
-    product: Product,
+    product: ReplayedProduct,
     padding: Mapping[str, int],
     effort: _Effort,
     *,
@@ -230,7 +230,7 @@ def _try_padding(
         of_product.above("tiling.padding_gain", versus.low, {**sizes, **numbers, "line": product.line})
 
 
-def _compare(context: StepContext, product: Product, padding: Mapping[str, int], effort: _Effort) -> Versus:
+def _compare(context: StepContext, product: ReplayedProduct, padding: Mapping[str, int], effort: _Effort) -> Versus:
     """The speedup of the padded product. Raises ExperimentError if its result differs or it takes too long."""
     with context.device.inference_mode():
         replay = ProductReplay(product, padding, context.device.handle())

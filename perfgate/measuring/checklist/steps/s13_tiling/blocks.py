@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from math import ceil, prod
 from typing import TypeVar
 
-from perfgate.trace.kernel_table import Alike, KernelTable
-from perfgate.trace.recording import Kernel
+from perfgate.trace.model.kernel_table import Alike, KernelTable
+from perfgate.trace.model.recording import Kernel
 
 # Of ATB (PagedAttentionMaskNdKernel) and of aclnn, which is paged only with a block table.
 _ATB = re.compile(r"Paged\w*Attention\w*")

@@ -11,8 +11,8 @@ from perfgate.document.message import Message
 from perfgate.document.run import Value
 from perfgate.measuring.checklist.limits import Limits, limit
 from perfgate.measuring.checklist.values import missing
-from perfgate.trace.flops import ARITHMETICS, CONVOLUTION, PRODUCT, Arithmetic, arithmetic, flops
-from perfgate.trace.kernel_table import KernelTable
+from perfgate.trace.model.flops import ARITHMETICS, CONVOLUTION, PRODUCT, Arithmetic, arithmetic, flops
+from perfgate.trace.model.kernel_table import KernelTable
 
 # Operations of one cube core in a cycle: a block of 16 x 16 x 16 is multiplied and added, in eight bits one of
 # 16 x 32 x 16 (msprof-analyze 26.2, operator_mfu/chip_peak_flops.py). It names none for 32 bits.

@@ -47,7 +47,7 @@ class Operand(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Product:
+class ReplayedProduct:
     """One matrix product or convolution on operands of one form, and how often a call runs it from that line.
 
     ``arguments`` are those of ``function`` with an ``Operand`` in the place of each tensor; ``flops`` are of one run.
@@ -93,7 +93,7 @@ class Product:
         return " @ ".join(shapes)
 
 
-def record_products(call: Callable[[], Any], *, root: Path) -> list[Product]:
+def record_products(call: Callable[[], Any], *, root: Path) -> list[ReplayedProduct]:
     """Make one call and return its products and convolutions, those with the most operations over the call first.
 
     Left out are grouped and transposed convolutions, and operands that are no dense floating point numbers.
@@ -102,7 +102,7 @@ def record_products(call: Callable[[], Any], *, root: Path) -> list[Product]:
     from perfgate.measuring.counting.tally import SourceLines
 
     lines = SourceLines(root)
-    counts: Counter[Product] = Counter()
+    counts: Counter[ReplayedProduct] = Counter()
 
     class ProductMode(WatchingMode):  # type: ignore[no-untyped-call]
         def saw(self, func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
@@ -129,11 +129,11 @@ def _can_be_replayed(name: str, args: tuple[Any, ...]) -> bool:
 
 def _product(
     func: Any, name: str, args: tuple[Any, ...], keywords: dict[str, Any], result: Any, line: str | None
-) -> Product:
+) -> ReplayedProduct:
     from torch.utils.flop_counter import flop_registry
 
     formula = flop_registry.get(func.overloadpacket)
-    return Product(
+    return ReplayedProduct(
         op=name,
         function=func,
         arguments=tuple(_described(argument) for argument in args),
@@ -155,7 +155,7 @@ def _described(argument: Any) -> Any:
 class ProductReplay:
     """One product on random operands of its form, and the same numbers in operands padded with zeros."""
 
-    def __init__(self, product: Product, padding: Mapping[str, int], place: Any) -> None:
+    def __init__(self, product: ReplayedProduct, padding: Mapping[str, int], place: Any) -> None:
         self._product = product
         self._keywords = dict(product.keywords)
         self._plain = [_random(argument, place) for argument in product.arguments]
@@ -187,7 +187,9 @@ def _lettered(letters: str, shape: tuple[int, ...], *, leading: bool) -> list[tu
     return list(zip(last, range(len(shape) - len(last), len(shape))))
 
 
-def _padded_shape(operand: Operand, letters: str, product: Product, padding: Mapping[str, int]) -> tuple[int, ...]:
+def _padded_shape(
+    operand: Operand, letters: str, product: ReplayedProduct, padding: Mapping[str, int]
+) -> tuple[int, ...]:
     sizes, shape = product.sizes(), list(operand.shape)
     for letter, dimension in _lettered(letters, operand.shape, leading=product.form.leading):
         # A bias of size 1 is spread over the padding too.

@@ -1,0 +1,344 @@
+"""``perfgate baseline``: keep runs of main, and show what is kept."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfgate.catalogue.lookup import metric
+from perfgate.config import Config
+from perfgate.document.artifact import read_artifact_run
+from perfgate.document.files import read_decision, read_run
+from perfgate.document.history import Acceptance
+from perfgate.document.run import RunDocument
+from perfgate.errors import (
+    EXIT_MEASURING,
+    DocumentError,
+    InconclusiveError,
+    MeasuringError,
+    RepositoryError,
+    UsageError,
+)
+from perfgate.flows.shared.artifact import DEFAULT_KEY, fetch_artifact
+from perfgate.flows.shared.options import exit_code
+from perfgate.flows.shared.results import USUAL_FOLDERS, newest_result
+from perfgate.flows.shared.store import open_project_store, open_store_at, stored_history
+from perfgate.flows.trust.acceptance import UnknownCauseError, metrics_of_causes, store_acceptances
+from perfgate.flows.trust.main_only import refuse_change_request, refuse_foreign, refuse_off_main, trusted_event
+from perfgate.git.repository import Repository
+from perfgate.judging.forge.forge import CiEvent, Clock, Forge, Sleep, connect, find_token, token_variables
+from perfgate.judging.forge.orders import cause_numbers
+from perfgate.judging.gate.stored import compare_stored
+from perfgate.judging.report.render.comment import accepting_metrics
+from perfgate.judging.report.text.escape import clean
+from perfgate.judging.report.text.numbers import percent
+from perfgate.judging.store.remote import PREFIX
+from perfgate.judging.store.store import Store, StoredRun, shown_location, store_location
+from perfgate.locale import Activity
+
+COPIED_AT_ONCE = 50
+DECISION = "decision.json"
+SLACK = 20
+_WORSE = {"lower": "above", "higher": "below"}
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """What was kept, and where. ``suspected`` are the places that main's earlier runs show as slower.
+
+    ``removed`` is how many old runs had to go for it.
+    """
+
+    id: str
+    store: str
+    run: RunDocument
+    suspected: tuple[str, ...] = ()
+    removed: int = 0
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The kept runs, newest first, and what of them cannot be read."""
+
+    runs: list[StoredRun]
+    damaged: list[str]
+
+
+@dataclass(frozen=True)
+class Copied:
+    """How much of a store was copied into another, and what of its runs could not be read."""
+
+    runs: int
+    acceptances: int
+    confirmations: int
+    damaged: tuple[str, ...] = ()
+
+
+def record_file(config: Config, environ: Mapping[str, str], path: Path, *, allow_dirty: bool) -> RecordedRun:
+    """Keep a run document that was measured before. Raises UsageError for one of another project.
+
+    In a CI job a store that others share takes only what its own pipeline measured of main.
+    """
+    event = _trusted_event(config, environ)
+    run = read_run(path)
+    if event is not None:
+        refuse_foreign(run, event)
+        refuse_failed(run)
+    return keep(config, environ, run, allow_dirty=allow_dirty)
+
+
+def keep(config: Config, environ: Mapping[str, str], run: RunDocument, *, allow_dirty: bool) -> RecordedRun:
+    """Keep a run of this project. Raises UsageError for one of another.
+
+    A run that main's earlier ones show as slower is kept too, for the trend; the level leaves it out until it is accepted.
+    """
+    if run.project != config.project:
+        raise UsageError(
+            "this is a run of project {project!a}, and this is {own!a}; record it in its own project, "
+            "or set `project` in perfgate.toml",
+            project=run.project,
+            own=config.project,
+        )
+    suspected = _suspected(config, environ, run)
+    store = open_project_store(config, environ)
+    run_id = store.record(run, allow_dirty=allow_dirty)
+    removed = _bound(store, config, run.testbed.fingerprint)
+    return RecordedRun(
+        id=run_id, store=shown_location(store_location(config, environ)), run=run, suspected=suspected, removed=removed
+    )
+
+
+def refuse_failed(run: RunDocument, where: str = "its log") -> None:
+    """Raise MeasuringError for a run of which a part could not be measured."""
+    if exit_code(run) == EXIT_MEASURING:
+        raise MeasuringError(
+            "a part of the checklist could not be measured, so the run is not kept; {where} says what failed",
+            where=where,
+        )
+
+
+def record_measured(
+    config: Config, environ: Mapping[str, str], measure: Callable[[], RunDocument], out: Path, *, allow_dirty: bool
+) -> RecordedRun:
+    """Keep what ``measure`` measures in the project's folder and writes to ``out``.
+
+    Raises MeasuringError when a part of it failed.
+    """
+    _trusted_event(config, environ)
+    if not allow_dirty:
+        _refuse_changes(config)
+    run = measure()
+    refuse_failed(run, str(out / "run.json"))
+    return keep(config, environ, run, allow_dirty=allow_dirty)
+
+
+def list_baseline(config: Config, environ: Mapping[str, str], *, limit: int | None = None) -> Listed:
+    store = open_project_store(config, environ)
+    return Listed(store.runs(config.project, limit=limit), store.damaged(config.project))
+
+
+def show_baseline(config: Config, environ: Mapping[str, str], run_id: str) -> RunDocument:
+    return open_project_store(config, environ).show(run_id)
+
+
+def prune_baseline(config: Config, environ: Mapping[str, str], *, keep: int) -> int:
+    """Remove all but the newest ``keep`` runs of each testbed of the project; return how many went."""
+    if _is_shared(config, environ):
+        refuse_change_request(environ)
+    return open_project_store(config, environ).prune(config.project, keep=keep)
+
+
+def accept_regressions(
+    config: Config,
+    environ: Mapping[str, str],
+    *,
+    metrics: Iterable[str],
+    reason: str,
+    revision: str,
+    accepted_by: str | None,
+    folder: Path | None = None,
+) -> list[Acceptance]:
+    """Record that regressions of one commit are meant: of metrics, or of causes by their numbers in a check of that commit.
+
+    Without ``folder`` that is the newest check. Raises UsageError for an unknown metric or cause, or an empty reason.
+    """
+    if _is_shared(config, environ):
+        refuse_change_request(environ)
+    repository, named = Repository(config.root), tuple(metrics)
+    commit = repository.resolve(revision)
+    if numbers := cause_numbers(named):
+        named = _metrics_of(numbers, commit, folder, config)
+    elif folder is not None:
+        raise UsageError(
+            "--from {folder} is for numbers of causes, and {named!a} is none; leave it out",
+            folder=folder,
+            named=named[0],
+        )
+    return store_acceptances(
+        config,
+        environ,
+        commit=commit,
+        metrics=named,
+        reason=reason,
+        accepted_by=accepted_by or repository.user(),
+    )
+
+
+def _metrics_of(numbers: tuple[int, ...], commit: str, folder: Path | None, config: Config) -> tuple[str, ...]:
+    """The metrics of the numbered causes of a check of this commit."""
+    file = folder / DECISION if folder else newest_result([DECISION], config.root)
+    instead = Activity("name the folder of its check with --from, or the metrics instead of numbers")
+    if file is None:
+        raise UsageError(
+            "{usual_folders} hold no decision that numbers causes; {instead}",
+            usual_folders=" and ".join(map(str, USUAL_FOLDERS)),
+            instead=instead,
+        )
+    decision = read_decision(file)
+    if commit not in (decision.head.reviewed, decision.head.commit):
+        other = (decision.head.reviewed or decision.head.commit or "no commit")[:12]
+        raise UsageError(
+            "{file} is about {other}, not about {commit}; measure that, {instead}",
+            file=file,
+            other=other,
+            commit=commit[:12],
+            instead=instead,
+        )
+    try:
+        return metrics_of_causes(numbers, accepting_metrics(decision))
+    except UnknownCauseError as error:
+        raise UsageError(
+            "{file}: {error}; its comment numbers those that can",
+            file=file,
+            error=error,
+        ) from error
+
+
+def list_accepted(config: Config, environ: Mapping[str, str]) -> list[Acceptance]:
+    """Every regression of the project that was accepted, newest first."""
+    return open_project_store(config, environ).accepted(config.project)
+
+
+def copy_baseline(config: Config, environ: Mapping[str, str], *, source: str, target: str) -> Copied:
+    """Copy what a store keeps of the project into another; what is there already stays as it is."""
+    if target.startswith(PREFIX):
+        refuse_change_request(environ)
+    source_store, target_store = (open_store_at(location, config, environ) for location in (source, target))
+    present = {run.id for run in target_store.runs(config.project)}
+    ids = [run.id for run in reversed(source_store.runs(config.project)) if run.id not in present]
+    for start in range(0, len(ids), COPIED_AT_ONCE):
+        some = [source_store.show(run_id) for run_id in ids[start : start + COPIED_AT_ONCE]]
+        target_store.record_all(some, allow_dirty=True)  # who recorded a dirty run meant it
+    accepted, confirmed = target_store.accepted(config.project), target_store.confirmations(config.project)
+    acceptances = [entry for entry in reversed(source_store.accepted(config.project)) if entry not in accepted]
+    for acceptance in acceptances:
+        target_store.accept(config.project, acceptance)
+    confirmations = [entry for entry in reversed(source_store.confirmations(config.project)) if entry not in confirmed]
+    for confirmation in confirmations:
+        target_store.confirm(config.project, confirmation)
+    return Copied(len(ids), len(acceptances), len(confirmations), tuple(source_store.damaged(config.project)))
+
+
+def _bound(store: Store, config: Config, fingerprint: str) -> int:
+    """Remove the oldest runs once clearly more are there than are to stay: each removal begins a branch store anew."""
+    most = config.store.keep
+    stored = sum(run.fingerprint == fingerprint for run in store.runs(config.project)) if most else 0
+    return store.prune(config.project, keep=most) if stored > most + most // SLACK else 0
+
+
+def _is_shared(config: Config, environ: Mapping[str, str]) -> bool:
+    return store_location(config, environ).startswith(PREFIX)
+
+
+def _trusted_event(config: Config, environ: Mapping[str, str]) -> CiEvent | None:
+    return trusted_event(config, environ) if _is_shared(config, environ) else None
+
+
+def _suspected(config: Config, environ: Mapping[str, str], run: RunDocument) -> tuple[str, ...]:
+    history = stored_history(config, run, environ, warn=lambda _: None)  # `baseline list` says what cannot be read
+    return tuple(
+        f"{beside.metric} of {beside.workload}/{beside.shape} ({percent(beside.head / beside.typical - 1)})"
+        for beside in compare_stored(run, history)
+        if beside.typical and beside.outside is not None
+        if beside.outside == _WORSE.get(metric(beside.metric).better)
+    )
+
+
+def _refuse_changes(config: Config) -> None:
+    """Refuse what the store would refuse after the measuring, before it."""
+    try:
+        changed = Repository(config.root).dirty_files()
+    except RepositoryError:
+        return
+    if changed:
+        raise UsageError(
+            "uncommitted changes, in {files}; commit them first, or keep the run on purpose with --allow-dirty",
+            files=clean(", ".join(changed)),
+        )
+
+
+@dataclass(frozen=True)
+class ArtifactRequest:
+    """Which artifact: the folder or zip at ``path``, or the one of the gate ``key`` that the forge keeps of the event's run."""
+
+    path: Path | None = None
+    key: str = DEFAULT_KEY
+    token_variable: str | None = None
+
+
+def record_artifact(
+    config: Config, environ: Mapping[str, str], request: ArtifactRequest, *, sleep: Sleep, clock: Clock
+) -> RecordedRun:
+    """Keep the run in an artifact of this event's pipeline.
+
+    Raises UsageError in a job that may not write to the store, InconclusiveError for an artifact that is missing, damaged or of
+    another run, MeasuringError where a part of it could not be measured.
+    """
+    event = trusted_event(config, environ)
+    if event is None:
+        raise UsageError(
+            "an artifact is kept by a CI job alone, which says whose it is; elsewhere `perfgate baseline record --run FILE` "
+            "keeps a run document"
+        )
+    forge = _connect(event, environ, request, sleep=sleep, clock=clock)
+    refuse_off_main(config, environ, event, forge)
+    try:
+        with _artifact(request, event, forge) as path:
+            run = read_artifact_run(path)
+    except DocumentError as error:
+        raise InconclusiveError(
+            "artifact: {error}; nothing is kept",
+            error=error,
+        ) from error
+    refuse_foreign(run, event)
+    refuse_failed(run, "the log of the measuring job")
+    return keep(config, environ, run, allow_dirty=False)
+
+
+def _connect(
+    event: CiEvent, environ: Mapping[str, str], request: ArtifactRequest, *, sleep: Sleep, clock: Clock
+) -> Forge | None:
+    token = find_token(event.forge, environ, request.token_variable)
+    if token is None and request.path is None:
+        names = " or ".join(token_variables(event.forge, request.token_variable))
+        raise UsageError(
+            "no token in {names} to download the artifact with; pass it on to this job",
+            names=names,
+        )
+    return connect(event, token, sleep=sleep, clock=clock) if token else None
+
+
+@contextmanager
+def _artifact(request: ArtifactRequest, event: CiEvent, forge: Forge | None) -> Iterator[Path]:
+    """Lend the artifact as a path."""
+    if request.path is not None or forge is None:
+        yield request.path or Path()
+        return
+    data = fetch_artifact(forge, event, request.key)
+    with tempfile.NamedTemporaryFile(prefix="perfgate-artifact-", suffix=".zip") as file:
+        file.write(data)
+        file.flush()
+        yield Path(file.name)

@@ -1,0 +1,152 @@
+"""What a gate of a bisection answers: whether the new state is slow, and how probably that is wrong."""
+
+from __future__ import annotations
+
+import math
+from fnmatch import fnmatchcase
+from statistics import NormalDist
+from typing import NamedTuple
+
+from perfgate.document.budget import PlacePattern
+from perfgate.document.decision import RULE_METHODS, Comparison, DecisionDocument
+from perfgate.errors import MeasuringError
+from perfgate.stats.culprits import Answer
+
+_NORMAL = NormalDist()
+
+
+class Signal(NamedTuple):
+    """What a search follows, taken from the gate of all changes together.
+
+    ``counters`` are the exact metrics that regressed there, and are not noisy. Where there are none, ``time`` is the metric
+    that moved most clearly, by ``size``, the logarithm of the ratio.
+    """
+
+    counters: frozenset[PlacePattern] = frozenset()
+    time: PlacePattern | None = None
+    size: float = 0.0
+
+    @property
+    def names(self) -> list[str]:
+        followed = self.counters or ([self.time] if self.time else [])
+        return sorted(f"{place.workload}/{place.shape} {place.metric}".replace("/ ", " ") for place in followed)
+
+
+class TrialReading(NamedTuple):
+    """An answer, and the probability that it is wrong; that of an undecided one is 1."""
+
+    answer: Answer
+    error: float = 0.0
+
+
+def regressed(decision: DecisionDocument, pattern: PlacePattern | None = None) -> list[Comparison]:
+    """The comparisons that regressed: of the metrics that match a pattern, gating or not, else of all that gate."""
+    return [
+        one
+        for one in decision.comparisons
+        if one.outcome == "regressed" and (one.gating if pattern is None else _matches(one, pattern))
+    ]
+
+
+def signal_of(decision: DecisionDocument, pattern: PlacePattern | None = None) -> Signal:
+    """What the gate of all changes together gives a search to follow; nothing where nothing regressed."""
+    found = regressed(decision, pattern)
+    if counters := frozenset(place_of(one) for one in found if one.method == "exact"):
+        return Signal(counters)
+    sizes = [(size, spread, one) for one in found if (size := _size(one)) and (spread := _standard_error(one))]
+    if not sizes:
+        return Signal()
+    size, _, clearest = max(sizes, key=lambda entry: abs(entry[0] / entry[1]))
+    return Signal(time=place_of(clearest), size=size)
+
+
+def read_first(decision: DecisionDocument, pattern: PlacePattern | None = None) -> TrialReading:
+    """Whether all changes together are slow. Any regression answers, even if the verdict is INCONCLUSIVE for something else.
+
+    Raises MeasuringError where the old state cannot be measured.
+    """
+    found = regressed(decision, pattern)
+    if found:
+        exact = any(one.method == "exact" for one in found)
+        return TrialReading("slow", 0.0 if exact else min(_chance(one) for one in found))
+    compared = [one for one in decision.comparisons if pattern is None or _matches(one, pattern)]
+    if decision.verdict != "INCONCLUSIVE" and (compared or pattern is None):
+        return TrialReading("fast", decision.policy.alpha_ok)
+    if pattern and any(one.outcome in ("unchanged", "improved") for one in compared):
+        return TrialReading("fast", decision.policy.alpha_ok)
+    return _unanswered(decision)
+
+
+def read_next(decision: DecisionDocument, signal: Signal, allowed: float) -> TrialReading:
+    """Whether the new state is slow, by the signal alone; a time answers if it errs with ``allowed`` probability at most.
+
+    Of a time the question is whether at least half of the slowdown is there. Raises as ``read_first`` does.
+    """
+    by_place = {place_of(one): one for one in decision.comparisons if one.method not in RULE_METHODS}
+    if signal.counters:
+        found = {place: by_place[place].outcome for place in signal.counters if place in by_place}
+        if "regressed" in found.values():
+            return TrialReading("slow")
+        if set(found) == signal.counters and set(found.values()) <= {"unchanged", "improved"}:
+            return TrialReading("fast")
+        return _unanswered(decision)
+    compared = by_place.get(signal.time) if signal.time else None
+    size, spread = (_size(compared), _standard_error(compared)) if compared else (None, None)
+    if size is None or not spread:
+        return _unanswered(decision)
+    beyond_half = (size - signal.size / 2) / spread * math.copysign(1.0, signal.size)
+    error = _NORMAL.cdf(-abs(beyond_half))
+    return (
+        TrialReading("slow" if beyond_half > 0 else "fast", error)
+        if error <= allowed
+        else TrialReading("undecided", 1.0)
+    )
+
+
+def read_last(decision: DecisionDocument, signal: Signal) -> TrialReading:
+    """The answer where more time did not tell which half: of several slowdowns the first is looked for."""
+    compared = next((one for one in decision.comparisons if place_of(one) == signal.time), None)
+    if compared is not None and compared.outcome == "regressed":
+        return TrialReading("slow", _chance(compared))
+    return TrialReading("undecided", 1.0)
+
+
+def place_of(comparison: Comparison) -> PlacePattern:
+    return PlacePattern(comparison.metric, comparison.workload, comparison.shape)
+
+
+def _matches(comparison: Comparison, pattern: PlacePattern) -> bool:
+    return (
+        comparison.method not in RULE_METHODS
+        and fnmatchcase(comparison.metric, pattern.metric)
+        and pattern.covers(comparison.workload, comparison.shape)
+    )
+
+
+def failed_on(decision: DecisionDocument, side: str) -> bool:
+    return any(failure.side == side for failure in decision.failures)
+
+
+def _unanswered(decision: DecisionDocument) -> TrialReading:
+    if base := next((failure for failure in decision.failures if failure.side == "base"), None):
+        raise MeasuringError(f"the old state cannot be measured: {base.what} of workload {base.workload} fails")
+    return TrialReading("impossible" if failed_on(decision, "head") else "undecided", 1.0)
+
+
+def _chance(comparison: Comparison) -> float:
+    """The probability that a regression is noise."""
+    return 0.0 if comparison.method == "exact" else comparison.p_adjusted if comparison.p_adjusted is not None else 1.0
+
+
+def _size(comparison: Comparison) -> float | None:
+    delta = comparison.delta
+    return math.log1p(delta) if delta is not None and delta > -1 else None
+
+
+def _standard_error(comparison: Comparison) -> float | None:
+    """Of the logarithm of the ratio, from the interval; None without one."""
+    if comparison.interval is None or comparison.confidence is None or comparison.interval[0] <= -1:
+        return None
+    low, high = map(math.log1p, comparison.interval)
+    width = (high - low) / 2 / _NORMAL.inv_cdf((1 + comparison.confidence) / 2)
+    return width if 0 < width < math.inf else None

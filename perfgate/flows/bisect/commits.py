@@ -1,0 +1,158 @@
+"""The states between two commits: every commit of a branch that changes anything the workload runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from perfgate.config import Config
+from perfgate.document.bisection import CommitChange
+from perfgate.document.decision import DecisionDocument
+from perfgate.document.files import read_run
+from perfgate.errors import StoreError, UsageError
+from perfgate.flows.bisect.answers import Signal, place_of
+from perfgate.flows.bisect.search import TrialSides
+from perfgate.flows.shared.reads import files_that_may_be_read
+from perfgate.flows.shared.store import open_project_store
+from perfgate.flows.trust.commits import config_at, same_code_between
+from perfgate.git.repository import Repository
+from perfgate.judging.gate.paths import always_relevant, skipped_because
+from perfgate.locale import sentence
+from perfgate.stats.culprits import Answer
+
+_SUBJECT = 60
+
+
+@dataclass
+class CommitStates:
+    """The commits after a good one, oldest first: a state is the tree of the last of them that is applied.
+
+    ``good`` is compared with each. ``irrelevant`` commits change nothing that the workload runs, and are no states.
+    """
+
+    config: Config
+    good: str
+    changes: Sequence[CommitChange]
+    irrelevant: int
+    cumulative: bool = True
+    _stored: StoredCounters | None = field(default=None, repr=False)
+
+    def sides(self, applied: frozenset[int], *, number: int) -> TrialSides:  # noqa: ARG002 - only stacks have a log each
+        return TrialSides(base=self.good, head=self.changes[max(applied)].commit)
+
+    def sides_alone(self, position: int) -> TrialSides | None:
+        """A commit against the state just before it; None where that is the good commit."""
+        if position == 0:
+            return None
+        return TrialSides(base=self.changes[position - 1].commit, head=self.changes[position].commit)
+
+    def words(self, applied: frozenset[int]) -> str:
+        change = self.changes[max(applied)]
+        return f"{change.commit[:10]} {change.subject[:_SUBJECT]}"
+
+    def follow(self, signal: Signal, decision: DecisionDocument, folder: Path) -> None:
+        """Note what the search follows, and on which testbed the gate in ``folder`` measured it."""
+        if signal.counters:
+            fingerprint = read_run(folder / "head" / "run.json").testbed.fingerprint
+            self._stored = StoredCounters(self.config, self.good, signal, decision, fingerprint, os.environ)
+
+    def stored_answer(self, applied: frozenset[int]) -> Answer | None:
+        """What stored runs of main say of a state; None where they do not know it."""
+        return self._stored.answer(self.changes[max(applied)].commit) if self._stored else None
+
+
+class StoredCounters:
+    """The followed counters in the stored runs of a testbed."""
+
+    def __init__(
+        self,
+        config: Config,
+        good: str,
+        signal: Signal,
+        decision: DecisionDocument,
+        fingerprint: str,
+        environ: Mapping[str, str],
+    ) -> None:
+        compared = {place_of(one): one for one in decision.comparisons}
+        self._followed = [compared[place] for place in signal.counters]
+        self._values: list[dict[str, float]] = []
+        try:
+            store = open_project_store(config, environ)
+            for one in self._followed:
+                values = store.history(config.project, one.workload, fingerprint, one.metric, one.shape)
+                self._values.append({value.commit: value.value for value in values if value.commit})
+        except StoreError:
+            self._followed, self._values = [], []
+        # A stored count of the good commit that is not the measured one was counted in another way, and so were the others.
+        known = zip(self._followed, self._values)
+        if any(values.get(good, one.base) != one.base for one, values in known):
+            self._followed, self._values = [], []
+
+    def answer(self, commit: str) -> Answer | None:
+        values = [values.get(commit) for values in self._values]
+        if not values or None in values:
+            return None
+        worse = [
+            one.base is not None
+            and value is not None
+            and (value > one.base if one.better == "lower" else value < one.base)
+            for one, value in zip(self._followed, values)
+        ]
+        return "slow" if any(worse) else "fast"
+
+
+def states_between(
+    repository: Repository,
+    directory: Path,
+    config: Config,
+    good: str,
+    bad: str,
+    *,
+    always: bool,
+    say: Callable[[str], None],
+) -> CommitStates:
+    """The states after ``good`` up to ``bad``, without those that change nothing the workload runs, unless ``always``.
+
+    Raises UsageError where ``bad`` does not come after ``good``, or nothing between them is worth measuring.
+    """
+    if good == bad or not repository.holds(bad, good):
+        raise UsageError(
+            f"{good[:12]} is not before {bad[:12]} in its history: give --good an ancestor of --bad; "
+            "`git merge-base` finds one"
+        )
+    commits = list(_commits(repository, good, bad))
+    relevant = commits
+    if not always:
+        say(sentence("looking through {count} commits", count=len(commits)))
+        rules = replace(config_at(directory, good, None).config or config, root=config.root)
+        prefix = repository.prefix(directory)
+        relevant = [change for change in commits if _is_relevant(repository, prefix, rules, change)]
+    if not relevant:
+        raise UsageError(
+            f"none of the {len(commits)} commits after {good[:12]} changes anything that the workload runs, by [paths] in "
+            "perfgate.toml and by the code itself; --always bisects all of them"
+        )
+    return CommitStates(config, good, relevant, irrelevant=len(commits) - len(relevant))
+
+
+def _commits(repository: Repository, good: str, bad: str) -> Iterator[CommitChange]:
+    before = good
+    for commit, author, subject in repository.commits_between(good, bad):
+        yield CommitChange(commit=commit, before=before, subject=subject, author=author)
+        before = commit
+
+
+def _is_relevant(repository: Repository, prefix: str, rules: Config, change: CommitChange) -> bool:
+    """Whether a check by these rules would measure the commit against the one before it."""
+    changed = repository.files_between(change.before, change.commit)
+    commits = change.before, change.commit
+    because = skipped_because(
+        changed,
+        rules.paths,
+        always=always_relevant(rules, prefix),
+        read=lambda files: files_that_may_be_read(files, repository, rules, commits, os.environ),
+        same_code=lambda files: same_code_between(repository.root, *commits, files),
+    )
+    return bool(changed) and because is None

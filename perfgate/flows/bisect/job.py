@@ -1,0 +1,185 @@
+"""``perfgate bisect`` and ``perfgate upgrade --bisect``: gates of an old state against states with some of the changes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from perfgate.catalogue.lookup import METRICS
+from perfgate.config import Config, load_config
+from perfgate.document.bisection import BisectionDocument, BisectionTrial
+from perfgate.document.budget import PlacePattern
+from perfgate.document.decision import DecisionDocument
+from perfgate.document.files import write_text_atomically
+from perfgate.errors import ConfigError, SetUpError
+from perfgate.flows.bisect.answers import failed_on, read_first
+from perfgate.flows.bisect.commits import CommitStates
+from perfgate.flows.bisect.commits import states_between as commits_between
+from perfgate.flows.bisect.packages import states_between as stacks_between
+from perfgate.flows.bisect.request import NewPackages, ReleaseRange
+from perfgate.flows.bisect.search import Search
+from perfgate.flows.bisect.stacks import StackMaker
+from perfgate.flows.shared.doors import Check, Progress
+from perfgate.flows.shared.options import CheckOptions
+from perfgate.flows.shared.session import prepare_out, remove_results
+from perfgate.git.repository import Repository
+from perfgate.stats.culprits import Answer, Culprits, find_culprits
+from perfgate.version import __version__
+
+RESULT = "bisection.json"
+CONFIRMATION = "gates/culprit"
+# What regresses is judged by these steps; the others inform, and a search needs no information.
+_DECIDING_STEPS = (1, 2, 3, 4)
+
+
+@dataclass(frozen=True)
+class CommitSearch:
+    """Which commits are bisected, and for what; ``check.out`` is the folder for all of it.
+
+    ``metric`` may be a pattern, None stands for all that gate. ``error`` is the probability of a wrong result that noise
+    may cause over the whole search.
+    """
+
+    good: str
+    bad: str
+    check: CheckOptions
+    metric: PlacePattern | None = None
+    error: float = 0.05
+
+
+@dataclass(frozen=True)
+class StackSearch:
+    """What is bisected, and how each gate measures; ``check.out`` is the folder for all of it."""
+
+    wanted: NewPackages | ReleaseRange
+    check: CheckOptions
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """The result of a bisection, and the decision of the gate that shows it; None where no gate decided anything."""
+
+    document: BisectionDocument
+    decision: DecisionDocument | None
+
+
+def bisect_commits(directory: Path, wanted: CommitSearch, check: Check, progress: Progress) -> Bisection:
+    """Find the commit that makes a workload slower, and write ``bisection.json``; each gate has a folder in ``gates``.
+
+    Raises UsageError where there is nothing to bisect, RepositoryError for unknown commits, and MeasuringError where the good
+    commit cannot be measured.
+    """
+    began = time.monotonic()
+    options = _prepared(wanted.check, wanted.metric)
+    repository = Repository(directory)
+    good, bad = repository.resolve(wanted.good), repository.resolve(wanted.bad)
+    config = load_config(directory, device=wanted.check.device)
+    states = commits_between(repository, directory, config, good, bad, always=wanted.check.always, say=progress.status)
+    search = Search(
+        directory, options, check, progress, states, stored=states, pattern=wanted.metric, error=wanted.error
+    )
+    found = find_culprits(len(states.changes), search.ask, cumulative=True)
+    confirmation = _confirmed(search, states, found)
+    deciding = search.deciding(found)
+    document = _document(search, found, commit=bad, began=began, cumulative=True, deciding=deciding)
+    document = msgspec.structs.replace(document, good=good, irrelevant=states.irrelevant, confirmation=confirmation)
+    shown = confirmation if confirmation and confirmation.answer == "slow" else None
+    return _written(document, search, shown or (None if deciding is None else search.tried[deciding]))
+
+
+def judge_commit(directory: Path, wanted: CommitSearch, check: Check, progress: Progress) -> Answer:
+    """Whether the checked-out commit is slower than the good one, by one gate: what ``git bisect run`` asks for.
+
+    Raises RepositoryError for an unknown good commit, and MeasuringError where the good one or the machine fails.
+    """
+    good = Repository(directory).resolve(wanted.good)
+    options = replace(_prepared(wanted.check, wanted.metric), base=good, allow_dirty=True)
+    try:
+        decision = check(directory, options, progress)
+    except (ConfigError, SetUpError) as error:
+        progress.note(str(error))
+        return "impossible"
+    return "impossible" if failed_on(decision, "head") else read_first(decision, wanted.metric).answer
+
+
+def bisect_stack(directory: Path, wanted: StackSearch, check: Check, progress: Progress) -> Bisection:
+    """Find what makes the new stack slower, and write ``bisection.json``; each gate has a folder in ``gates``.
+
+    Raises UsageError where there is nothing to bisect, and MeasuringError where the old stack or the package index fails.
+    """
+    began = time.monotonic()
+    options = _prepared(wanted.check, None)
+    repository = Repository(directory)
+    commit = repository.resolve(options.head or "HEAD")
+    config = load_config(directory, device=options.device)
+    with _checkout(repository, directory, commit, config) as checkout:
+        maker = StackMaker(config, checkout, options.out / "logs", progress.status, os.environ)
+        states = stacks_between(maker, wanted.wanted)
+        search = Search(directory, options, check, progress, states)
+        found = find_culprits(len(states.changes), search.ask, cumulative=states.cumulative)
+    deciding = search.deciding(found)
+    document = _document(search, found, commit=commit, began=began, cumulative=states.cumulative, deciding=deciding)
+    return _written(document, search, None if deciding is None else search.tried[deciding])
+
+
+def _prepared(options: CheckOptions, pattern: PlacePattern | None) -> CheckOptions:
+    """The options of every gate: its folder is made, and the steps are those that the search needs."""
+    out = prepare_out(options.out)
+    remove_results(out, [RESULT])
+    steps = options.steps
+    if steps is None:
+        named = {METRICS[pattern.metric].step} if pattern and pattern.metric in METRICS else set()
+        steps = tuple(sorted({*_DECIDING_STEPS, *named}))
+    return replace(options, out=out, steps=steps)
+
+
+def _confirmed(search: Search, states: CommitStates, found: Culprits) -> BisectionTrial | None:
+    """A gate of the culprit against the commit before it, whose comment shows nothing but the culprit's own effect."""
+    if found.outcome != "found" or len(found.blocks[0]) != 1:
+        return None
+    (position,) = found.blocks[0]
+    sides = states.sides_alone(position)
+    return sides and search.gate(sides, BisectionTrial(changes=[position], answer="impossible"), CONFIRMATION)
+
+
+def _document(
+    search: Search, found: Culprits, *, commit: str, began: float, cumulative: bool, deciding: int | None
+) -> BisectionDocument:
+    return BisectionDocument(
+        commit=commit,
+        perfgate_version=__version__,
+        changes=list(search.states.changes),
+        cumulative=cumulative,
+        outcome=found.outcome,
+        culprits=[list(block) for block in found.blocks],
+        suspects=list(found.suspects),
+        followed=search.signal.names,
+        tried=search.tried,
+        deciding=deciding,
+        duration=round(time.monotonic() - began, 1),
+        error=search.wrong(),
+    )
+
+
+def _written(document: BisectionDocument, search: Search, shown: BisectionTrial | None) -> Bisection:
+    text = msgspec.json.format(msgspec.json.encode(document)).decode()
+    write_text_atomically(search.options.out / RESULT, text + "\n")
+    return Bisection(document, search.decisions.get(shown.folder) if shown and shown.folder else None)
+
+
+@contextmanager
+def _checkout(repository: Repository, directory: Path, commit: str, config: Config) -> Iterator[Path]:
+    """Where the project's setup runs: a worktree of the commit, so that the user's own folder stays as it is."""
+    if not config.measure.setup:
+        yield directory
+        return
+    prefix = repository.prefix(directory)
+    link = [f"{prefix}/{entry}" if prefix else entry for entry in config.measure.link]
+    with repository.worktrees({"setup": commit}, link=link) as trees:
+        yield trees["setup"] / prefix

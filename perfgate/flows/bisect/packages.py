@@ -1,0 +1,83 @@
+"""The states between two software stacks: some packages, or one package's releases, in their new versions."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfgate.document.bisection import PackageChange
+from perfgate.errors import MeasuringError, UsageError
+from perfgate.flows.bisect.request import NewPackages, ReleaseRange
+from perfgate.flows.bisect.search import ImpossibleStateError, TrialSides
+from perfgate.flows.bisect.stacks import StackError, StackMaker, versions_in
+from perfgate.flows.shared.options import GivenInterpreters
+from perfgate.locale import sentence
+
+_NAMED = 4
+
+
+@dataclass(frozen=True)
+class PackageStates:
+    """The interpreter of the old stack, and the changes that lead to the new one."""
+
+    maker: StackMaker
+    old: Path
+    changes: Sequence[PackageChange]
+    cumulative: bool
+
+    def sides(self, applied: frozenset[int], *, number: int) -> TrialSides:
+        try:
+            python = self.maker.make(self._pins(applied), f"stack-{number:02}")
+        except StackError as error:
+            raise ImpossibleStateError(str(error)) from error
+        return TrialSides(interpreters=GivenInterpreters(self.old, python), comparing="stack")
+
+    def words(self, applied: frozenset[int]) -> str:
+        names = [f"{package} {version}" for package, version in self._new(applied).items()]
+        more = len(names) - _NAMED
+        return ", ".join(names[:_NAMED]) + (sentence(" and {more} more", more=more) if more > 0 else "")
+
+    def _pins(self, applied: frozenset[int]) -> dict[str, str | None]:
+        """The version that every changed package must have where these changes are applied."""
+        if self.cumulative:
+            return self._new(applied)
+        return {
+            change.package: change.after if position in applied else change.before
+            for position, change in enumerate(self.changes)
+        }
+
+    def _new(self, applied: frozenset[int]) -> dict[str, str | None]:
+        newest = [max(applied)] if self.cumulative else sorted(applied)
+        return {self.changes[position].package: self.changes[position].after for position in newest}
+
+
+def states_between(maker: StackMaker, wanted: NewPackages | ReleaseRange) -> PackageStates:
+    """The states from the old stack to the wanted one.
+
+    Raises UsageError where there is nothing to bisect, and MeasuringError where the old stack or the package index fails.
+    """
+    try:
+        old = maker.old()
+        if isinstance(wanted, ReleaseRange):
+            old = maker.make({wanted.package: wanted.first}, "old-stack")
+            releases = maker.releases(old, wanted)
+            steps = [
+                PackageChange(package=wanted.package, before=before, after=after)
+                for before, after in itertools.pairwise(releases)
+            ]
+            return PackageStates(maker, old, steps, cumulative=True)
+    except StackError as error:
+        raise MeasuringError(
+            f"the old stack cannot be installed: {error}; see {maker.logs / 'old-stack.log'}"
+        ) from error
+    before = versions_in(old, wanted.versions)
+    changes = [
+        PackageChange(package=package, before=before[package], after=after)
+        for package, after in wanted.versions.items()
+        if before[package] != after
+    ]
+    if not changes:
+        raise UsageError("the old stack has all of these versions already: there is nothing to bisect")
+    return PackageStates(maker, old, changes, cumulative=False)

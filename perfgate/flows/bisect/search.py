@@ -1,0 +1,156 @@
+"""The search for culprits by gates: what each trial answered, what is followed, and how probably any answer is wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from perfgate.document.bisection import BisectionTrial, CommitChange, PackageChange
+from perfgate.document.budget import PlacePattern
+from perfgate.document.decision import Comparing, DecisionDocument
+from perfgate.document.message import as_message, english
+from perfgate.errors import ConfigError, MachineBusyError, MeasuringError, RepositoryError, SetUpError
+from perfgate.flows.bisect.answers import Signal, TrialReading, read_first, read_last, read_next, signal_of
+from perfgate.flows.shared.doors import Check, Progress
+from perfgate.flows.shared.options import NONE_GIVEN, CheckOptions, GivenInterpreters
+from perfgate.locale import sentence
+from perfgate.stats.culprits import Answer, Culprits
+
+# An inconclusive gate is repeated once, with so many times its budget.
+MORE_BUDGET = 3.0
+_WORDS = {"slow": "slower", "fast": "not slower", "undecided": "not decided", "impossible": "cannot be tried"}
+
+
+class ImpossibleStateError(Exception):
+    """A state that cannot be made, and why."""
+
+
+class TrialSides(NamedTuple):
+    """What a trial compares: two commits, or two interpreters under one commit."""
+
+    base: str | None = None
+    head: str | None = None
+    interpreters: GivenInterpreters = NONE_GIVEN
+    comparing: Comparing = "code"
+
+
+class States(Protocol):
+    """The changes that lead from the old state to the new one, and how a state with some of them is compared with the old."""
+
+    @property
+    def changes(self) -> Sequence[PackageChange] | Sequence[CommitChange]: ...
+
+    def sides(self, applied: frozenset[int], *, number: int) -> TrialSides:
+        """The old state and the one with these changes. Raises ImpossibleStateError where it cannot be made."""
+        ...
+
+    def words(self, applied: frozenset[int]) -> str: ...
+
+
+class StoredStates(States, Protocol):
+    """States that stored runs may know."""
+
+    def follow(self, signal: Signal, decision: DecisionDocument, folder: Path) -> None: ...
+
+    def stored_answer(self, applied: frozenset[int]) -> Answer | None: ...
+
+
+@dataclass
+class Search:
+    """Asks gates about sets of changes, and keeps what they answered.
+
+    ``pattern`` names the metrics that are searched for, None all that gate; ``error`` is the probability of a wrong result
+    that the whole search may have.
+    """
+
+    directory: Path
+    options: CheckOptions
+    check: Check
+    progress: Progress
+    states: States
+    stored: StoredStates | None = None
+    pattern: PlacePattern | None = None
+    error: float = 0.05
+    tried: list[BisectionTrial] = field(default_factory=list)
+    decisions: dict[str, DecisionDocument] = field(default_factory=dict)
+    signal: Signal = field(default_factory=Signal)
+
+    def ask(self, applied: frozenset[int]) -> Answer:
+        """Whether the old state with these changes is slower than the old state."""
+        number = len(self.tried) + 1
+        trial = BisectionTrial(changes=sorted(applied), answer="impossible")
+        known = self.stored.stored_answer(applied) if self.stored else None
+        if known:
+            trial = msgspec.structs.replace(trial, answer=known, answered_by="store")
+        else:
+            try:
+                sides = self.states.sides(applied, number=number)
+            except ImpossibleStateError as error:
+                trial = msgspec.structs.replace(trial, reason=str(error))
+            else:
+                trial = self.gate(sides, trial, f"gates/{number:02}")
+        self.tried.append(trial)
+        self.progress.note(f"{number}. {self.states.words(applied)}: {sentence(_WORDS[trial.answer])}")
+        return trial.answer
+
+    def gate(self, sides: TrialSides, trial: BisectionTrial, folder: str) -> BisectionTrial:
+        """Answer a trial by a gate, and by a longer one if it stays inconclusive.
+
+        The first gate must succeed; a later state that cannot be measured is skipped. Raises MeasuringError as the check does.
+        """
+        options = replace(self.options, out=self.options.out / folder, always=True, **sides._asdict())
+        try:
+            decision = self.check(self.directory, options, self.progress)
+            reading = self._read(decision)
+            repeated = reading.answer == "undecided"
+            if repeated:
+                self.progress.note(
+                    sentence("inconclusive; once more with {times} times the budget", times=f"{MORE_BUDGET:g}")
+                )
+                decision = self.check(self.directory, replace(options, budgets=MORE_BUDGET), self.progress)
+                reading = self._read(decision)
+                if reading.answer == "undecided" and self.signal.time:
+                    reading = read_last(decision, self.signal)
+        except (ConfigError, RepositoryError, MeasuringError, SetUpError) as error:
+            if not self.tried or isinstance(error, MachineBusyError):
+                raise
+            return msgspec.structs.replace(trial, reason=str(error))
+        self.decisions[folder] = decision
+        if not self.tried and reading.answer == "slow":
+            self.signal = signal_of(decision, self.pattern)
+            if self.stored:
+                self.stored.follow(self.signal, decision, options.out)
+        failure = next((failure for failure in decision.failures if failure.side == "head"), None)
+        is_impossible = failure and reading.answer == "impossible"
+        return msgspec.structs.replace(
+            trial,
+            answer=reading.answer,
+            answered_by="gate",
+            folder=folder,
+            repeated=repeated,
+            reason=english(as_message(failure.error.message)) if failure and is_impossible else None,
+            error=reading.error,
+        )
+
+    def _read(self, decision: DecisionDocument) -> TrialReading:
+        if not self.tried or not (self.signal.counters or self.signal.time):
+            return read_first(decision, self.pattern)
+        planned = math.ceil(math.log2(max(2, len(self.states.changes)))) + 2
+        return read_next(decision, self.signal, self.error / planned)
+
+    def wrong(self) -> float:
+        """A bound on the probability that any answer is wrong: the sum over those that were given."""
+        return min(1.0, sum(trial.error for trial in self.tried if trial.answer in ("slow", "fast")))
+
+    def deciding(self, found: Culprits) -> int | None:
+        """The gate whose comment shows the result: of the smallest slow state, else the last one."""
+        gates = [position for position, trial in enumerate(self.tried) if trial.folder]
+        slow = [position for position in gates if self.tried[position].answer == "slow"]
+        if found.outcome == "found" and slow:
+            return min(slow, key=lambda position: len(self.tried[position].changes))
+        return gates[-1] if gates else None

@@ -1,0 +1,177 @@
+"""The environments of a bisection: what the project's own setup makes, with some packages in other versions."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from perfgate.conductor.workers.interpreters import RUNNING
+from perfgate.conductor.workers.virtualenv import (
+    SetupPlan,
+    cache_folder,
+    provide_virtualenv,
+    read_requirements,
+    setup_environment,
+)
+from perfgate.conductor.workers.worker import Say
+from perfgate.config import Config
+from perfgate.errors import MeasuringError, UsageError
+from perfgate.flows.bisect.request import ReleaseRange
+from perfgate.locale import sentence
+
+# Prints the versions of the distributions named as arguments, null for one that is not installed.
+_VERSIONS = """
+import importlib.metadata, json, sys
+def version(name):
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+print(json.dumps({name: version(name) for name in sys.argv[1:]}))
+"""
+# What pip writes when it gets no answer from an index, or refuses to ask (pip 23.2 and 26.3, tried with dead addresses).
+_UNREACHABLE = re.compile(
+    r"connection broken by|Max retries exceeded|Could not fetch URL|is not a trusted or secure host and is being ignored"
+)
+_AVAILABLE = re.compile(r"^Available versions: (.+)$", re.MULTILINE)
+_INDEX_SECONDS = 300.0
+_SHOWN = 8
+
+
+class StackError(Exception):
+    """An environment cannot be made as it was asked for: its text is the last word of pip or of the project's setup."""
+
+
+@dataclass(frozen=True)
+class StackMaker:
+    """Makes environments of the project in ``checkout``; they are kept and used again, as those of a check are."""
+
+    config: Config
+    checkout: Path
+    logs: Path
+    say: Say
+    environ: Mapping[str, str]
+
+    def old(self) -> Path:
+        """The interpreter of the old stack: the one that runs perfgate, or what ``[measure] setup`` makes."""
+        return self._build([], "old-stack") if self.config.measure.setup else RUNNING
+
+    def make(self, pins: Mapping[str, str | None], name: str) -> Path:
+        """The interpreter of a stack with these versions; None is a package that must be absent.
+
+        Raises StackError where it cannot be made so, and MeasuringError where the package index cannot be reached.
+        """
+        python = self._build([f"{package}=={version}" for package, version in pins.items() if version], name)
+        installed = versions_in(python, pins)
+        for package, version in pins.items():
+            found = installed[package]
+            if not _equal(found, version):
+                raise StackError(f"the others need {package} {found or 'absent'} instead of {version or 'none'}")
+        return python
+
+    def releases(self, python: Path, wanted: ReleaseRange) -> list[str]:
+        """The releases from the first to the last version, ascending, as the package index lists them for this Python."""
+        with_early = any(Version(version).is_prerelease for version in (wanted.first, wanted.last))
+        command = [str(python), "-m", "pip", "index", "versions", wanted.package, *(["--pre"] if with_early else [])]
+        self.say(sentence("asking the package index for the releases of {package}", package=wanted.package))
+        done = subprocess.run(
+            command,
+            env=setup_environment(self.environ, self.config.measure.pass_env),
+            cwd=self.checkout,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_INDEX_SECONDS,
+            check=False,
+        )
+        _refuse_unreachable(done.stderr)
+        listed = _AVAILABLE.search(done.stdout)
+        if done.returncode or listed is None:
+            raise UsageError(f"the package index lists no release of {wanted.package}: {_last_words(done.stderr)}")
+        return releases_between(listed[1].split(", "), wanted)
+
+    def _build(self, requirements: Sequence[str], name: str) -> Path:
+        settings = self.config.measure
+        install = f"python -m pip install {shlex.join(requirements)}" if requirements else ""
+        plan = SetupPlan(
+            side=name.replace("-", " "),
+            command=" && ".join(filter(None, [settings.setup, install])),
+            checkout=self.checkout,
+            requirements=read_requirements(self.checkout, settings.requirements),
+            inherit=settings.inherit_packages,
+            timeout=settings.setup_timeout,
+            pass_env=settings.pass_env,
+        )
+        log = self.logs / f"{name}.log"
+        try:
+            return provide_virtualenv(
+                plan, cache=cache_folder(self.environ), environ=self.environ, log=log, say=self.say
+            ).python
+        except MeasuringError as error:
+            text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+            _refuse_unreachable(text)
+            raise StackError(_last_words(text) or str(error)) from error
+
+
+def versions_in(python: Path, packages: Iterable[str]) -> dict[str, str | None]:
+    """The installed versions of packages in the environment of an interpreter."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    done = subprocess.run(
+        [str(python), "-c", _VERSIONS, *packages], env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise MeasuringError(f"{python} does not tell which packages it has: {_last_words(done.stderr)}")
+    versions: dict[str, str | None] = json.loads(done.stdout.strip().rpartition("\n")[2])
+    return versions
+
+
+def releases_between(listed: Iterable[str], wanted: ReleaseRange) -> list[str]:
+    """The listed releases from the first to the last version, ascending. Raises UsageError where one of these is missing."""
+    known = {Version(text): text for text in listed if _is_version(text)}
+    first, last = Version(wanted.first), Version(wanted.last)
+    if missing := [str(version) for version in (first, last) if version not in known]:
+        latest = ", ".join(known[version] for version in sorted(known, reverse=True)[:_SHOWN])
+        raise UsageError(
+            f"the package index has no {wanted.package} {' and no '.join(missing)} for this Python; it has {latest} …"
+        )
+    return [known[version] for version in sorted(known) if first <= version <= last]
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
+
+
+def _equal(found: str | None, wanted: str | None) -> bool:
+    if found is None or wanted is None:
+        return found == wanted
+    # "2.13" asks for 2.13.0, and for 2.13.0+cpu: a local version matches where none is asked for (PEP 440, "Version matching").
+    have, want = Version(found), Version(wanted)
+    return have == want or (want.local is None and Version(have.public) == want)
+
+
+def _refuse_unreachable(output: str) -> None:
+    if _UNREACHABLE.search(output):
+        raise MeasuringError(
+            "pip cannot reach the package index, so the environments cannot be made; check the network, PIP_INDEX_URL and the "
+            "proxy, or name a folder of wheels by PIP_FIND_LINKS with PIP_NO_INDEX=1"
+        )
+
+
+def _last_words(output: str) -> str:
+    """The last error of pip, or the last line."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("ERROR:")]
+    return (errors or lines or [""])[-1].removeprefix("ERROR:").strip()

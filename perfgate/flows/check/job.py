@@ -1,0 +1,195 @@
+"""``perfgate check``, ``perfgate local`` and ``perfgate upgrade``: measure base and head side by side, decide, write it up."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from perfgate.conductor.machine.lock import LOCK_SECONDS, lock_path, machine_lock
+from perfgate.conductor.sides.reads import ReadWatch, watch_reads
+from perfgate.conductor.workers.bench import Checkout
+from perfgate.config import Config, load_config
+from perfgate.document.decision import DecisionDocument
+from perfgate.document.files import write_run
+from perfgate.document.history import write_history
+from perfgate.document.run import RunDocument
+from perfgate.errors import UsageError
+from perfgate.flows.check.environments import SideCode, choose_environments
+from perfgate.flows.check.measure import measure
+from perfgate.flows.check.measured import Job, documents_of
+from perfgate.flows.check.project import project_of_change
+from perfgate.flows.check.rerun import Earlier, find_attempt, find_earlier
+from perfgate.flows.check.sealing import code_of, seal_sides
+from perfgate.flows.check.sides import Sides, choose_sides, configuration_of, skipped_decision, with_code_changes
+from perfgate.flows.shared.decision import decide_with_advice, write_decision_folder, write_skipped
+from perfgate.flows.shared.doors import Progress
+from perfgate.flows.shared.flame import PairFlame, with_pair_flames
+from perfgate.flows.shared.options import CheckOptions
+from perfgate.flows.shared.reads import remember_reads, together
+from perfgate.flows.shared.session import ci_context, now, prepare_out, remove_results, start_session
+from perfgate.flows.shared.store import stored_history
+from perfgate.flows.trust.commits import BaseConfig, config_at
+from perfgate.flows.trust.grounds import required_of
+from perfgate.git.repository import Repository
+from perfgate.judging.gate.decide import decide
+from perfgate.locale import sentence
+from perfgate.measuring.devices.registry import refuse_unknown_kind
+
+RESULTS = ("decision.json", "comment.md", "report.html", "history.json", "base/run.json", "head/run.json")
+
+
+def check_change(directory: Path, options: CheckOptions, progress: Progress) -> DecisionDocument:
+    """Measure the change against its base, decide, and write the folder: documents, comment, report, traces, logs.
+
+    Raises RepositoryError or ConfigError before anything is measured when the two sides cannot be told.
+    """
+    deadline = time.monotonic() + options.time_budget
+    project = project_of_change(directory, options)
+    if project != directory:
+        progress.note(f"measuring {project}, the only project that this change touches")
+        directory = project
+    repository = Repository(directory)
+    prefix = repository.prefix(directory)
+    # The project's configuration as it stands: a wrong one is reported before a worktree is made.
+    config = configuration_of(repository, directory, prefix, options)
+    config.selected(options.workloads)
+    refuse_unknown_kind(config.device)
+    sides = choose_sides(repository, config, options)
+    out = prepare_out(options.out)
+    base_config = config_at(directory, sides.base.commit, None)
+    if decision := skipped_decision(repository, config, base_config, sides, prefix, options):
+        remove_results(out, RESULTS)
+        write_skipped(out, decision, options.language)
+        return decision
+    purpose = f"perfgate check in {directory.resolve()}"
+    wait = min(LOCK_SECONDS, options.time_budget)
+    with machine_lock(lock_path(), purpose=purpose, say=progress.note, timeout=wait):
+        earlier = _earlier(out, sides, config, options, progress)
+        # What is to be added to stays until its successor is written.
+        keep = earlier and options.append
+        remove_results(out, [name for name in RESULTS if not (keep and name.endswith("run.json"))])
+        # The session starts when the machine is ours: waiting for it is not measuring.
+        command = "upgrade" if options.comparing == "stack" else "local" if options.work_tree else "check"
+        session = start_session(command, config.measure.seed, ci_context(os.environ))
+        progress.status(sentence("checking out base and head"))
+        # Base is measured by the head's workload files, from a checkout that the head does not work in.
+        commits = {"base": sides.base.commit, "head": sides.head, **_harness_commit(sides, options)}
+        # Written in perfgate.toml, so meant from there, as every other path in it.
+        link = [f"{prefix}/{entry}" if prefix else entry for entry in config.measure.link]
+        with repository.worktrees(commits, link=link) as trees:
+            head_root = trees["head"] / prefix
+            config = replace(load_config(head_root, device=options.device), project=config.project)
+            config = _with_budgets(_with_rules_of_base(config, base_config), options.budgets)
+            sides = with_code_changes(sides, repository, prefix, trees["base"] / prefix, head_root)
+            # Watching sets access times, which a seal would see as a change: first watch, then seal.
+            watches = {name: watch_reads(trees[name], repository.files(commit)) for name, commit in commits.items()}
+            seals = seal_sides(repository, commits, trees, link, os.environ)
+            environments = choose_environments(
+                SideCode(trees["base"] / prefix, base_config.config.measure.setup if base_config.config else ""),
+                SideCode(head_root, config.measure.setup),
+                options.interpreters,
+                config.measure,
+                seals=seals,
+                code_of=lambda python: code_of(python, os.environ, repository.root),
+                out=out,
+                say=progress.status,
+            )
+            if options.comparing == "stack" and environments.base.python == environments.head.python:
+                raise UsageError("both sides are the same interpreter; name that of the new stack with --python")
+            job = Job(config, base_config, session, sides, out, earlier, environments, deadline, seals)
+            measured = measure(
+                job,
+                base=Checkout(
+                    trees["base"] / prefix,
+                    harness=trees.get("harness", trees["base"]) / prefix,
+                    python=environments.base.python,
+                ),
+                head=Checkout(head_root, harness=head_root, python=environments.head.python),
+                options=options,
+                progress=progress,
+            )
+            reads = _files_read(watches)
+        ended = msgspec.structs.replace(session, finished_at=now())
+        finished = job._replace(session=ended, earlier=measured.added_to)
+    base, head = (
+        msgspec.structs.replace(run, warnings=[*run.warnings, *notes], files_read=together(run.files_read, files))
+        for run, notes, files in zip(documents_of(finished, measured), measured.notes, reads)
+    )
+    remember_reads(repository, (base, head))
+    # The worktree that the configuration comes from is gone; the store is found from the clone.
+    finished = finished._replace(config=replace(config, root=directory))
+    return _judge(finished, base, head, measured.flames, options, progress)
+
+
+def _judge(
+    job: Job, base: RunDocument, head: RunDocument, flames: list[PairFlame], options: CheckOptions, progress: Progress
+) -> DecisionDocument:
+    """Decide and write the folder of the results."""
+    out, root = job.out, job.config.root
+    history = stored_history(job.config, head, os.environ, warn=progress.note)
+    if history.series or history.accepted:
+        write_history(out / "history.json", history)
+    judging = replace(job.base_config.config or job.config, root=root)
+    required = required_of(judging, base, os.environ, only=options.workloads)
+    has_traces = any(artifact.kind == "trace" for run in (base, head) for artifact in run.artifacts)
+    progress.status(sentence("drawing the flame graph") if flames or has_traces else sentence("deciding"))
+    decision_to_draw = decide(base, head, policy=job.policy, history=history)
+    head = with_pair_flames(base, head, flames, decision_to_draw, out, options.language)
+    for side, run in (("base", base), ("head", head)):
+        write_run(out / side / "run.json", run)
+    decision = decide_with_advice(
+        base, head, policy=job.policy, history=history, chosen_because=job.sides.base.because, required=required
+    )
+    write_decision_folder(out, decision, base, head, options.language)
+    return decision
+
+
+def _earlier(out: Path, sides: Sides, config: Config, options: CheckOptions, progress: Progress) -> Earlier | None:
+    """What this check adds to: the result in its own folder, or an earlier attempt of its CI job."""
+    if options.append_from:
+        return find_attempt(options.append_from, sides, config, options.workloads, say=progress.note)
+    return find_earlier(out, base_commit=sides.base.commit, head_commit=sides.head) if options.append else None
+
+
+def _harness_commit(sides: Sides, options: CheckOptions) -> dict[str, str]:
+    return {} if options.comparing == "stack" else {"harness": sides.head}
+
+
+def _files_read(watches: Mapping[str, ReadWatch | None]) -> tuple[list[str] | None, list[str] | None]:
+    """The files that base and head read; base reads its workload files from the harness checkout."""
+    read = {name: watch.files_read() if watch else None for name, watch in watches.items()}
+    return together(read["base"], read.get("harness")), read["head"]
+
+
+def _with_budgets(config: Config, factor: float) -> Config:
+    """The configuration with so many times the seconds for pairs, and for the turns of every job."""
+    jobs = [
+        replace(job, settings=msgspec.structs.replace(job.settings, budget=factor * job.settings.budget))
+        for job in config.jobs
+    ]
+    return replace(
+        config, gate=msgspec.structs.replace(config.gate, budget=factor * config.gate.budget), jobs=tuple(jobs)
+    )
+
+
+def _with_rules_of_base(config: Config, base: BaseConfig) -> Config:
+    """The head's configuration with the base's word on what judges it.
+
+    That is which bounds must be measured, what is expected, how often base runs against base at least, and whether kernels of
+    earlier jobs may be used.
+    """
+    if base.config is None:
+        return config
+    return replace(
+        config,
+        budgets=base.config.budgets,
+        expect=base.config.expect,
+        limits={**config.limits, **base.config.gating_limits},
+        gate=msgspec.structs.replace(config.gate, aa_pairs=max(config.gate.aa_pairs, base.config.gate.aa_pairs)),
+        measure=msgspec.structs.replace(config.measure, reuse_caches=base.config.measure.reuse_caches),
+    )

@@ -1,0 +1,131 @@
+"""What is known before a check measures, what it has measured so far, and the run documents of both sides made of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from perfgate.conductor.sides.checklist import Findings
+from perfgate.conductor.sides.pairs import PairedMeasurement
+from perfgate.conductor.sides.server import RATE_SHARE
+from perfgate.conductor.sides.turns import MeasuredJob
+from perfgate.conductor.workers.seals import Seals
+from perfgate.config import Config
+from perfgate.document.decision import Policy
+from perfgate.document.job import JobRecord
+from perfgate.document.message import Message
+from perfgate.document.run import Harness, RunDocument, Session
+from perfgate.document.testbed import Testbed
+from perfgate.flows.check.environments import Environments
+from perfgate.flows.check.profiles import KeptProfiles
+from perfgate.flows.check.rerun import Earlier, add_to
+from perfgate.flows.check.sides import Sides
+from perfgate.flows.shared.flame import PairFlame
+from perfgate.flows.shared.session import assemble_run
+from perfgate.flows.trust.commits import BaseConfig
+
+
+class Job(NamedTuple):
+    """What is known before anything is measured."""
+
+    config: Config
+    base_config: BaseConfig
+    session: Session
+    sides: Sides
+    out: Path
+    earlier: Earlier | None
+    environments: Environments
+    deadline: float
+    seals: Seals
+
+    @property
+    def policy(self) -> Policy:
+        return (self.base_config.config or self.config).policy()
+
+
+class Measured(NamedTuple):
+    """What has been measured so far; the lists grow workload by workload. ``notes`` are what each side's document adds,
+    ``added_to`` is the earlier job that it continues, ``loaded`` the packages that each side's workloads loaded, and
+    ``kept`` the profiles of jobs.
+    """
+
+    testbeds: tuple[Testbed, Testbed]
+    harnesses: tuple[list[Harness], list[Harness]]
+    base: list[Findings]
+    head: list[Findings]
+    pairs: list[PairedMeasurement]
+    flames: list[PairFlame]
+    jobs: list[MeasuredJob]
+    notes: tuple[list[Message], list[Message]] = ([], [])
+    added_to: Earlier | None = None
+    kept: KeptProfiles | None = None
+    loaded: tuple[list[str] | None, list[str] | None] = (None, None)
+
+
+def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument]:
+    base, head = _without_profiles(job, measured)
+    return (
+        (measured.kept.put_into("base", base), measured.kept.put_into("head", head)) if measured.kept else (base, head)
+    )
+
+
+def _without_profiles(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument]:
+    if job.earlier:
+        seals = (job.seals.seal_of("base"), job.seals.seal_of("head"))
+        return add_to(job.earlier, job.session, measured.pairs, measured.jobs, seals, head_folder=job.out / "head")
+    base = assemble_run(
+        job.config,
+        session=job.session,
+        source=job.sides.base_source,
+        testbed=measured.testbeds[0],
+        findings=measured.base,
+        folder=job.out / "base",
+        side="base",
+        replicates=[replicate for pairs in measured.pairs for replicate in pairs.base],
+    )
+    parts: list[PairedMeasurement | MeasuredJob] = [*measured.pairs, *measured.jobs]
+    head = assemble_run(
+        job.config,
+        session=job.session,
+        source=job.sides.head_source,
+        testbed=measured.testbeds[1],
+        findings=measured.head,
+        folder=job.out / "head",
+        side="head",
+        replicates=[replicate for pairs in measured.pairs for replicate in pairs.head],
+        failed_pairs=[failed for part in parts for failed in part.failed],
+    )
+    records = [one.record for one in measured.jobs]
+    environments = [
+        environment.record and msgspec.structs.replace(environment.record, loaded=loaded)
+        for environment, loaded in zip((job.environments.base, job.environments.head), measured.loaded)
+    ]
+    return (
+        msgspec.structs.replace(
+            base,
+            seal=job.seals.seal_of("base"),
+            environment=environments[0],
+            harness=measured.harnesses[0],
+            jobs=records,
+            turns=[turn for one in measured.jobs for turn in one.base],
+        ),
+        msgspec.structs.replace(
+            head,
+            seal=job.seals.seal_of("head"),
+            jobs=records,
+            turns=[turn for one in measured.jobs for turn in one.head],
+            environment=environments[1],
+            harness=measured.harnesses[1],
+            warnings=[*job.environments.notes, *_searched_rates(records), *head.warnings],
+        ),
+    )
+
+
+def _searched_rates(records: list[JobRecord]) -> list[Message]:
+    found = [(record.name, record.rate) for record in records if record.rate is not None]
+    return [
+        Message("notes.job-rate", {"workload": name, "rate": f"{rate:.3g}", "load": f"{RATE_SHARE * rate:.3g}"})
+        for name, rate in found
+    ]

@@ -1,0 +1,82 @@
+"""The profiles of the jobs of a check: what the documents hold of them, the traces that stay, and the flame graph."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from perfgate import trace
+from perfgate.conductor.sides.profiled import profile_of, write_trace
+from perfgate.conductor.sides.profiled_operators import kept_traces
+from perfgate.conductor.sides.stacks import SideStacks
+from perfgate.conductor.sides.turns import NAMES, SideName
+from perfgate.document.flame import FlameTree, side_by_side
+from perfgate.document.profile import JobProfile
+from perfgate.document.run import Artifact, RunDocument
+from perfgate.errors import DocumentError
+from perfgate.flows.shared.flame import PairFlame, tree_of
+from perfgate.flows.shared.session import artifact_of
+from perfgate.measuring.counting.collect import trace_name
+
+
+@dataclass
+class KeptProfiles:
+    """What each side's document gets of the profiles of all jobs."""
+
+    profiles: dict[SideName, list[JobProfile]] = field(default_factory=lambda: {"base": [], "head": []})
+    artifacts: dict[SideName, list[Artifact]] = field(default_factory=lambda: {"base": [], "head": []})
+
+    def keep(
+        self,
+        workload: str,
+        stacks: Mapping[SideName, SideStacks],
+        roots: Mapping[SideName, Path],
+        folders: Mapping[SideName, Path],
+    ) -> list[PairFlame]:
+        """Write the traces of a job into the folders of its sides; return the flame graph, if both sides have stacks."""
+        trees: dict[SideName, FlameTree] = {}
+        for side, sampled in stacks.items():
+            self.profiles[side].append(profile_of(workload, sampled, roots[side]))
+            file = folders[side] / f"{trace_name(workload, 'stacks')}.json.gz"
+            write_trace(sampled, roots[side], file)
+            self.artifacts[side].append(artifact_of(file, file.read_bytes(), "trace", workload=workload))
+            self._keep_own_traces(workload, side, sampled, folders[side])
+            if sampled.folder != Path():
+                shutil.rmtree(sampled.folder, ignore_errors=True)
+            try:
+                (timeline,) = trace.read(file).timelines
+                trees[side] = _per_unit(tree_of(timeline, workload), sampled.units)
+            except (DocumentError, ValueError):  # nothing ran while it was sampled
+                continue
+        return (
+            [PairFlame(workload, "", side_by_side(*(trees[side] for side in NAMES)))]
+            if len(trees) == len(NAMES)
+            else []
+        )
+
+    def put_into(self, side: SideName, run: RunDocument) -> RunDocument:
+        """The document of a side with its profiles, in place of those that an earlier session took of the same jobs."""
+        names = {profile.workload for profile in self.profiles[side]}
+        paths = {artifact.path for artifact in self.artifacts[side]}
+        return msgspec.structs.replace(
+            run,
+            profiles=[*(one for one in run.profiles if one.workload not in names), *self.profiles[side]],
+            artifacts=[*(one for one in run.artifacts if one.path not in paths), *self.artifacts[side]],
+        )
+
+    def _keep_own_traces(self, workload: str, side: SideName, sampled: SideStacks, folder: Path) -> None:
+        for number, file in enumerate(kept_traces(sampled)):
+            suffix = "".join(file.suffixes[-2:]) if file.suffix == ".gz" else file.suffix
+            copy = folder / f"{trace_name(workload, f'operators-{number}')}{suffix}"
+            shutil.copyfile(file, copy)
+            self.artifacts[side].append(artifact_of(copy, copy.read_bytes(), "trace", workload=workload))
+
+
+def _per_unit(tree: FlameTree, units: int) -> FlameTree:
+    """The tree with times of one unit of work: the sides did different amounts while they were sampled."""
+    costs = tree.head and msgspec.structs.replace(tree.head, units=max(1, units))
+    return msgspec.structs.replace(tree, head=costs, unit="call")

@@ -1,0 +1,201 @@
+"""A check that is run again adds its pairs and turns to those of the earlier one, instead of rolling the dice anew.
+
+What the first job decided stays in the data, so nobody gets another verdict by running it again until it pleases; the later
+pairs count as evidence that stays true for any number of reruns (judging/gate/rule.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from perfgate.conductor.sides.kinds import record_of
+from perfgate.conductor.sides.pairs import PairedMeasurement
+from perfgate.conductor.sides.turns import MeasuredJob, TurnsBefore
+from perfgate.config import Config
+from perfgate.document.files import read_run
+from perfgate.document.job import JobRecord
+from perfgate.document.run import RunDocument, Session
+from perfgate.document.seal import Seal
+from perfgate.document.testbed import Testbed
+from perfgate.errors import EXIT_MEASURING, DocumentError, UsageError
+from perfgate.flows.check.sides import Sides
+from perfgate.flows.shared.options import exit_code
+from perfgate.flows.shared.session import log_artifacts
+from perfgate.locale import sentence
+from perfgate.version import __version__
+
+MOST_ROUNDS = 20
+
+
+class Earlier(NamedTuple):
+    """The two run documents of the job so far."""
+
+    base: RunDocument
+    head: RunDocument
+
+    @property
+    def next_round(self) -> int:
+        return 1 + max([len(self.head.earlier_sessions), *(replicate.round for replicate in self.head.replicates)])
+
+    def pairs_of(self, workload: str) -> int:
+        return sum(replicate.workload == workload and replicate.arm == "ab" for replicate in self.head.replicates)
+
+    def record_of(self, job: str) -> JobRecord | None:
+        return next((record for record in self.head.jobs if record.name == job), None)
+
+    def turns_of(self, job: str) -> TurnsBefore:
+        """How many quads and starts of a job both sides have, whole or in part."""
+        turns = [turn for run in (self.base, self.head) for turn in run.turns if turn.workload == job]
+        return TurnsBefore(
+            quads=1 + max((turn.quad for turn in turns), default=-1),
+            starts=1 + max((turn.start for turn in turns), default=-1),
+        )
+
+
+def find_earlier(out: Path, *, base_commit: str, head_commit: str) -> Earlier | None:
+    """The job to add to, None where the folder holds none.
+
+    Raises UsageError when it is of other commits or has been added to too often, and DocumentError when it is damaged.
+    """
+    earlier = _read(out)
+    if earlier and (why := _misfit(earlier, base_commit, head_commit)):
+        raise UsageError(
+            "{out} {why}; measure it anew without --append, or into another --out",
+            out=out,
+            why=why,
+        )
+    return earlier
+
+
+def find_attempt(
+    folder: Path, sides: Sides, config: Config, workloads: tuple[str, ...], *, say: Callable[[str], None]
+) -> Earlier | None:
+    """The newest attempt in a folder that can be added to; None where none can, and why is said.
+
+    Its documents come from a job that ran the change's code, as those of this job do, and are read as hostile.
+    """
+    try:
+        attempts = [folder, *sorted((path for path in folder.iterdir() if path.is_dir()), key=_attempt)]
+        earlier = next(filter(None, map(_read, reversed(attempts))), None)
+    except (DocumentError, OSError) as error:
+        earlier, why = None, str(error)
+    else:
+        why = "it left no pair of run documents"
+    if earlier:
+        misfit = _misfit(earlier, sides.base.commit, sides.head) or _other_settings(earlier, config, workloads)
+        if not misfit:
+            return earlier
+        why = f"it {misfit}"
+    say(sentence("the earlier attempt cannot be extended, so everything is measured again: {why}", why=why))
+    return None
+
+
+def _read(folder: Path) -> Earlier | None:
+    paths = [folder / side / "run.json" for side in ("base", "head")]
+    return Earlier(read_run(paths[0]), read_run(paths[1])) if all(path.exists() for path in paths) else None
+
+
+def _attempt(folder: Path) -> tuple[int, str]:
+    """The number at the end of an artifact's name."""
+    number = re.search(r"[0-9]{1,9}$", folder.name)
+    return (int(number[0]) if number else -1, folder.name)
+
+
+def _misfit(earlier: Earlier, base_commit: str, head_commit: str) -> str | None:
+    for side, document, commit in (("base", earlier.base, base_commit), ("head", earlier.head, head_commit)):
+        if document.source.commit != commit:
+            before = (document.source.commit or "without a commit")[:12]
+            return f"holds pairs of {side} {before}, and {side} is {commit[:12]} now"
+    if earlier.next_round > MOST_ROUNDS:
+        return f"was added to {MOST_ROUNDS} times; what is undecided now needs a quieter machine"
+    return None
+
+
+def _other_settings(earlier: Earlier, config: Config, workloads: tuple[str, ...]) -> str | None:
+    jobs = {job.name: record_of(job).sha256 for job in config.selected_jobs(workloads)}
+    pairs = [
+        ("perfgate", earlier.head.perfgate_version, __version__),
+        ("seed", earlier.head.session.seed, config.measure.seed),
+        ("workloads", [one.name for one in earlier.head.workloads], [one.name for one in config.selected(workloads)]),
+        ("jobs", {record.name: record.sha256 for record in earlier.head.jobs}, jobs),
+    ]
+    differing = [name for name, before, now in pairs if before != now]
+    if differing:
+        return f"was measured with other {differing[0] if differing[0] != 'perfgate' else 'versions of perfgate'}"
+    if any(exit_code(run) == EXIT_MEASURING for run in earlier):
+        return "could not measure a part"
+    return None
+
+
+def other_testbed(earlier: Earlier, testbed: Testbed) -> str | None:
+    """How this machine differs from the one that measured the earlier pairs; None where it does not."""
+    before, now = earlier.head.testbed.comparable, testbed.comparable
+    differing = sorted(field for field in before.keys() | now.keys() if before.get(field) != now.get(field))
+    if not differing:
+        return None
+    field = differing[0]
+    return (
+        f"the earlier pairs were measured on another testbed: {field} was {before.get(field, 'absent')} and is "
+        f"{now.get(field, 'absent')} here"
+    )
+
+
+def refuse_other_job(earlier: Earlier, record: JobRecord) -> JobRecord:
+    """The record of the earlier turns of a job. Raise UsageError where there is none, or its settings were others."""
+    before = earlier.record_of(record.name)
+    if before is None or before.sha256 != record.sha256:
+        what = "there are none" if before is None else "its settings were others"
+        raise UsageError(
+            "no turns can be added to the earlier ones of {name}: {what}; measure anew without --append",
+            name=record.name,
+            what=what,
+        )
+    return before
+
+
+def add_to(
+    earlier: Earlier,
+    session: Session,
+    measured: list[PairedMeasurement],
+    jobs: list[MeasuredJob],
+    seals: tuple[Seal, Seal],
+    *,
+    head_folder: Path,
+) -> tuple[RunDocument, RunDocument]:
+    """Both documents as the later session leaves them; the logs in ``head_folder`` are its own.
+
+    A seal that an earlier session broke, or never had, stays so.
+    """
+    base = msgspec.structs.replace(
+        earlier.base,
+        seal=_seal_of_both(earlier.base.seal, seals[0]),
+        session=session,
+        earlier_sessions=[*earlier.base.earlier_sessions, earlier.base.session],
+        replicates=earlier.base.replicates + [replicate for pairs in measured for replicate in pairs.base],
+        turns=earlier.base.turns + [turn for job in jobs for turn in job.base],
+    )
+    head = msgspec.structs.replace(
+        earlier.head,
+        seal=_seal_of_both(earlier.head.seal, seals[1]),
+        session=session,
+        earlier_sessions=[*earlier.head.earlier_sessions, earlier.head.session],
+        replicates=earlier.head.replicates + [replicate for pairs in measured for replicate in pairs.head],
+        turns=earlier.head.turns + [turn for job in jobs for turn in job.head],
+        failed_pairs=[
+            *earlier.head.failed_pairs,
+            *(failed for pairs in measured for failed in pairs.failed),
+            *(failed for job in jobs for failed in job.failed),
+        ],
+        artifacts=[artifact for artifact in earlier.head.artifacts if artifact.kind != "log"]
+        + log_artifacts(head_folder),
+    )
+    return base, head
+
+
+def _seal_of_both(earlier: Seal | None, later: Seal) -> Seal | None:
+    return earlier if earlier is None or earlier.broken else later

@@ -1,0 +1,107 @@
+"""The recordings of traced pairs: the flame graph of both sides, the files that stay, and turns of steps that read traces."""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from perfgate.conductor.sides.checklist import Findings
+from perfgate.conductor.sides.checklist_turns import Recorded
+from perfgate.conductor.sides.profiles import PairTrace
+from perfgate.conductor.sides.turns import NAMES
+from perfgate.document.flame import FlameTree, merged, node_totals, side_by_side
+from perfgate.document.message import Message, reason_of
+from perfgate.document.run import WorkloadRecord
+from perfgate.errors import DocumentError, MeasuringError
+from perfgate.flows.shared.flame import PairFlame
+from perfgate.flows.shared.session import artifact_of
+from perfgate.measuring.counting.collect import read_calls, trace_name
+from perfgate.trace.analysis.flame import flame_tree
+from perfgate.trace.analysis.stacks import stacks_of
+
+
+class _Traced(NamedTuple):
+    files: PairTrace
+    base: FlameTree
+    head: FlameTree
+
+    @property
+    def longer(self) -> float:
+        """By how many seconds head's calls took longer."""
+        before, after = (sum(total.own for total in node_totals(tree, tree.head)) for tree in (self.base, self.head))
+        return after - before
+
+
+class KeptTraces(NamedTuple):
+    """The flame graphs of a workload, and of each pair that traced all shapes the folders with its recordings."""
+
+    flames: list[PairFlame]
+    turns: list[Recorded]
+
+
+def keep_traces(traces: list[PairTrace], sides: tuple[Findings, Findings], folders: tuple[Path, Path]) -> KeptTraces:
+    """Draw the flame graphs of a workload's traced pairs; keep the recordings of the middle pair in the sides' folders.
+
+    They take the place of those that the checklist made, each side by itself. A recording that cannot be read costs its pair.
+    The folders for turns lie beside the recordings.
+    """
+    base, head = sides
+    flames, readable = [], list[PairTrace]()
+    for shape in head.workload.shapes:
+        pairs = [pair for files in traces if files.shape == shape for pair in _read(files, sides)]
+        if not pairs:
+            continue
+        readable += [pair.files for pair in pairs]
+        pairs.sort(key=lambda pair: pair.longer)
+        middle = pairs[(len(pairs) - 1) // 2].files
+        for findings, folder, file in ((base, folders[0], middle.base), (head, folders[1], middle.head)):
+            _keep(file, folder, findings, shape)
+        tree = side_by_side(merged([pair.base for pair in pairs]), merged([pair.head for pair in pairs]))
+        flames.append(PairFlame(head.workload.name, shape, tree))
+    return KeptTraces(flames, _turns(readable, head.workload))
+
+
+def _turns(readable: Iterable[PairTrace], workload: WorkloadRecord) -> list[Recorded]:
+    by_pair = defaultdict[int, list[PairTrace]](list)
+    for files in readable:
+        by_pair[files.pair].append(files)
+    turns: list[Recorded] = []
+    for pair, of_pair in sorted(by_pair.items()):
+        if len(of_pair) < len(workload.shapes):
+            continue
+        folders = {name: of_pair[0].base.with_name(f"{workload.name}-{pair}-{name}-turn") for name in NAMES}
+        for name, folder in folders.items():
+            folder.mkdir()
+            for files in of_pair:
+                file = files.base if name == "base" else files.head
+                (folder / _file_name(file, workload.name, files.shape)).hardlink_to(file)
+        turns.append(folders)
+    return turns
+
+
+def _read(files: PairTrace, sides: tuple[Findings, Findings]) -> list[_Traced]:
+    label = trace_name(sides[1].workload.name, files.shape).removeprefix("trace-")
+    try:
+        return [_Traced(files, base=_tree(files.base, label), head=_tree(files.head, label))]
+    except (DocumentError, MeasuringError) as error:
+        sides[1].warnings.append(Message("notes.pair-without-flame", {"pair": files.pair, "error": reason_of(error)}))
+        return []
+
+
+def _tree(file: Path, label: str) -> FlameTree:
+    return flame_tree(stacks_of(read_calls(file).of_faster_half()), label)
+
+
+def _keep(file: Path, folder: Path, findings: Findings, shape: str) -> None:
+    recording = Path(shutil.copyfile(file, folder / _file_name(file, findings.workload.name, shape)))
+    artifact = artifact_of(recording, recording.read_bytes(), "trace", workload=findings.workload.name)
+    older = [entry for entry in findings.artifacts if entry.path != artifact.path]
+    findings.artifacts = [*older, artifact]
+
+
+def _file_name(recording: Path, workload: str, shape: str) -> str:
+    """The name by which the steps of the checklist look for a trace."""
+    return trace_name(workload, shape) + (".zip" if recording.suffix == ".zip" else ".json.gz")

@@ -1,0 +1,134 @@
+"""Before minutes are spent: does the head work at all, and do the pairs that a verdict needs fit into the budget?"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from perfgate.conductor.sides.checklist import not_measured
+from perfgate.conductor.sides.pairs import PairedMeasurement
+from perfgate.conductor.sides.plan import SURE_SECONDS, seconds_of_slow_pairs, sure_pairs
+from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.workers.environment import in_ci
+from perfgate.config import WorkloadReference
+from perfgate.document.message import Message, MessageValue
+from perfgate.document.run import TOO_SLOW, ErrorDetail, FailedPair
+from perfgate.flows.check.measured import Job, Measured
+from perfgate.flows.shared.options import CheckOptions
+from perfgate.flows.shared.preflight import refuse_failed
+from perfgate.locale import sentence
+from perfgate.protocol import Loaded
+
+# What is asked for beyond the estimate, so that a busier moment does not end the pairs too soon.
+ROOM = 1.2
+_NAMED_FUNCTIONS = 5
+
+
+class HeadTrial(NamedTuple):
+    """What the trial of the head tells: notes for its document, and by workload, more seconds than a call takes."""
+
+    notes: Sequence[Message] = ()
+    seconds: Mapping[str, float | None] = MappingProxyType({})
+
+
+def try_head(bench: Bench, base: Checkout, head: Checkout, job: Job, options: CheckOptions) -> HeadTrial:
+    """Try the workloads on the head; the notes name functions that the change touches and no workload runs.
+
+    Raises SetUpError where the head's workload is set up wrong, before anything is measured. Not in CI, where documents and
+    comment must say it. Another stack is not tried: its errors are its result. A check that refuses the head's output alone
+    judges the change: that is a verdict.
+    """
+    if job.session.command == "upgrade":
+        return HeadTrial()
+    seconds: dict[str, float | None] = {}
+    unseen = set(job.sides.touched)
+    for reference in job.config.selected(options.workloads):
+        bench.say(sentence("trying workload {name}", name=reference.name))
+        trial = bench.try_workload(head, reference, seek=sorted(unseen))
+        unseen &= set(trial.unseen)
+        seconds[reference.name] = trial.seconds
+        if in_ci(os.environ):
+            continue
+        if trial.failed != "check" or bench.try_workload(base, reference).failed == "check":
+            refuse_failed(reference, trial)
+    if job.config.selected_jobs(options.workloads):  # what those run is not known
+        return HeadTrial(seconds=seconds)
+    names = [f"{job.sides.touched[place]} ({place})" for place in sorted(unseen)]
+    more = [f"… ({len(names) - _NAMED_FUNCTIONS})"] if len(names) > _NAMED_FUNCTIONS else []
+    shown = [*names[:_NAMED_FUNCTIONS], *more]
+    return HeadTrial([Message("notes.not-run", {"names": shown, "count": len(names)})] if names else [], seconds)
+
+
+def loaded_packages(
+    bench: Bench, checkouts: tuple[Checkout, Checkout], job: Job, options: CheckOptions
+) -> tuple[list[str] | None, list[str] | None]:
+    """The packages that the workloads load on each side; None where both share an environment, or it cannot be known."""
+    environments = job.environments
+    if environments.base.record is None or job.config.selected_jobs(options.workloads):
+        return None, None
+    base, head = (_packages_of(bench, checkout, job, options) for checkout in checkouts)
+    return base, head
+
+
+def _packages_of(bench: Bench, checkout: Checkout, job: Job, options: CheckOptions) -> list[str] | None:
+    loaded: set[str] = set()
+    for reference in job.config.selected(options.workloads):
+        bench.say(f"looking at what workload {reference.name} loads")
+        trial = bench.try_workload(checkout, reference, packages=True)
+        if trial.packages is None:
+            return None
+        loaded.update(trial.packages)
+    return sorted(loaded)
+
+
+def is_left_out(
+    bench: Bench,
+    reference: WorkloadReference,
+    checkouts: tuple[Checkout, Checkout],
+    tried: float | None,
+    measured: Measured,
+) -> bool:
+    """Whether a workload is too slow to be measured; why then stands in place of its findings and pairs."""
+    slow = _too_slow(bench, reference, checkouts[0], tried)
+    if slow is None:
+        return False
+    for checkout, findings in zip(checkouts, (measured.base, measured.head)):
+        findings.append(not_measured(checkout, reference, slow.loaded))
+    measured.pairs.append(PairedMeasurement(failed=[slow.failed]))
+    return True
+
+
+class _Slow(NamedTuple):
+    """Why a workload is not measured, and what was loaded to know it."""
+
+    failed: FailedPair
+    loaded: Loaded
+
+
+def _too_slow(bench: Bench, reference: WorkloadReference, base: Checkout, tried: float | None) -> _Slow | None:
+    """Why the pairs that a verdict needs do not fit into the budget, before minutes are spent on them; None where they do.
+
+    The base's calls are timed: a head that is much slower is measured, and fails. ``tried`` is more than the head's take.
+    """
+    gate = bench.config.gate
+    allowed = max(gate.budget, SURE_SECONDS)
+    if tried is not None and (seconds_of_slow_pairs(gate, call_seconds=tried) or 0.0) <= allowed:
+        return None
+    timed = bench.time_call(base, reference)
+    if timed is None:
+        return None
+    seconds = seconds_of_slow_pairs(gate, call_seconds=timed.seconds, start_seconds=timed.loaded.seconds)
+    if seconds is None or seconds <= allowed:
+        return None
+    values: dict[str, MessageValue] = {
+        "call": round(timed.seconds, 2),
+        "pairs": sure_pairs(gate),
+        "seconds": round(seconds),
+        "allowed": allowed,
+        "budget": math.ceil(seconds * ROOM / 10) * 10,
+    }
+    error = ErrorDetail(kind="timeout", message=Message(TOO_SLOW, values))
+    return _Slow(FailedPair(pair=0, arm="ab", workload=reference.name, error=error), timed.loaded)

@@ -1,0 +1,260 @@
+"""``perfgate doctor``: is this machine fit, does the gate really fire here, and how small a slowdown can it see?"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from perfgate.conductor.machine.fitness import KernelFiles, Machine, check_disk, examine_kernel, look, try_everything
+from perfgate.conductor.machine.lock import lock_path
+from perfgate.conductor.workers.bench import Bench, open_bench
+from perfgate.conductor.workers.environment import device_kind, worker_environment
+from perfgate.conductor.workers.interpreters import RUNNING, is_absent, probe_device
+from perfgate.config import CONFIG_NAME, Config, GateSettings, load_config, parse_config
+from perfgate.document.doctor import DoctorDocument, FitnessCheck, PlantedOutcome, PlantedResult, Resolution
+from perfgate.document.files import read_decision, read_run, write_text_atomically
+from perfgate.document.message import Message, quote
+from perfgate.document.testbed import Testbed
+from perfgate.errors import (
+    EXIT_FAIL,
+    EXIT_INCONCLUSIVE,
+    EXIT_MEASURING,
+    EXIT_PASS,
+    ConfigError,
+    MeasuringError,
+    UsageError,
+)
+from perfgate.flows.doctor.planted import CHANGES, PROJECT, PlantedChange, run_planted
+from perfgate.flows.shared.doors import Progress
+from perfgate.judging.gate.time import resolutions
+from perfgate.locale import sentence, speaking, translate
+from perfgate.measuring.devices.registry import device_kinds
+from perfgate.version import __version__
+
+LOOKING_SECONDS = 1.0
+REQUIRED_DEVICE = "cpu"
+_COMPLAINTS: dict[PlantedOutcome, str] = {
+    "agrees": "",
+    "differs": ", not the expected verdict: {reason}",
+    "too_busy": ": this machine is too busy to decide: {reason}",
+}
+_VERSIONED = ("version", "driver", "firmware", "cann", "torch_npu")
+
+
+def examine_machine(progress: Progress, device: str = REQUIRED_DEVICE) -> list[FitnessCheck]:
+    """Look at the machine for some seconds and return every check; ``device`` is the configured one. Nothing is changed."""
+    progress.status(sentence("examining the machine"))
+    cpus = sorted(os.sched_getaffinity(0))
+    machine = Machine()
+    before = look(machine, cpus)
+    time.sleep(LOOKING_SECONDS)
+    kernel = KernelFiles(machine, cpus, os.cpu_count() or len(cpus), before, look(machine, cpus))
+    checks = examine_kernel(kernel)
+    scratch = Path(tempfile.gettempdir())
+    checks.append(check_disk(shutil.disk_usage(scratch).free, scratch))
+    checks += try_everything(scratch, lock_path())
+    for kind in sorted({*device_kinds(), device_kind(device)}):
+        configured = device if kind == device_kind(device) else kind
+        checks += examine_device(configured, progress, required=kind in (REQUIRED_DEVICE, device_kind(device)))
+    return checks
+
+
+def read_device(folder: Path | None) -> str:
+    """The configured device: of the perfgate.toml in ``folder``, else of the one here, else of PERFGATE_DEVICE."""
+    root = folder or Path.cwd()
+    if folder is not None or (root / CONFIG_NAME).is_file():
+        return load_config(root).device
+    return os.environ.get("PERFGATE_DEVICE") or REQUIRED_DEVICE
+
+
+def examine_device(device: str, progress: Progress, *, required: bool) -> list[FitnessCheck]:
+    """Probe a device without torch, then open it; of a device that is not there at all, one line says so."""
+    progress.status(sentence("examining device {device}", device=device))
+    with tempfile.TemporaryDirectory(prefix="perfgate-doctor-") as folder:
+        environment = worker_environment(
+            os.environ, device=device, scratch=Path(folder), threads=1, hash_seed=0, pass_env=[]
+        )
+        probed = probe_device(RUNNING, device, environment, cwd=Path(folder))
+    if is_absent(device, probed):
+        return [required_device(check) if required else check for check in probed]
+    opens_here = required or device_kind(device) in device_kinds()
+    opened = open_device(device, progress, required=required) if opens_here else []
+    opens = any(check.name == f"device {device}" and check.status == "ok" for check in opened)
+    return [*(probed if required and not opens else [only_attention(check, opens) for check in probed]), *opened]
+
+
+def required_device(check: FitnessCheck) -> FitnessCheck:
+    """The check of a device that is not there, where the project asks for it."""
+    return msgspec.structs.replace(check, status="unfit", remedy=Message("fitness.device-remedy"))
+
+
+def only_attention(check: FitnessCheck, opens: bool) -> FitnessCheck:
+    if check.status != "unfit":
+        return check
+    observation = Message("fitness.device-opens", {"seen": check.seen}) if opens else check.seen
+    return msgspec.structs.replace(check, status="attention", seen=observation)
+
+
+def open_device(device: str, progress: Progress, *, required: bool) -> list[FitnessCheck]:
+    """Open a device in a worker process, as a gate does; one that opens also says which software it stands on."""
+    with tempfile.TemporaryDirectory(prefix="perfgate-doctor-") as logs:
+        try:
+            config = replace(_planted_config(), device=device)
+            with open_bench(config, logs=Path(logs), say=progress.status) as bench:
+                testbed = bench.testbed()
+                loaded = watch_load(bench, device, required=required)
+        except MeasuringError as error:
+            return [judge_closed(device, str(error), required=required)]
+    name = testbed.comparable.get("device.name", device)
+    return [FitnessCheck(name=f"device {device}", status="ok", seen=name), judge_versions(device, testbed), *loaded]
+
+
+def watch_load(bench: Bench, device: str, *, required: bool) -> list[FitnessCheck]:
+    """What an accelerator's clock does under load; of the CPU the kernel's files tell, see ``examine_kernel``.
+
+    Only of the configured one: a card that nobody asks for may be somebody else's.
+    """
+    kind = device_kind(device)
+    if kind == REQUIRED_DEVICE:
+        return []
+    why = Message("fitness.load-not-tried", {"kind": kind})
+    if required:
+        try:
+            return bench.watch_load()
+        except MeasuringError as error:
+            why = quote(str(error).partition("\n")[0])
+    return [FitnessCheck(name=f"{kind} clock under load", status="unavailable", seen=why)]
+
+
+def judge_closed(device: str, why: str, *, required: bool) -> FitnessCheck:
+    """Judge a device that does not open: the CPU and the configured one must, of others it is said."""
+    remedy = "fitness.torch-remedy" if device == REQUIRED_DEVICE else "fitness.device-closed-remedy"
+    return FitnessCheck(
+        name=f"device {device}",
+        status="unfit" if required else "unavailable",
+        # The probe's own lines stand above; the error repeats them below its first.
+        seen=why if device == REQUIRED_DEVICE else why.partition("\n")[0],
+        remedy=Message(remedy) if required else None,
+    )
+
+
+def judge_versions(kind: str, testbed: Testbed) -> FitnessCheck:
+    """Judge the software of a device as its worker sees it: it must be the interpreter that we are, and have torch."""
+    worker, torch = testbed.comparable.get("python"), testbed.comparable.get("torch")
+    parts = [f"perfgate {__version__}", f"Python {worker}", f"torch {torch or 'missing'}"]
+    # What a device's probe knows of its own software: drivers, toolkits, firmware.
+    parts += [
+        f"{name.partition('.')[2]} {value}"
+        for name, value in testbed.comparable.items()
+        if name.startswith("device.") and any(word in name for word in _VERSIONED)
+    ]
+    name, versions = f"versions {kind}", ", ".join(parts)
+    if worker != platform.python_version():
+        return FitnessCheck(
+            name=name,
+            status="attention",
+            seen=Message("fitness.versions-differ", {"versions": versions, "python": platform.python_version()}),
+            remedy=Message("fitness.versions-differ-remedy"),
+        )
+    if torch is None:
+        return FitnessCheck(name, "attention", versions, Message("fitness.versions-torch-remedy"))
+    return FitnessCheck(name=name, status="ok", seen=versions)
+
+
+def is_unfit(fitness: list[FitnessCheck]) -> bool:
+    return any(check.status == "unfit" for check in fitness)
+
+
+def choose_changes(names: tuple[str, ...]) -> tuple[PlantedChange, ...]:
+    """The planted changes named, or all. Raises UsageError for a name that is not there."""
+    by_name = {change.name: change for change in CHANGES}
+    for name in names:
+        if name not in by_name:
+            raise UsageError(
+                "no planted change {name!r}; there are {by_name}",
+                name=name,
+                by_name=", ".join(by_name),
+            )
+    return tuple(change for change in CHANGES if not names or change.name in names)
+
+
+def read_gate(folder: Path | None) -> GateSettings:
+    """The gate's defaults, or the ``[gate]`` of the perfgate.toml in ``folder``."""
+    return load_config(folder).gate if folder else GateSettings()
+
+
+def plant_changes(
+    changes: tuple[PlantedChange, ...], settings: GateSettings, *, out: Path, say: Callable[[str], None]
+) -> list[PlantedResult]:
+    """Gate every change in a repository of its own, one after the other; the folders of the checks lie in ``out``."""
+    results = []
+    with tempfile.TemporaryDirectory(prefix="perfgate-doctor-") as scratch:
+        for number, change in enumerate(changes):
+            say(
+                sentence(
+                    "[{number} of {count}] {title}: must be {verdict}",
+                    number=number + 1,
+                    count=len(changes),
+                    title=translate(change.title),
+                    verdict=f"{change.verdict} ({change.metric})" if change.metric else change.verdict,
+                )
+            )
+            with speaking("en"):  # doctor.json is language-neutral
+                result = run_planted(change, settings, scratch=Path(scratch), out=out / change.name, say=say)
+            complaint = translate(_COMPLAINTS[result.outcome]).format(reason=result.reason)
+            verdict = result.verdict or sentence("no decision")
+            say(sentence("{verdict} in {seconds:.0f} s", verdict=verdict, seconds=result.seconds) + complaint)
+            results.append(result)
+    return results
+
+
+def resolutions_of(results: list[PlantedResult], out: Path) -> list[Resolution]:
+    """What the gate of unchanged code shows of this machine; nothing where it was not run or failed."""
+    unchanged = [result for result in results if result.metric is None and result.verdict is not None]
+    return [
+        resolution
+        for result in unchanged
+        for resolution in resolutions(
+            read_run(out / result.name / "base" / "run.json"),
+            read_run(out / result.name / "head" / "run.json"),
+            read_decision(out / result.name / "decision.json"),
+        )
+    ]
+
+
+def write_doctor(out: Path, document: DoctorDocument) -> None:
+    """Write ``doctor.json``."""
+    write_text_atomically(out / "doctor.json", to_json(document) + "\n")
+
+
+def to_json(document: DoctorDocument) -> str:
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+
+
+def exit_code(document: DoctorDocument) -> int:
+    """4 where the machine is unfit, 1 where the gate did not answer as it must, 3 where it is too busy to tell, else 0."""
+    if is_unfit(document.fitness):
+        return EXIT_MEASURING
+    outcomes = {result.outcome for result in document.planted}
+    if "differs" in outcomes:
+        return EXIT_FAIL
+    return EXIT_INCONCLUSIVE if "too_busy" in outcomes else EXIT_PASS
+
+
+def _planted_config() -> Config:
+    path = PROJECT / "main" / CONFIG_NAME
+    try:
+        return parse_config(path.read_text(encoding="utf-8"), path)
+    except OSError as error:
+        raise ConfigError(
+            "{path} is missing; reinstall perfgate",
+            path=path,
+        ) from error

@@ -1,0 +1,247 @@
+"""The changes `perfgate doctor` plants, the verdict each must get, and what the gate made of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from perfgate.config import CONFIG_NAME, GateSettings
+from perfgate.document.decision import Comparison, DecisionDocument, Verdict
+from perfgate.document.doctor import PlantedOutcome, PlantedResult
+from perfgate.document.files import read_decision
+from perfgate.flows.shared.scratch import ScratchRepository
+from perfgate.judging.report.text.messages import word, word_all
+from perfgate.system.folders import PACKAGE
+
+PROJECT = PACKAGE / "doctor"
+# What a counter finds needs no clock, so those gates are short. The clock is asked all the same, as in every gate.
+_SHORT: dict[str, Any] = {"looks": [8], "aa_pairs": 5, "quads": 2, "block_seconds": 0.005}
+
+
+@dataclass(frozen=True)
+class PlantedChange:
+    """A patch in ``perfgate/doctor/changes``, the verdict it must get and the metric that must regress for it.
+
+    ``alone``: nothing else may regress but what is in ``also``. ``line``: the gate must name the line in this file.
+    ``seconds`` is about what the gate takes on two cores.
+    """
+
+    name: str
+    title: str
+    metric: str | None = None
+    alone: bool = False
+    also: tuple[str, ...] = ()
+    line: str | None = None
+    workload: str = "scorer"
+    seconds: int = 12
+
+    @property
+    def verdict(self) -> Verdict:
+        return "FAIL" if self.metric else "PASS"
+
+    @property
+    def timed(self) -> bool:
+        """Whether the clock must answer, and not a counter."""
+        return self.metric is None or self.metric.startswith(("latency.", "throughput."))
+
+
+# The signer's call is 100 equal rounds and less than 1 % beside them, on any processor; matrix products grow in steps that
+# differ from one to the next. A call of the scorer takes a sixth of a millisecond: a gate sees twice the 500 calls of a P99.
+# More work in every call moves every quantile of the call and the time of a whole block. Whatever is done more shows in
+# instructions, where the machine counts them.
+_WHOLE_BLOCK = ("throughput.turnaround", "hardware.instructions")
+_SLOWER_CALL = ("latency.p50", "latency.p99", *_WHOLE_BLOCK)
+CHANGES = (
+    PlantedChange("no-change", "no change at all", alone=True, seconds=20),
+    PlantedChange(
+        "work-3-percent",
+        "3 % more work in every call",
+        "latency.low",
+        alone=True,
+        also=_SLOWER_CALL,
+        workload="signer",
+        seconds=20,
+    ),
+    PlantedChange(
+        "work-5-percent",
+        "5 % more work in every call",
+        "latency.low",
+        alone=True,
+        also=_SLOWER_CALL,
+        workload="signer",
+        seconds=20,
+    ),
+    PlantedChange(
+        "p99-only", "one call in 40 takes twice as long", "latency.p99", alone=True, also=_WHOLE_BLOCK, seconds=20
+    ),
+    PlantedChange(
+        "gap-only", "a destructor works between calls", "throughput.gap", alone=True, also=_WHOLE_BLOCK, seconds=20
+    ),
+    PlantedChange("extra-copy", "one copy more", "counters.copies", line="scorer.py"),
+    PlantedChange("extra-sync", "one synchronisation more", "counters.syncs"),
+    PlantedChange("leak", "every output is kept", "memory.kept"),
+    PlantedChange(
+        "graph-break", "a branch on data inside a compiled model", "counters.graph_breaks", workload="compiled"
+    ),
+    PlantedChange("deleted-work", "a step is left out, the output is wrong", "correctness"),
+    PlantedChange("cached-output", "outputs are remembered by input", "counters.repeat_saves"),
+)
+
+
+def run_planted(
+    change: PlantedChange, settings: GateSettings, *, scratch: Path, out: Path, say: Callable[[str], None]
+) -> PlantedResult:
+    """Plant a change in a repository of its own below ``scratch`` and gate it; what the gate wrote is in ``out``."""
+    project = scratch / change.name
+    _make_repository(project, change, settings if change.timed else msgspec.structs.replace(settings, **_SHORT))
+    # An earlier doctor may have written there.
+    (out / "decision.json").unlink(missing_ok=True)
+    arguments = [
+        "check",
+        "--base",
+        "main",
+        "--workload",
+        change.workload,
+        "--steps",
+        "4",
+        "--always",
+        "--out",
+        str(out),
+    ]
+    say(f"$ perfgate {' '.join(arguments)}")
+    started = time.monotonic()
+    code = subprocess.run(
+        [sys.executable, "-m", "perfgate", *arguments],
+        cwd=project,
+        env=_environment(os.environ, scratch),
+        stdout=subprocess.DEVNULL,
+        check=False,
+    ).returncode
+    seconds = round(time.monotonic() - started, 1)
+    decision = read_decision(out / "decision.json") if (out / "decision.json").exists() else None
+    return judge(change, decision, exit_code=code, seconds=seconds)
+
+
+def judge(change: PlantedChange, decision: DecisionDocument | None, *, exit_code: int, seconds: float) -> PlantedResult:
+    """Hold what the gate decided against what it must decide."""
+    fired = _fired(decision)
+    line = next((part.line for c in fired.get(change.metric or "", []) for part in c.parts if part.line), None)
+    problems = _problems(change, decision, exit_code, set(fired), line)
+    outcome: PlantedOutcome = "differs" if problems else "agrees"
+    if problems and decision and _is_undecided(change, decision) and not _unexpected(change, set(fired)):
+        outcome = "too_busy"
+    return PlantedResult(
+        name=change.name,
+        title=change.title,
+        expected=change.verdict,
+        metric=change.metric,
+        verdict=decision.verdict if decision else None,
+        exit_code=exit_code,
+        fired=sorted(fired),
+        line=line,
+        outcome=outcome,
+        reason="; ".join(problems) or None,
+        seconds=seconds,
+    )
+
+
+def _problems(
+    change: PlantedChange, decision: DecisionDocument | None, exit_code: int, fired: set[str], line: str | None
+) -> list[str]:
+    if decision is None:
+        return [f"the check ended with exit code {exit_code} and no decision; its own message stands above"]
+    problems = []
+    if decision.verdict == "INCONCLUSIVE":
+        problems.append(_why_inconclusive(decision))
+    elif decision.verdict != change.verdict:
+        problems.append(f"{change.verdict} was expected")
+    if change.metric and change.metric not in fired:
+        problems.append(_why_silent(decision, change.metric))
+    if unexpected := _unexpected(change, fired):
+        problems.append(f"{', '.join(sorted(unexpected))} must not move")
+    if change.line and change.metric in fired and not (line or "").startswith(f"{change.line}:"):
+        problems.append(f"no line of {change.line} is named")
+    return problems
+
+
+def _unexpected(change: PlantedChange, fired: set[str]) -> set[str]:
+    return fired - {change.metric or "", *change.also} if change.alone else set()
+
+
+def _is_undecided(change: PlantedChange, decision: DecisionDocument) -> bool:
+    """Whether the clock decided neither way. Counters need no clock, so a busy machine excuses none of them."""
+    if not change.timed or any(entry.kind == "code_changed" for entry in decision.invalid):
+        return False
+    if change.metric is None:
+        codes = {reason.code for reason in decision.reasons}
+        return decision.verdict == "INCONCLUSIVE" and codes <= {"verdict.undecided", "verdict.invalid"}
+    outcomes = {comparison.outcome for comparison in decision.comparisons if comparison.metric == change.metric}
+    return "inconclusive" in outcomes or bool(decision.invalid)
+
+
+def _fired(decision: DecisionDocument | None) -> dict[str, list[Comparison]]:
+    fired: dict[str, list[Comparison]] = {}
+    for comparison in decision.comparisons if decision else ():
+        if comparison.gating and comparison.outcome == "regressed":
+            fired.setdefault(comparison.metric, []).append(comparison)
+    return fired
+
+
+def _why_silent(decision: DecisionDocument, metric: str) -> str:
+    comparisons = [comparison for comparison in decision.comparisons if comparison.metric == metric]
+    if not comparisons:
+        return f"{metric} was not compared"
+    outcome = f"{metric} is {comparisons[0].outcome}"
+    return f"{outcome} ({word(comparisons[0].reason)})" if comparisons[0].reason else outcome
+
+
+def _why_inconclusive(decision: DecisionDocument) -> str:
+    reasons = word_all(decision.reasons[:2]) or "inconclusive"
+    floors = [floor.floor for floor in decision.noise_floors if floor.metric == "latency.low"]
+    noise = f", noise floor ±{max(floors) * 100:.1f} %" if floors else ""
+    hanging = [c for c in decision.comparisons if f"{c.workload}/{c.shape} {c.metric}" in reasons]
+    needed = max((c.pairs_needed or 0 for c in hanging), default=0)
+    remedy = f"about {needed} pairs would decide: raise [gate] budget, or " if needed else ""
+    return f"{reasons} after {decision.pairs} pairs in {decision.duration:.0f} s{noise}; {remedy}use a quieter machine"
+
+
+def _make_repository(project: Path, change: PlantedChange, settings: GateSettings) -> None:
+    shutil.copytree(PROJECT / "main", project, ignore=shutil.ignore_patterns("__pycache__"))
+    with (project / CONFIG_NAME).open("a", encoding="utf-8") as config:
+        # What is planted must fail the gate, whether or not this machine shows what it costs.
+        config.write(gate_table(msgspec.structs.replace(settings, strict=True)))
+    repository = ScratchRepository(project, "doctor")
+    repository.start("A scorer and a filter")
+    repository.branch(change.name)
+    repository.git("apply", str(PROJECT / "changes" / f"{change.name}.patch"))
+    repository.commit(change.title)
+
+
+def gate_table(settings: GateSettings) -> str:
+    """A ``[gate]`` table in TOML: numbers, lists of numbers and tables of names to numbers; nothing of what is unset."""
+    values = msgspec.to_builtins(settings)
+    return "\n[gate]\n" + "".join(f"{name} = {_toml(value)}\n" for name, value in values.items() if value is not None)
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f'"{name}" = {_toml(member)}' for name, member in value.items()) + " }"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, str):
+        return f'"{value}"'
+    return str(value).lower()  # true, false, 12, 0.02, 1e-05
+
+
+def _environment(environ: Mapping[str, str], scratch: Path) -> dict[str, str]:
+    inherited = {name: value for name, value in environ.items() if name != "PERFGATE_DEVICE"}
+    return {**inherited, "PERFGATE_STORE": str(scratch / "store.db")}

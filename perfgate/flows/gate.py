@@ -1,0 +1,98 @@
+"""``perfgate gate``: judge a check folder again, two run documents made apart, or one run by the rules that need no base."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perfgate.config import CONFIG_NAME, Config, load_config, parse_config
+from perfgate.document.decision import DecisionDocument, Policy
+from perfgate.document.files import read_run, write_run
+from perfgate.document.history import History
+from perfgate.errors import ConfigError, DocumentError, UsageError
+from perfgate.flows.shared.decision import (
+    copy_artifacts,
+    decide_alone_with_advice,
+    decide_with_advice,
+    judge_folder_with_advice,
+    write_decision_folder,
+)
+from perfgate.locale import Language
+
+
+def judge_again(
+    folder: Path, *, policy: Policy | None, out: Path | None, language: Language = "en"
+) -> DecisionDocument:
+    """Judge the documents in ``folder`` again; the decision goes to ``out``, or nowhere."""
+    decision = judge_folder_with_advice(folder, policy=policy)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        base, head = read_run(folder / "base" / "run.json"), read_run(folder / "head" / "run.json")
+        write_decision_folder(out, decision, base, head, language)
+    return decision
+
+
+def judge_documents(
+    base: Path, head: Path, *, policy: Policy, out: Path | None, language: Language = "en"
+) -> DecisionDocument:
+    """Judge two run documents that were made apart; what has no pairs is compared by its counts alone.
+
+    ``base`` and ``head`` are run.json files or their folders. The decision and copies of both documents go to ``out``, which
+    is then a check folder like any other. Raises DocumentError where the two have no workload in common.
+    """
+    paths = [path / "run.json" if path.is_dir() else path for path in (base, head)]
+    runs = [read_run(path) for path in paths]
+    names = [{workload.name for workload in run.workloads} for run in runs]
+    if not names[0] & names[1]:
+        raise DocumentError(
+            f"{paths[0]} is of workload {', '.join(sorted(names[0]))} and {paths[1]} of {', '.join(sorted(names[1]))}: "
+            "nothing in them can be compared; give recordings of one program one name with --workload"
+        )
+    decision = decide_with_advice(runs[0], runs[1], policy=policy, history=History())
+    if out is not None:
+        for side, run, path in zip(("base", "head"), runs, paths):
+            (out / side).mkdir(parents=True, exist_ok=True)
+            write_run(out / side / "run.json", run)
+            copy_artifacts(run, path.parent, out / side)
+        write_decision_folder(out, decision, runs[0], runs[1], language)
+    return decision
+
+
+def judge_alone(head: Path, *, config: Path | None, out: Path | None, language: Language = "en") -> DecisionDocument:
+    """Hold a run document, or the one in a folder, to the rules of a perfgate.toml: of the nearest where none is named.
+
+    The decision and a copy of the document go to ``out``, or nowhere. Raises UsageError where there is no such rule.
+    """
+    file = config or nearest_config(Path())
+    if file is None:
+        raise UsageError(f"there is no {CONFIG_NAME} here or above; name one with --config, or give --base as well")
+    policy = read_config(file).policy()
+    if not policy.judges_alone:
+        raise UsageError(
+            f"{file} has no rule that judges a run without a base; write a [budget], [expect] kernels, or a limit with "
+            "gating = true, or give --base as well"
+        )
+    path = head / "run.json" if head.is_dir() else head
+    run = read_run(path)
+    decision = decide_alone_with_advice(run, policy)
+    if out is not None:
+        (out / "head").mkdir(parents=True, exist_ok=True)
+        write_run(out / "head" / "run.json", run)
+        copy_artifacts(run, path.parent, out / "head")
+        write_decision_folder(out, decision, None, run, language)
+    return decision
+
+
+def nearest_config(folder: Path) -> Path | None:
+    start = folder.resolve()
+    return next((file for at in (start, *start.parents) if (file := at / CONFIG_NAME).is_file()), None)
+
+
+def read_config(path: Path) -> Config:
+    """Read a perfgate.toml, by its own name or another, that may name no workload."""
+    if path.is_dir():
+        return load_config(path, needs_workload=False)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    return parse_config(text, path, needs_workload=False)

@@ -1,0 +1,114 @@
+"""The inputs that the CI files give to perfgate's reusable workflow or template, where they differ from its defaults."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from perfgate.flows.init.lock import LOCK
+from perfgate.flows.init.project import NewProject
+from perfgate.git.commands import run_git
+from perfgate.git.repository import Repository
+
+Forge = Literal["github", "gitlab", "gitee", "gitcode", "gitea"]
+# What the reusable workflow or template is called with.
+Inputs = dict[str, str | bool | list[str]]
+# The label of a runner with the device. A CPU is measured on one of the forge's own, so that no machine has to be
+# registered for the first verdict.
+_LABELS: Mapping[str, str] = {"npu": "npu", "cuda": "gpu"}
+# What a container must see of the machine: the device files and the driver (docs/runner.md).
+_CONTAINERS: Mapping[str, Mapping[str, object]] = {
+    "cpu": {},
+    "cuda": {"options": "--gpus all"},
+    "npu": {
+        "options": "--device /dev/davinci0 --device /dev/davinci_manager --device /dev/devmm_svm --device /dev/hisi_hdc",
+        "volumes": [
+            "/usr/local/dcmi:/usr/local/dcmi",
+            "/usr/local/bin/npu-smi:/usr/local/bin/npu-smi",
+            "/usr/local/Ascend/driver:/usr/local/Ascend/driver",
+            "/etc/ascend_install.info:/etc/ascend_install.info",
+        ],
+    },
+}
+
+
+@dataclass(frozen=True)
+class InitOptions:
+    """What ``perfgate init`` was asked for; None is what the repository says, or the default.
+
+    ``action`` is the commit of perfgate that CI runs, as ``OWNER/REPO@COMMIT`` on the project's server, and ``package`` what
+    pip installs there; without them it is what this perfgate was installed from. ``labels`` are those of the measuring
+    machine, ``publish_labels`` those of the one that posts. ``image`` is a container to measure in. ``job`` is what is gated
+    instead of a function. ``local`` asks for no CI files.
+    """
+
+    forge: Forge | None = None
+    device: str = "cpu"
+    labels: Sequence[str] | None = None
+    publish_labels: Sequence[str] | None = None
+    python: str | None = None
+    setup: str | None = None
+    branch: str | None = None
+    image: str | None = None
+    action: str | None = None
+    package: str | None = None
+    job: Literal["command", "ranks", "server"] | None = None
+    ci_only: bool = False
+    local: bool = False
+
+
+def needs_lock(options: InitOptions) -> bool:
+    """Whether CI has to install what the project needs.
+
+    A runner of the forge's own is new in every job: it has no torch, and on GitHub a Python that takes no packages.
+    """
+    return not options.setup and not _labels(options)
+
+
+def python_of(options: InitOptions, project: NewProject) -> str:
+    """The version of Python that CI runs, or the path of one; empty where the machine has its own."""
+    return options.python or ("" if _labels(options) else project.python)
+
+
+def inputs_of(repository: Repository, folder: Path, forge: Forge, options: InitOptions, project: NewProject) -> Inputs:
+    """The inputs by their names, without those that are as by default. ``package`` is not among them."""
+    below, labels = repository.prefix(folder), _labels(options, forge)
+    setup, python = options.setup or (_installation(below) if needs_lock(options) else ""), python_of(options, project)
+    version = python if re.fullmatch(r"3\.\d+", python) else ""
+    publishing = list(options.publish_labels or ())
+    inputs: Inputs = {"directory": below}
+    if forge == "gitlab":
+        image = options.image or (f"python:{version}" if version else "")
+        inputs.update({"tags": labels, "publish-tags": publishing, "image": image, "setup": [setup] if setup else []})
+    else:
+        more = _CONTAINERS[options.device]
+        container = json.dumps({"image": options.image, **more} if more else options.image) if options.image else ""
+        inputs.update({"runs-on": json.dumps(labels or "ubuntu-latest"), "container": container})
+        inputs.update({"publish-on": json.dumps(publishing) if publishing else ""})
+        inputs.update({"python-version": version, "setup": setup, "lfs": _has_large_files(repository)})
+    inputs["submodules"] = "recursive" if (repository.root / ".gitmodules").is_file() else ""
+    inputs["python"] = "" if version else python
+    inputs["fail-on"] = "never"
+    return {name: value for name, value in inputs.items() if value}
+
+
+def _labels(options: InitOptions, forge: Forge | None = None) -> list[str]:
+    if options.labels or options.device not in _LABELS:
+        return list(options.labels or ())
+    return [*(["self-hosted"] if forge == "github" else []), _LABELS[options.device]]
+
+
+def _installation(below: str) -> str:
+    """The shell line that installs what the lock file says; pip takes hashes of all packages where it has them of one."""
+    return shlex.join(["python", "-m", "pip", "install", "-r", str(Path(below) / LOCK)])
+
+
+def _has_large_files(repository: Repository) -> bool:
+    """Whether the repository keeps files in Git LFS."""
+    asked = ["grep", "--quiet", "--fixed-strings", "filter=lfs", "--", ":(glob)**/.gitattributes"]
+    return run_git(repository.root, asked, {}).code == 0

@@ -1,0 +1,365 @@
+"""``perfgate init``: what a repository needs for its first verdict, by what it and the command line say."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfgate.conductor.workers.bench import Checkout, open_bench
+from perfgate.conductor.workers.worker import Say
+from perfgate.config import CONFIG_NAME, load_config
+from perfgate.document.schema import schema_path
+from perfgate.errors import RepositoryError, UsageError
+from perfgate.flows.init.files import render_starter, write_files
+from perfgate.flows.init.inputs import Forge, InitOptions, Inputs, inputs_of, needs_lock, python_of
+from perfgate.flows.init.installed import Revision, address, installed_revision, named_revision, remedy
+from perfgate.flows.init.lock import HEADER, LOCK, Lock, lock_project, missing_in
+from perfgate.flows.init.project import NewProject, read_project
+from perfgate.flows.init.requirements import read_declared
+from perfgate.flows.shared.preflight import preflight
+from perfgate.git.commands import run_git
+from perfgate.git.repository import MAIN_NAMES, Repository, checked_out
+
+WORKLOAD = "perf/workload.py"
+# What is measured, by the kind of job: the file, and the template that it is made from.
+_MEASURED = {
+    None: (WORKLOAD, "workload.py.j2"),
+    "command": ("perf/bench.py", "bench.py.j2"),
+    "ranks": ("perf/train.py", "train.py.j2"),
+    "server": ("perf/serve.py", "serve.py.j2"),
+}
+# What ranks talk to each other by.
+_BACKENDS = {"cpu": "gloo", "cuda": "nccl", "npu": "hccl"}
+GITLAB_FILE = ".gitlab-ci.yml"
+_CI_FILES: Mapping[Forge, Mapping[str, str]] = {
+    "github": {
+        ".github/workflows/perfgate.yml": "github-gate.yml.j2",
+        ".github/workflows/perfgate-trusted.yml": "github-trusted.yml.j2",
+    },
+    "gitlab": {GITLAB_FILE: "gitlab-ci.yml.j2"},
+}
+# Where there is no CI file to write, the lines of the jobs are shown.
+_PRINTED: Mapping[Forge, str] = dict.fromkeys(("gitee", "gitcode", "gitea"), "other-forge.sh.j2")
+_HOSTS: Mapping[str, Forge] = {
+    "github": "github",
+    "gitlab": "gitlab",
+    "gitee": "gitee",
+    "gitcode": "gitcode",
+    "atomgit": "gitcode",
+    "gitea": "gitea",
+    "forgejo": "gitea",
+    "codeberg": "gitea",
+}
+# Of a repository that has no origin yet.
+_USUAL_HOST: Mapping[Forge, str] = {
+    "github": "github.com",
+    "gitlab": "gitlab.com",
+    "gitee": "gitee.com",
+    "gitcode": "gitcode.com",
+    "gitea": "codeberg.org",
+}
+# What the templates may name.
+Values = dict[str, str | bool | list[str] | Inputs | None]
+CHOICES = "--github, --gitlab, --gitee, --gitcode or --gitea"
+# The schema of perfgate.toml for editors, where its address on a server is not known.
+_SCHEMA = ".perfgate/config.schema.json"
+
+
+@dataclass(frozen=True)
+class Started:
+    """What was written, relative to the repository, and what is left to add by hand to files that are the user's.
+
+    ``root`` is the repository's folder; ``is_empty`` says that it has no commit yet to compare with. ``forge`` is None where
+    no CI file is written, ``missing`` why not where the repository has an origin. ``lock`` is what CI installs from, and
+    ``to_add`` what git has to add for a first change request.
+    """
+
+    forge: Forge | None
+    root: Path
+    is_empty: bool
+    files: Sequence[str]
+    to_add: Sequence[str] = ()
+    lines: str = ""
+    missing: str = ""
+    lock: Lock | None = None
+
+
+def start_project(folder: Path, options: InitOptions) -> Started:
+    """Write the files into the repository that ``folder`` lies in, all of them or none.
+
+    Raises UsageError where one of them exists, RepositoryError outside a git repository.
+    """
+    _refuse_odd_values(options)
+    repository = Repository(folder)
+    origin = run_git(repository.root, ["remote", "get-url", "origin"], {}).output
+    forge, missing = _wanted_forge(options, origin)
+    below, project = repository.prefix(folder), read_project(folder)
+    templates, added = _templates(repository.root, below, forge, options)
+    lock_file = str(Path(below) / LOCK) if forge in _CI_FILES and needs_lock(options) else ""
+    # One that an earlier `perfgate init` wrote is written anew.
+    is_replaced = _is_our_lock(folder / LOCK)
+    _refuse_existing(repository.root, [*templates, *([lock_file] if lock_file and not is_replaced else [])], below)
+    revision = _revision(forge, options, origin) if forge else None
+    lock = _lock(folder, options, project) if lock_file else None
+    values = _values(repository, forge, options, revision, project)
+    name_in_origin = re.split(r"[/:]", origin.rstrip("/"))[-1].removesuffix(".git")
+    values["project"] = (not below and name_in_origin) or project.name or folder.resolve().name
+    if forge:
+        inputs = inputs_of(repository, folder, forge, options, project)
+        values["inputs"] = {"package": str(values["package"]), **inputs}
+    if forge and forge in _CI_FILES:
+        values.update(_called(forge, revision, origin))
+    texts = {file: render_starter(template, values) for file, template in templates.items()}
+    if lock and not is_replaced:
+        texts[lock_file] = lock.text
+    write_files(repository.root, texts)
+    if lock and is_replaced:
+        _replace_lock(folder, lock)
+    if values["schema"] == _SCHEMA and not options.ci_only:
+        _lay_schema(folder)
+    files = [*texts, *([lock_file] if is_replaced and lock_file else [])]
+    return Started(
+        forge,
+        repository.root,
+        is_empty=checked_out(repository.root) is None,
+        files=files,
+        to_add=_to_add(repository.root, files, below),
+        lines=render_starter(added, values) if added else "",
+        missing=missing,
+        lock=lock,
+    )
+
+
+def _to_add(root: Path, files: Sequence[str], below: str) -> list[str]:
+    """The files, and what an earlier `perfgate init` or its user wrote beside them and git does not know yet."""
+    own = [str(Path(below) / name) for name in (CONFIG_NAME, "perf")]
+    listed = run_git(root, ["status", "--porcelain", "-z", "--untracked-files=all", "--", *own], {}).output
+    changed = [entry[3:] for entry in listed.split("\0") if entry and not entry.endswith(".pyc")]
+    return list(dict.fromkeys([*files, *changed]))
+
+
+def write_lock(folder: Path, options: InitOptions) -> Started:
+    """Write the lock file anew, and nothing else. Raises UsageError where a file of the user's has its name."""
+    repository = Repository(folder)
+    lock = _lock(folder, options, read_project(folder))
+    _replace_lock(folder, lock)
+    file = str(Path(repository.prefix(folder)) / LOCK)
+    return Started(None, repository.root, is_empty=checked_out(repository.root) is None, files=[file], lock=lock)
+
+
+def freeze_imports(folder: Path, started: Started, packages: Collection[str]) -> Collection[str]:
+    """Add the distributions that the workload has loaded to the lock file that CI installs from; return those that it lacked.
+
+    Raises UsageError where the version of one that CI could install is not known.
+    """
+    lock = started.lock
+    names = missing_in(lock, packages) if lock else set()
+    if lock and names:
+        _replace_lock(folder, lock_project(lock.declared, folder, python=lock.python, imported=names))
+    return names
+
+
+def _templates(root: Path, below: str, forge: Forge | None, options: InitOptions) -> tuple[dict[str, str], str]:
+    """The template of each file, and that of the lines which are shown because the file they belong in is the user's."""
+    measured, template = _MEASURED[options.job]
+    own = {} if options.ci_only else {CONFIG_NAME: "perfgate.toml.j2", measured: template}
+    templates = {str(Path(below) / name): template for name, template in own.items()}
+    if forge is None:
+        return templates, ""
+    templates.update(_CI_FILES.get(forge, {}))
+    if (root / GITLAB_FILE).exists() and templates.pop(GITLAB_FILE, ""):
+        return templates, _CI_FILES["gitlab"][GITLAB_FILE]
+    return templates, _PRINTED.get(forge, "")
+
+
+def _lock(folder: Path, options: InitOptions, project: NewProject) -> Lock:
+    return lock_project(read_declared(folder), folder, python=python_of(options, project) or project.python)
+
+
+def _replace_lock(folder: Path, lock: Lock) -> None:
+    """Write the lock file, over one that `perfgate init` has written."""
+    path = folder / LOCK
+    if os.path.lexists(path) and not _is_our_lock(path):
+        raise UsageError(
+            "{path} is not a file that `perfgate init` has written, so it was left as it is; move it away",
+            path=path,
+        )
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(lock.text, encoding="utf-8")
+
+
+def _is_our_lock(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink() and path.read_text(errors="replace").startswith(HEADER)
+
+
+def _lay_schema(folder: Path) -> None:
+    """Copy the schema of perfgate.toml to where its first line names it; git ignores the folder."""
+    place = folder / _SCHEMA
+    place.parent.mkdir(exist_ok=True)
+    (place.parent / ".gitignore").write_text("*\n")
+    place.write_text(schema_path("config").read_text(encoding="utf-8"), encoding="utf-8")
+
+
+def _refuse_odd_values(options: InitOptions) -> None:
+    texts = {
+        "--setup": options.setup,
+        "--python": options.python,
+        "--branch": options.branch,
+        "--image": options.image,
+        "--package": options.package,
+    }
+    for name, text in {**texts, "--runs-on": " ".join(options.labels or ())}.items():
+        if text and not text.isprintable():
+            raise UsageError(
+                "{name} must be one line without control characters, found {text!r}",
+                name=name,
+                text=text,
+            )
+
+
+def _wanted_forge(options: InitOptions, origin: str) -> tuple[Forge | None, str]:
+    """The forge whose CI files are written, and where none is, although there is an origin, why not."""
+    if options.local:
+        return None, ""
+    if options.forge or options.ci_only:
+        return options.forge or _forge_of(origin), ""
+    if not origin:
+        return None, ""
+    try:
+        forge = _forge_of(origin)
+        revision = _revision(forge, options, origin)
+        if forge in _CI_FILES:
+            _called(forge, revision, origin)
+    except UsageError as error:
+        return None, str(error)
+    return forge, ""
+
+
+def _forge_of(origin: str) -> Forge:
+    if not origin:
+        raise UsageError(
+            "the repository has no remote `origin` that names its forge; say which it is with {choices}",
+            choices=CHOICES,
+        )
+    host = _host(origin)
+    for word, forge in _HOSTS.items():
+        if word in host:
+            return forge
+    raise UsageError(
+        "the remote `origin` ({host}) does not name its forge; say which it is with {choices}",
+        host=host or "a path",
+        choices=CHOICES,
+    )
+
+
+def _host(origin: str) -> str:
+    place = address(origin)
+    return place[0] if place else ""
+
+
+def _revision(forge: Forge, options: InitOptions, origin: str) -> Revision | None:
+    """The commit of perfgate that CI runs; None where only a package is needed, and it is named."""
+    if options.action:
+        return named_revision(options.action, _host(origin) or _USUAL_HOST[forge])
+    if options.package and forge not in _CI_FILES:
+        return None
+    return installed_revision()
+
+
+def _called(forge: Forge, revision: Revision | None, origin: str) -> Values:
+    if revision is None:
+        return {}
+    host = _host(origin) or _USUAL_HOST[forge]
+    called: Values = {"action": revision.path, "commit": revision.commit, "remote": None}
+    if revision.host == host:
+        return called
+    if forge == "gitlab" and (template := revision.file_address("templates/perfgate.yml")):
+        return {**called, "remote": template}
+    raise UsageError(
+        "perfgate was installed from {host}, whose files {server} does not call, so {remedy}",
+        host=revision.host,
+        server=host,
+        remedy=remedy(),
+    )
+
+
+def _schema_address(revision: Revision | None) -> str:
+    """Where an editor finds the schema of perfgate.toml: on the server of this perfgate, else a copy beside it."""
+    try:
+        return (revision or installed_revision()).file_address("schemas/config.schema.json") or _SCHEMA
+    except UsageError:
+        return _SCHEMA
+
+
+def _values(
+    repository: Repository,
+    forge: Forge | None,
+    options: InitOptions,
+    revision: Revision | None,
+    project: NewProject,
+) -> Values:
+    """What the templates may name."""
+    branch, is_found = _main_branch(repository, options.branch)
+    package = options.package or (revision.package if revision else "")
+    return {
+        "forge": forge,
+        "package": package,
+        "project": project.name,
+        "model_package": project.package or "mymodel",
+        "python_path": list(project.python_path),
+        "device": options.device,
+        "job": options.job,
+        "backend": _BACKENDS[options.device],
+        "main_branch": branch,
+        "main_is_found": is_found,
+        "schema": _schema_address(revision),
+    }
+
+
+def keeps_no_runs(folder: Path) -> bool:
+    """Whether perfgate.toml names no place for main's runs that CI can reach."""
+    return not load_config(folder).store.path
+
+
+def try_workloads(folder: Path, say: Say) -> Collection[str]:
+    """Load, call and check what the project's perfgate.toml names, as every measuring does first.
+
+    Return the distributions that files were loaded of. Raises SetUpError where that fails, MeasuringError where this machine
+    cannot measure.
+    """
+    config = load_config(folder)
+    checkout = Checkout(folder.resolve(), harness=folder.resolve())
+    with (
+        tempfile.TemporaryDirectory(prefix="perfgate-init-") as logs,
+        open_bench(config, logs=Path(logs), say=say) as bench,
+    ):
+        bench.testbed()
+        return preflight(bench, checkout, config.workloads, packages=True)
+
+
+def _main_branch(repository: Repository, branch: str | None) -> tuple[str, bool]:
+    try:
+        main: str | None = repository.main_branch().rpartition("origin/")[2]
+    except RepositoryError:
+        main = None
+    # Before the first commit there is no branch, but HEAD has its name.
+    name = branch or main or run_git(repository.root, ["symbolic-ref", "--short", "HEAD"], {}).output or "main"
+    return name, name == main or (main is None and name in MAIN_NAMES)
+
+
+def _refuse_existing(root: Path, files: Iterable[str], below: str) -> None:
+    existing = [name for name in files if os.path.lexists(root / name)]
+    if not existing:
+        return
+    remedy = "move them away, or write them by hand"
+    if str(Path(below) / CONFIG_NAME) in existing:
+        remedy += "; --ci-only writes the CI files alone"
+    raise UsageError(
+        "nothing was written, because {existing} would be overwritten; {remedy}",
+        existing=", ".join(existing),
+        remedy=remedy,
+    )

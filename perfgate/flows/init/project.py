@@ -1,0 +1,79 @@
+"""What a project says of itself: its name, its package as it is imported, and the Python that it needs."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from perfgate.errors import UsageError
+from perfgate.flows.init.requirements import PYPROJECT, SETUP_CFG, read_pyproject, read_setup_cfg
+
+_PYTHONS = [f"3.{minor}" for minor in range(10, 15)]
+# Packages beside the project's own that are not what is measured.
+_NOT_THE_PACKAGE = {"tests", "test", "docs", "doc", "examples", "scripts", "benchmarks", "tools", "perf"}
+
+
+@dataclass(frozen=True)
+class NewProject:
+    """``name`` and ``package`` (as it is imported) may be empty; ``python_path`` is, where the default finds the package."""
+
+    name: str
+    package: str
+    python_path: Sequence[str]
+    python: str
+
+
+def read_project(folder: Path) -> NewProject:
+    """What ``folder`` says in its pyproject.toml and setup.cfg. Raises UsageError for one that cannot be read."""
+    file, cfg = read_pyproject(folder / PYPROJECT), read_setup_cfg(folder)
+    table, poetry = file.get("project", {}), file.get("tool", {}).get("poetry", {})
+    name = str(table.get("name") or poetry.get("name") or cfg.get("metadata", "name", fallback=""))
+    package, parent = _find_package(folder, re.sub(r"[-.]+", "_", name))
+    return NewProject(
+        name=name,
+        package=package,
+        python_path=[] if parent in ("", ".", "src") else [".", parent],
+        python=_python(table.get("requires-python"), cfg.get("options", "python_requires", fallback=""), folder),
+    )
+
+
+def _find_package(folder: Path, name: str) -> tuple[str, str]:
+    """The name under which the package is imported, and the folder that must be on Python's path for it."""
+    subfolders = sorted(path.name for path in folder.iterdir() if path.is_dir() and path.name[0] not in "._")
+    for parent in (".", "src", *subfolders) if name else ():
+        if (folder / parent / name / "__init__.py").is_file() or (folder / parent / f"{name}.py").is_file():
+            return name, parent
+    for parent in ("src", "."):
+        found = sorted(path.parent.name for path in (folder / parent).glob("*/__init__.py"))
+        others = [package for package in found if package not in _NOT_THE_PACKAGE]
+        if len(others) == 1:
+            return others[0], parent
+    return "", ""
+
+
+def _python(table_says: object, cfg_says: str, folder: Path) -> str:
+    """The running Python's version where the project takes it, because the pins are from here; else the oldest it takes."""
+    running = f"{sys.version_info.major}.{sys.version_info.minor}"
+    wanted, path = (str(table_says), folder / PYPROJECT) if table_says else (cfg_says, folder / SETUP_CFG)
+    try:
+        takes = SpecifierSet(wanted)
+    except InvalidSpecifier as error:
+        raise UsageError(
+            "{path}: the Python that the project requires cannot be read: {error}",
+            path=path,
+            error=error,
+        ) from error
+    # The newest patch release of each: ">=3.10.4" means a 3.10 of today.
+    fitting = [version for version in (running, *_PYTHONS) if takes.contains(f"{version}.99")]
+    if not fitting:
+        raise UsageError(
+            "{path}: requires-python = {wanted!r} takes no Python that perfgate runs on (3.10 or later)",
+            path=path,
+            wanted=wanted,
+        )
+    return fitting[0]

@@ -1,0 +1,171 @@
+"""What a project declares that it needs, in any of the files that Python projects keep it in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from configparser import ConfigParser
+from configparser import Error as ConfigParserError
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from perfgate.errors import UsageError
+from perfgate.flows.init.locked import LockedPackage, read_lock_file
+from perfgate.flows.init.metadata import built_requirements, requirements_of_installed
+from perfgate.toml import tomllib
+
+PYPROJECT, SETUP_PY, SETUP_CFG = "pyproject.toml", "setup.py", "setup.cfg"
+_ENVIRONMENTS = ("environment.yml", "environment.yaml")
+# Requirement files for people who work on the project, by a word in their name.
+_NOT_RUN_WITH = re.compile(r"(?:^|[-_.])(?:dev|develop|tests?|docs?|lint|ci|build|examples?)(?:[-_.]|$)")
+# What conda calls otherwise than the package index.
+_CONDA_NAMES = {"pytorch": "torch", "pytorch-cpu": "torch", "pytorch-gpu": "torch"}
+_CONDA_TOOLS = ("python", "pip")
+_INDEX_OPTION = re.compile(r"(?:-i|-f|--index-url|--extra-index-url|--find-links)\b.*")
+
+
+@dataclass(frozen=True)
+class Declared:
+    """``locked`` is what the project's own lock file fixes, ``indexes`` the options by which its files name indexes.
+
+    ``conda`` are packages of conda of which it is not known whether an index has them.
+    """
+
+    requirements: Sequence[Requirement]
+    locked: Mapping[str, LockedPackage]
+    indexes: Sequence[str]
+    conda: Sequence[str]
+
+
+def read_declared(folder: Path) -> Declared:
+    """What the files of ``folder`` say. Raises UsageError for one that cannot be read."""
+    lines = [line for file in _requirement_files(folder) for line in _requirement_lines(file)]
+    conda, pip_lines = _read_environment(folder)
+    lines += pip_lines
+    own = [*_own_dependencies(folder), *(line for line in lines if not line.startswith("-"))]
+    return Declared(
+        requirements=[_parse(text) for text in own],
+        locked=read_lock_file(folder),
+        indexes=list(dict.fromkeys(line for line in lines if line.startswith("-"))),
+        conda=conda,
+    )
+
+
+def read_pyproject(path: Path) -> Mapping[str, Any]:
+    """The tables of a pyproject.toml; none where it is not there. Raises UsageError where it cannot be read."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(
+            "{path} cannot be read: {error}; repair it and run this again",
+            path=path,
+            error=error,
+        ) from error
+
+
+def read_setup_cfg(folder: Path) -> ConfigParser:
+    """The sections of setup.cfg; none where it is not there. Raises UsageError where it cannot be read."""
+    parser = ConfigParser(interpolation=None)
+    try:
+        parser.read(folder / SETUP_CFG, encoding="utf-8")
+    except (ConfigParserError, UnicodeDecodeError) as error:
+        what = str(error).splitlines()[0]
+        raise UsageError(
+            "{folder} cannot be read: {what}; repair it and run this again",
+            folder=folder / SETUP_CFG,
+            what=what,
+        ) from error
+    return parser
+
+
+def _own_dependencies(folder: Path) -> Sequence[str]:
+    """The dependencies in the project's metadata: written in pyproject.toml, or known to its build backend alone."""
+    file = read_pyproject(folder / PYPROJECT)
+    table, poetry = file.get("project", {}), file.get("tool", {}).get("poetry", {})
+    if "dependencies" in poetry:
+        needed = {name: value for name, value in poetry["dependencies"].items() if name != "python"}
+        return [*table.get("dependencies", []), *(name for name, value in needed.items() if not _is_optional(value))]
+    if table and "dependencies" not in table.get("dynamic", []):
+        return [str(text) for text in table.get("dependencies", [])]
+    if not table and not (folder / SETUP_PY).is_file() and "build-system" not in file:
+        return read_setup_cfg(folder).get("options", "install_requires", fallback="").splitlines()[1:]
+    installed = requirements_of_installed(folder)
+    return built_requirements(folder) if installed is None else installed
+
+
+def _is_optional(value: object) -> bool:
+    return isinstance(value, dict) and bool(value.get("optional"))
+
+
+def _requirement_files(folder: Path) -> Sequence[Path]:
+    """requirements.txt, or where there is none the files that are named alike and not meant for those who develop."""
+    if (folder / "requirements.txt").is_file():
+        return [folder / "requirements.txt"]
+    found = sorted([*folder.glob("requirements*.txt"), *folder.glob("requirements/*.txt")])
+    return [path for path in found if not _NOT_RUN_WITH.search(path.stem)]
+
+
+def _requirement_lines(path: Path) -> Iterator[str]:
+    """The requirements of a file and of those that it names with -r, and its options about indexes."""
+    if not path.is_file():
+        return
+    for line in path.read_text(encoding="utf-8-sig", errors="replace").replace("\\\n", " ").splitlines():
+        text = re.sub(r"(^|\s)#.*", "", line).strip()
+        if other := re.match(r"(?:-r|--requirement)[\s=]*(\S+)", text):
+            yield from _requirement_lines(path.parent / other[1])
+        elif editable := re.match(r"(?:-e|--editable)[\s=]*.*#egg=([\w.-]+)", text):
+            yield editable[1]
+        elif _INDEX_OPTION.match(text):
+            yield text
+        elif text and not text.startswith(("-", ".", "/")):
+            yield re.sub(r"\s--hash[=\s].*", "", text)
+
+
+def _read_environment(folder: Path) -> tuple[list[str], list[str]]:
+    """What an environment.yml asks conda for, and the lines that it has for pip."""
+    conda: list[str] = []
+    pip: list[str] = []
+    for path in (folder / name for name in _ENVIRONMENTS if (folder / name).is_file()):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        block = re.search(r"^dependencies:[^\S\n]*(\S.*)?\n((?:[ \t-].*\n|\s*\n|#.*\n)*)", f"{text}\n", re.MULTILINE)
+        if block is None or (block[1] and not block[1].startswith("#")):
+            raise UsageError(
+                "{path}: `dependencies:` must be followed by lines of `- NAME`; name CI's own line with --setup",
+                path=path,
+            )
+        pip_indent = None
+        for line in block[2].splitlines():
+            entry = re.match(r"(\s*)-\s+(.+?)\s*(?:\s#.*)?$", line)
+            if entry is None:
+                continue
+            value, indent = entry[2].strip("'\""), len(entry[1])
+            if value == "pip:":
+                pip_indent = indent
+            elif pip_indent is not None and indent > pip_indent:
+                pip += [value] if _INDEX_OPTION.match(value) or not value.startswith(("-", ".")) else []
+            else:
+                pip_indent = None
+                conda.append(_conda_name(value))
+    return [name for name in conda if name not in _CONDA_TOOLS], pip
+
+
+def _conda_name(text: str) -> str:
+    """The package of a conda specification such as ``conda-forge::numpy>=1.20`` or ``pytorch=2.5=cpu_py311``."""
+    name = canonicalize_name(re.split(r"[\s=<>!~\[]", text.rpartition("::")[2], maxsplit=1)[0])
+    return _CONDA_NAMES.get(name, name)
+
+
+def _parse(text: str) -> Requirement:
+    try:
+        return Requirement(text)
+    except InvalidRequirement as error:
+        raise UsageError(
+            "the requirement {text!r} cannot be read; name CI's own line with --setup",
+            text=text,
+        ) from error

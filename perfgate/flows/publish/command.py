@@ -1,0 +1,210 @@
+"""``perfgate command``: what somebody asked for in a comment, if it is theirs to ask: measure again, accept a regression."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from perfgate.config import load_config
+from perfgate.errors import ForgeError, UsageError
+from perfgate.flows.publish.job import PublishRequest, publish
+from perfgate.flows.shared.artifact import DEFAULT_KEY
+from perfgate.flows.shared.doors import Doors
+from perfgate.flows.trust.acceptance import (
+    UnknownCauseError,
+    UnknownMetricError,
+    metrics_of_causes,
+    refuse_unknown_metric,
+    store_acceptances,
+)
+from perfgate.git.commands import COMMIT_ID
+from perfgate.judging.forge.comment import CommentState, find_own, marker, read_state
+from perfgate.judging.forge.detect import detect, read_comment
+from perfgate.judging.forge.forge import CiEvent, Forge, connect, find_token, token_variables
+from perfgate.judging.forge.orders import (
+    AcceptOrder,
+    CommentEvent,
+    OrderedChange,
+    OrderError,
+    RunOrder,
+    read_order,
+    takes_orders,
+)
+from perfgate.judging.forge.runner import OUTPUT_VARIABLE, append_to, log_lines, output_lines, outputs_path
+from perfgate.judging.report.render.comment import OrderAnswer, render_answer
+from perfgate.locale import Language
+
+# A call that could not be understood is answered too, once it is known that its writer may ask.
+_Asked = RunOrder | AcceptOrder | OrderError
+
+
+@dataclass(frozen=True)
+class CommandRequest:
+    """Whose orders to take: those of the comment this job runs for, on the project at ``root``.
+
+    ``key`` and ``token_variable`` are those of ``perfgate publish``.
+    """
+
+    root: Path
+    key: str
+    token_variable: str | None = None
+    language: Language = "en"
+
+
+def run_command(request: CommandRequest, doors: Doors) -> None:
+    """Do what the comment asks for, or refuse it; strangers are answered in the log alone.
+
+    Raises UsageError where this job runs for no comment or has no token, ForgeError and StoreError where those refuse.
+    """
+    comment, event = read_comment(doors.environ), detect(doors.environ)
+    if comment is None or event is None:
+        raise UsageError(
+            "this job was not started by a new comment on a pull request; run it on `issue_comment: created`"
+        )
+    order = _asked(comment)
+    if order is None or comment.bot or comment.edited:
+        doors.say("Nothing was asked: the comment is no order, or a bot wrote it, or it was edited.")
+        return
+    forge = _connect(request, doors, event)
+    orders = takes_orders(forge)
+    change = orders.ordered_change(comment.number)
+    if not change.is_open or not orders.may_push(comment.author):
+        who = log_lines(f"{comment.author} may not push, or change request {change.number} is closed.", doors.environ)
+        doors.say(f"Nothing was done.\n{who}")
+        return
+    if isinstance(order, AcceptOrder) and order.blocks and request.key != DEFAULT_KEY:
+        doors.say("Nothing was done: the numbers of causes are those of another gate's comment.")
+        return
+    answer = _refusal(order, change, comment)
+    if answer is None and isinstance(order, AcceptOrder) and order.blocks:
+        order, answer = _with_metrics(order, _state(forge, change.number, request.key), change)
+    if answer is None and isinstance(order, RunOrder):
+        answer = _run(order, change, event, doors.environ)
+    elif answer is None and isinstance(order, AcceptOrder):
+        answer = _accept(order, comment, change, event, forge, request, doors)
+    if answer is not None:
+        forge.add_comment(change.number, render_answer(answer, request.language) + "\n")
+        doors.say(f"Change request {change.number} was answered: {answer.outcome}.")
+
+
+def _asked(comment: CommentEvent) -> _Asked | None:
+    try:
+        return read_order(comment.body)
+    except OrderError as error:
+        return error
+
+
+def _connect(request: CommandRequest, doors: Doors, event: CiEvent) -> Forge:
+    token = find_token(event.forge, doors.environ, request.token_variable)
+    if token is None:
+        names = " or ".join(token_variables(event.forge, request.token_variable))
+        raise UsageError(f"no token in {names}: a comment can be neither judged nor answered without one")
+    return connect(event, token, sleep=doors.sleep, clock=doors.clock)
+
+
+def _refusal(order: _Asked, change: OrderedChange, comment: CommentEvent) -> OrderAnswer | None:
+    """Why somebody who may push does not get what they ask for; None where they do.
+
+    From a fork anybody can push between the look and the order, so the order names the commit that was looked at.
+    """
+    if change.from_fork and change.author is not None and change.author.lower() == comment.author.lower():
+        return OrderAnswer("own_fork")
+    if isinstance(order, OrderError):
+        return OrderAnswer("unclear")
+    if order.head is not None and order.head != change.head_sha:
+        return OrderAnswer("moved", head=change.head_sha, named=order.head)
+    if change.from_fork and order.head is None:
+        return OrderAnswer("unnamed", head=change.head_sha)
+    if isinstance(order, AcceptOrder):
+        try:
+            for metric in order.metrics:
+                refuse_unknown_metric(metric)
+        except UnknownMetricError as error:
+            return OrderAnswer("no_metric", metrics=(metric,), close=error.close)
+    return None
+
+
+def _with_metrics(
+    order: AcceptOrder, state: CommentState | None, change: OrderedChange
+) -> tuple[AcceptOrder, OrderAnswer | None]:
+    """The order with the metrics of the causes that our comment on this very head numbers; or why there are none."""
+    if state is None:
+        return order, OrderAnswer("no_numbers")
+    if state.head != change.head_sha:
+        return order, OrderAnswer("outdated", head=change.head_sha[:12], named=state.head[:12])
+    try:
+        return replace(order, metrics=metrics_of_causes(order.blocks, state.accepts)), None
+    except UnknownCauseError as error:
+        return order, OrderAnswer("no_block", head=state.head[:12], block=error.number)
+
+
+def _run(order: RunOrder, change: OrderedChange, event: CiEvent, environ: Mapping[str, str]) -> OrderAnswer:
+    """Tell the workflow what to measure; nothing that the comment says goes there unchecked."""
+    if not (COMMIT_ID.fullmatch(change.head_sha) and COMMIT_ID.fullmatch(change.base_sha)):
+        raise ForgeError(f"change request {change.number} has no head or base that is a commit")
+    path = outputs_path(environ)
+    if path is None:
+        raise UsageError(f"{OUTPUT_VARIABLE} is not set: nobody would hear what to measure")
+    outputs = {
+        "action": "run",
+        "number": str(change.number),
+        "head_sha": change.head_sha,
+        "base_sha": change.base_sha,
+        "workload": order.workload or "",
+        "fork": "true" if change.from_fork else "false",
+    }
+    append_to(path, output_lines(outputs), OUTPUT_VARIABLE)
+    return OrderAnswer("measuring", head=change.head_sha[:12], workload=order.workload, job_url=event.job_url)
+
+
+def _accept(
+    order: AcceptOrder,
+    comment: CommentEvent,
+    change: OrderedChange,
+    event: CiEvent,
+    forge: Forge,
+    request: CommandRequest,
+    doors: Doors,
+) -> OrderAnswer:
+    """Keep an acceptance, and judge again what our comment is about, if it is about this commit."""
+    store_acceptances(
+        load_config(request.root, environ=doors.environ),
+        doors.environ,
+        commit=change.head_sha,
+        metrics=order.metrics,
+        reason=order.reason,
+        accepted_by=comment.author,
+    )
+    head = change.head_sha[:12]
+    state = _state(forge, change.number, request.key)
+    if state is None or state.head != change.head_sha:
+        return OrderAnswer("waiting", head=head, metrics=order.metrics)
+    again = PublishRequest(
+        key=request.key,
+        token_variable=request.token_variable,
+        language=request.language,
+        event=_event_of(state, event, change),
+    )
+    publish(request.root, None, again, doors)
+    state = _state(forge, change.number, request.key)
+    return OrderAnswer("accepted", head=head, metrics=order.metrics, verdict=state.verdict if state else None)
+
+
+def _state(forge: Forge, number: int, key: str) -> CommentState | None:
+    ours = find_own(forge.comments(number), marker(key))
+    return read_state(ours[0].body) if ours else None
+
+
+def _event_of(state: CommentState, event: CiEvent, change: OrderedChange) -> CiEvent:
+    run_url = f"{event.server_url}/{event.repository}/actions/runs/{state.run}"
+    return replace(
+        event,
+        run_id=str(state.run),
+        run_attempt=state.attempt,
+        head_sha=change.head_sha,
+        built_sha=None,
+        change_request=change.number,
+        job_url=f"{run_url}/attempts/{state.attempt}",
+        artifact_url=f"{run_url}#artifacts",
+    )

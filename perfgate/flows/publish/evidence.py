@@ -1,0 +1,40 @@
+"""Where files that a comment names can be opened: addresses made of what the forge lists, not of what artifacts say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from perfgate.document.decision import ArtifactLink
+from perfgate.errors import ForgeError
+from perfgate.flows.shared.artifact import newest
+from perfgate.judging.forge.forge import CiEvent, Forge
+
+# The folder of the measuring job that GitLab keeps, file by file.
+_FOLDER = "perfgate-out"
+# A path inside it that needs no escaping and leads nowhere else.
+_PLAIN_PATH = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._/-]*")
+
+
+def evidence_pages(forge: Forge, event: CiEvent, key: str, links: Iterable[ArtifactLink]) -> Mapping[str, str]:
+    """The address of every kept file that has one, by its path; empty where the forge lists nothing.
+
+    A forge that keeps an archive file by file opens each; on the others a flame graph is an artifact of its own, which opens
+    in the browser, and a trace lies in the archive of the traces.
+    """
+    try:
+        artifacts = forge.artifacts()
+    except ForgeError:
+        return {}
+    documents, flame, traces = (
+        newest(artifacts, f"perfgate-{key}-", event.run_attempt, suffix=suffix)
+        for suffix in ("", "-flame.html", "-traces")
+    )
+    pages = {}
+    for link in links:
+        kept = flame if link.kind == "flamegraph" else traces
+        if documents and documents.files_url and _PLAIN_PATH.fullmatch(link.path):
+            pages[link.path] = f"{documents.files_url}{_FOLDER}/{link.path}"
+        elif kept and kept.url and not kept.files_url:
+            pages[link.path] = kept.url
+    return pages

@@ -1,0 +1,265 @@
+"""``perfgate report``: what a check folder or a run folder says, in the forms that CI hosts show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfgate.config import CONFIG_NAME, report_language
+from perfgate.document.decision import DecisionDocument
+from perfgate.document.files import content_sha256, read_decision, read_run, write_text_atomically
+from perfgate.document.run import RunDocument
+from perfgate.errors import ConfigError, DocumentError, UsageError
+from perfgate.flows.shared.decision import comment_context
+from perfgate.flows.shared.options import FIRST_STEPS
+from perfgate.flows.shared.options import exit_code as exit_code_of_run
+from perfgate.git.commands import run_git
+from perfgate.judging.forge.detect import detect
+from perfgate.judging.forge.forge import CiEvent
+from perfgate.judging.forge.runner import (
+    MAX_ANNOTATIONS,
+    MAX_SUMMARY_BYTES,
+    OUTPUT_VARIABLE,
+    SUMMARY_VARIABLE,
+    annotation_command,
+    append_to,
+    log_lines,
+    output_lines,
+    outputs_path,
+    summary_path,
+)
+from perfgate.judging.gate.verdict import exit_code
+from perfgate.judging.report.render.ci import (
+    Annotation,
+    annotate,
+    no_verdict,
+    run_markdown,
+    verdict_annotation,
+)
+from perfgate.judging.report.render.comment import render_comment
+from perfgate.judging.report.render.csv_table import csv_of_check, csv_of_run
+from perfgate.judging.report.render.junit import junit, junit_of_run, junit_without_verdict
+from perfgate.judging.report.render.openmetrics import END, openmetrics
+from perfgate.locale import Language
+
+_FILES = {"decision": "decision.json", "comment": "comment.md", "report": "report.html"}
+# What a comment needs at least: title, table and end, in the smallest form.
+_SMALLEST_COMMENT = 4_000
+
+
+@dataclass(frozen=True)
+class ReportRequest:
+    """What to say of ``folder``, which the command that ended with ``measured`` wrote for the project in ``directory``.
+
+    ``csv`` is a path, or ``-`` for the standard output.
+    """
+
+    folder: Path
+    directory: Path
+    outputs: bool = False
+    summary: bool = False
+    annotations: bool = False
+    junit: Path | None = None
+    openmetrics: Path | None = None
+    csv: str | None = None
+    measured: int | None = None
+    language: Language = "en"
+
+    @property
+    def asks_for_nothing(self) -> bool:
+        return not (self.outputs or self.summary or self.annotations or self.junit or self.openmetrics or self.csv)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What the folder holds of this very job, a decision, a run or both; else ``why`` there is neither.
+
+    A decision that nothing was measured for has no run; what `perfgate run` writes has a decision where rules judge it.
+    """
+
+    decision: DecisionDocument | None = None
+    run: RunDocument | None = None
+    why: str = ""
+
+
+def report(request: ReportRequest, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
+    """Write every form that is asked for; without any, print the comment.
+
+    Raises UsageError where the host gives no file to write to, DocumentError where there is nothing to print.
+    """
+    content = _find(request, environ)
+    if request.asks_for_nothing:
+        if content.why:
+            raise DocumentError(f"{request.folder}: {content.why}")
+        say(log_lines(_markdown(content, request), environ))
+    if request.outputs:
+        path = outputs_path(environ)
+        _append(path, output_lines(_outputs(content, request)), OUTPUT_VARIABLE, "--outputs")
+    if request.summary:
+        _summarise(content, request, environ)
+    if request.annotations:
+        for line in _annotation_lines(content, request):
+            say(line)
+    _write_files(content, request, say)
+
+
+def _write_files(content: _Found, request: ReportRequest, say: Callable[[str], None]) -> None:
+    if request.junit:
+        write_text_atomically(request.junit, _junit(content, request))
+    if request.openmetrics:
+        text = openmetrics(content.run, FIRST_STEPS) if content.run else END
+        write_text_atomically(request.openmetrics, text)
+    if request.csv == "-":
+        say(_csv(content, request).rstrip("\n"))
+    elif request.csv:
+        write_text_atomically(Path(request.csv), _csv(content, request))
+
+
+def spoken_language(option: str | None, directory: Path) -> Language:
+    """The language to write; a perfgate.toml that cannot be read is what there is to report, and no reason to fail."""
+    try:
+        return report_language(option, directory)
+    except ConfigError:
+        return "en"
+
+
+def _find(request: ReportRequest, environ: Mapping[str, str]) -> _Found:
+    folder, event = request.folder, detect(environ)
+    try:
+        if (folder / _FILES["decision"]).exists():
+            decision = read_decision(folder / _FILES["decision"])
+            _refuse_other_code(exit_code(decision), request.measured)
+            if decision.verdict == "SKIPPED":
+                # Nothing was measured, so there is no run; a check removes what it finds before it writes such a decision.
+                _refuse_other_commit(decision, event)
+                return _Found(decision)
+            # What `perfgate run` judges alone stands beside its decision.
+            alone = decision.comparing == "rules" and (folder / "run.json").exists()
+            path = Path("run.json") if alone else Path("head", "run.json")
+            head = read_run(folder / path)
+            if decision.head.sha256 != content_sha256(head):
+                raise DocumentError(f"decision.json is not about {path}")
+            _refuse_other_job(head, event)
+            return _Found(decision, head)
+        if (folder / "run.json").exists():
+            run = read_run(folder / "run.json")
+            _refuse_other_code(exit_code_of_run(run), request.measured)
+            _refuse_other_job(run, event)
+            return _Found(run=run)
+    except DocumentError as error:
+        return _Found(why=str(error).replace(f"{folder}/", ""))
+    return _Found(why="there is no decision.json, and no run.json")
+
+
+def _refuse_other_code(code: int, measured: int | None) -> None:
+    if measured is not None and code != measured:
+        raise DocumentError(
+            f"the documents stand for exit code {code}, and the command ended with {measured}: they are an earlier job's"
+        )
+
+
+def _refuse_other_commit(decision: DecisionDocument, event: CiEvent | None) -> None:
+    if event is not None and decision.head.commit not in (event.head_sha, event.built_sha):
+        raise DocumentError("decision.json is about another commit")
+
+
+def _refuse_other_job(run: RunDocument, event: CiEvent | None) -> None:
+    if event is not None and run.session.ci != event.context():
+        raise DocumentError("the documents were measured by another CI job")
+
+
+def _outputs(content: _Found, request: ReportRequest) -> dict[str, str]:
+    code = "" if request.measured is None else str(request.measured)
+    paths = {name: request.folder / file for name, file in _FILES.items()}
+    files = {name: str(path) if content.decision and path.is_file() else "" for name, path in paths.items()}
+    return {"verdict": content.decision.verdict if content.decision else "", "exit-code": code, **files}
+
+
+def _summarise(content: _Found, request: ReportRequest, environ: Mapping[str, str]) -> None:
+    path = summary_path(environ)
+    size = path.stat().st_size if path is not None and path.exists() else 0
+    room = MAX_SUMMARY_BYTES - size - 2
+    text = _markdown(content, request, room)
+    if len(text.encode()) > room:
+        raise UsageError(f"{path} has no room left: a step may write {MAX_SUMMARY_BYTES} bytes into it")
+    _append(path, text.rstrip("\n") + "\n\n", SUMMARY_VARIABLE, "--summary")
+
+
+def _markdown(content: _Found, request: ReportRequest, room: int = MAX_SUMMARY_BYTES) -> str:
+    """The comment, without the line that only finds it again, in at most ``room`` bytes where that is possible."""
+    if content.decision is None:
+        if content.run is not None:
+            return run_markdown(content.run, request.language)
+        return no_verdict(content.why, request.measured, request.language, medium="markdown")
+    context = comment_context(content.decision, request.language)
+    text = ""
+    # A character has one to four bytes.
+    for share in (1, 2, 3, 4):
+        text = render_comment(content.decision, context, budget=max(room // share, _SMALLEST_COMMENT))
+        if len(text.encode()) <= room:
+            break
+    return text.partition("\n")[2].lstrip("\n")
+
+
+def _annotation_lines(content: _Found, request: ReportRequest) -> list[str]:
+    if content.why:
+        return [annotation_command("error", "perfgate", no_verdict(content.why, request.measured, request.language))]
+    if content.decision is None:
+        return []
+    # The way from the repository's root to the project's folder.
+    place = run_git(request.directory, ["rev-parse", "--show-prefix"], {})
+    prefix = place.output if place.code == 0 else ""
+    lines = [
+        _command(annotation, f"{prefix}{annotation.location.path}", annotation.location.line)
+        for annotation in annotate(content.decision, request.language)
+        if annotation.location and _has_line(request.directory / annotation.location.path, annotation.location.line)
+    ]
+    whole = verdict_annotation(content.decision, request.language)
+    if not lines and whole is not None:
+        lines = [_command(whole, f"{prefix}{CONFIG_NAME}", 1)]
+    return lines[:MAX_ANNOTATIONS]
+
+
+def _command(annotation: Annotation, path: str, line: int) -> str:
+    return annotation_command(annotation.level, annotation.title, annotation.message, (path, line))
+
+
+def _has_line(path: Path, line: int) -> bool:
+    """Tell whether a file of the checkout has a line: a host shows an annotation nowhere else."""
+    if not path.is_file():  # what was measured may have left a pipe there, which nobody would write to
+        return False
+    try:
+        with path.open("rb") as file:
+            return any(number == line for number, _ in enumerate(file, start=1))
+    except OSError:
+        return False
+
+
+def _junit(content: _Found, request: ReportRequest) -> str:
+    if content.decision is not None:
+        return junit(content.decision, request.language)
+    if content.run is not None:
+        return junit_of_run(content.run, request.language)
+    return junit_without_verdict(no_verdict(content.why, request.measured, request.language))
+
+
+def _csv(content: _Found, request: ReportRequest) -> str:
+    """Every number of the run or check. Raises DocumentError where there is neither: a table of nothing would say 0 rows."""
+    if content.why:
+        raise DocumentError(f"{request.folder}: {content.why}")
+    decision = content.decision
+    if content.run is not None and (decision is None or decision.comparing == "rules"):
+        return csv_of_run(content.run)
+    assert decision is not None, "there is a decision, or why not"
+    path = request.folder / "base" / "run.json"
+    base = read_run(path) if path.exists() else None
+    if base is not None and decision.base.sha256 != content_sha256(base):
+        raise DocumentError(f"{request.folder}: decision.json is not about base/run.json")
+    return csv_of_check(decision, base, content.run)
+
+
+def _append(path: Path | None, text: str, variable: str, option: str) -> None:
+    if path is None:
+        raise UsageError(f"{option} needs the file that GitHub's runner names in {variable}, which is not set here")
+    append_to(path, text, variable)

@@ -1,0 +1,258 @@
+"""``perfgate run --from-profile``: a run document of what a profiler recorded elsewhere; nothing is measured."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from perfgate import trace
+from perfgate.config import CONFIG_NAME, load_config
+from perfgate.document.files import write_run
+from perfgate.document.message import Message, english, together
+from perfgate.document.run import FROM_PROFILE, RunDocument, Source, StepResult, Value, WorkloadRecord
+from perfgate.errors import DocumentError, UsageError
+from perfgate.flows.run.advisor import advise_profile
+from perfgate.flows.run.recording import (
+    RecordingFile,
+    content_hash,
+    cut_off_tables,
+    keep,
+    recorded_testbed,
+    recording_files,
+    unknown,
+)
+from perfgate.flows.shared.session import ci_context, now, prepare_out, remove_results, start_session
+from perfgate.locale import sentence
+from perfgate.measuring.checklist.recorded import recorded_checklist
+from perfgate.measuring.checklist.step import RecordingContext
+from perfgate.trace.analysis.summary import DeviceSummary, summarize
+from perfgate.trace.model.communication import add_communication
+from perfgate.trace.model.recording import Recording
+from perfgate.trace.readers.contradictions import contradictions
+from perfgate.version import __version__
+
+DEFAULT_WORKLOAD = "profile"
+_SHOWN_REASONS = 3
+# What the readers call kernels whose rows were cut off or lack cells.
+_INCOMPLETE = "kernels, some"
+# The steps whose values are the times of steps, kernels and collectives.
+_OF_TIMES = frozenset({1, 2, 3, 4, 16})
+_NAME = re.compile(r"\w[\w.-]{0,99}")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class ProfileOptions:
+    """What the command line asks for; ``keep`` copies the recording's files into the run folder."""
+
+    profile: Path
+    out: Path
+    workload: str = DEFAULT_WORKLOAD
+    keep: bool = False
+
+
+class _Project(NamedTuple):
+    name: str
+    limits: Mapping[str, float]
+    expected_kernels: Sequence[str] = ()
+    graph_spans: Sequence[str] = ()
+
+
+def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunDocument:
+    """Read a recording and write ``run.json``.
+
+    ``directory`` is the project's folder, whose perfgate.toml gives name and limits where there is one. Raises
+    DocumentError for what is no recording, or one that says nothing.
+    """
+    if not _NAME.fullmatch(options.workload):
+        raise UsageError(
+            "--workload {workload!r} must be letters, digits, '_', '-' or '.', a letter first",
+            workload=options.workload,
+        )
+    _refuse_out_inside(options)
+    session = start_session(FROM_PROFILE, 0, ci_context(os.environ))
+    project = _project(directory)
+    say(sentence("reading {name}", name=options.profile.name))
+    recording = trace.read(options.profile)
+    summaries = summarize(recording.timelines)
+    _refuse_silent(recording, summaries)
+    files = recording_files(options.profile)
+    _refuse_cut_off(options.profile, files)
+    out = prepare_out(options.out)
+    remove_results(out, ("run.json",))
+    contradicted = _contradicted(summaries)
+    incomplete = [why for part, why in recording.absent.items() if part.startswith(_INCOMPLETE)] + contradicted
+    testbed = recorded_testbed(recording, summaries)
+    context = RecordingContext(
+        recording, summaries, options.workload, project.limits, project.expected_kernels, project.graph_spans
+    )
+    checklist = recorded_checklist(context)
+    advised = advise_profile(options.profile, options.workload, say)
+    run = RunDocument(
+        perfgate_version=__version__,
+        project=project.name,
+        session=msgspec.structs.replace(session, finished_at=now()),
+        source=Source(subject=f"recording {options.profile.resolve().name}"),
+        testbed=testbed,
+        workloads=[
+            WorkloadRecord(
+                name=options.workload,
+                reference=options.profile.resolve().name,
+                sha256=content_hash(files),
+                batch=0,
+                shapes=[summary.shape for summary in summaries],
+            )
+        ],
+        steps=_without_times(_without_kernels(checklist.steps, incomplete), contradicted),
+        counters=[] if incomplete else checklist.counters,
+        operators=[] if contradicted else checklist.operators,
+        kernel_times=[] if incomplete else checklist.kernel_times,
+        artifacts=keep(files, out, workload=options.workload) if options.keep else [],
+        advisories=advised.found,
+        warnings=[*_warnings(recording, summaries, unknown(testbed), incomplete), *advised.warnings],
+    )
+    write_run(out / "run.json", run)
+    return run
+
+
+def _refuse_out_inside(options: ProfileOptions) -> None:
+    """What we write must not become part of what is read."""
+    profile, out = options.profile.resolve(), options.out.resolve()
+    if profile.is_dir() and (out == profile or profile in out.parents):
+        raise UsageError(
+            "--out {out} lies inside the recording {profile}; choose a folder outside it",
+            out=options.out,
+            profile=options.profile,
+        )
+
+
+def _project(directory: Path) -> _Project:
+    if (directory / CONFIG_NAME).exists():
+        config = load_config(directory, needs_workload=False)
+        add_communication(config.trace.communication)
+        return _Project(config.project, config.limits, config.expect.kernels, config.graph.spans)
+    return _Project(directory.resolve().name or "recording", {})
+
+
+def _refuse_silent(recording: Recording, summaries: Sequence[DeviceSummary]) -> None:
+    """Raise DocumentError for a recording that holds neither steps nor anything that ran."""
+    if any(summary.totals or summary.lengths() or any(summary.works) for summary in summaries):
+        return
+    reasons = "".join(f"; {part}: {english(why)}" for part, why in list(recording.absent.items())[:_SHOWN_REASONS])
+    totals = any(timeline.types or timeline.operators for timeline in recording.timelines)
+    only = " but totals by type, which perfgate trace top shows" if totals else ""
+    analyse = (
+        f", or analyse it with torch_npu.profiler.profiler.analyse('{recording.path}')"
+        if recording.format == "ascend-pytorch"
+        else ""
+    )
+    raise DocumentError(
+        "{path}: the recording holds no step, kernel or operator{only}{reasons}; record it again{analyse}",
+        path=recording.path,
+        only=only,
+        reasons=reasons,
+        analyse=analyse,
+    )
+
+
+def _refuse_cut_off(profile: Path, files: list[RecordingFile]) -> None:
+    """Raise DocumentError where a table of kernels ends in the middle of a line: its counts would be too low."""
+    if names := cut_off_tables(files):
+        raise DocumentError(
+            "{profile}: {names} is cut off in its last line; copy the recording again, or have it analysed again",
+            profile=profile,
+            names=_listed(names),
+        )
+
+
+def _contradicted(summaries: Sequence[DeviceSummary]) -> list[Message]:
+    several = len(summaries) > 1
+    return [
+        Message("verdict.about", {"place": summary.shape, "what": text}) if several else text
+        for summary in summaries
+        for text in contradictions(summary.timeline)
+    ]
+
+
+def _without_kernels(steps: Sequence[StepResult], incomplete: Sequence[Message]) -> list[StepResult]:
+    if not incomplete:
+        return list(steps)
+    return [
+        msgspec.structs.replace(
+            step,
+            kernels=[],
+            values=[
+                msgspec.structs.replace(value, value=None, reason=together(incomplete))
+                if value.metric == "ops.kernel_time"
+                else value
+                for value in step.values
+            ],
+        )
+        for step in steps
+    ]
+
+
+def _without_times(steps: Sequence[StepResult], contradicted: Sequence[Message]) -> list[StepResult]:
+    if not contradicted:
+        return list(steps)
+    reason = together(contradicted)
+    return [_without_values(step, reason) if step.number in _OF_TIMES else step for step in steps]
+
+
+def _without_values(step: StepResult, reason: Message) -> StepResult:
+    if not any(value.value is not None for value in step.values):
+        return step
+    return msgspec.structs.replace(
+        step,
+        status="invalid",
+        reason=reason,
+        values=[
+            Value(metric=value.metric, value=None, labels=value.labels, reason=reason)
+            if value.value is not None
+            else value
+            for value in step.values
+        ],
+        findings=[],
+        kernels=[],
+    )
+
+
+def _warnings(
+    recording: Recording, summaries: Sequence[DeviceSummary], not_said: Sequence[Message], incomplete: Sequence[Message]
+) -> list[Message]:
+    """Say what the numbers are, what may not be equal without being seen, and what is missing."""
+    warnings = [
+        Message("notes.from-recording"),
+        *_counted_once(summaries),
+    ]
+    if not_said:
+        warnings.append(Message("notes.not-in-recording", {"what": list(not_said)}))
+    if incomplete:
+        warnings.append(Message("notes.nothing-counted", {"what": list(incomplete)}))
+    missing = {part: why for part, why in recording.absent.items() if not part.startswith(_INCOMPLETE)}
+    warnings += [Message("notes.not-recorded", {"what": part, "why": why}) for part, why in missing.items()]
+    return warnings
+
+
+def _counted_once(summaries: Sequence[DeviceSummary]) -> list[Message]:
+    whole = [summary.shape for summary in summaries if summary.unit == "whole recording"]
+    once = [summary for summary in summaries if summary.spans == 1 and summary.shape not in whole]
+    warnings = []
+    if whole:
+        warnings.append(Message("notes.counted-over-all", {"shapes": list(whole)}))
+    if once:
+        shapes = ", ".join(summary.shape for summary in once)
+        warnings.append(Message("notes.counted-in-one", {"unit": once[0].unit, "shapes": shapes}))
+    return warnings
+
+
+def _listed(words: Sequence[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last

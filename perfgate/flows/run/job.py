@@ -1,0 +1,164 @@
+"""``perfgate run``: the checklist on this machine, one run document, held to the rules that need no base."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from perfgate.conductor.machine.lock import lock_path, machine_lock
+from perfgate.conductor.sides.checklist_turns import ChecklistSide, ChecklistTurns
+from perfgate.conductor.sides.reads import watch_reads
+from perfgate.conductor.workers.bench import Checkout, open_bench
+from perfgate.conductor.workers.environment import in_ci
+from perfgate.conductor.workers.foresight import Foresight
+from perfgate.config import Config
+from perfgate.document.decision import DecisionDocument
+from perfgate.document.files import read_run, write_run
+from perfgate.document.run import RunDocument, Source
+from perfgate.errors import DocumentError, RepositoryError
+from perfgate.flows.run.advisor import advise_run
+from perfgate.flows.run.turns import measure_alone
+from perfgate.flows.shared.decision import decide_alone_with_advice, write_decision_folder
+from perfgate.flows.shared.doors import Progress
+from perfgate.flows.shared.flame import with_flame_graph
+from perfgate.flows.shared.options import AVAILABLE_STEPS
+from perfgate.flows.shared.preflight import preflight
+from perfgate.flows.shared.reads import remember_reads
+from perfgate.flows.shared.session import (
+    assemble_run,
+    ci_context,
+    job_notes,
+    now,
+    prepare_out,
+    remove_results,
+    remove_traces,
+    start_session,
+)
+from perfgate.git.repository import Repository
+from perfgate.judging.gate.rules import steps_in_order
+from perfgate.locale import Language, sentence
+from perfgate.measuring.devices.registry import refuse_unknown_kind
+
+DECISION_FILES = ("decision.json", "comment.md", "report.html")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What the command line asks for; what people read is written in ``language``.
+
+    ``as_a_check`` is whether the run shall compare with checks: its times then leave out what a process waited for a CPU.
+    """
+
+    out: Path
+    workloads: tuple[str, ...] = ()
+    steps: tuple[int, ...] = AVAILABLE_STEPS
+    quick: bool = False
+    language: Language = "en"
+    as_a_check: bool = False
+
+
+def run_and_judge(
+    config: Config, options: RunOptions, progress: Progress
+) -> tuple[RunDocument, DecisionDocument | None]:
+    """Run the checklist and hold the run to the rules; there is no decision where perfgate.toml has none.
+
+    The decision stands beside run.json, as comment.md and report.html do.
+    """
+    policy = config.policy()
+    out = prepare_out(options.out)
+    if policy.judges_alone or not (out / "head" / "run.json").exists():  # else they are a check's
+        remove_results(out, DECISION_FILES)
+    run = run_here(config, options, progress)
+    if not policy.judges_alone:
+        return run, None
+    decision = decide_alone_with_advice(run, policy)
+    links = [msgspec.structs.replace(link, path=link.path.partition("/")[2]) for link in decision.links]
+    decision = msgspec.structs.replace(decision, links=links)
+    write_decision_folder(out, decision, None, run, options.language)
+    return run, decision
+
+
+def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocument:
+    """Run the checklist on the code in the project's folder and write ``run.json`` with its traces and logs."""
+    references = config.selected(options.workloads)
+    refuse_unknown_kind(config.device)
+    out = prepare_out(options.out)
+    repository = _repository(config.root)
+    source = _source(repository)
+    session = start_session("run", config.measure.seed, ci_context(os.environ))
+    with machine_lock(lock_path(), purpose=f"perfgate run in {config.root.resolve()}", say=progress.note):
+        durations = _durations(out / "run.json")
+        remove_results(out, ("run.json",))
+        remove_traces(out, [reference.name for reference in references])
+        progress.status(sentence("starting"))
+        watch = watch_reads(repository.root, repository.files(source.commit)) if repository and source.commit else None
+        checkout = Checkout(root=config.root.resolve(), harness=config.root.resolve())
+        with open_bench(config, logs=out / "logs", say=progress.status, foresee=progress.expect) as bench:
+            testbed = bench.testbed()
+            if not in_ci(os.environ):  # there a run document says it, for whoever looks at the job
+                preflight(bench, checkout, references)
+            findings = []
+            for reference in references:
+                turns = ChecklistTurns(
+                    bench, reference, [ChecklistSide("head", checkout, out)], leave_out_waits=options.as_a_check
+                )
+                steps = steps_in_order(options.steps, config.policy())
+                turns.first(steps, quick=options.quick, earlier=durations.get(reference.name))
+                findings.append(turns.sides[0].found)
+            jobs = [measure_alone(bench, job, checkout) for job in config.selected_jobs(options.workloads)]
+            progress.expect(Foresight())
+        files_read = watch.files_read() if watch else None
+    leftovers = [*bench.leftover_notes(checkout.root), *bench.leftover_notes()]
+    notes = [*job_notes(os.environ, out), *bench.cache_notes(), *leftovers]
+    run = assemble_run(
+        config,
+        session=msgspec.structs.replace(session, finished_at=now()),
+        source=source,
+        testbed=testbed,
+        findings=findings,
+        folder=out,
+        failed_pairs=[failed for job in jobs for failed in job.failed],
+        notes=notes,
+    )
+    run = msgspec.structs.replace(
+        run,
+        jobs=[job.record for job in jobs],
+        turns=[turn for job in jobs for turn in job.head],
+        files_read=files_read,
+    )
+    if repository:
+        remember_reads(repository, (run,))
+    run = with_flame_graph(run, out, say=progress.status, language=options.language)
+    advised = advise_run(run, out, progress.status)
+    run = msgspec.structs.replace(run, advisories=advised.found, warnings=[*run.warnings, *advised.warnings])
+    write_run(out / "run.json", run)
+    return run
+
+
+def _durations(path: Path) -> dict[str, dict[int, float]]:
+    """The seconds that each step took the last time, by workload; nothing where that run cannot be read."""
+    durations: dict[str, dict[int, float]] = {}
+    with suppress(DocumentError):
+        for step in read_run(path).steps if path.exists() else ():
+            durations.setdefault(step.workload, {})[step.number] = step.duration
+    return durations
+
+
+def _repository(root: Path) -> Repository | None:
+    try:
+        return Repository(root)
+    except RepositoryError:
+        return None
+
+
+def _source(repository: Repository | None) -> Source:
+    if repository is None:
+        return Source()
+    try:
+        return repository.source(repository.head(), dirty=bool(repository.dirty_files()))
+    except RepositoryError:
+        return Source()

@@ -1,0 +1,188 @@
+"""The files of a recording: which they are, what they hash to, and a copy of them for who wants one."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfgate.document.message import Message
+from perfgate.document.run import Artifact
+from perfgate.document.testbed import Testbed, fingerprint
+from perfgate.errors import PerfgateError, UsageError
+from perfgate.trace.analysis.summary import DeviceSummary
+from perfgate.trace.model.recording import Recording
+
+# The folder of a profiler's analysed tables; what lies beside it (PROF_*, FRAMEWORK) is raw, many times larger, and not read.
+_ANALYSED = "ASCEND_PROFILER_OUTPUT"
+KEPT = "profile"
+# Of torch_npu and of msprof; every recorded sample ends its last line.
+_KERNEL_TABLE = re.compile(r"(kernel_details|op_summary).*\.csv")
+MAX_FILES = 100_000
+
+
+@dataclass(frozen=True)
+class RecordingFile:
+    """One file of a recording, under its path inside it; ``ends_line`` says whether its last line is whole."""
+
+    path: Path
+    name: str
+    bytes: int
+    sha256: str
+    ends_line: bool
+
+
+def recording_files(path: Path) -> list[RecordingFile]:
+    """The files that a recording is read from, by name. Raises PerfgateError where one cannot be read."""
+    files = [path] if path.is_file() else sorted(_files(path))
+    if len(files) > MAX_FILES:
+        raise UsageError(
+            "{path} holds more than {max_files} files; name the folder of one recording",
+            path=path,
+            max_files=MAX_FILES,
+        )
+    root = path.parent if path.is_file() else path
+    try:
+        return [_described(file, root) for file in files]
+    except OSError as error:
+        raise PerfgateError(
+            "{filename}: cannot be read ({why}); check its permissions",
+            filename=error.filename,
+            why=error.strerror,
+        ) from error
+
+
+def content_hash(files: list[RecordingFile]) -> str:
+    """One hash of all files and their names; of a single file it is the file's own."""
+    if len(files) == 1:
+        return files[0].sha256
+    return hashlib.sha256("".join(f"{file.sha256}  {file.name}\n" for file in files).encode()).hexdigest()
+
+
+def cut_off_tables(files: list[RecordingFile]) -> list[str]:
+    """The tables of kernels whose last line has no end: whatever wrote or copied them was stopped."""
+    return [file.name for file in files if _KERNEL_TABLE.fullmatch(file.path.name) and not file.ends_line]
+
+
+def keep(files: list[RecordingFile], out: Path, *, workload: str) -> list[Artifact]:
+    """Copy the files into the run folder and return them as artifacts. Raises PerfgateError where there is no room."""
+    return [_kept(file, out, workload) for file in files]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    analysed = folder / _ANALYSED
+    if analysed.is_dir():
+        yield from folder.glob("*.json")
+        yield from _files(analysed)
+        return
+    for child in folder.iterdir():
+        # A link may lead anywhere, and round in a circle.
+        if child.is_symlink():
+            continue
+        if child.is_dir():
+            yield from _files(child)
+        elif child.is_file():
+            yield child
+
+
+def _described(file: Path, root: Path) -> RecordingFile:
+    digest = hashlib.sha256()
+    size, last = 0, b""
+    with file.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+            size += len(block)
+            last = block[-1:]
+    return RecordingFile(
+        path=file,
+        name=file.relative_to(root).as_posix(),
+        bytes=size,
+        sha256=digest.hexdigest(),
+        ends_line=last == b"\n",
+    )
+
+
+def _kept(file: RecordingFile, out: Path, workload: str) -> Artifact:
+    target = out / KEPT / file.name
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file.path, target)
+    except OSError as error:
+        raise PerfgateError(
+            "{name} cannot be copied to {parent}: {why}; free space there, choose another --out, or leave out --keep",
+            name=file.name,
+            parent=target.parent,
+            why=error.strerror or error,
+        ) from error
+    return Artifact(
+        name=file.path.name,
+        kind="trace",
+        path=target.relative_to(out).as_posix(),
+        bytes=file.bytes,
+        sha256=file.sha256,
+        workload=workload,
+    )
+
+
+# A device's number says where a job was placed; its name is what must be equal.
+_NUMBERED_DEVICE = re.compile(r"device\.[0-9]+")
+# How a launch on the host is called: by CUDA's and ROCm's runtimes; anything else is an NPU's.
+_CUDA_CALLS = ("cuda", "cu", "hip")
+
+
+def recorded_testbed(recording: Recording, summaries: Sequence[DeviceSummary]) -> Testbed:
+    """The testbed. What the recording does not say is not in it; ``unknown`` names what that is."""
+    kind = device_kind(recording, summaries)
+    device_names = sorted({value for name, value in recording.settings.items() if _NUMBERED_DEVICE.fullmatch(name)})
+    comparable = {
+        "source": "recording",
+        "device.kind": kind,
+        "profile.format": recording.format,
+        "profile.shapes": "; ".join(summary.shape for summary in summaries),
+        "profile.unit": ", ".join(sorted({summary.unit for summary in summaries})),
+        **({"device.name": ", ".join(device_names)} if device_names else {}),
+        **{f"software.{name}": version for name, version in sorted(recording.software.items())},
+        **{f"profiler.{name}": value for name, value in sorted(recording.settings.items()) if not _may_differ(name)},
+        **{f"env.{name}": value for name, value in sorted(recording.environment.items())},
+    }
+    observed = {name: value for name, value in sorted(recording.settings.items()) if _may_differ(name)}
+    observed.update(
+        {
+            f"{summary.shape} device": str(summary.timeline.device)
+            for summary in summaries
+            if summary.timeline.device is not None
+        }
+    )
+    return Testbed(fingerprint=fingerprint(comparable), device_kind=kind, comparable=comparable, observed=observed)
+
+
+def device_kind(recording: Recording, summaries: Sequence[DeviceSummary]) -> str:
+    """``npu``, ``cuda`` or ``cpu``, by who writes such a recording and what launched the kernels in it."""
+    if recording.format not in ("kineto", "chrome"):
+        return "npu"
+    if all(summary.on_host for summary in summaries):
+        return "cpu"
+    for timeline in recording.timelines:
+        launches = timeline.events.of_kind("runtime")
+        if any(launches.names[name].startswith(_CUDA_CALLS) for name in set(launches.name.tolist())):
+            return "cuda"
+    return "npu"
+
+
+def unknown(testbed: Testbed) -> list[Message]:
+    """What would tell two testbeds apart and is not in the recording."""
+    fields = {"device.name": "notes.device-name", "software.": "notes.software-versions"}
+    if testbed.device_kind == "npu":
+        fields |= {"profiler.level": "notes.profiler-level", "profiler.aic_metrics": "notes.ai-core-metrics"}
+    return [
+        Message(code)
+        for field, code in fields.items()
+        if not any(name.startswith(field) for name in testbed.comparable)
+    ]
+
+
+def _may_differ(name: str) -> bool:
+    return name == "export_type" or _NUMBERED_DEVICE.fullmatch(name) is not None

@@ -1,0 +1,87 @@
+"""The gate's decision with its advice, and the files of a check folder that it is written to."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from perfgate.document.decision import DecisionDocument, Policy
+from perfgate.document.files import read_run, write_decision, write_text_atomically
+from perfgate.document.history import History
+from perfgate.document.message import Message
+from perfgate.document.run import RunDocument
+from perfgate.flows.shared.results import folder_to_name
+from perfgate.judging.advice.advise import advised, suggestions
+from perfgate.judging.forge.comment import marker
+from perfgate.judging.gate.decide import NOTHING_REQUIRED, decide, decide_alone, judge_folder
+from perfgate.judging.gate.required import Required
+from perfgate.judging.report.render.comment import CommentContext, render_comment
+from perfgate.judging.report.render.html import render_html
+from perfgate.locale import Language
+
+
+def decide_with_advice(
+    base: RunDocument,
+    head: RunDocument,
+    *,
+    policy: Policy,
+    history: History,
+    chosen_because: Message | None = None,
+    required: Required = NOTHING_REQUIRED,
+) -> DecisionDocument:
+    """Judge head against base and say what to try; a pure function, as both its parts are."""
+    decision = decide(base, head, policy=policy, history=history, chosen_because=chosen_because, required=required)
+    return advised(decision, base, head)
+
+
+def judge_folder_with_advice(folder: Path, *, policy: Policy | None = None) -> DecisionDocument:
+    """Judge the documents of a check folder again, and say again what to try."""
+    decision = judge_folder(folder, policy=policy)
+    return advised(decision, read_run(folder / "base" / "run.json"), read_run(folder / "head" / "run.json"))
+
+
+def decide_alone_with_advice(run: RunDocument, policy: Policy) -> DecisionDocument:
+    return msgspec.structs.replace(decide_alone(run, policy=policy), suggestions=suggestions(run))
+
+
+def copy_artifacts(run: RunDocument, source: Path, target: Path) -> None:
+    """Copy the files a document names, as far as they lie in its own folder; a document may come from anywhere."""
+    root = source.resolve()
+    for artifact in run.artifacts:
+        file = (root / artifact.path).resolve()
+        if root in file.parents and file.is_file() and ".." not in Path(artifact.path).parts:
+            copy = target / artifact.path
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            if copy.resolve() != file:
+                shutil.copyfile(file, copy)
+
+
+def write_decision_folder(
+    out: Path, decision: DecisionDocument, base: RunDocument | None, head: RunDocument, language: Language = "en"
+) -> None:
+    """Write decision.json, comment.md and report.html; ``base`` is None where the head alone was judged."""
+    write_decision(out / "decision.json", decision)
+    context = comment_context(decision, language, folder_to_name(out))
+    write_text_atomically(out / "comment.md", render_comment(decision, context))
+    write_text_atomically(out / "report.html", render_html(decision, base, head, language))
+
+
+def write_skipped(out: Path, decision: DecisionDocument, language: Language = "en") -> None:
+    """Write decision.json and comment.md of a decision not to measure; there is nothing for a page to show."""
+    write_decision(out / "decision.json", decision)
+    write_text_atomically(out / "comment.md", render_comment(decision, comment_context(decision, language)))
+
+
+def comment_context(decision: DecisionDocument, language: Language, folder: str | None = None) -> CommentContext:
+    """The context of a comment that is not posted; ``folder`` is that of its check, as commands name it."""
+    base = (decision.base.commit or "")[:12]
+    # Which interpreters an upgrade report compared is nobody's business but the machine's.
+    reproduce = f"perfgate local --base {base}" if base and decision.comparing == "code" else None
+    return CommentContext(
+        marker=marker(decision.project),
+        reproduce=reproduce,
+        folder=folder,
+        language=language,
+    )

@@ -1,0 +1,137 @@
+"""Flame graphs of the traces that a run or a check kept, and the page they are drawn on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from perfgate import trace
+from perfgate.document.decision import DecisionDocument
+from perfgate.document.files import write_text_atomically
+from perfgate.document.flame import FlameTree, side_by_side
+from perfgate.document.message import Message, reason_of
+from perfgate.document.run import RunDocument
+from perfgate.errors import DocumentError, UsageError
+from perfgate.flows.shared.session import FLAME_PAGE, artifact_of
+from perfgate.judging.gate.flame import with_pairs
+from perfgate.judging.report.render.flame import render_flame
+from perfgate.locale import Language, sentence
+from perfgate.measuring.counting.collect import trace_name
+from perfgate.trace.analysis.flame import flame_tree
+from perfgate.trace.analysis.stacks import stacks_of
+from perfgate.trace.model.recording import Timeline
+
+
+class PairFlame(NamedTuple):
+    """Base beside head of one shape of a workload, over all traced pairs."""
+
+    workload: str
+    shape: str
+    tree: FlameTree
+
+
+def with_flame_graph(run: RunDocument, folder: Path, *, say: Callable[[str], None], language: Language) -> RunDocument:
+    """Write the flame graph of the traces that a run kept in its folder, and return its document that names it.
+
+    It is a by-product: a trace that cannot be read costs the page, not the run.
+    """
+    if not any(artifact.kind == "trace" for artifact in run.artifacts):
+        return run
+    say(sentence("drawing the flame graph"))
+    try:
+        trees = _trees_of_run(run, folder)
+    except DocumentError as error:
+        return msgspec.structs.replace(
+            run, warnings=[*run.warnings, Message("notes.no-flame-graph", {"error": reason_of(error)})]
+        )
+    return _with_page(run, folder, trees, language)
+
+
+def with_pair_flames(
+    base: RunDocument,
+    head: RunDocument,
+    flames: Sequence[PairFlame],
+    decision: DecisionDocument,
+    out: Path,
+    language: Language,
+) -> RunDocument:
+    """Write the flame graphs of a check, with what it decided, into head's folder; return head's document that names them.
+
+    Where no pair was traced in this job they are of the recordings that are kept.
+    """
+    try:
+        trees = [with_pairs(flame.tree, decision, flame.workload, flame.shape) for flame in flames] or with_decision(
+            pair_trees(_trees_of_run(base, out / "base"), _trees_of_run(head, out / "head")), decision, head
+        )
+    except DocumentError as error:
+        return msgspec.structs.replace(
+            head, warnings=[*head.warnings, Message("notes.no-flame-graph", {"error": reason_of(error)})]
+        )
+    return _with_page(head, out / "head", trees, language) if trees else head
+
+
+def with_decision(trees: Sequence[FlameTree], decision: DecisionDocument, head: RunDocument) -> list[FlameTree]:
+    places = {
+        trace_name(workload.name, shape).removeprefix("trace-"): (workload.name, shape)
+        for workload in head.workloads
+        for shape in workload.shapes
+    }
+    if len(trees) == len(places) == 1:
+        return [with_pairs(tree, decision, *place) for tree, place in zip(trees, places.values())]
+    return [with_pairs(tree, decision, *places[tree.label]) if tree.label in places else tree for tree in trees]
+
+
+def _with_page(run: RunDocument, folder: Path, trees: Sequence[FlameTree], language: Language) -> RunDocument:
+    # The page opens with the first: the one that the decision names a cause in.
+    ordered = sorted(trees, key=lambda tree: not any(mark.named for mark in tree.marks))
+    page = render_flame([tree for tree in ordered if tree.parent], language)
+    write_text_atomically(folder / FLAME_PAGE, page)
+    artifact = artifact_of(folder / FLAME_PAGE, page.encode(), "flamegraph")
+    artifacts = [artifact for artifact in run.artifacts if artifact.kind != "flamegraph"]
+    return msgspec.structs.replace(run, artifacts=[*artifacts, artifact])
+
+
+def _trees_of_run(run: RunDocument, folder: Path) -> list[FlameTree]:
+    trees = []
+    for artifact in run.artifacts:
+        if artifact.kind == "trace":
+            recording = trace.read(artifact_path(folder / "run.json", artifact.path))
+            several = len(recording.timelines) > 1
+            trees += [tree_of(timeline, label_of(artifact.path, timeline, several)) for timeline in recording.timelines]
+    return trees
+
+
+def pair_trees(base: Sequence[FlameTree], head: Sequence[FlameTree]) -> list[FlameTree]:
+    """The trees of both sides together, by label; a single one of each side is the same whatever it is called."""
+    if len(base) == len(head) == 1:
+        return [side_by_side(base[0], head[0])]
+    before, after = {tree.label: tree for tree in base}, {tree.label: tree for tree in head}
+    pairs = [side_by_side(before[tree.label], tree) if tree.label in before else tree for tree in head]
+    gone = [tree for tree in base if tree.label not in after]
+    return pairs + [msgspec.structs.replace(tree, base=tree.head, head=None) for tree in gone]
+
+
+def tree_of(timeline: Timeline, label: str) -> FlameTree:
+    return flame_tree(stacks_of(timeline.events), label)
+
+
+def label_of(path: str, timeline: Timeline, several: bool) -> str:
+    """E.g. ``minilm-short`` for trace-minilm-short.json.gz, with rank and device where they tell more."""
+    name = Path(path).name.partition(".json")[0].removesuffix(".zip").removeprefix("trace-")
+    return f"{name}, {timeline.label}" if several and timeline.label != "all" else name
+
+
+def artifact_path(document: Path, name: str) -> Path:
+    """The path of a run's artifact; a document from elsewhere does not choose what is read."""
+    folder = document.parent.resolve()
+    path = document.parent / name
+    if folder not in path.resolve().parents:
+        raise UsageError(
+            "{document}: its trace {name!r} lies outside of the run's folder; name the file itself",
+            document=document,
+            name=name,
+        )
+    return path

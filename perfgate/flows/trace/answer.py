@@ -1,0 +1,184 @@
+"""``perfgate trace REC``: what holds the device up, what costs most, and which operator and line are behind it."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import msgspec
+import numpy as np
+
+from perfgate.document.trace import (
+    AnswerDocument,
+    AnswerTimeline,
+    StepSpread,
+    StepTimeline,
+    TopRow,
+    TopTimeline,
+    WindowPart,
+    WindowPartName,
+)
+from perfgate.flows.trace.diff import trace_diff
+from perfgate.flows.trace.job import (
+    Choice,
+    ChosenTimeline,
+    choose,
+    format_of,
+    gap_timeline,
+    notes_of,
+    step_timeline,
+    top_timeline,
+)
+from perfgate.trace.analysis.gaps import CAUSES, device_gaps
+from perfgate.trace.analysis.lines import Launchers, launchers
+from perfgate.trace.analysis.rows import host_kinds
+from perfgate.trace.analysis.stacks import stacks_of
+from perfgate.trace.model.arithmetic import Intervals, joined, union
+from perfgate.trace.model.events import DEVICE_KINDS, EventKind, EventTable
+
+_NS = 1e9
+_SHOWN = 3
+
+
+def trace_answer(path: Path, choice: Choice, *, base: Path | None = None) -> AnswerDocument:
+    """The first look at every chosen timeline, and what changed since ``base``.
+
+    Raises UsageError and DocumentError, with what to do.
+    """
+    chosen = choose(path, choice)
+    limited = replace(choice, limit=choice.limit or _SHOWN)
+    return AnswerDocument(
+        format=format_of(chosen),
+        timelines=[_answer(pick, limited) for pick in chosen],
+        changes=None if base is None else trace_diff([base], [path], limited),
+        notes=notes_of(chosen),
+    )
+
+
+def _answer(pick: ChosenTimeline, choice: Choice) -> AnswerTimeline:
+    events = pick.timeline.events
+    top = top_timeline(pick, choice, "type", False, None)
+    kinds = DEVICE_KINDS if top.side == "device" else host_kinds(events)
+    launched = launchers(stacks_of(events, whole=True), kinds)
+    work, steps = _work(events), step_timeline(pick, Choice(), None)
+    parts = _parts(events, work)
+    if work is None and (work := _work_of_steps(steps)) is not None:
+        parts = _shares({**work.alone, "unknown": sum(step.free or 0.0 for step in steps.steps)})
+    is_busy = {part for part, _ in _SORTS}
+    return AnswerTimeline(
+        gaps=gap_timeline(pick, choice, False, 0),
+        top=_with_launchers(top, launched),
+        window=sum(part.time for part in parts) if parts else None,
+        busy=sum(part.time for part in parts if part.part in is_busy) if parts else None,
+        parts=parts,
+        bound=parts[0].part if parts else None,
+        communication=work.communication if work else None,
+        exposed=work.alone["communication"] if work else None,
+        copies=work.copies if work else None,
+        exposed_copies=work.alone["copies"] if work else None,
+        concurrent=_concurrent(events.of_kind("compute").intervals) / _NS if len(events) and work else None,
+        has_lines=launched.has_lines,
+        steps=_spread(steps),
+        phases=steps.phases,
+    )
+
+
+class _Work(NamedTuple):
+    """Seconds in which collectives and copies ran, and in which each sort of work ran and none of those before it.
+
+    The time of copies is None if they were not recorded.
+    """
+
+    communication: float
+    copies: float | None
+    alone: dict[WindowPartName, float]
+
+
+_SORTS: tuple[tuple[WindowPartName, EventKind], ...] = (
+    ("computing", "compute"),
+    ("fused", "fused"),
+    ("communication", "comm"),
+    ("copies", "copy"),
+)
+
+
+def _work(events: EventTable) -> _Work | None:
+    """None if nothing ran on a device."""
+    if not events.is_kind(*DEVICE_KINDS).any():
+        return None
+    covered = union(events.of_kind("compute").intervals)
+    alone: dict[WindowPartName, float] = {"computing": covered.length / _NS}
+    lengths: dict[WindowPartName, float] = {}
+    for name, kind in _SORTS[1:]:
+        own = union(events.of_kind(kind).intervals)
+        before, covered = covered, union(joined(covered, own))
+        lengths[name], alone[name] = own.length / _NS, (covered.length - before.length) / _NS
+    return _Work(lengths["communication"], lengths["copies"], alone)
+
+
+def _work_of_steps(timeline: StepTimeline) -> _Work | None:
+    """The same by the profiler's table of steps, where it has no timeline."""
+    steps = [step for step in timeline.steps if step.computing is not None and step.exposed_communication is not None]
+    if not steps or len(steps) < len(timeline.steps):
+        return None
+    alone: dict[WindowPartName, float] = {
+        "computing": sum(step.computing or 0.0 for step in steps),
+        "fused": sum(step.fused or 0.0 for step in steps),
+        "communication": sum(step.exposed_communication or 0.0 for step in steps),
+        "copies": sum(step.exposed_copies or 0.0 for step in steps),
+    }
+    return _Work(sum(step.communication or 0.0 for step in steps), None, alone)
+
+
+def _parts(events: EventTable, work: _Work | None) -> list[WindowPart]:
+    device = device_gaps(events)
+    if work is None or device is None:
+        return []
+    idle = np.bincount(device.gaps.cause, weights=device.gaps.duration, minlength=len(CAUSES)) / _NS
+    causes = {cause: time for cause, time in zip(CAUSES, idle.tolist()) if time}
+    return _shares({**work.alone, **cast("dict[WindowPartName, float]", causes)})
+
+
+def _shares(times: dict[WindowPartName, float]) -> list[WindowPart]:
+    """The parts that took any time, the longest first."""
+    window = sum(times.values())
+    parts = [WindowPart(part=part, time=time, share=time / window) for part, time in times.items() if time > 0]
+    return sorted(parts, key=lambda part: -part.time)
+
+
+def _concurrent(spans: Intervals) -> int:
+    """Nanoseconds in which two or more of some spans were open."""
+    times = np.concatenate([spans.start, spans.end])
+    steps = np.repeat([1, -1], spans.start.size)
+    order = np.lexsort((steps, times))
+    is_open = np.cumsum(steps[order])
+    return int(np.diff(times[order])[is_open[:-1] > 1].sum())
+
+
+def _with_launchers(top: TopTimeline, launched: Launchers) -> TopTimeline:
+    """The same rows with the operator and the line that launched most of each."""
+    events = launched.events
+    places = {events.names[code]: code for code in np.unique(events.group).tolist()}
+
+    def complete(row: TopRow) -> TopRow:
+        own = launched.select(events.group == places.get(row.name, -1))
+        everything = np.zeros(len(own.events), dtype=np.int32)
+        (operator,) = own.heaviest(own.operator, everything, 1)
+        (line,) = own.heaviest(own.line, everything, 1)
+        return msgspec.structs.replace(row, operator=None if operator == row.name else operator, line=line)
+
+    return msgspec.structs.replace(top, rows=[complete(row) for row in top.rows])
+
+
+def _spread(timeline: StepTimeline) -> StepSpread | None:
+    """None if no steps are known."""
+    known = [(step.length, step.number) for step in timeline.steps if step.length is not None]
+    if not known:
+        return None
+    longest, slowest = max(known, key=lambda step: step[0])
+    lengths = [length for length, _ in known]
+    return StepSpread(
+        count=len(known), median=statistics.median(lengths), shortest=min(lengths), longest=longest, slowest=slowest
+    )

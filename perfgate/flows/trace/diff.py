@@ -1,0 +1,259 @@
+"""``perfgate trace diff``: how the recordings of two sides differ, operator by operator or line by line."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from perfgate.document.alignment import AlignedRow, TimedRow, align
+from perfgate.document.trace import (
+    DiffChange,
+    DiffCost,
+    DiffDocument,
+    DiffKey,
+    DiffRow,
+    DiffTimeline,
+    DiffTotals,
+    TopKind,
+)
+from perfgate.errors import UsageError
+from perfgate.flows.trace.job import Choice, ChosenTimeline, choose, notes_of
+from perfgate.trace.analysis.rows import UnitWork, unit_work
+from perfgate.trace.model.events import DEVICE_KINDS
+
+_NS = 1e9
+# Two recordings of one program differ by this much in the time of an operator on a machine that others use too.
+TOLERANCE = 0.05
+# Names of kernels that were replaced, kept of each side.
+_MOST_NAMES = 5
+
+
+def trace_diff(
+    bases: Sequence[Path],
+    heads: Sequence[Path],
+    choice: Choice,
+    *,
+    tolerance: float = TOLERANCE,
+    by: DiffKey = "operator",
+) -> DiffDocument:
+    """The differences of every timeline that all recordings have.
+
+    Times are the same if their ratio is within ``tolerance`` of 1, and of several recordings if their ranges overlap. Raises
+    UsageError where the recordings have no timeline in common, or one counts by steps and another cannot.
+    """
+    sides = [[_by_label(choose(path, choice)) for path in paths] for paths in (bases, heads)]
+    recordings = [recording for side in sides for recording in side]
+    if all(len(recording) == 1 for recording in recordings):
+        (label,) = sides[1][0]
+        sides = [[{label: next(iter(recording.values()))} for recording in side] for side in sides]
+        recordings = [recording for side in sides for recording in side]
+    shared = [label for label in sides[1][0] if all(label in recording for recording in recordings)]
+    if not shared:
+        held = "; ".join(
+            f"{path} holds {', '.join(recording)}" for path, recording in zip([*bases, *heads], recordings)
+        )
+        raise UsageError(f"{held}; choose with --rank and --device")
+    compared = []
+    for label in shared:
+        before, after = ([recording[label] for recording in side] for side in sides)
+        compared.append(_diff(label, before, after, choice, tolerance, by))
+    return DiffDocument(
+        base=[str(path) for path in bases],
+        head=[str(path) for path in heads],
+        by=by,
+        tolerance=tolerance,
+        timelines=compared,
+        unmatched=sorted({label for recording in recordings for label in recording} - set(shared)),
+        notes=notes_of([pick for recording in recordings for pick in recording.values()]),
+    )
+
+
+def _by_label(chosen: Sequence[ChosenTimeline]) -> dict[str, ChosenTimeline]:
+    several = len({pick.recording.path for pick in chosen}) > 1
+    return {
+        f"{pick.recording.path.name}, {pick.timeline.label}" if several else pick.timeline.label: pick
+        for pick in chosen
+    }
+
+
+class _SideRow(NamedTuple):
+    """A row of one side: its medians over the recordings, and the time in each of them."""
+
+    row: TimedRow
+    times: list[float]
+
+
+class _Pair(NamedTuple):
+    """What both sides have of one operator or line; rows that were replaced stand for several."""
+
+    base: Sequence[_SideRow]
+    head: Sequence[_SideRow]
+    change: DiffChange
+
+    @property
+    def delta(self) -> float:
+        return sum(side.row.time for side in self.head) - sum(side.row.time for side in self.base)
+
+
+def _diff(
+    label: str,
+    bases: Sequence[ChosenTimeline],
+    heads: Sequence[ChosenTimeline],
+    choice: Choice,
+    tolerance: float,
+    by: DiffKey,
+) -> DiffTimeline:
+    before, after = ([unit_work(pick.timeline, by=by) for pick in side] for side in (bases, heads))
+    units = {work.unit for work in (*before, *after)}
+    if len(units) > 1:
+        raise UsageError(
+            f"{label}: base was recorded by {before[0].unit} and head by {after[-1].unit}, so their times are of different "
+            "amounts of work; record both alike"
+            if before[0].unit != after[-1].unit
+            else f"{label}: the recordings of one side count by {' and by '.join(sorted(units))}; record all alike"
+        )
+    pairs = _pairs(_side(before), _side(after), tolerance)
+    changed = [pair for pair in pairs if pair.change != "same"]
+    several = len(before) + len(after) > 2
+    return DiffTimeline(
+        label=label,
+        unit=before[0].unit,
+        units=(before[0].units, after[0].units),
+        base=_median_totals(before),
+        head=_median_totals(after),
+        base_each=[_totals(work) for work in before] if several else [],
+        head_each=[_totals(work) for work in after] if several else [],
+        rows_in_all=len(changed),
+        same=len(pairs) - len(changed),
+        rows=[_row(pair, several) for pair in changed[: choice.limit]],
+    )
+
+
+def _side(works: Sequence[UnitWork]) -> list[_SideRow]:
+    """The rows of the recordings of one side, paired; a recording that lacks a row took no time for it."""
+    rows = [_SideRow(row, [row.time]) for row in works[0].rows]
+    for number, work in enumerate(works[1:], start=1):
+        by_row = {id(side.row): side for side in rows}
+        joined = []
+        for pair in align([side.row for side in rows], work.rows):
+            times = by_row[id(pair.base)].times if pair.base is not None else [0.0] * number
+            joined.append(_SideRow(pair.base or pair.row, [*times, pair.head.time if pair.head else 0.0]))
+        rows = joined
+    if len(works) == 1:
+        return rows
+    return [_SideRow(replace(side.row, time=statistics.median(side.times)), side.times) for side in rows]
+
+
+def _pairs(base: Sequence[_SideRow], head: Sequence[_SideRow], tolerance: float) -> list[_Pair]:
+    """Every row of both sides once, most change of time first."""
+    before, after = ({id(side.row): side for side in sides} for sides in (base, head))
+    pairs, gone, new = [], [], []
+    for aligned in align([side.row for side in base], [side.row for side in head]):
+        if aligned.base is None:
+            new.append(after[id(aligned.head)])
+        elif aligned.head is None:
+            gone.append(before[id(aligned.base)])
+        else:
+            one, other = before[id(aligned.base)], after[id(aligned.head)]
+            pairs.append(_Pair([one], [other], _change(aligned, one, other, tolerance)))
+    return sorted(
+        [*pairs, *_replaced(gone, new)], key=lambda pair: (-abs(pair.delta), (pair.head or pair.base)[0].row.op)
+    )
+
+
+def _change(aligned: AlignedRow, base: _SideRow, head: _SideRow, tolerance: float) -> DiffChange:
+    """Times whose ranges overlap do not differ by more than recordings of one program do."""
+    change = aligned.change(tolerance=tolerance)
+    overlap = max(base.times) >= min(head.times) and max(head.times) >= min(base.times)
+    several = len(base.times) + len(head.times) > 2
+    return "same" if several and overlap and change in ("slower", "faster") else change
+
+
+def _replaced(gone: Sequence[_SideRow], new: Sequence[_SideRow]) -> Iterator[_Pair]:
+    """Kernels that only one side has: those under one operator and line were replaced, the others removed or added."""
+    places: dict[tuple[str, str | None, str | None], tuple[list[_SideRow], list[_SideRow]]] = defaultdict(
+        lambda: ([], [])
+    )
+    for which, sides in enumerate((gone, new)):
+        for side in sides:
+            places[side.row.kind, side.row.operator, side.row.line][which].append(side)
+    for (kind, operator, line), (before, after) in places.items():
+        if kind in DEVICE_KINDS and (operator or line) and before and after:
+            yield _Pair(_most_time_first(before), _most_time_first(after), "replaced")
+        else:
+            yield from (_Pair([side], [], "removed") for side in before)
+            yield from (_Pair([], [side], "added") for side in after)
+
+
+def _most_time_first(sides: Sequence[_SideRow]) -> list[_SideRow]:
+    return sorted(sides, key=lambda side: (-side.row.time, side.row.op))
+
+
+def _row(pair: _Pair, several: bool) -> DiffRow:
+    first = (pair.head or pair.base)[0].row
+    replaced = pair.change == "replaced"
+    one = AlignedRow(*(side[0].row if side else None for side in (pair.base, pair.head)))
+    return DiffRow(
+        name=first.op,
+        kind=cast(TopKind, first.kind),
+        change=pair.change,
+        base=_cost(pair.base, several),
+        head=_cost(pair.head, several),
+        delta=pair.delta / _NS,
+        # Other kernels do the work of those that they replace, however often they run.
+        by_count=0.0 if replaced else one.by_count / _NS,
+        by_speed=pair.delta / _NS if replaced else one.by_speed / _NS,
+        delta_range=_range(pair) if several else None,
+        before=[side.row.op for side in pair.base[:_MOST_NAMES]] if replaced else [],
+        after=[side.row.op for side in pair.head[:_MOST_NAMES]] if replaced else [],
+    )
+
+
+def _range(pair: _Pair) -> tuple[float, float]:
+    """The least and the largest difference of a recording of head and one of base."""
+    base, head = _times(pair.base), _times(pair.head)
+    return (min(head) - max(base)) / _NS, (max(head) - min(base)) / _NS
+
+
+def _times(sides: Sequence[_SideRow]) -> list[float]:
+    """The time of all rows together in each recording; nothing at all if there is none."""
+    return [sum(times) for times in zip(*(side.times for side in sides))] or [0.0]
+
+
+def _cost(sides: Sequence[_SideRow], several: bool) -> DiffCost | None:
+    if not sides:
+        return None
+    first = sides[0].row
+    return DiffCost(
+        time=sum(side.row.time for side in sides) / _NS,
+        count=sum(side.row.count for side in sides),
+        shapes=first.shape,
+        line=first.line,
+        operator=first.operator,
+        times=[time / _NS for time in _times(sides)] if several else [],
+    )
+
+
+def _median_totals(works: Sequence[UnitWork]) -> DiffTotals:
+    each = [_totals(work) for work in works]
+    medians: dict[str, float | None] = {}
+    for field in DiffTotals.__struct_fields__:
+        known = [value for totals in each if (value := getattr(totals, field)) is not None]
+        medians[field] = statistics.median(known) if known else None
+    return DiffTotals(**medians)
+
+
+def _totals(work: UnitWork) -> DiffTotals:
+    nanoseconds = {
+        "kernel": work.kernel_ns,
+        "copy": work.copy_ns,
+        "fused": work.fused_ns,
+        "communication": work.communication_ns,
+        "gap": work.gap_ns,
+        "host": work.host_ns,
+    }
+    return DiffTotals(**{name: None if time is None else time / _NS for name, time in nanoseconds.items()})

@@ -1,0 +1,63 @@
+"""Flame graphs: of any recording, of two of them side by side, and the page that a run or check keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from perfgate.document.files import read_decision, read_run
+from perfgate.document.flame import FlameTree
+from perfgate.document.message import Message
+from perfgate.errors import UsageError
+from perfgate.flows.shared.flame import label_of, pair_trees, tree_of, with_decision
+from perfgate.flows.trace.job import Choice, ChosenTimeline, choose, notes_of
+from perfgate.judging.report.render.flame import collapsed_stacks, render_flame, speedscope
+from perfgate.locale import Language
+
+FlameFormat = Literal["html", "speedscope", "collapsed"]
+_EVERYTHING = Choice()
+
+
+def trace_flame(path: Path, head: Path | None, choice: Choice, *, note: Callable[[Message], None]) -> list[FlameTree]:
+    """A tree for every chosen timeline; with ``head`` each beside the same timeline of the other recording.
+
+    ``note`` is told what of the recordings could not be read.
+
+    The folder of a check is both sides. Raises UsageError where nothing that can be drawn was recorded.
+    """
+    check = path if head is None and path.is_dir() and (path / "head" / "run.json").is_file() else None
+    if check is not None:
+        path, head = path / "base", path / "head"
+    chosen = choose(path, choice)
+    trees = _labelled(chosen)
+    if head is not None:
+        beside = choose(head, choice)
+        chosen, trees = [*chosen, *beside], pair_trees(trees, _labelled(beside))
+    for message in notes_of(chosen):
+        note(message)
+    if check is not None and (check / "decision.json").is_file():
+        decision, run = read_decision(check / "decision.json"), read_run(check / "head" / "run.json")
+        trees = with_decision(trees, decision, run)
+    drawable = [tree for tree in trees if tree.parent]
+    if not drawable:
+        raise UsageError(f"{path}: no timeline with events was recorded; tables of kernels alone have no stacks")
+    return drawable
+
+
+def flame_text(trees: Sequence[FlameTree], file_format: FlameFormat, language: Language = "en") -> str:
+    if file_format == "html":
+        return render_flame(trees, language)
+    if file_format == "speedscope":
+        return speedscope(trees).decode()
+    return "".join(f"{line}\n" for tree in trees for line in collapsed_stacks(tree))
+
+
+def _labelled(chosen: Sequence[ChosenTimeline]) -> list[FlameTree]:
+    several = len({pick.recording.path for pick in chosen}) > 1
+    return [
+        tree_of(pick.timeline, label_of(pick.recording.path.name, pick.timeline, several))
+        if several or pick.timeline.label == "all"
+        else tree_of(pick.timeline, pick.timeline.label)
+        for pick in chosen
+    ]

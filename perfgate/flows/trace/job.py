@@ -1,0 +1,351 @@
+"""``perfgate trace``: what takes the time, when the device idles, and how long steps are."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from perfgate import trace
+from perfgate.document.message import Message
+from perfgate.document.trace import (
+    CauseTotal,
+    GapDocument,
+    GapGroupRow,
+    GapRow,
+    GapTimeline,
+    PhaseTotal,
+    SlowestRank,
+    StepDocument,
+    StepRow,
+    StepTimeline,
+    TopDocument,
+    TopKey,
+    TopRow,
+    TopTimeline,
+)
+from perfgate.errors import UsageError
+from perfgate.trace.analysis.fillers import gap_groups
+from perfgate.trace.analysis.gaps import CAUSES, DeviceGaps, Gaps, device_gaps
+from perfgate.trace.analysis.phases import Batch, batches
+from perfgate.trace.analysis.rows import top
+from perfgate.trace.cache import recall
+from perfgate.trace.model.recording import ProfilerStep, Recording, Timeline
+from perfgate.trace.model.steps import profiler_steps
+from perfgate.trace.readers.contradictions import contradictions
+
+_NS = 1e9
+_NOTHING = Message("trace.nothing-collected")
+_NO_DEVICE = Message("trace.nothing-on-device")
+_NO_TIMELINE = Message("trace.no-timeline")
+_NO_STEPS = Message("trace.no-steps")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which timelines are asked for, and how many rows of each; None means all."""
+
+    rank: int | None = None
+    device: int | None = None
+    limit: int | None = None
+
+
+class ChosenTimeline(NamedTuple):
+    """A timeline, and the recording it is from."""
+
+    recording: Recording
+    timeline: Timeline
+
+
+def trace_top(path: Path, choice: Choice, *, by: TopKey, host: bool, longer: float | None = None) -> TopDocument:
+    """The rows of every chosen timeline, with ``longer`` only of single runs that took longer than so many seconds.
+
+    Raises UsageError and DocumentError, with what to do.
+    """
+    chosen = choose(path, choice)
+    return TopDocument(
+        format=format_of(chosen),
+        by=by,
+        timelines=[top_timeline(pick, choice, by, host, longer) for pick in chosen],
+        notes=notes_of(chosen),
+    )
+
+
+def trace_gaps(path: Path, choice: Choice, *, exposed: bool, shortest: float) -> GapDocument:
+    """The gaps of every chosen timeline that last ``shortest`` seconds or longer."""
+    chosen = choose(path, choice)
+    timelines = [gap_timeline(pick, choice, exposed, round(shortest * _NS)) for pick in chosen]
+    return GapDocument(format=format_of(chosen), timelines=timelines, notes=notes_of(chosen))
+
+
+def group_rows(timeline: Timeline, device: DeviceGaps, limit: int | None = None) -> list[GapGroupRow]:
+    """The gaps of a device by what fills them on the host."""
+    window = device.end_ns - device.start_ns
+    return [
+        GapGroupRow(
+            frame=group.frame,
+            operator=group.operator,
+            ended_by=group.ended_by,
+            cause=group.cause,
+            count=group.gaps,
+            total=group.total_ns / _NS,
+            longest=group.longest_ns / _NS,
+            share=group.total_ns / window if window else 0.0,
+        )
+        for group in gap_groups(timeline.events, device.gaps)[:limit]
+    ]
+
+
+def trace_steps(path: Path, choice: Choice, *, step_by: str | None = None) -> StepDocument:
+    """The steps of every chosen timeline, or its annotations that match ``step_by``.
+
+    Raises UsageError for a pattern that is no regular expression.
+    """
+    try:
+        re.compile(step_by or "")
+    except re.error as error:
+        raise UsageError(
+            "--step-by {step_by!r} is no regular expression: {error}",
+            step_by=step_by,
+            error=error,
+        ) from error
+    chosen = choose(path, choice)
+    timelines = [step_timeline(pick, choice, step_by) for pick in chosen]
+    return StepDocument(
+        format=format_of(chosen),
+        slowest_rank=_slowest(pick.timeline for pick in chosen),
+        timelines=timelines,
+        notes=notes_of(chosen),
+    )
+
+
+def notes_of(chosen: Sequence[ChosenTimeline]) -> list[Message]:
+    """What the recordings note of themselves, and where their files contradict each other."""
+    recordings = {id(pick.recording): pick.recording for pick in chosen}.values()
+    several = len(chosen) > 1
+    return [
+        *(note for recording in recordings for note in recording.notes),
+        *(
+            Message("verdict.about", {"place": pick.timeline.label, "what": text}) if several else text
+            for pick in chosen
+            for text in contradictions(pick.timeline)
+        ),
+    ]
+
+
+def choose(path: Path, choice: Choice) -> list[ChosenTimeline]:
+    """The timelines that are asked for. Raises UsageError where a recording holds none of them."""
+    timelines = [
+        ChosenTimeline(recording, timeline) for recording in recordings_of(path) for timeline in recording.timelines
+    ]
+    chosen = [
+        pick
+        for pick in timelines
+        if choice.rank in (None, pick.timeline.rank) and choice.device in (None, pick.timeline.device)
+    ]
+    if not chosen:
+        there = "; ".join(dict.fromkeys(pick.timeline.label for pick in timelines)) or "nothing"
+        raise UsageError(
+            "{path}: no timeline of that rank and device; it holds: {there}",
+            path=path,
+            there=there,
+        )
+    return chosen
+
+
+def recordings_of(path: Path) -> list[Recording]:
+    """Read a recording, or the traces that a run of perfgate kept."""
+    if path.is_dir() and (path / "head" / "run.json").is_file():
+        raise UsageError(
+            "{path} holds the runs of two sides; name {head} or {base}",
+            path=path,
+            head=path / "head",
+            base=path / "base",
+        )
+    document = path / "run.json" if path.is_dir() else path
+    if document.name != "run.json" or not document.is_file():
+        return [recall(path)]
+    # Schemas and drawing take longer to import than a small recording to read.
+    from perfgate.document.files import read_run
+    from perfgate.flows.shared.flame import artifact_path
+
+    traces = [artifact.path for artifact in read_run(document).artifacts if artifact.kind == "trace"]
+    if not traces:
+        raise UsageError(
+            "{document}: this run kept no trace; the step top-ops records one: perfgate run --steps 4",
+            document=document,
+        )
+    return [trace.read(artifact_path(document, name)) for name in traces]
+
+
+def format_of(chosen: Sequence[ChosenTimeline]) -> str:
+    return ", ".join(sorted({pick.recording.format for pick in chosen}))
+
+
+def top_timeline(pick: ChosenTimeline, choice: Choice, by: TopKey, host: bool, longer: float | None) -> TopTimeline:
+    table = top(pick.timeline, by=by, host=host, longer_ns=None if longer is None else round(longer * _NS))
+    nothing = _NOTHING if longer is None else Message("trace.none-longer", {"seconds": longer})
+    rows = [
+        TopRow(
+            name=row.name,
+            kind=row.kind,
+            count=row.count,
+            total=row.total_ns / _NS,
+            share=row.total_ns / table.base_ns if table.base_ns else None,
+            shapes=row.shapes,
+            operator=row.operator,
+        )
+        for row in table.rows[: choice.limit]
+    ]
+    return TopTimeline(
+        path=str(pick.recording.path),
+        rank=pick.timeline.rank,
+        device=pick.timeline.device,
+        side=table.side,
+        base=table.base_ns / _NS,
+        rows_in_all=len(table.rows),
+        rows=rows,
+        reason=None if rows else nothing,
+    )
+
+
+def gap_timeline(pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_ns: int) -> GapTimeline:
+    device = device_gaps(pick.timeline.events, exposed=exposed)
+    if device is None:
+        return GapTimeline(
+            path=str(pick.recording.path),
+            rank=pick.timeline.rank,
+            device=pick.timeline.device,
+            origin_ns=None,
+            window=None,
+            busy=None,
+            gaps_in_all=0,
+            causes=[],
+            gaps=[],
+            reason=_no_gaps(pick),
+        )
+    origin = int(pick.timeline.events.start.min())
+    gaps = device.gaps.select(device.gaps.duration >= shortest_ns)
+    longest = gaps.select(np.argsort(-gaps.duration, kind="stable")[: choice.limit])
+    return GapTimeline(
+        path=str(pick.recording.path),
+        rank=pick.timeline.rank,
+        device=pick.timeline.device,
+        origin_ns=origin,
+        window=(device.end_ns - device.start_ns) / _NS,
+        busy=device.busy_ns / _NS,
+        gaps_in_all=len(gaps),
+        causes=_causes(device.end_ns - device.start_ns, gaps),
+        gaps=[
+            GapRow(start=(gap.start_ns - origin) / _NS, duration=gap.duration_ns / _NS, cause=gap.cause)
+            for gap in longest
+        ],
+        groups=group_rows(pick.timeline, device, choice.limit),
+    )
+
+
+def _no_gaps(pick: ChosenTimeline) -> Message:
+    if pick.timeline.tells_of_device:
+        return _NO_TIMELINE
+    return pick.recording.absent.get("device", _NO_DEVICE)
+
+
+def _causes(window_ns: int, gaps: Gaps) -> list[CauseTotal]:
+    totals = []
+    for code, cause in enumerate(CAUSES):
+        lengths = gaps.duration[gaps.cause == code]
+        if lengths.size:
+            total = int(lengths.sum())
+            totals.append(CauseTotal(cause=cause, count=lengths.size, total=total / _NS, share=total / window_ns))
+    return sorted(totals, key=lambda one: -one.total)
+
+
+def step_timeline(pick: ChosenTimeline, choice: Choice, step_by: str | None) -> StepTimeline:
+    steps: Sequence[ProfilerStep] = () if step_by else pick.timeline.steps or ()
+    found = [] if steps else batches(pick.timeline.events, step_by)
+    if found:
+        steps = profiler_steps(pick.timeline.events, [batch.mark for batch in found]) or ()
+    starts = [step.start_ns for step in steps if step.start_ns is not None]
+    origin = int(pick.timeline.events.start.min()) if len(pick.timeline.events) else min(starts, default=None)
+    return StepTimeline(
+        path=str(pick.recording.path),
+        rank=pick.timeline.rank,
+        device=pick.timeline.device,
+        origin_ns=origin,
+        steps_in_all=len(steps),
+        steps=[
+            _step(step, origin, batch) for step, batch in zip(steps[: choice.limit], found or itertools.repeat(None))
+        ],
+        reason=None if steps else pick.recording.absent.get("steps", _NO_STEPS),
+        phases=_phases(steps, found),
+    )
+
+
+def _phases(steps: Sequence[ProfilerStep], found: Sequence[Batch]) -> list[PhaseTotal]:
+    by_phase: dict[str, list[ProfilerStep]] = {}
+    for step, batch in zip(steps, found):
+        if batch.phase:
+            by_phase.setdefault(batch.phase, []).append(step)
+    return [
+        PhaseTotal(
+            phase=phase,
+            count=len(of_phase),
+            length=_middle(step.length_ns for step in of_phase),
+            computing=_middle(step.computing_ns for step in of_phase),
+            free=_middle(step.free_ns for step in of_phase),
+        )
+        for phase, of_phase in by_phase.items()
+    ]
+
+
+def _middle(times: Iterable[int | None]) -> float | None:
+    known = [time for time in times if time is not None]
+    return float(np.median(known)) / _NS if known else None
+
+
+def _step(step: ProfilerStep, origin: int | None, batch: Batch | None) -> StepRow:
+    return StepRow(
+        number=step.number,
+        start=None if step.start_ns is None or origin is None else (step.start_ns - origin) / _NS,
+        length=_seconds(step.length_ns),
+        computing=_seconds(step.computing_ns),
+        communication=_seconds(step.communication_ns),
+        exposed_communication=_seconds(step.exposed_communication_ns),
+        exposed_copies=_seconds(step.exposed_copies_ns),
+        fused=step.fused_ns / _NS if step.fused_ns else None,
+        preparing=_seconds(step.preparing_ns),
+        free=_seconds(step.free_ns),
+        phase=batch.phase if batch else None,
+        requests=batch.requests if batch else None,
+    )
+
+
+def _slowest(timelines: Iterable[Timeline]) -> SlowestRank | None:
+    import statistics  # no other question of a trace needs these
+
+    from perfgate.trace.analysis.ranks import FEWEST_RANKS, SLOW_RANK
+
+    own: dict[int, float] = {}
+    for timeline in timelines:
+        lengths = [length for step in timeline.steps or () if (length := _own_length(step)) is not None]
+        if timeline.rank is not None and lengths:
+            # Of several devices of one rank the slowest makes the others wait.
+            own[timeline.rank] = max(own.get(timeline.rank, 0.0), statistics.median(lengths))
+    rank = max(own, key=lambda rank_number: (own[rank_number], -rank_number), default=None)
+    if rank is None or len(own) < FEWEST_RANKS or own[rank] <= SLOW_RANK * statistics.median_low(own.values()):
+        return None
+    return SlowestRank(rank=rank, own=own[rank] / _NS, behind=(own[rank] - min(own.values())) / _NS)
+
+
+def _own_length(step: ProfilerStep) -> int | None:
+    length = step.length_ns
+    return None if length is None else length - (step.exposed_communication_ns or 0) - step.fused_ns
+
+
+def _seconds(nanoseconds: float | None) -> float | None:
+    return None if nanoseconds is None else nanoseconds / _NS

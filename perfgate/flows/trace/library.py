@@ -1,0 +1,226 @@
+"""The recordings below a folder, by name, and what is kept of those that were read."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from perfgate.document.served import (
+    ProfileList,
+    RequestProfile,
+    ServedJob,
+    ServedKind,
+    ServedRecording,
+    ServedTrace,
+    UnreadRecordings,
+)
+from perfgate.document.trace import RequestDocument
+from perfgate.errors import PerfgateError, UsageError
+from perfgate.flows.trace.job import Choice, ChosenTimeline, choose
+from perfgate.flows.trace.requests import requests_of
+from perfgate.flows.trace.served_events import EventSheet, TooManyEventsError
+from perfgate.trace.analysis.requests import Requests
+from perfgate.trace.readers.ascend.layout import OUTPUT
+from perfgate.trace.readers.reader import all_readers
+
+MOST_RECORDINGS = 10_000
+# Recordings are large: so many stay in memory, and of all others the ids of their requests.
+_KEPT = 2
+_State = tuple[int, float]
+_Item = TypeVar("_Item")
+
+
+class _Found(NamedTuple):
+    path: Path
+    kind: ServedKind
+    state: _State
+
+
+class Library:
+    """Every recording has the name of its path below the folder; nothing that has no name can be asked for.
+
+    Links are not followed. A recording that changed is read again. Not for several threads at a time.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._timelines: OrderedDict[str, tuple[_State, list[ChosenTimeline]]] = OrderedDict()
+        self._requests: dict[str, tuple[_State, frozenset[str]]] = {}
+
+    def recordings(self) -> list[ServedRecording]:
+        """What there is, the latest first."""
+        found = [
+            ServedRecording(name=name, kind=one.kind, size=one.state[0], modified=one.state[1])
+            for name, one in self._found().items()
+        ]
+        return sorted(found, key=lambda one: (-one.modified, one.name))
+
+    def path(self, name: str) -> Path:
+        """Where a recording lies. Raises UsageError for a name that no recording has."""
+        return self._named(name).path
+
+    def job(self, name: str) -> Path:
+        """The folder of a job, of an empty name the whole library. Raises UsageError if it holds no recording."""
+        if not any(is_below(recording, name) for recording in self._found()):
+            raise UsageError(f"no folder with recordings is named {name!r}; GET /api/recordings lists them")
+        return self._folder / name
+
+    def timelines(self, name: str) -> list[ChosenTimeline]:
+        """The timelines of a recording. Raises UsageError for a name that no recording has, DocumentError for a damaged one."""
+        found = self._named(name)
+        kept = self._timelines.get(name)
+        if kept is None or kept[0] != found.state:
+            kept = (found.state, choose(found.path, Choice()))
+            self._timelines[name] = kept
+        self._timelines.move_to_end(name)
+        while len(self._timelines) > _KEPT:
+            self._timelines.popitem(last=False)
+        return kept[1]
+
+    def requests(self, name: str, *, request: str | None, limit: int | None) -> RequestDocument:
+        """The requests of a recording, or one of them with what ran for it. Raises UsageError where that is not in it."""
+        document = requests_of(self.timelines(name), Choice(limit=limit), request)
+        timelines = [
+            msgspec.structs.replace(timeline, path=self.without_folder(timeline.path))
+            for timeline in document.timelines
+        ]
+        return msgspec.structs.replace(document, timelines=timelines)
+
+    def without_folder(self, text: str) -> str:
+        """A text without where on this machine the folder lies."""
+        return text.replace(f"{self._folder}{os.sep}", "")
+
+    def profiles(self, request: str | None, *, limit: int | None) -> ProfileList:
+        """What all recordings say of one request, or of all."""
+        profiles: list[RequestProfile] = []
+
+        def add(name: str) -> None:
+            document = self.requests(name, request=request, limit=limit)
+            profiles.append(RequestProfile(recording=name, profile=document))
+
+        return ProfileList(request_id=request, unread=self._serving(request, add), profiles=profiles)
+
+    def trace_events(self, request: str | None) -> ServedTrace:
+        """What served a request, or any, in all recordings. Raises UsageError where that are too many events."""
+        sheet = EventSheet(request)
+        unread = self._serving(request, lambda name: sheet.add(name, self.timelines(name)))
+        return ServedTrace(trace_events=[*sheet.names, *sheet.events], other_data=UnreadRecordings(unread=unread))
+
+    def _serving(self, request: str | None, use: Callable[[str], None]) -> list[str]:
+        """Use each recording in which something served the request, or any; returns those that are damaged."""
+        unread, served = [], False
+        for name, found in self._found().items():
+            try:
+                ids = self._ids(name, found)
+                if request in ids if request is not None else ids:
+                    use(name)
+                    served = True
+            except TooManyEventsError:
+                raise
+            except PerfgateError:
+                unread.append(name)
+        if not served:
+            raise UsageError(
+                f"no recording has an event that serves {'a request' if request is None else f'request {request!r}'}"
+            )
+        return unread
+
+    def _ids(self, name: str, found: _Found) -> frozenset[str]:
+        kept = self._requests.get(name)
+        if kept is None or kept[0] != found.state:
+            ids = frozenset(
+                request.name for pick in self.timelines(name) for request in Requests(pick.timeline.events).all()
+            )
+            kept = self._requests[name] = (found.state, ids)
+        return kept[1]
+
+    def _named(self, name: str) -> _Found:
+        found = self._found().get(name)
+        if found is None:
+            raise UsageError(f"no recording is named {name!r}; GET /api/recordings lists them")
+        return found
+
+    def _found(self) -> dict[str, _Found]:
+        found: dict[str, _Found] = {}
+        for one in self._walk(self._folder):
+            found[one.path.relative_to(self._folder).as_posix()] = one
+            if len(found) == MOST_RECORDINGS:
+                break
+        return found
+
+    def _walk(self, folder: Path) -> Iterator[_Found]:
+        for path in _members(folder):
+            if path.is_dir() and (path / "run.json").is_file():
+                yield _Found(path, "run", _state(path))
+            elif _is_one(path) if path.is_dir() else _is_recognised(path):
+                yield _Found(path, "recording", _state(path))
+            elif path.is_dir():
+                yield from self._walk(path)
+
+
+def jobs_of(recordings: Sequence[ServedRecording]) -> list[ServedJob]:
+    """The folders that hold several of some recordings, the latest first."""
+    by_folder: dict[str, list[ServedRecording]] = defaultdict(list)
+    for one in recordings:
+        by_folder[folder_of(one.name)].append(one)
+    jobs = [
+        ServedJob(
+            name=folder,
+            recordings=len(held),
+            size=sum(one.size for one in held),
+            modified=max(one.modified for one in held),
+        )
+        for folder, held in by_folder.items()
+        if len(held) > 1
+    ]
+    return sorted(jobs, key=lambda one: (-one.modified, one.name))
+
+
+def folder_of(name: str) -> str:
+    """The folder of a recording by its name, empty for the library's own."""
+    parent = PurePosixPath(name).parent.as_posix()
+    return "" if parent == "." else parent
+
+
+def is_below(name: str, folder: str) -> bool:
+    return not folder or name.startswith(f"{folder}/")
+
+
+def _members(folder: Path) -> list[Path]:
+    """What lies in a folder, by name; links are left out."""
+    with os.scandir(folder) as entries:
+        return sorted(Path(entry.path) for entry in entries if not entry.is_symlink())
+
+
+def _is_one(folder: Path) -> bool:
+    """Whether a folder is one recording; one that holds several, of ranks or files, is none itself."""
+    if (folder / OUTPUT).is_dir():
+        return True
+    several = any(
+        (path.is_dir() and _is_recognised(path)) or ".pt.trace.json" in path.name for path in _members(folder)
+    )
+    return not several and _is_recognised(folder)
+
+
+def _is_recognised(path: Path) -> bool:
+    return any(reader.recognises(path) for reader in all_readers())
+
+
+def _state(path: Path) -> _State:
+    """Bytes and time of the last change, of all files of a folder."""
+    files = [path] if path.is_file() else [Path(parent) / name for parent, _, names in os.walk(path) for name in names]
+    stats = [file.lstat() for file in files]
+    return sum(stat.st_size for stat in stats), max((stat.st_mtime for stat in stats), default=path.stat().st_mtime)
+
+
+def within(action: Callable[[], _Item]) -> _Item:
+    """Do something with files that may disappear meanwhile. Raises UsageError where they do."""
+    try:
+        return action()
+    except OSError as error:
+        raise UsageError(f"{error.filename or 'a recording'} cannot be read: {error.strerror}") from error

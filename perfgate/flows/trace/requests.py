@@ -1,0 +1,72 @@
+"""``perfgate trace requests``: what each request of a server took, and what ran for one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from perfgate.document.message import Message
+from perfgate.document.trace import RequestDocument, RequestRow, RequestTimeline, TopRow
+from perfgate.errors import UsageError
+from perfgate.flows.trace.job import Choice, ChosenTimeline, choose, format_of, notes_of
+from perfgate.trace.analysis import requests
+
+_NS = 1e9
+_NONE = Message("trace.no-requests")
+
+
+def trace_requests(path: Path, choice: Choice, *, request: str | None = None) -> RequestDocument:
+    """The requests of every chosen timeline, or one of them. Raises UsageError where that one was not recorded."""
+    return requests_of(choose(path, choice), choice, request)
+
+
+def requests_of(chosen: Sequence[ChosenTimeline], choice: Choice, request: str | None) -> RequestDocument:
+    """The same of timelines that are read."""
+    timelines = [_timeline(pick, choice, request) for pick in chosen]
+    if request is not None and not any(timeline.requests for timeline in timelines):
+        raise UsageError(
+            f"no event serves request {request!r}; `perfgate trace requests` lists those that were recorded"
+        )
+    return RequestDocument(format=format_of(chosen), timelines=timelines, notes=notes_of(chosen))
+
+
+def _timeline(pick: ChosenTimeline, choice: Choice, request: str | None) -> RequestTimeline:
+    timeline = pick.timeline
+    found = requests.Requests(timeline.events)
+    origin = int(timeline.events.start.min()) if len(timeline.events) else None
+    named = [one for one in found.all() if request in (None, one.name)]
+    return RequestTimeline(
+        path=str(pick.recording.path),
+        rank=timeline.rank,
+        device=timeline.device,
+        origin_ns=origin,
+        requests_in_all=len(named),
+        requests=[
+            RequestRow(
+                request=one.name,
+                start=(one.start - (origin or 0)) / _NS,
+                elapsed=one.elapsed / _NS,
+                active=one.active / _NS,
+                host=one.host / _NS,
+                device=one.device / _NS,
+                kernels=one.kernels,
+            )
+            for one in named[: choice.limit]
+        ],
+        rows=_rows(found.rows(request) or [], choice.limit) if request is not None else [],
+        reason=None if named else _NONE,
+    )
+
+
+def _rows(rows: Sequence[requests.RequestWork], limit: int | None) -> list[TopRow]:
+    total = sum(row.total for row in rows)
+    return [
+        TopRow(
+            name=row.name,
+            kind=row.kind,
+            count=row.runs,
+            total=row.total / _NS,
+            share=row.total / total if total else None,
+        )
+        for row in rows[:limit]
+    ]

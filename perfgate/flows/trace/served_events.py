@@ -1,0 +1,104 @@
+"""What served requests as Chrome trace events, for Perfetto, chrome://tracing and programs that draw such events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from perfgate.document.served import ServedEvent
+from perfgate.errors import UsageError
+from perfgate.flows.trace.job import ChosenTimeline
+from perfgate.trace.analysis.requests import Requests
+from perfgate.trace.model.events import DEVICE_KINDS, KINDS, NO_CORRELATION, NO_TEXT, EventKind
+
+MOST_EVENTS = 1_000_000
+# As Kineto calls them, which is how other tools tell operators from kernels.
+_CATEGORIES: dict[EventKind, str] = {
+    "host_op": "cpu_op",
+    "compute": "kernel",
+    "copy": "gpu_memcpy",
+    "comm": "kernel",
+    "fused": "kernel",
+    "annotation": "user_annotation",
+    "device_annotation": "gpu_user_annotation",
+    "runtime": "runtime",
+    "python": "python_function",
+    "memory": "cpu_instant_event",
+    "other": "other",
+}
+_NS_PER_US = 1000
+
+
+class TooManyEventsError(UsageError):
+    """The answer would hold more events than a page can draw."""
+
+
+@dataclass
+class EventSheet:
+    """Collects the events of several recordings; each begins at its own first event, and has processes of its own."""
+
+    request: str | None
+    events: list[ServedEvent] = field(default_factory=list)
+    names: list[ServedEvent] = field(default_factory=list)
+    _processes: dict[tuple[object, ...], int] = field(default_factory=dict)
+    _threads: dict[tuple[int, str], int] = field(default_factory=dict)
+
+    def add(self, recording: str, chosen: Sequence[ChosenTimeline]) -> None:
+        """Raises UsageError where there are more events than one answer may hold."""
+        tables = [pick.timeline.events for pick in chosen if len(pick.timeline.events)]
+        origin = min((int(events.start.min()) for events in tables), default=0)
+        # Timelines of several devices hold the same host: each of its events once.
+        seen: set[tuple[object, ...]] = set()
+        for pick in chosen:
+            for event in self._of_timeline(recording, pick, origin):
+                key = (event.pid, event.tid, event.ts, event.dur, event.name)
+                if len(chosen) == 1 or key not in seen:
+                    seen.add(key)
+                    self.events.append(event)
+                if len(self.events) > MOST_EVENTS:
+                    raise TooManyEventsError(
+                        f"more than {MOST_EVENTS} events serve these requests; name one by request_id"
+                    )
+
+    def _of_timeline(self, recording: str, pick: ChosenTimeline, origin: int) -> Iterator[ServedEvent]:
+        timeline = pick.timeline
+        served = Requests(timeline.events).events(self.request)
+        columns = (served.start, served.duration, served.track, served.name, served.kind, served.correlation)
+        requests, shapes = served.request.tolist(), served.shape.tolist()
+        places = [self._place(recording, timeline.rank, *track) for track in served.tracks]
+        for row, values in enumerate(zip(*(column.tolist() for column in columns))):
+            start, duration, track, name, kind, correlation = values
+            args: dict[str, str | int] = {"request_id": served.names[requests[row]]}
+            if correlation != NO_CORRELATION:
+                args["correlation"] = correlation
+            if timeline.device is not None and KINDS[kind] in DEVICE_KINDS:
+                args["device"] = timeline.device
+            if shapes[row] != NO_TEXT:
+                args["shapes"] = served.names[shapes[row]]
+            pid, tid = places[track]
+            yield ServedEvent(
+                name=served.names[name],
+                ph="X",
+                pid=pid,
+                tid=tid,
+                ts=(start - origin) / _NS_PER_US,
+                dur=duration / _NS_PER_US,
+                cat=_CATEGORIES[KINDS[kind]],
+                args=args,
+            )
+
+    def _place(self, recording: str, rank: int | None, process: str, thread: str) -> tuple[int, int]:
+        """The numbers of a track; the first time that one is asked for, its names are told."""
+        key = (recording, rank, process)
+        if key not in self._processes:
+            self._processes[key] = len(self._processes) + 1
+            label = recording if rank is None else f"{recording}, rank {rank}"
+            self._name("process_name", self._processes[key], 0, f"{label}: {process}")
+        pid = self._processes[key]
+        if (pid, thread) not in self._threads:
+            self._threads[pid, thread] = len(self._threads) + 1
+            self._name("thread_name", pid, self._threads[pid, thread], thread)
+        return pid, self._threads[pid, thread]
+
+    def _name(self, what: str, pid: int, tid: int, name: str) -> None:
+        self.names.append(ServedEvent(name=what, ph="M", pid=pid, tid=tid, args={"name": name}))

@@ -1,0 +1,225 @@
+"""Measure the two commits beside a suspected change side by side, as a check does, and keep what that gave."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from perfgate.catalogue.lookup import metric
+from perfgate.config import Config
+from perfgate.document.decision import RULE_METHODS, Comparison, DecisionDocument
+from perfgate.document.files import read_run
+from perfgate.document.history import Confirmation, moment
+from perfgate.document.strict_json import parse_json
+from perfgate.document.trend import ConfirmationsFile, TrendChange, TrendDocument, TrendSeries
+from perfgate.errors import DocumentError, MeasuringError, RepositoryError, StoreError
+from perfgate.flows.shared.doors import Check, Progress
+from perfgate.flows.shared.options import FIRST_STEPS, CheckOptions
+from perfgate.flows.shared.session import now
+from perfgate.git.repository import Repository
+from perfgate.judging.report.text.messages import word_all
+from perfgate.judging.store.store import Store
+from perfgate.judging.trend.standing import is_about
+from perfgate.locale import sentence
+
+MOST_CONFIRMATION_BYTES = 1024 * 1024
+MOST_CONFIRMATIONS = 1000
+
+
+class _Suspect(NamedTuple):
+    series: TrendSeries
+    change: TrendChange
+
+
+def confirm_suspected(
+    config: Config,
+    document: TrendDocument,
+    progress: Progress,
+    *,
+    check: Check,
+    max_seconds: float,
+    clock: Callable[[], float],
+) -> list[Confirmation]:
+    """Measure the commits beside every suspected change, the largest first; no pair begins after ``max_seconds``.
+
+    One pair of commits is measured once, whatever moved between them. What cannot be measured is told and stays suspected.
+    """
+    pairs = _pairs(document)
+    if not pairs:
+        progress.note(sentence("every suspected change is confirmed or refuted already"))
+        return []
+    try:
+        Repository(config.root)
+    except RepositoryError as error:
+        raise RepositoryError(f"--confirm measures two commits, so it needs a clone: {error}") from error
+    began = clock()
+    confirmations: list[Confirmation] = []
+    for number, ((good, bad), suspects) in enumerate(pairs, start=1):
+        seconds_left = max_seconds - (clock() - began)
+        if seconds_left <= 0:
+            progress.note(
+                sentence(
+                    "out of time: {left} of {total} pairs of commits were not measured",
+                    left=len(pairs) - number + 1,
+                    total=len(pairs),
+                )
+            )
+            break
+        progress.note(
+            sentence(
+                "measuring {good} against {bad} ({number} of {total})",
+                good=good[:10],
+                bad=bad[:10],
+                number=number,
+                total=len(pairs),
+            )
+        )
+        try:
+            confirmations += _measure(config, good, bad, suspects, progress, check=check, seconds=seconds_left)
+        except (MeasuringError, RepositoryError, DocumentError) as error:
+            progress.note(f"{good[:10]} against {bad[:10]} could not be measured: {error}")
+    return confirmations
+
+
+def read_confirmations(path: Path, document: TrendDocument, *, note: Callable[[str], None]) -> list[Confirmation]:
+    """What another job confirmed, believing of it only what answers a suspicion of ours.
+
+    The file comes from a job that ran the code of main, so it may say anything. Raises DocumentError for another file.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_CONFIRMATION_BYTES + 1)
+        read = msgspec.convert(parse_json(data, name=str(path), max_bytes=MOST_CONFIRMATION_BYTES), ConfirmationsFile)
+    except OSError as error:
+        raise DocumentError(f"{path} cannot be read: {error.strerror}; give what --confirm wrote") from error
+    except msgspec.ValidationError as error:
+        raise DocumentError(f"{path}: {error}; give what --confirm wrote") from error
+    if read.project != document.project:
+        raise DocumentError(f"{path} is of project {read.project[:80]!a}, and this is {document.project!a}")
+    suspected = _suspected(document)
+    believed = [
+        entry
+        for entry in read.confirmations[:MOST_CONFIRMATIONS]
+        if _is_plausible(entry) and any(is_about(entry, suspect.change, suspect.series) for suspect in suspected)
+    ]
+    if len(believed) < len(read.confirmations):
+        note(f"{len(read.confirmations) - len(believed)} entries of {path.name} answer no suspicion and are left out")
+    return believed
+
+
+def keep_confirmations(
+    config: Config, store: Store, confirmations: Sequence[Confirmation], *, note: Callable[[str], None]
+) -> None:
+    """Keep confirmations in the store; where this job may not write to it, that is said and the file goes on."""
+    try:
+        for confirmation in confirmations:
+            store.confirm(config.project, confirmation)
+    except StoreError as error:
+        note(f"what was confirmed is not in the store: {error}")
+
+
+def _suspected(document: TrendDocument) -> list[_Suspect]:
+    return [
+        _Suspect(series, change)
+        for series in document.series
+        if series.current and not series.labels
+        for change in series.changes
+        if change.evidence == "suspected" and change.standing in ("new", "open") and change.direction != "changed"
+    ]
+
+
+def _pairs(document: TrendDocument) -> list[tuple[tuple[str, str], list[_Suspect]]]:
+    by_commits: dict[tuple[str, str], list[_Suspect]] = defaultdict(list)
+    for suspect in _suspected(document):
+        good, bad = suspect.change.last_good, suspect.change.first_bad
+        if good and bad and good != bad and suspect.change.confirmation is None:
+            by_commits[good, bad].append(suspect)
+
+    def size(suspects: list[_Suspect]) -> tuple[bool, float]:
+        worse = [suspect for suspect in suspects if suspect.change.direction == "worse"]
+        return bool(worse), max(abs(suspect.change.delta or 0.0) for suspect in worse or suspects)
+
+    return sorted(by_commits.items(), key=lambda entry: size(entry[1]), reverse=True)
+
+
+def _measure(
+    config: Config, good: str, bad: str, suspects: list[_Suspect], progress: Progress, *, check: Check, seconds: float
+) -> list[Confirmation]:
+    workloads = tuple(sorted({suspect.series.workload for suspect in suspects}))
+    with tempfile.TemporaryDirectory(prefix="perfgate-trend-") as folder:
+        options = CheckOptions(
+            out=Path(folder),
+            base=good,
+            head=bad,
+            always=True,
+            allow_dirty=True,
+            workloads=workloads,
+            steps=FIRST_STEPS,
+            device=config.device,
+            time_budget=seconds,
+        )
+        decision = check(config.root, options, progress)
+        fingerprint = read_run(Path(folder) / "head" / "run.json").testbed.fingerprint
+    elsewhere = sorted({one.series.fingerprint[:10] for one in suspects if one.series.fingerprint != fingerprint})
+    if elsewhere:
+        progress.note(
+            f"this machine is testbed {fingerprint[:10]}, and the suspicion is of {', '.join(elsewhere)}: it stays one "
+            "until the commits are measured there"
+        )
+    confirmations = [confirmation_of(decision, good, bad, suspect.series, fingerprint) for suspect in suspects]
+    answers = [one for one in confirmations if one is not None]
+    if not answers:
+        progress.note(f"measured side by side they gave no answer: {word_all(decision.reasons) or decision.verdict}")
+    return answers
+
+
+def confirmation_of(
+    decision: DecisionDocument, good: str, bad: str, series: TrendSeries, fingerprint: str
+) -> Confirmation | None:
+    """What a decision over two commits says of a series; None where it compared nothing that answers for it."""
+    compared = _compared(decision, series)
+    if compared is None:
+        return None
+    interval = compared.interval
+    if interval is not None and not all(map(math.isfinite, interval)):
+        interval = None
+    if interval is not None and compared.better != metric(series.metric).better:
+        interval = (1 / (1 + interval[1]) - 1, 1 / (1 + interval[0]) - 1)
+    return Confirmation(
+        before=good,
+        after=bad,
+        workload=series.workload,
+        shape=series.shape,
+        metric=series.metric,
+        outcome=compared.outcome,
+        low=interval[0] if interval else None,
+        high=interval[1] if interval else None,
+        fingerprint=fingerprint,
+        confirmed_at=now(),
+    )
+
+
+def _compared(decision: DecisionDocument, series: TrendSeries) -> Comparison | None:
+    by_metric = {
+        comparison.metric: comparison
+        for comparison in decision.comparisons
+        if (comparison.workload, comparison.shape) == (series.workload, series.shape)
+        and comparison.method not in RULE_METHODS
+    }
+    return by_metric.get(series.metric) or by_metric.get(metric(series.metric).follows)
+
+
+def _is_plausible(confirmation: Confirmation) -> bool:
+    ends = [end for end in (confirmation.low, confirmation.high) if end is not None]
+    with suppress(ValueError):
+        is_past = moment(confirmation.confirmed_at) <= datetime.now(timezone.utc) + timedelta(days=1)
+        return is_past and all(-1 <= end < 1e6 for end in ends) and ends == sorted(ends) and len(ends) != 1
+    return False

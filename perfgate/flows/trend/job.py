@@ -1,0 +1,193 @@
+"""``perfgate trend``: read main's histories, confirm what is suspected, write it up, post it."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from perfgate.conductor.workers.foresight import Foresight
+from perfgate.config import Config, load_config
+from perfgate.document.files import write_atomically, write_text_atomically
+from perfgate.document.history import Confirmation
+from perfgate.document.strict_json import parse_json
+from perfgate.document.trend import CommitLabel, ConfirmationsFile, TrendChange, TrendDocument, TrendState
+from perfgate.errors import DocumentError, RepositoryError
+from perfgate.flows.shared.doors import Check, Doors, Progress
+from perfgate.flows.shared.session import prepare_out
+from perfgate.flows.shared.store import open_project_store
+from perfgate.flows.trend.confirm import confirm_suspected, keep_confirmations, read_confirmations
+from perfgate.flows.trend.post import DEFAULT_KEY, OurIssue, find_issue, post_trend
+from perfgate.flows.trend.read import NameCommits, Wanted, find_trend, open_documents, read_histories
+from perfgate.git.commands import COMMIT_ID, run_git
+from perfgate.git.repository import is_behind
+from perfgate.judging.report.render.trend import TrendContext, render_issue
+from perfgate.judging.report.render.trend_page import render_trend_page
+from perfgate.judging.trend.standing import state_of
+from perfgate.locale import Language
+
+MOST_COMMITS = 20
+_STATE_FILE = "trend-state.json"
+_CONFIRMATIONS_FILE = "confirmations.json"
+_MOST_STATE_BYTES = 256 * 1024
+_GIT_SECONDS = 20.0
+_COMMIT_FORMAT = "%H%x1f%an%x1f%s%x1f%b%x1e"
+# How forges name the change request of a commit of main: GitHub squashed and merged, Gitee; GitLab in the body of the merge.
+_REQUEST_IN_SUBJECT = re.compile(r"\((#\d+)\)$|^Merge pull request (#\d+) |^(!\d+) ")
+_REQUEST_IN_BODY = re.compile(r"^See merge request [\w./-]*(!\d+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class TrendRequest:
+    """What to look at and what to do with it; without ``metrics`` or ``workloads`` at all that ``Wanted`` takes."""
+
+    root: Path
+    metrics: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    out: Path | None = None
+    confirm: bool = False
+    max_seconds: float = 1800.0
+    confirmations: Path | None = None
+    post: bool = False
+    token_variable: str | None = None
+    key: str = DEFAULT_KEY
+    language: Language = "en"
+
+
+class _Remembering:
+    """Passes progress on, and remembers the notes: what went wrong on the way stands in the report too."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self.notes: list[str] = []
+
+    def status(self, text: str) -> None:
+        self._progress.status(text)
+
+    def expect(self, foresight: Foresight) -> None:
+        self._progress.expect(foresight)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+        self._progress.note(text)
+
+
+def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Check) -> TrendDocument:
+    """Compute the trend and do what was asked with it; ``check`` measures the pairs of commits to confirm.
+
+    Raises UsageError where there is no run of main to look at.
+    """
+    config = load_config(request.root, environ=doors.environ)
+    remembered = _Remembering(progress)
+    # What cannot be written or reached is better known before an hour of measuring than after it.
+    out = prepare_out(request.out) if request.out else None
+    issue = find_issue(request.key, request.token_variable, doors) if request.post else None
+    before = _state_before(issue, out)
+    store = open_project_store(config, doors.environ)
+    selection = Wanted(request.metrics, request.workloads)
+    stored = read_histories(config, store, selection, remembered, seconds_since_1970=doors.clock())
+    documents = open_documents(store, stored, note=remembered.note) if out or request.post else {}
+    name_commits = _commit_names(config)
+
+    def find(confirmations: list[Confirmation]) -> TrendDocument:
+        return find_trend(
+            config,
+            store,
+            stored,
+            before=before,
+            confirmations=confirmations,
+            name_commits=name_commits,
+            documents=documents,
+        )
+
+    stored_confirmations = store.confirmations(config.project)
+    document = find(stored_confirmations)
+    added: list[Confirmation] = []
+    if request.confirmations is not None:
+        added += read_confirmations(request.confirmations, document, note=remembered.note)
+    if request.confirm:
+        added += confirm_suspected(
+            config, document, remembered, check=check, max_seconds=request.max_seconds, clock=time.monotonic
+        )
+        if out is not None:
+            file = ConfirmationsFile(project=config.project, confirmations=added)
+            write_atomically(out / _CONFIRMATIONS_FILE, msgspec.json.encode(file))
+    if added:
+        keep_confirmations(config, store, added, note=remembered.note)
+        document = find([*added, *stored_confirmations])
+    document = msgspec.structs.replace(document, notes=remembered.notes)
+    if out is not None:
+        issue_text = render_issue(document, TrendContext(marker="", language=request.language))
+        write_atomically(out / "trend.json", msgspec.json.encode(document, order="deterministic"))
+        write_text_atomically(out / "trend.html", render_trend_page(document, request.language))
+        write_text_atomically(out / "trend.md", issue_text)
+        write_atomically(out / _STATE_FILE, msgspec.json.encode(state_of(document.series, document.newest)))
+    if issue is not None:
+        post_trend(document, issue, request.key, request.language, doors)
+    return document
+
+
+def has_open_regression(document: TrendDocument) -> bool:
+    return any(
+        change.direction == "worse" and change.standing in ("new", "open")
+        for series in document.series
+        for change in series.changes
+    )
+
+
+def _state_before(issue: OurIssue | None, out: Path | None) -> TrendState | None:
+    if issue is not None:
+        return issue.state
+    path = out / _STATE_FILE if out else None
+    if path is None or not path.exists():
+        return None
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_STATE_BYTES + 1)
+        return msgspec.convert(parse_json(data, name=str(path), max_bytes=_MOST_STATE_BYTES), TrendState)
+    except (OSError, msgspec.ValidationError) as error:
+        raise DocumentError(f"{path}: {error}; remove it, and everything is told as new once more") from error
+
+
+def _commit_names(config: Config) -> NameCommits:
+    answers: dict[tuple[str, str], tuple[list[CommitLabel], int]] = {}
+
+    def name(change: TrendChange) -> TrendChange:
+        good, bad = change.last_good or "", change.first_bad or ""
+        if not (COMMIT_ID.fullmatch(good) and COMMIT_ID.fullmatch(bad)):
+            return change
+        if (good, bad) not in answers:
+            answers[good, bad] = _commits_between(config.root, good, bad)
+        commits, count = answers[good, bad]
+        return msgspec.structs.replace(change, commits=commits, commit_count=count)
+
+    return name
+
+
+def _commits_between(root: Path, good: str, bad: str) -> tuple[list[CommitLabel], int]:
+    """Main's own commits after ``good`` up to ``bad``, newest first, and how many there are.
+
+    Where history was rewritten, or the clone does not reach back far enough, git would list others, or some of them.
+    """
+    command = ["log", "--first-parent", f"--format={_COMMIT_FORMAT}", f"{good}..{bad}", "--"]
+    try:
+        if not is_behind(root, good, bad):
+            return [], 0
+        listed = run_git(root, command, {"GIT_NO_LAZY_FETCH": "1"}, limit_seconds=_GIT_SECONDS)
+    except RepositoryError:
+        return [], 0
+    if listed.code:
+        return [], 0
+    entries = [entry.lstrip("\n").split("\x1f", 3) for entry in listed.output.split("\x1e")]
+    # A subject may hold such a character itself; that commit then has no label.
+    labels = [_label(*entry) for entry in entries if len(entry) == 4 and COMMIT_ID.fullmatch(entry[0])]
+    return labels[:MOST_COMMITS], len(labels)
+
+
+def _label(commit: str, author: str, subject: str, body: str) -> CommitLabel:
+    read = _REQUEST_IN_SUBJECT.search(subject) or _REQUEST_IN_BODY.search(body)
+    request = next((group for group in read.groups() if group), "") if read else ""
+    return CommitLabel(commit=commit, subject=subject[:200], author=author[:100], change_request=request)

@@ -1,0 +1,98 @@
+"""The posting half of ``perfgate trend``: our issue on the forge, what it told, and the new text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from perfgate.document.trend import TrendDocument, TrendState
+from perfgate.flows.shared.doors import Doors
+from perfgate.judging.forge.detect import detect
+from perfgate.judging.forge.forge import CiEvent, connect, find_token, token_variables
+from perfgate.judging.forge.issues import (
+    FoundIssue,
+    IssueForge,
+    IssueState,
+    find_own,
+    issue_marker,
+    keeps_issues,
+    post_issue,
+    text_budget,
+)
+from perfgate.judging.forge.runner import SUMMARY_VARIABLE, append_to, log_lines, summary_path
+from perfgate.judging.report.render.trend import TrendContext, issue_title, render_issue, render_news
+from perfgate.judging.trend.standing import state_of
+from perfgate.locale import Language
+
+DEFAULT_KEY = "default"
+
+
+@dataclass(frozen=True)
+class OurIssue:
+    """The issue of this repository before we write: where it is, or that nothing can be posted here and why."""
+
+    event: CiEvent | None = None
+    forge: IssueForge | None = None
+    found: FoundIssue = field(default_factory=FoundIssue)
+    why_not: str = ""
+
+    @property
+    def state(self) -> TrendState | None:
+        """What the issue told last."""
+        return self.found.state.trend if self.found.state else None
+
+
+def find_issue(key: str, token_variable: str | None, doors: Doors) -> OurIssue:
+    """Our issue as it stands now. Raises ForgeError where the forge refuses."""
+    event = detect(doors.environ)
+    if event is None:
+        return OurIssue(why_not="this is not a CI job of a forge that perfgate knows")
+    token = find_token(event.forge, doors.environ, token_variable)
+    if token is None:
+        names = " or ".join(token_variables(event.forge, token_variable))
+        return OurIssue(event=event, why_not=f"no token in {names}")
+    forge = keeps_issues(connect(event, token, sleep=doors.sleep, clock=doors.clock))
+    return OurIssue(event, forge, find_own(forge, issue_marker(key)))
+
+
+def post_trend(document: TrendDocument, issue: OurIssue, key: str, language: Language, doors: Doors) -> None:
+    """Write the report into our issue; where that cannot be done, print it."""
+    context = TrendContext(
+        language=language,
+        artifact_url=issue.event.artifact_url if issue.event else None,
+        job_url=issue.event.job_url if issue.event else None,
+    )
+    if issue.forge is None or issue.event is None:
+        text = render_issue(document, context)
+        doors.say(log_lines(text, doors.environ))
+        _summarise(text, doors)
+        doors.say(f"Nothing was posted: {issue.why_not}.")
+        return
+    state = IssueState(
+        run=int(issue.event.run_id),
+        attempt=issue.event.run_attempt,
+        trend=state_of(document.series, document.newest),
+    )
+    first_line = issue_marker(key)
+    text = render_issue(document, context, budget=text_budget(state, first_line))
+    posted = post_issue(
+        issue.forge,
+        issue.found,
+        title=issue_title("" if key == DEFAULT_KEY else key, language),
+        text=text,
+        state=state,
+        first_line=first_line,
+        news=render_news(document, language),
+    )
+    _summarise(text, doors)
+    where = f" {issue.found.issue.number}" if issue.found.issue else ""
+    doors.say(
+        f"The issue{where} is from a newer run; it was left as it is."
+        if posted == "kept"
+        else f"The issue{where} was {posted}."
+    )
+
+
+def _summarise(text: str, doors: Doors) -> None:
+    summary = summary_path(doors.environ)
+    if summary is not None:
+        append_to(summary, text + "\n", SUMMARY_VARIABLE)

@@ -1,0 +1,342 @@
+"""Read main's histories from the store and say what moved in them: the trend document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from perfgate.catalogue.lookup import METRICS, metric
+from perfgate.catalogue.names import NUMBER
+from perfgate.config import Config
+from perfgate.document.history import Confirmation, moment
+from perfgate.document.job import JobNumber, JobRecord
+from perfgate.document.run import RunDocument
+from perfgate.document.trend import (
+    NotLookedAt,
+    TrendChange,
+    TrendDocument,
+    TrendPoint,
+    TrendSeries,
+    TrendState,
+    place_of,
+)
+from perfgate.errors import StoreError, StoreRefusedError, UsageError
+from perfgate.flows.shared.doors import Progress
+from perfgate.flows.shared.session import now
+from perfgate.flows.trend.operators import with_operators
+from perfgate.judging.store.store import Series, Store, StoredRun
+from perfgate.judging.trend.causes import align, causes
+from perfgate.judging.trend.find import VERSIONS_NEEDED, is_long_enough, one_a_version, with_changes
+from perfgate.judging.trend.health import run_health, spans_of_testbeds, weeks
+from perfgate.judging.trend.standing import RECENT_DAYS, gone, is_recent, judged
+from perfgate.locale import sentence
+from perfgate.version import __version__
+
+# What the gate judges, and the throughput that goes with it; the numbers that a command names are its own.
+GATED = (
+    *(name for name, card in METRICS.items() if card.counted or card.trend or card.tolerance is not None),
+    f"{NUMBER}*",
+)
+# The numbers that stand in the comment's table of the checklist: they inform.
+INFORMING = frozenset(name for name, card in METRICS.items() if card.leading) - frozenset(GATED)
+# Documents are large; only the newest are opened, for their steps, warnings and intervals.
+RUNS_OPENED = 26
+# Of so many changes the runs on both sides are opened too, for what their counters say.
+_CHANGES_OPENED = 40
+# So many versions of a series are searched: what is older has been told.
+MOST_POINTS = 1000
+_SMALLEST, _LARGEST = 1e-30, 1e30
+
+NameCommits = Callable[[TrendChange], TrendChange]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which series to look at: metrics and workloads by name or pattern.
+
+    None given means what the gate judges and the leading numbers of the checklist, of all.
+    """
+
+    metrics: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+
+    def takes(self, series: Series) -> bool:
+        patterns = self.metrics or (*GATED, *INFORMING)
+        return (
+            any(fnmatchcase(series.metric, pattern) for pattern in patterns)
+            and _is_known(series.metric)
+            and (not self.workloads or series.workload in self.workloads)
+        )
+
+    def informs(self, series: Series) -> bool:
+        """Whether a series only informs: nobody asked for it, and the gate does not judge it."""
+        return not self.metrics and series.metric in INFORMING
+
+
+@dataclass(frozen=True)
+class StoredHistories:
+    """What the store holds of a project: its runs, newest first, the series with what moved in them, and those left out."""
+
+    runs: list[StoredRun]
+    series: list[TrendSeries]
+    others: list[Series]
+
+
+def read_histories(
+    config: Config, store: Store, selection: Wanted, progress: Progress, *, seconds_since_1970: float
+) -> StoredHistories:
+    """The series of a project, one value a version, searched for changes.
+
+    Raises UsageError where there is no run, or no such series. What cannot be read or cannot be right is left out, and that
+    is said: one run must not hide or move all others.
+    """
+    runs = _readable_runs(config, store, progress.note, datetime.fromtimestamp(seconds_since_1970, timezone.utc))
+    there = store.series(config.project)
+    selected = [series for series in there if selection.takes(series)]
+    if not selected and (selection.metrics or selection.workloads):
+        metrics = ", ".join(sorted({series.metric for series in there if _is_known(series.metric)})[:20])
+        raise UsageError(f"no stored series is of these metrics and workloads; stored metrics are {metrics}")
+    progress.status(sentence("reading {series} series of {runs} runs", series=len(selected), runs=len(runs)))
+    numbers = _JobNumbers(store)
+    histories = [
+        msgspec.structs.replace(
+            _read_series(config, store, series, runs, numbers, progress.note), informing=selection.informs(series)
+        )
+        for series in selected
+    ]
+    unselected = [series for series in there if not selection.takes(series)]
+    searched = [with_changes(entry) if entry.current else entry for entry in histories if entry.points]
+    return StoredHistories(runs, align(searched), unselected)
+
+
+def find_trend(
+    config: Config,
+    store: Store,
+    stored: StoredHistories,
+    *,
+    before: TrendState | None,
+    confirmations: Sequence[Confirmation],
+    name_commits: NameCommits,
+    documents: Mapping[str, RunDocument],
+) -> TrendDocument:
+    """What moved. ``documents`` are the runs that were opened, by id; ``name_commits`` asks git for the commits."""
+    newest = _newest(stored.runs)
+    accepted = store.accepted(config.project)
+    searched = [_with_intervals(entry, documents) for entry in stored.series]
+    series = [
+        judged(
+            msgspec.structs.replace(entry, changes=[name_commits(change) for change in entry.changes]),
+            confirmations=confirmations,
+            accepted=accepted,
+            before=before,
+            newest=newest,
+        )
+        for entry in searched
+    ]
+    looked_at = [entry for entry in series if entry.current and is_long_enough(entry)]
+    return TrendDocument(
+        perfgate_version=__version__,
+        project=config.project,
+        made_at=now(),
+        newest=newest,
+        runs=len(stored.runs),
+        versions_needed=VERSIONS_NEEDED,
+        looked_at=len(looked_at),
+        values=sum(len(entry.points) for entry in looked_at),
+        new_values=sum(_is_fresh(point, before, newest) for entry in looked_at for point in entry.points),
+        since=before.newest if before else None,
+        series=series,
+        causes=[with_operators(cause, series, documents) for cause in causes(series)],
+        testbeds=spans_of_testbeds(
+            [(run.started_at, run.fingerprint, run.device_kind) for run in reversed(stored.runs)],
+            {run.testbed.fingerprint: run.testbed.comparable for run in documents.values()},
+        ),
+        health=[
+            run_health(run.id, documents[run.id]) for run in reversed(stored.runs[:RUNS_OPENED]) if run.id in documents
+        ],
+        weeks=weeks(run.started_at for run in stored.runs),
+        gone=gone(before, series),
+        not_looked_at=_not_looked_at(series, stored),
+    )
+
+
+def open_documents(store: Store, stored: StoredHistories, *, note: Callable[[str], None]) -> dict[str, RunDocument]:
+    """The newest runs, the first of every testbed, which says what it consists of, and those beside the newest changes.
+
+    A damaged one is named.
+    """
+    firsts = {run.fingerprint: run for run in stored.runs}  # the oldest of each stays, because runs are newest first
+    documents: dict[str, RunDocument] = {}
+    for run_id in [
+        *(run.id for run in [*stored.runs[:RUNS_OPENED], *firsts.values()]),
+        *_beside_changes(stored.series),
+    ]:
+        if run_id not in documents:
+            try:
+                documents[run_id] = store.show(run_id)
+            except StoreRefusedError as error:
+                note(f"the checklist over time has {len(documents)} runs alone: {error}")
+                break  # a server that is gone is not waited for once a run
+            except StoreError as error:
+                note(f"a run is left out of the checklist over time: {error}")
+    return documents
+
+
+def _beside_changes(series: Sequence[TrendSeries]) -> list[str]:
+    """The runs between which something moved, the newest first."""
+    pairs = {
+        (change.first_seen, entry.points[change.at].run_id, entry.points[change.at - 1].run_id)
+        for entry in series
+        for change in entry.changes
+    }
+    return [run_id for _, *run_ids in sorted(pairs, reverse=True)[:_CHANGES_OPENED] for run_id in run_ids]
+
+
+def _readable_runs(config: Config, store: Store, note: Callable[[str], None], today: datetime) -> list[StoredRun]:
+    stored, damaged = store.runs(config.project), store.damaged(config.project)
+    if damaged and not stored:
+        raise StoreError(damaged[0])
+    for why in damaged:
+        note(f"a run is left out: {why}")
+    # With one run of next year, all that is measured until then would be long past; some days off only move a run.
+    runs = [run for run in stored if moment(run.started_at) - today <= timedelta(days=RECENT_DAYS)]
+    if len(runs) < len(stored):
+        last = stored[0]
+        problem = (
+            f"{len(stored) - len(runs)} of {len(stored)} runs say that they began weeks after today, {today.date()}; the last "
+            f"is {last.id[:12]}, of {last.started_at[:10]}: set the clock of the machine that measured, or of this one"
+        )
+        if not runs:
+            raise UsageError(problem)
+        note(f"{problem}; they are left out")
+    if not runs:
+        raise UsageError(
+            f"no run of project {config.project!a} is stored, and a trend needs {VERSIONS_NEEDED} versions of main; "
+            "`perfgate baseline record` keeps one, and CI does it on every push to main"
+        )
+    return runs
+
+
+class _JobNumbers:
+    """What stored runs say of the numbers that their commands name: the store itself keeps no units."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._jobs: dict[str, list[JobRecord]] = {}
+
+    def find(self, series: Series, run_id: str) -> JobNumber | None:
+        if not series.metric.startswith(NUMBER):
+            return None
+        if run_id not in self._jobs:
+            try:
+                self._jobs[run_id] = self._store.show(run_id).jobs
+            except StoreError:
+                self._jobs[run_id] = []
+        jobs = (job for job in self._jobs[run_id] if job.name == series.workload)
+        return next((number for job in jobs for number in job.numbers if number.metric == series.metric), None)
+
+
+def _read_series(
+    config: Config,
+    store: Store,
+    series: Series,
+    runs: Sequence[StoredRun],
+    numbers: _JobNumbers,
+    note: Callable[[str], None],
+) -> TrendSeries:
+    run_ids = {run.id for run in runs}
+    history = [
+        entry
+        for entry in store.history(
+            config.project, series.workload, series.fingerprint, series.metric, series.shape, labels=series.labels
+        )
+        if entry.run_id in run_ids
+    ]
+    strange = [entry for entry in history if not _is_measurable(entry.value)]
+    if strange:
+        note(
+            f"{len(strange)} of {len(history)} values of {series.metric} are left out, as nothing measures such: the last is "
+            f"{strange[-1].value:g}, in run {strange[-1].run_id[:12]}"
+        )
+    described = (numbers.find(series, history[-1].run_id) if history else None) or metric(series.metric)
+    points = one_a_version(
+        [
+            TrendPoint(run_id=entry.run_id, commit=entry.commit, started_at=entry.started_at, value=entry.value)
+            for entry in history
+            if _is_measurable(entry.value)
+        ]
+    )
+    return TrendSeries(
+        workload=series.workload,
+        shape=series.shape,
+        metric=series.metric,
+        labels=series.labels,
+        unit=described.unit,
+        better=described.better,
+        kind=metric(series.metric).kind,
+        fingerprint=series.fingerprint,
+        device_kind=series.device_kind,
+        points=points[-MOST_POINTS:],
+        current=bool(points) and is_recent(points[-1].started_at, _newest(runs)),
+    )
+
+
+def _newest(runs: Sequence[StoredRun]) -> str:
+    return runs[0].started_at
+
+
+def _is_measurable(value: float) -> bool:
+    return value == 0 or _SMALLEST <= abs(value) <= _LARGEST
+
+
+def _is_fresh(point: TrendPoint, before: TrendState | None, newest: str) -> bool:
+    return moment(point.started_at) > moment(before.newest) if before else is_recent(point.started_at, newest)
+
+
+def _with_intervals(series: TrendSeries, documents: Mapping[str, RunDocument]) -> TrendSeries:
+    points = [
+        msgspec.structs.replace(point, interval=_interval(documents[point.run_id], series))
+        if point.run_id in documents and point.runs == 1
+        else point
+        for point in series.points
+    ]
+    return msgspec.structs.replace(series, points=points)
+
+
+def _interval(run: RunDocument, series: TrendSeries) -> tuple[float | None, float | None] | None:
+    labels = {**series.labels, **({"shape": series.shape} if series.shape else {})}
+    for step in run.steps:
+        if step.workload == series.workload:
+            for value in step.values:
+                if value.metric == series.metric and value.labels == labels:
+                    return value.interval
+    return None
+
+
+def _not_looked_at(series: Sequence[TrendSeries], stored: StoredHistories) -> list[NotLookedAt]:
+    newest = _newest(stored.runs)
+    alive = {run.fingerprint for run in stored.runs if is_recent(run.started_at, newest)}
+    short = [entry for entry in series if entry.current and not is_long_enough(entry)]
+    retired = [entry for entry in series if not entry.current and entry.fingerprint not in alive]
+    ended = [entry for entry in series if not entry.current and entry.fingerprint in alive]
+    left_out = [
+        NotLookedAt(reason="too_short", series=len(short), names=_names(short)),
+        NotLookedAt(reason="not_measured", series=len(ended), names=_names(ended)),
+        NotLookedAt(reason="old_testbed", series=len(retired), names=_names(retired)),
+        NotLookedAt(
+            reason="metric", series=len(stored.others), names=sorted({entry.metric for entry in stored.others})
+        ),
+    ]
+    return [entry for entry in left_out if entry.series]
+
+
+def _names(series: Sequence[TrendSeries]) -> list[str]:
+    return sorted({f"{entry.metric} · {place_of(entry.workload, entry.shape, entry.labels)}" for entry in series})
+
+
+def _is_known(name: str) -> bool:
+    return name in METRICS or name.startswith(("ops.time:", "ops.count:", NUMBER))

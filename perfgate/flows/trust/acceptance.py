@@ -1,0 +1,77 @@
+"""A regression that is meant: its metric must exist, it needs a reason, and the store of the project keeps it."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Iterable, Mapping, Sequence
+
+from perfgate.catalogue.lookup import METRICS
+from perfgate.config import Config
+from perfgate.document.budget import parse_place
+from perfgate.document.history import Acceptance
+from perfgate.errors import UsageError
+from perfgate.flows.shared.session import now
+from perfgate.flows.shared.store import open_project_store
+from perfgate.locale import Activity
+
+
+class UnknownMetricError(UsageError):
+    """No metric has this name; ``close`` is the one that was probably meant."""
+
+    def __init__(self, metric: str, close: str | None) -> None:
+        hint = Activity("; did you mean {close!r}?", close=close) if close else ""
+        super().__init__("no metric {metric!a}{hint}", metric=metric, hint=hint)
+        self.close = close
+
+
+def refuse_unknown_metric(metric: str) -> None:
+    """Raise UnknownMetricError unless a metric or pattern names what can regress."""
+    pattern = parse_place(metric).metric
+    if not pattern.startswith(("ops.count:", "ops.time:")) and not fnmatch.filter(METRICS, pattern):
+        raise UnknownMetricError(metric, next(iter(difflib.get_close_matches(pattern, METRICS, n=1)), None))
+
+
+class UnknownCauseError(UsageError):
+    """Nothing that can be accepted has this ``number``."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__("there is no cause {number} that can be accepted", number=number)
+        self.number = number
+
+
+def metrics_of_causes(numbers: Iterable[int], accepts: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """The metrics that accept the causes of these numbers; ``accepts`` are those of each cause, from 1 on.
+
+    Raises UnknownCauseError.
+    """
+    metrics: dict[str, None] = {}
+    for number in numbers:
+        if not 1 <= number <= len(accepts) or not accepts[number - 1]:
+            raise UnknownCauseError(number)
+        metrics.update(dict.fromkeys(accepts[number - 1]))
+    return tuple(metrics)
+
+
+def store_acceptances(
+    config: Config, environ: Mapping[str, str], *, commit: str, metrics: Iterable[str], reason: str, accepted_by: str
+) -> list[Acceptance]:
+    """Keep the word that regressions of one commit are meant: all of them, or none.
+
+    Raises UsageError for an unknown metric or no reason.
+    """
+    named = list(dict.fromkeys(metrics))
+    for metric in named:
+        refuse_unknown_metric(metric)
+    if not reason.strip():
+        raise UsageError("say why the regression is meant: --reason TEXT; it stands in the comment and in the store")
+    store, accepted_at = open_project_store(config, environ), now()
+    acceptances = [
+        Acceptance(
+            commit=commit, metric=metric, reason=reason.strip(), accepted_by=accepted_by, accepted_at=accepted_at
+        )
+        for metric in named
+    ]
+    for acceptance in acceptances:
+        store.accept(config.project, acceptance)
+    return acceptances

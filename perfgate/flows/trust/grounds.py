@@ -1,0 +1,216 @@
+"""What a change is judged by, none of which it brings itself: the base's perfgate.toml and the project's own store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from perfgate.config import CONFIG_NAME, Config, load_config
+from perfgate.document.decision import Policy
+from perfgate.document.history import History
+from perfgate.document.message import Message
+from perfgate.document.run import RunDocument, WorkloadRecord
+from perfgate.errors import DocumentError, ForgeGoneError, StoreError
+from perfgate.flows.shared.reads import files_read_on_main, like_those
+from perfgate.flows.shared.store import open_project_store, stored_history
+from perfgate.flows.trust.commits import config_at, same_code_between
+from perfgate.flows.trust.provenance import common_ancestor
+from perfgate.git.repository import files_between, prefix_of
+from perfgate.job_settings import JobReference
+from perfgate.judging.forge.forge import ChangeRequest, Forge
+from perfgate.judging.gate.paths import always_relevant, skipped_because
+from perfgate.judging.gate.required import Required
+from perfgate.judging.gate.required_jobs import RequiredJob
+from perfgate.judging.store.store import GitAccess, Store
+
+# Where the CI of the forges is told what to run.
+CI_FILES = (
+    ".github/workflows/*",
+    ".github/actions/*",
+    ".gitlab-ci.yml",
+    "*.gitlab-ci.yml",
+    ".gitlab/*",
+    ".gitea/workflows/*",
+    ".forgejo/workflows/*",
+    ".workflow/*",
+    ".gitcode/workflows/*",
+    "Jenkinsfile",
+)
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Grounds:
+    """The base's configuration, where it has one; what there is to say of all this; why nothing had to be measured."""
+
+    config: Config | None = None
+    notes: tuple[Message, ...] = ()
+    skipped: Message | None = None
+
+    @property
+    def policy(self) -> Policy:
+        """The policy, which is perfgate's own where the base has none: never the change's."""
+        return self.config.policy() if self.config else Policy()
+
+
+def grounds_at_hand(root: Path, environ: Mapping[str, str]) -> Grounds:
+    """What the directory says, where no forge names a base."""
+    return Grounds(load_config(root, environ=environ) if (root / CONFIG_NAME).exists() else None)
+
+
+def grounds_of_base(
+    root: Path,
+    change: ChangeRequest,
+    base: str,
+    forge: Forge | None,
+    access: GitAccess,
+    *,
+    environ: Mapping[str, str],
+    measured: bool,
+) -> Grounds:
+    """What the commit ``base`` says, which the forge names, and what the change does to what judges it.
+
+    ``forge`` is asked which files that are; without it the clone is. What was ``measured`` is judged, whether it had to be or
+    not; ``environ`` says where main's runs are kept. Raises RepositoryError where that commit cannot be read.
+    """
+    base_config = config_at(root, base, access)
+    notes = []
+    if base_config.unreadable is not None:
+        notes.append(Message("publish.policy-unreadable", {"error": base_config.unreadable}))
+    elif base_config.config is None:
+        notes.append(Message("publish.policy-absent"))
+    changed = _changed_files(root, change, base, forge)
+    if changed is None:
+        return Grounds(base_config.config, (*notes, Message("publish.edits-unknown")))
+    prefix = prefix_of(root)
+    always = always_relevant(base_config.config, prefix.rstrip("/")) if base_config.config else {prefix + CONFIG_NAME}
+    edited = [file for file in changed if file in always or any(fnmatch(file, pattern) for pattern in CI_FILES)]
+    if edited:
+        hidden = len(edited) - _NAMED
+        files = Message("publish.files-and-more", {"files": edited[:_NAMED], "more": hidden}) if hidden > 0 else edited
+        notes.append(Message("publish.judge-edited", {"files": files}))
+    if base_config.config is None or measured:
+        return Grounds(base_config.config, tuple(notes))
+    rules = base_config.config
+    skipped = skipped_because(
+        changed,
+        rules.paths,
+        always=always,
+        read=lambda files: like_those(files, files_read_on_main(rules, environ)),
+        same_code=lambda files: _same_code(root, change, base, files, forge, access),
+    )
+    return Grounds(base_config.config, tuple(notes), skipped)
+
+
+def _same_code(
+    root: Path, change: ChangeRequest, base: str, files: Sequence[str], forge: Forge | None, access: GitAccess
+) -> bool:
+    try:
+        # A merge queue, which has no forge, builds on this very commit.
+        fork = common_ancestor(forge, root, base, change.head_sha) if forge else base
+    except DocumentError:
+        return False
+    return fork is not None and same_code_between(root, fork, change.head_sha, files, access)
+
+
+def _changed_files(root: Path, change: ChangeRequest, base: str, forge: Forge | None) -> list[str] | None:
+    """The paths that a change touches, by the forge's word or else the clone's; None where neither can tell."""
+    try:
+        changed = forge.changed_files(change.number) if forge else None
+    except ForgeGoneError:  # GitLab before 15.7 has no such list
+        changed = None
+    return files_between(root, base, change.head_sha) if changed is None else changed
+
+
+def history_of(
+    config: Config | None,
+    head: RunDocument,
+    environ: Mapping[str, str],
+    *,
+    warn: Callable[[str], None],
+) -> History:
+    """What our own store knows: an artifact's word on what is usual, or accepted, counts for nothing."""
+    if config is None:
+        return History()
+    return stored_history(config, head, environ, warn=warn)
+
+
+# Runs of main are made every few commits; one that is older than this many says little of the base.
+_NEWEST = 50
+
+
+def required_of(
+    config: Config | None, base: RunDocument, environ: Mapping[str, str], *, only: Collection[str] = ()
+) -> Required:
+    """What the base's configuration and main's stored runs require; without a configuration only that the code stayed.
+
+    ``only`` are the workloads that were asked for alone. A store that cannot be read requires nothing; that it cannot be read
+    is said where main's history is.
+    """
+    if config is None:
+        return Required(sealed=True)
+    names = tuple(entry.name for entry in config.workloads if not only or entry.name in only)
+    jobs = [entry for entry in config.jobs if not only or entry.name in only]
+    stored: tuple[RunDocument, ...] = ()
+    stored_jobs: dict[str, RunDocument] = {}
+    try:
+        store = open_project_store(config, environ)
+        stored = _stored_runs(store, config.project, base, names)
+        stored_jobs = _stored_jobs(store, config.project, jobs)
+    except StoreError:
+        pass
+    on_device = not config.device.startswith("cpu")
+    return Required(
+        workloads=names,
+        jobs={entry.name: _required_job(entry, stored_jobs.get(entry.name), on_device=on_device) for entry in jobs},
+        aa_pairs=config.gate.aa_pairs,
+        stored=stored,
+        sealed=True,
+    )
+
+
+def _required_job(reference: JobReference, stored: RunDocument | None, *, on_device: bool) -> RequiredJob:
+    """What perfgate.toml says of a job, and what main's newest run of it, by the same settings, has."""
+    records = (
+        [job for job in stored.jobs if (job.name, job.sha256) == (reference.name, reference.sha256)] if stored else []
+    )
+    turns = [turn for turn in stored.turns if turn.workload == reference.name] if stored and records else []
+    return RequiredJob(
+        reference,
+        numbers={number.metric: number for job in records for number in job.numbers},
+        work=frozenset.intersection(*(frozenset(turn.work) for turn in turns)) if turns else frozenset(),
+        on_device=on_device,
+    )
+
+
+def _stored_jobs(store: Store, project: str, jobs: Sequence[JobReference]) -> dict[str, RunDocument]:
+    """The newest run of each job whose numbers perfgate.toml does not name."""
+    lacking = {job.name for job in jobs if job.kind == "command" and not job.settings.numbers}
+    documents: dict[str, RunDocument] = {}
+    for run in store.runs(project, limit=_NEWEST) if lacking else ():
+        if not run.dirty and (here := lacking.intersection(run.workloads)):
+            documents.update(dict.fromkeys(here, store.show(run.id)))
+            lacking -= here
+    return documents
+
+
+def _stored_runs(store: Store, project: str, base: RunDocument, names: tuple[str, ...]) -> tuple[RunDocument, ...]:
+    workloads = {workload.name: workload for workload in base.workloads if workload.name in names}
+    documents: dict[str, RunDocument] = {}
+    for run in store.runs(project, limit=_NEWEST) if workloads else ():
+        lacking = [name for name in workloads if name not in documents and name in run.workloads]
+        if run.fingerprint != base.testbed.fingerprint or run.dirty or not lacking:
+            continue
+        document = store.show(run.id)
+        documents.update(dict.fromkeys(lacking, document))
+    same = [run for name, run in documents.items() if _measured_the_same(run, workloads[name])]
+    return tuple({run.session.id: run for run in same}.values())
+
+
+def _measured_the_same(stored: RunDocument, workload: WorkloadRecord) -> bool:
+    return any(
+        (record.name, record.sha256, record.error) == (workload.name, workload.sha256, None)
+        for record in stored.workloads
+    )

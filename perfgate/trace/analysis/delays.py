@@ -1,0 +1,175 @@
+"""Which rank delays the others, by how much, and why: what each rank adds to the wait of its collectives.
+
+Ranks end a collective together, so the one that spends least time in it came last. It may have been late itself, or it may have
+left the collective before late. The time between two collectives tells the two apart, and no clock is compared: a rank is
+blamed for what it takes longer than the middle rank between them, up to what it came later than the middle rank.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.trace.analysis.rank_table import RankTable, ShareColumns
+from perfgate.trace.analysis.ranks import Arrivals
+from perfgate.trace.model.arithmetic import IntColumn
+from perfgate.trace.model.packed import NO_NUMBER
+
+# Perfgate's own marks. Whoever is blamed for less than a hundredth of the job, or for less than four times what the middle rank
+# is, is not named: the last of equal ranks is someone in every collective. Who comes nearly as late as the last is blamed too.
+LEAST, TIMES_THE_MIDDLE, NEARLY = 0.01, 4.0, 0.8
+# A rank that is never late by much more than others are must be late more often than chance explains, over all ranks.
+_CHANCE = 0.01
+# Late in so many of the steps is a rank that is slow, in fewer one that hiccups.
+_MOST_STEPS = 0.5
+
+Why = Literal["computing", "free"]
+
+
+class Delay(NamedTuple):
+    """A rank that the others wait for; times are nanoseconds.
+
+    ``share`` is the part of the job's time. ``steps`` are how many of ``of`` steps it delays, 0 of 0 if no steps are marked.
+    ``collective`` is the one that waits most for it in all, ``waiting`` how many ranks the largest of its groups has.
+    ``why`` is what takes longer than in the middle rank. ``worst`` is the longest single delay, in step ``step`` (None if
+    that is not marked).
+    """
+
+    table: RankTable
+    total: int
+    share: float
+    steps: int
+    of: int
+    collective: str
+    waiting: int
+    why: Why
+    worst: int
+    step: int | None
+
+    @property
+    def is_once(self) -> bool:
+        """Whether it is a hiccup and not a slow rank."""
+        return self.steps < _MOST_STEPS * self.of if self.of else 2 * self.worst > self.total
+
+    @property
+    def per_step(self) -> float | None:
+        return self.total / self.of if self.of else None
+
+
+class _Blame(NamedTuple):
+    """By row of the arrivals: nanoseconds that the rank is blamed for, and how much of its excess it did not compute."""
+
+    time: IntColumn
+    free: IntColumn
+
+
+def delays(tables: Sequence[RankTable], arrived: Arrivals) -> list[Delay]:
+    """The ranks that the others wait for, who costs the job most first; none if all are alike or no collectives were joined."""
+    if not arrived.names:
+        return []
+    columns = [table.shares.unpacked() for table in tables]
+    blame = _blame(columns, arrived)
+    totals = np.bincount(arrived.rank, weights=blame.time, minlength=len(tables))
+    job = _length(columns)
+    named = np.flatnonzero(
+        (totals >= LEAST * job) & (totals >= TIMES_THE_MIDDLE * np.quantile(totals, 0.5, method="lower"))
+    )
+    stands_out = _stands_out(arrived, blame.time, named, len(tables))
+    found = [_delay(int(rank), tables, columns, arrived, blame, job) for rank in named[stands_out]]
+    return sorted(found, key=lambda one: -one.total)
+
+
+def _stands_out(arrived: Arrivals, blamed: IntColumn, named: npt.NDArray[np.intp], ranks: int) -> npt.NDArray[np.bool_]:
+    """Which ranks are late by far more than the middle rank at its worst, or more often than chance has it."""
+    worst = np.zeros(ranks, dtype=np.int64)
+    np.maximum.at(worst, arrived.rank, blamed)
+    is_late = blamed > 0
+    sizes, late = np.bincount(arrived.collective), np.bincount(arrived.collective, weights=is_late)
+    chance = (late / np.maximum(sizes, 1))[arrived.collective]
+    far = worst[named] >= TIMES_THE_MIDDLE * np.quantile(worst, 0.5, method="lower")
+    often = [
+        _tail(int(is_late[own].sum()), int(own.sum()), float(chance[own].mean())) * ranks <= _CHANCE
+        for own in (arrived.rank == rank for rank in named)
+    ]
+    either: npt.NDArray[np.bool_] = far | np.array(often, dtype=bool)
+    return either
+
+
+def _tail(least: int, trials: int, chance: float) -> float:
+    """The probability of ``least`` or more of so many independent events of equal chance."""
+    return sum(
+        math.comb(trials, count) * chance**count * (1 - chance) ** (trials - count)
+        for count in range(least, trials + 1)
+    )
+
+
+def _blame(columns: Sequence[ShareColumns], arrived: Arrivals) -> _Blame:
+    own, computed = (_of_rows(columns, arrived, field) for field in ("own", "computed"))
+    known = own != NO_NUMBER
+    order = np.argsort(arrived.collective, kind="stable")
+    begins = np.flatnonzero(np.diff(arrived.collective[order], prepend=-1))
+    time, free = np.zeros(own.size, dtype=np.int64), np.zeros(own.size, dtype=np.int64)
+    for together in np.split(order, begins[1:]):
+        rows = together[known[together]]
+        if rows.size < 2:
+            continue
+        late = arrived.late[rows] - _middle(arrived.late[rows])
+        excess = own[rows] - _middle(own[rows])
+        blamed = np.where(late >= NEARLY * late.max(initial=0), np.minimum(excess, late), 0)
+        time[rows] = np.maximum(blamed, 0)
+        idle = own[rows] - computed[rows]
+        free[rows] = idle - _middle(idle)
+    return _Blame(time, free)
+
+
+def _middle(values: IntColumn) -> int:
+    """The lower median: of two ranks the faster one is the measure."""
+    return int(np.partition(values, (values.size - 1) // 2)[(values.size - 1) // 2])
+
+
+def _of_rows(columns: Sequence[ShareColumns], arrived: Arrivals, field: str) -> IntColumn:
+    begins = np.cumsum([0, *(column.key.size for column in columns)])
+    values: IntColumn = np.concatenate([getattr(column, field) for column in columns])
+    return values[begins[arrived.rank] + arrived.share]
+
+
+def _length(columns: Sequence[ShareColumns]) -> float:
+    """Nanoseconds from a rank's first collective to the end of its last, of the middle rank."""
+    spans = [int((column.start + column.elapsed).max() - column.start.min()) for column in columns if column.key.size]
+    return float(np.median(spans))
+
+
+def _delay(
+    rank: int,
+    tables: Sequence[RankTable],
+    columns: Sequence[ShareColumns],
+    arrived: Arrivals,
+    blame: _Blame,
+    job: float,
+) -> Delay:
+    rows = np.flatnonzero((arrived.rank == rank) & (blame.time > 0))
+    time, collective = blame.time[rows], arrived.collective[rows]
+    step = columns[rank].step[arrived.share[rows]]
+    marked = np.unique(np.concatenate([column.step for column in columns]))
+    by_name: dict[str, int] = {}
+    for number, blamed in zip(collective.tolist(), time.tolist()):
+        by_name[arrived.names[number]] = by_name.get(arrived.names[number], 0) + blamed
+    worst = int(np.argmax(time))
+    # Whoever is late in a step by less than a quarter of its worst is not late in it.
+    late_steps = np.unique(step[time >= time.max() / 4])
+    return Delay(
+        table=tables[rank],
+        total=int(time.sum()),
+        share=float(time.sum()) / job if job else 0.0,
+        steps=int((late_steps != NO_NUMBER).sum()),
+        of=int((marked != NO_NUMBER).sum()),
+        collective=max(by_name, key=lambda name: by_name[name]),
+        waiting=int(np.bincount(arrived.collective)[collective].max()),
+        why="free" if 2 * int(blame.free[rows].sum()) > int(time.sum()) else "computing",
+        worst=int(time[worst]),
+        step=None if step[worst] == NO_NUMBER else int(step[worst]),
+    )

@@ -1,0 +1,127 @@
+"""What the host did while its device had nothing to do: the Python frame and the operator that fill each gap."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import defaultdict
+from typing import NamedTuple
+
+import numpy as np
+
+from perfgate.document.trace import GapCause
+from perfgate.trace.analysis.gaps import Gaps
+from perfgate.trace.model.arithmetic import Codes, IntColumn
+from perfgate.trace.model.events import DEVICE_KINDS, EventTable
+from perfgate.trace.model.spans import NOT_RECORDED, launch_positions
+
+# What fills a gap covers at least half of it. The longest gaps are looked at, one by one.
+_FILLS, _MOST_GAPS = 0.5, 300
+# A function with its file: ``model.py(12): forward``; a built-in function has none.
+_IN_FILE = re.compile(r"\S+\.py\(\d+\): ")
+
+
+class GapGroup(NamedTuple):
+    """Gaps of one cause that the same frame and operator of the host fill, before the same kernel.
+
+    ``frame`` is the innermost Python function, ``operator`` the innermost framework operator or driver call, and ``ended_by``
+    what the device ran next; None if not recorded.
+    """
+
+    frame: str | None
+    operator: str | None
+    ended_by: str | None
+    cause: GapCause
+    gaps: int
+    total_ns: int
+    longest_ns: int
+
+
+def gap_groups(events: EventTable, gaps: Gaps) -> list[GapGroup]:
+    """The longest gaps by what fills them, the group that costs most first."""
+    longest = gaps.select(np.argsort(-gaps.duration, kind="stable")[:_MOST_GAPS])
+    host = _Host(events, longest)
+    ends = _Ends(events, longest)
+    groups: dict[tuple[str | None, str | None, str | None, GapCause], list[int]] = defaultdict(list)
+    for place, gap in enumerate(longest):
+        ended_by, track = ends.at(gap.start_ns + gap.duration_ns)
+        frame, operator = host.fillers(place, track)
+        groups[frame, operator, ended_by, gap.cause].append(gap.duration_ns)
+    found = [
+        GapGroup(*key, gaps=len(durations), total_ns=sum(durations), longest_ns=max(durations))
+        for key, durations in groups.items()
+    ]
+    return sorted(found, key=lambda group: -group.total_ns)
+
+
+class _Ends:
+    """The event that ends each of some gaps, and the host's track that launched it."""
+
+    def __init__(self, events: EventTable, gaps: Gaps) -> None:
+        work = events.of_kind(*DEVICE_KINDS)
+        ends = np.unique(gaps.start + gaps.duration)
+        place = np.minimum(np.searchsorted(ends, work.start), ends.size - 1)
+        work = work.select(np.flatnonzero(ends[place] == work.start) if ends.size else np.zeros(0, dtype=np.intp))
+        self._work = work.select(np.argsort(work.start, kind="stable"))
+        self._launches = events.of_kind("runtime")
+        self._launch = launch_positions(self._work.correlation, self._launches.correlation, self._launches.start)
+
+    def at(self, time: int) -> tuple[str | None, int | None]:
+        place = int(np.searchsorted(self._work.start, time))
+        if place >= len(self._work) or int(self._work.start[place]) != time:
+            return None, None
+        launch = int(self._launch[place])
+        track = None if launch == NOT_RECORDED else int(self._launches.track[launch])
+        return self._work.names[self._work.name[place]], track
+
+
+class _Host:
+    """Events of the host that may fill one of some gaps, those of like length together and in the order of time.
+
+    An event that is less than twice as long as others of its class overlaps a gap only if it begins less than that before it:
+    a look at a gap is at a few events of each class, however many there are.
+    """
+
+    def __init__(self, events: EventTable, gaps: Gaps) -> None:
+        self._gaps = gaps
+        chosen = np.flatnonzero(events.is_kind("python", "host_op", "runtime"))
+        shortest = _FILLS * int(gaps.duration.min()) if len(gaps) else 0.0
+        chosen = chosen[events.duration[chosen] >= shortest]
+        length = np.frexp(events.duration[chosen].astype(np.float64))[1].astype(np.uint8)
+        order = np.argsort(events.start[chosen], kind="stable")
+        order = order[np.argsort(length[order], kind="stable")]
+        self._row, self._events = chosen[order], events.select(chosen[order])
+        self._is_python = self._events.is_kind("python")
+        self._in_file = self._events.is_named(_IN_FILE.match)
+        self._ranges = self._near(length[order])
+
+    def fillers(self, place: int, track: int | None) -> tuple[str | None, str | None]:
+        """The innermost Python function and the innermost other event that fill a gap, of the track or of any."""
+        events, gap = self._events, self._gaps[place]
+        near = np.concatenate([np.arange(0), *(np.arange(first[place], last[place]) for first, last in self._ranges)])
+        begins, end = events.start[near], gap.start_ns + gap.duration_ns
+        inside = np.minimum(begins + events.duration[near], end) - np.maximum(begins, gap.start_ns)
+        fills = near[inside >= _FILLS * gap.duration_ns]
+        # The innermost is the shortest, which comes last.
+        fills = fills[np.lexsort((self._row[fills], -events.duration[fills]))]
+        if track is not None and (events.track[fills] == track).any():
+            fills = fills[events.track[fills] == track]
+        return (
+            self._last(fills[self._is_python[fills] & self._in_file[fills]])
+            or self._last(fills[self._is_python[fills]]),
+            self._last(fills[~self._is_python[fills]]),
+        )
+
+    def _near(self, length: Codes) -> list[tuple[Codes, Codes]]:
+        """For each class of lengths, between which two of its events each gap's lie."""
+        ranges: list[tuple[Codes, Codes]] = []
+        borders = np.flatnonzero(np.diff(length, prepend=0, append=0)).tolist() if length.size else []
+        for begin, end in itertools.pairwise(borders):
+            starts, longest = self._events.start[begin:end], 1 << int(length[begin])
+            first = np.searchsorted(starts, self._gaps.start - longest)
+            last = np.searchsorted(starts, self._gaps.start + self._gaps.duration)
+            ranges.append((begin + first, begin + last))
+        return ranges
+
+    def _last(self, places: IntColumn) -> str | None:
+        return self._events.names[self._events.name[places[-1]]] if places.size else None

@@ -1,0 +1,292 @@
+"""Make the tree of a flame graph from call stacks: one node for all events that have the same stack."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.document.flame import FLAME_KINDS, NONE, FlameCosts, FlameTree
+from perfgate.trace.analysis.stacks import EventFrame, Stacks, frame, levels, requests_served
+from perfgate.trace.model.arithmetic import (
+    NOTHING_AROUND,
+    CodeColumn,
+    Codes,
+    IntColumn,
+    counts_by_name,
+    group_rows,
+    rows_by,
+    totals_by_name,
+)
+from perfgate.trace.model.events import KINDS, NO_TEXT, EventTable
+
+# A stack of generated code may be as deep as Python allows; what lies deeper is time of the frame at this depth.
+MOST_LEVELS = 256
+MOST_NODES = 100_000
+MOST_REQUESTS = 500
+OTHER_REQUESTS = "other requests"
+
+_FLAME_CODES = np.array(
+    [FLAME_KINDS.index(kind) if kind in FLAME_KINDS else FLAME_KINDS.index("other") for kind in KINDS], dtype=np.uint8
+)
+_THREAD, _STREAM = FLAME_KINDS.index("thread"), FLAME_KINDS.index("stream")
+
+
+def flame_tree(stacks: Stacks, label: str, *, most_nodes: int = MOST_NODES) -> FlameTree:
+    """The stacks as one tree, a root for each thread and stream, with its costs as those of head.
+
+    Under a stream stand the calls that launched its work, without time of their own. Frames beyond ``most_nodes`` are folded
+    into those around them, the smallest first.
+    """
+    frames = _Frames(stacks.events)
+    nodes = _merge(stacks, frames.labels)
+    costs, requests = _costs(stacks, nodes)
+    texts: dict[str, int] = {}
+    shape, more_shapes = _shapes(stacks, nodes)
+    names = _track_names(stacks, nodes) + [frames.of[at].name for at in nodes.label[nodes.roots :].tolist()]
+
+    def number(text: str) -> int:
+        return texts.setdefault(text, len(texts)) if text else NONE
+
+    tree = FlameTree(
+        label=label,
+        unit=stacks.unit,
+        requests=requests,
+        parent=nodes.parent.tolist(),
+        kind=nodes.kind.tolist(),
+        name=[number(name) for name in names],
+        place=[number(place) for place in _places(nodes, frames)],
+        shape=[NONE if at == NO_TEXT else number(stacks.events.names[at]) for at in shape.tolist()],
+        more_shapes=more_shapes.tolist(),
+        texts=list(texts),
+        head=costs,
+        cut=int(np.count_nonzero(~nodes.own_frame)),
+    )
+    return _folded(tree, most_nodes)
+
+
+class _Frames:
+    """The frames of a table's events: those that differ in ``of``, and ``labels`` as positions in it, event by event."""
+
+    def __init__(self, events: EventTable) -> None:
+        first, row = group_rows(events.group, events.kind)
+        numbers: dict[EventFrame, int] = {}
+        labels = [
+            numbers.setdefault(frame(events.names[group], KINDS[kind]), len(numbers))
+            for group, kind in zip(events.group[first].tolist(), events.kind[first].tolist())
+        ]
+        self.of = list(numbers)
+        self.labels: Codes = np.array(labels, dtype=np.min_scalar_type(len(self.of)))[row]
+
+
+class _Rows(NamedTuple):
+    """What becomes a tree: all events, and behind them once more, without time, the calls above the work of each stream.
+
+    ``event`` is a position among the events, the same for a row below their number. ``parent`` is a row, or ~track of the
+    thread or stream that an outermost one belongs to; ``levels`` are the rows by how many lie above them, the outermost last.
+    There are several times as many rows as events at worst, so they take four bytes a number, and a level goes when it is done.
+    """
+
+    event: CodeColumn
+    parent: CodeColumn
+    levels: list[CodeColumn]
+
+
+def _rows(stacks: Stacks) -> _Rows:
+    event, parent = _with_calls_above(stacks)
+    above = levels(stacks.called_by)
+    depth = above[event]
+    if stacks.called_by is not stacks.around:
+        of_thread = np.flatnonzero(~stacks.on_device)
+        depth[of_thread] = levels(stacks.around)[of_thread]
+    return _Rows(event, parent, rows_by(depth)[::-1])
+
+
+def _with_calls_above(stacks: Stacks) -> tuple[CodeColumn, CodeColumn]:
+    """The event and the parent of each row."""
+    called_by, size = stacks.called_by, len(stacks.events)
+    parent = np.where(stacks.around == NOTHING_AROUND, ~stacks.track, stacks.around)
+    events, parents, rows = [np.arange(size, dtype=np.int32)], [parent], size
+    row_of = np.empty(size + 1, dtype=np.int32)  # the last place is for nothing above
+    work = np.flatnonzero(stacks.on_device)
+    for stream in np.unique(stacks.track[work]).tolist():
+        launched = work[stacks.track[work] == stream]
+        above = _calls_above(called_by, called_by[launched])
+        row_of[NOTHING_AROUND] = ~stream
+        row_of[above] = np.arange(rows, rows + above.size)
+        parent[launched] = row_of[called_by[launched]]
+        events.append(above)
+        parents.append(row_of[called_by[above]])
+        rows += above.size
+    return np.concatenate(events), np.concatenate(parents)
+
+
+def _calls_above(around: CodeColumn, launches: CodeColumn) -> CodeColumn:
+    """Every call above some that launched work, themselves among them; once each, in their order."""
+    above, last = np.zeros(around.size, dtype=bool), np.empty(around.size, dtype=np.int32)
+    outer = launches[launches != NOTHING_AROUND]
+    while outer.size:
+        outer = outer[~above[outer]]
+        above[outer] = True
+        # Of those that lie in one call, one goes on to it.
+        last[outer] = np.arange(outer.size)
+        outer = around[outer[last[outer] == np.arange(outer.size)]]
+        outer = outer[outer != NOTHING_AROUND]
+    return np.flatnonzero(above).astype(np.int32)
+
+
+class _Nodes(NamedTuple):
+    """The nodes of a tree, the ``roots`` first (their ``label`` is a track); and the node of each event.
+
+    An event without ``own_frame`` lies deeper than the tree is.
+    """
+
+    parent: Codes
+    kind: Codes
+    label: Codes
+    roots: int
+    of_event: CodeColumn
+    own_frame: npt.NDArray[np.bool_]
+
+
+def _merge(stacks: Stacks, labels: Codes) -> _Nodes:
+    """Make one node of the rows that have the same stack, level by level, in each in the order in which they began."""
+    events, rows = stacks.events, _rows(stacks)
+    tracks = np.unique(~rows.parent[rows.parent < 0])
+    streams = np.isin(tracks, np.unique(events.track[stacks.on_device]))
+    columns: list[tuple[Codes, Codes, Codes]] = [
+        (np.full(tracks.size, NONE), np.where(streams, _STREAM, _THREAD), tracks)
+    ]
+    node, size, own_frame = np.empty_like(rows.event), tracks.size, np.ones(len(events), dtype=bool)
+    for depth in range(len(rows.levels)):
+        level = rows.levels.pop()
+        outer, event = rows.parent[level], rows.event[level]
+        above = node[outer] if depth else np.searchsorted(tracks, ~outer)
+        if depth >= MOST_LEVELS:
+            node[level] = above
+            own_frame[level[level < len(events)]] = False
+            continue
+        kind, label = _FLAME_CODES[events.kind[event]], labels[event]
+        first, group = group_rows(above, kind, label)
+        began = np.full(first.size, np.iinfo(np.int64).max)
+        np.minimum.at(began, group, events.start[event])
+        by_time = np.argsort(began, kind="stable")
+        number = np.empty_like(by_time)
+        number[by_time] = np.arange(by_time.size)
+        node[level] = size + number[group]
+        first = first[by_time]
+        columns.append((above[first], kind[first], label[first]))
+        size += first.size
+    parents, kinds, names = (np.concatenate(column) for column in zip(*columns))
+    return _Nodes(parents, kinds, names, tracks.size, node[: len(events)].copy(), own_frame)
+
+
+def _costs(stacks: Stacks, nodes: _Nodes) -> tuple[FlameCosts, list[str]]:
+    """What each node took for each request, and the requests: those with most time, the rest under one name."""
+    served = requests_served(stacks)
+    real = np.flatnonzero(served != NO_TEXT)
+    codes, at = np.unique(served[real], return_inverse=True)
+    totals = totals_by_name(at, stacks.own[real], codes.size)
+    most = np.argsort(-totals, kind="stable")[:MOST_REQUESTS]
+    number = np.full(codes.size, most.size)
+    number[np.sort(most)] = np.arange(most.size)
+    request = np.full(served.size, NONE, dtype=np.int32)
+    request[real] = number[at]
+    names = [stacks.events.names[code] for code in codes[np.sort(most)].tolist()]
+    names += [OTHER_REQUESTS] if codes.size > most.size else []
+    spent = np.flatnonzero(stacks.own > 0).astype(np.int32)
+    node, asked = nodes.of_event[spent], request[spent]
+    first, cell = group_rows(node, asked)
+    return FlameCosts(
+        units=stacks.units,
+        node=node[first].tolist(),
+        request=asked[first].tolist(),
+        own=totals_by_name(cell, stacks.own[spent], first.size).tolist(),
+        count=counts_by_name(cell[nodes.own_frame[spent]], first.size).tolist(),
+    ), names
+
+
+def _shapes(stacks: Stacks, nodes: _Nodes) -> tuple[IntColumn, IntColumn]:
+    """For each node the shapes that took most of its time, or NO_TEXT, and how many more it was run with."""
+    most, more = np.full(nodes.parent.size, NO_TEXT, dtype=np.int64), np.zeros(nodes.parent.size, dtype=np.int64)
+    shape = stacks.events.shape
+    shaped = np.flatnonzero(nodes.own_frame & (shape != NO_TEXT)).astype(np.int32)
+    first, pair = group_rows(nodes.of_event[shaped], shape[shaped])
+    times, node = totals_by_name(pair, stacks.own[shaped], first.size), nodes.of_event[shaped[first]]
+    order = np.lexsort((-times, node))
+    owner, largest, count = np.unique(node[order], return_index=True, return_counts=True)
+    most[owner] = shape[shaped[first[order[largest]]]]
+    more[owner] = count - 1
+    return most, more
+
+
+def _track_names(stacks: Stacks, nodes: _Nodes) -> list[str]:
+    """A stream keeps its name; threads, whose ids mean nothing, are numbered by time."""
+    tracks = nodes.label[: nodes.roots]
+    totals = totals_by_name(np.searchsorted(tracks, stacks.track), stacks.own, tracks.size)
+    names, number = [""] * tracks.size, 0
+    for at in np.argsort(-totals, kind="stable").tolist():
+        text = stacks.events.tracks[int(tracks[at])][1]
+        if nodes.kind[at] == _STREAM:
+            names[at] = f"stream {text}" if text.isdecimal() else text
+        else:
+            number += 1
+            names[at] = f"thread {number}"
+    return names
+
+
+def _places(nodes: _Nodes, frames: _Frames) -> list[str]:
+    """A Python function stands where it begins, all else in the nearest function of the project."""
+    places, nearest = [""] * nodes.parent.size, [""] * nodes.parent.size
+    for at in range(nodes.roots, nodes.parent.size):
+        label, above = frames.of[nodes.label[at]], nearest[nodes.parent[at]]
+        nearest[at] = (label.place if label.is_project else above) or ""
+        places[at] = label.place or nearest[at]
+    return places
+
+
+def _folded(tree: FlameTree, most: int) -> FlameTree:
+    """The tree with its ``most`` largest nodes; what the others took is own time of those above them."""
+    size, (costs,) = len(tree.parent), tree.sides
+    if size <= most:
+        return tree
+    total = [0] * size
+    for node, own in zip(costs.node, costs.own):
+        total[node] += own
+    for node in range(size - 1, -1, -1):
+        if tree.parent[node] != NONE:
+            total[tree.parent[node]] += total[node]
+    # A node is never larger than its parent and stands behind it, so all above a kept node are kept.
+    largest = sorted(sorted(range(size), key=lambda node: (-total[node], node))[:most])
+    number = dict(zip(largest, range(most)))
+    stays: list[int] = []
+    for node in range(size):
+        stays.append(
+            number[node] if node in number else stays[tree.parent[node]] if tree.parent[node] != NONE else NONE
+        )
+    cells: dict[tuple[int, int], list[int]] = {}
+    for node, request, own, count in zip(costs.node, costs.request, costs.own, costs.count):
+        cell = cells.setdefault((stays[node], request), [0, 0])
+        cell[0] += own
+        cell[1] += count if node in number else 0
+    order = sorted(key for key in cells if key[0] != NONE)
+    return msgspec.structs.replace(
+        tree,
+        parent=[NONE if tree.parent[node] == NONE else number[tree.parent[node]] for node in largest],
+        kind=[tree.kind[node] for node in largest],
+        name=[tree.name[node] for node in largest],
+        place=[tree.place[node] for node in largest],
+        shape=[tree.shape[node] for node in largest],
+        more_shapes=[tree.more_shapes[node] for node in largest],
+        head=FlameCosts(
+            units=costs.units,
+            node=[node for node, _ in order],
+            request=[request for _, request in order],
+            own=[cells[key][0] for key in order],
+            count=[cells[key][1] for key in order],
+        ),
+        folded=size - most,
+        folded_names=sorted({tree.texts[tree.name[node]] for node in range(size) if node not in number}),
+    )

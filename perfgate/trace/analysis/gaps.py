@@ -1,0 +1,142 @@
+"""When a device had nothing to do, and why: exact integer nanoseconds over all its streams.
+
+What the device waited for is read from the event that ends a gap and the call on the host that launched it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, get_args, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.document.trace import GapCause
+from perfgate.trace.model.arithmetic import Codes, Covered, IntColumn, Intervals, gaps, intersection, joined, union
+from perfgate.trace.model.events import DEVICE_KINDS, EventTable
+from perfgate.trace.model.spans import NOT_RECORDED, launch_starts
+
+CAUSES: tuple[GapCause, ...] = get_args(GapCause)
+
+# Calls that return when the device is done: cudaStreamSynchronize, hipDeviceSynchronize, AscendCL@aclrtSynchronizeStream…,
+# and copies that wait themselves (samples cuda-hta, msinsight-910B-alexnet-2501).
+_WAIT = re.compile(r"synchroni[sz]e|hipMemcpyWithStream$|^(?:cuda|hip)Memcpy$|aclrtMemcpy$", re.IGNORECASE)
+
+
+class Gap(NamedTuple):
+    """A stretch in which nothing was computed, by the recording's clock."""
+
+    start_ns: int
+    duration_ns: int
+    cause: GapCause
+
+
+class Gaps(Sequence[Gap]):
+    """Gaps in the order of time, as columns: nanoseconds, and a position among CAUSES."""
+
+    def __init__(self, start: IntColumn, duration: IntColumn, cause: Codes) -> None:
+        self.start, self.duration, self.cause = start, duration, cause
+
+    def __len__(self) -> int:
+        return self.start.size
+
+    @overload
+    def __getitem__(self, place: int) -> Gap: ...
+    @overload
+    def __getitem__(self, place: slice) -> Gaps: ...
+    def __getitem__(self, place: int | slice) -> Gap | Gaps:
+        if isinstance(place, slice):
+            return Gaps(self.start[place], self.duration[place], self.cause[place])
+        return Gap(int(self.start[place]), int(self.duration[place]), CAUSES[self.cause[place]])
+
+    def __iter__(self) -> Iterator[Gap]:
+        columns = self.start.tolist(), self.duration.tolist(), self.cause.tolist()
+        return (Gap(start, duration, CAUSES[cause]) for start, duration, cause in zip(*columns))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Gaps) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Gaps:
+        return Gaps(self.start[chosen], self.duration[chosen], self.cause[chosen])
+
+
+@dataclass(frozen=True)
+class DeviceGaps:
+    """The gaps of one device in time order, between its first event and the end of its last.
+
+    ``busy_ns`` is the time in which anything ran, on any stream.
+    """
+
+    start_ns: int
+    end_ns: int
+    busy_ns: int
+    gaps: Gaps
+
+
+def device_gaps(events: EventTable, *, exposed: bool = False) -> DeviceGaps | None:
+    """The gaps in which nothing ran on the device of a timeline; None where it shows no work at all.
+
+    ``exposed`` adds the stretches in which only copies or collectives ran.
+    """
+    work = events.of_kind(*DEVICE_KINDS)
+    busy = union(work.intervals)
+    if not busy.start.size:
+        return None
+    start, end = int(busy.start[0]), int(busy.end[-1])
+    idle = gaps(busy, (start, end))
+    stretches = Gaps(idle.start, idle.end - idle.start, _causes(idle, work, events.of_kind("runtime")))
+    if exposed:
+        computing, communication = work.of_kind("compute").intervals, work.of_kind("comm").intervals
+        stretches = _in_order(
+            stretches,
+            _exposed(communication, computing, "communication"),
+            _exposed(work.of_kind("copy").intervals, joined(computing, communication), "copy"),
+        )
+    return DeviceGaps(start, end, busy.length, stretches)
+
+
+def _in_order(*parts: Gaps) -> Gaps:
+    start, duration, cause = (
+        np.concatenate(columns) for columns in zip(*((part.start, part.duration, part.cause) for part in parts))
+    )
+    return Gaps(start, duration, cause).select(np.lexsort((duration, start)))
+
+
+def _causes(idle: Intervals, work: EventTable, runtime: EventTable) -> Codes:
+    launched = launch_starts(work, runtime)
+    # Of what starts together the event that was launched first ends the gap.
+    first = np.where(launched == NOT_RECORDED, np.iinfo(np.int64).max, launched)
+    order = np.lexsort((first, work.start))
+    launch = launched[order][np.searchsorted(work.start[order], idle.end)]
+    late = launch >= idle.start
+    return np.select(
+        [launch == NOT_RECORDED, late & _waiting(runtime, idle), late],
+        [CAUSES.index("unknown"), CAUSES.index("synchronization"), CAUSES.index("host")],
+        CAUSES.index("queue"),
+    )
+
+
+def _waiting(runtime: EventTable, idle: Intervals) -> npt.NDArray[np.bool_]:
+    """Whether the host was in a call that waits for the device when a stretch began, or for at least half of it.
+
+    A blocking copy is such a call: it may begin after the device has run dry, and hold up everything behind it.
+    """
+    waits = union(runtime.select(runtime.is_named(_WAIT.search)).intervals)
+    if not waits.start.size:
+        return np.zeros(idle.start.size, dtype=np.bool_)
+    before = np.searchsorted(waits.start, idle.start, side="right") - 1
+    at_begin = (before >= 0) & (idle.start <= waits.end[before])
+    waiting: npt.NDArray[np.bool_] = at_begin | (2 * Covered(waits).within(idle) >= idle.end - idle.start)
+    return waiting
+
+
+def _exposed(intervals: Intervals, hiding: Intervals, cause: GapCause) -> Gaps:
+    """The stretches covered by the first and by none of those that hide them."""
+    alone = union(intervals)
+    if alone.start.size:
+        alone = intersection(alone, gaps(hiding, (int(alone.start[0]), int(alone.end[-1]))))
+    return Gaps(alone.start, alone.end - alone.start, np.full(alone.start.size, CAUSES.index(cause)))

@@ -1,0 +1,41 @@
+"""At which clock of the cores the kernels of a device ran, by type."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from perfgate.trace.model.arithmetic import Intervals
+from perfgate.trace.model.kernel_table import KernelTable
+from perfgate.trace.model.packed import NO_NUMBER
+from perfgate.trace.model.readings import Readings
+
+# Units of the column Accelerator Core with a clock of their own: the device's CPU, and what makes random numbers.
+_OTHER_CLOCKS = ("AI_CPU", "DSA_SQE")
+
+
+class KernelClock(NamedTuple):
+    """All kernels of one type: their nanoseconds, and the hertz they ran at: the mean over that time, and the lowest."""
+
+    op: str
+    time_ns: int
+    hertz: float
+    lowest: float
+
+
+def kernel_clocks(table: KernelTable, clock: Readings) -> list[KernelClock]:
+    """The types that run on the cores, most time first; none where the table does not say when kernels ran."""
+    others = [code for code, text in enumerate(table.texts) if text.upper() in _OTHER_CLOCKS]
+    rows = table.select((table.start != NO_NUMBER) & (table.duration > 0) & ~np.isin(table.codes["core"], others))
+    if not len(rows):
+        return []
+    hertz = clock.lowest_during(Intervals(rows.start, rows.start + rows.duration))
+    codes, place = np.unique(rows.group, return_inverse=True)
+    times = np.bincount(place, weights=rows.duration)
+    means = np.bincount(place, weights=rows.duration * hertz) / times
+    lowest = np.full(codes.size, np.inf)
+    np.minimum.at(lowest, place, hertz)
+    columns = zip((rows.texts[code] for code in codes.tolist()), times.tolist(), means.tolist(), lowest.tolist())
+    clocks = (KernelClock(op, round(time), mean, least) for op, time, mean, least in columns)
+    return sorted(clocks, key=lambda row: (-row.time_ns, row.op))

@@ -1,0 +1,107 @@
+"""Which line and which operator launched the work of a timeline."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.errors import UsageError
+from perfgate.trace.analysis.stacks import Stacks, frame, nearest_above
+from perfgate.trace.model.arithmetic import (
+    NOTHING_AROUND,
+    CodeColumn,
+    Codes,
+    IntColumn,
+    group_rows,
+    self_times,
+    totals_by_name,
+)
+from perfgate.trace.model.events import DEVICE_KINDS, EventKind, EventTable
+
+NO_LAUNCHER = -1
+
+
+# Operators of the profiler's own, around the one that the program called.
+_NO_OPERATORS = frozenset({"record_param_comms"})
+
+
+class Launchers(NamedTuple):
+    """The work of a timeline, its nanoseconds, and the function and operator that launched each piece.
+
+    ``line`` and ``operator`` index the names of the events, NO_LAUNCHER if the recording shows none.
+    """
+
+    events: EventTable
+    time: IntColumn
+    line: Codes
+    operator: Codes
+
+    @property
+    def has_lines(self) -> bool:
+        return bool((self.line != NO_LAUNCHER).any())
+
+    def require_lines(self) -> None:
+        """Raises UsageError if no Python functions were recorded."""
+        if not self.has_lines:
+            raise UsageError(
+                "the recording has no Python functions, so nothing has a line; record with with_stack=True, or leave out "
+                "--by line"
+            )
+
+    @property
+    def name(self) -> Codes:
+        """What stands for each piece of work by line: the function, else the operator, else its own name."""
+        return np.where(self.line == NO_LAUNCHER, self.operator_or_own, self.line)
+
+    @property
+    def operator_or_own(self) -> Codes:
+        return np.where(self.operator == NO_LAUNCHER, self.events.group, self.operator)
+
+    def select(self, chosen: npt.NDArray[np.bool_]) -> Launchers:
+        return Launchers(self.events.select(chosen), self.time[chosen], self.line[chosen], self.operator[chosen])
+
+    def heaviest(self, column: Codes, row: Codes, rows: int) -> list[str | None]:
+        """Of each row the name in a column that most of its time has."""
+        first, pair = group_rows(row, column)
+        totals = totals_by_name(pair, self.time, first.size)
+        best: list[str | None] = [None] * rows
+        for place in np.argsort(-totals, kind="stable")[::-1].tolist():
+            name = int(column[first[place]])
+            best[int(row[first[place]])] = None if name == NO_LAUNCHER else self.events.names[name]
+        return best
+
+
+def launchers(stacks: Stacks, kinds: tuple[EventKind, ...]) -> Launchers:
+    """What launched the events of some kinds; of events of the host, what they lie in.
+
+    The line is that of the innermost function of the project, else of any file; the operator is the innermost one.
+    """
+    on_device = set(kinds) <= set(DEVICE_KINDS)
+    work = np.flatnonzero(stacks.events.is_kind(*kinds)).astype(np.int32)
+    python = stacks.events.is_kind("python")
+    in_project, in_file = (python & stacks.events.is_named(test) for test in (_is_in_project, _is_in_file))
+    line = _named(stacks, nearest_above(stacks, work, in_project))
+    missing = line == NO_LAUNCHER
+    line[missing] = _named(stacks, nearest_above(stacks, work[missing], in_file))
+    is_operator = stacks.events.is_kind("host_op") & ~stacks.events.is_named(_NO_OPERATORS.__contains__)
+    operator = _named(stacks, nearest_above(stacks, work, is_operator))
+    if not on_device:
+        operator = np.where(stacks.events.is_kind("host_op")[work], stacks.events.name[work], operator)
+    events = stacks.events.select(work.astype(np.intp))
+    # As everywhere, shares of the busy time are of whole spans on the device, and of self time on the host.
+    time = events.duration if on_device else self_times(events.start, events.duration, events.track)
+    return Launchers(events, time, line, operator)
+
+
+def _named(stacks: Stacks, positions: CodeColumn) -> Codes:
+    return np.where(positions == NOTHING_AROUND, NO_LAUNCHER, stacks.events.name[positions])
+
+
+def _is_in_project(name: str) -> bool:
+    return frame(name, "python").is_project
+
+
+def _is_in_file(name: str) -> bool:
+    return frame(name, "python").place is not None

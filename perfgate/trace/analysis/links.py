@@ -1,0 +1,102 @@
+"""Links between ranks: what they carried, by global ranks, and which carry far less than others like them.
+
+Ascend's communication_matrix.json numbers ranks by their position in a group, and names groups by hashes that its metadata does
+not have. Each recording tells its own rank's position in each group, so the recordings together tell most members, and the
+lists of groups in the metadata the rest, if they allow one answer only.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from perfgate.trace.analysis.rank_table import LinkTotal, RankTable
+
+# Perfgate's own marks: a link at half of the middle bandwidth of those like it. Fewer have no middle to speak of, smaller
+# transfers are a matter of latency, and sizes are alike within a factor of four.
+SLOW_LINK, FEWEST_LINKS, SMALLEST, ALIKE = 0.5, 3, 1e6, 4.0
+LOCAL = "LOCAL"  # a rank's copies to itself
+
+
+class LinkTraffic(NamedTuple):
+    """What one rank sent another over one kind of link in operations of one sort: bytes and nanoseconds.
+
+    ``source`` and ``target`` are global ranks; if the recordings do not tell those, positions in ``group``, else None.
+    """
+
+    source: int
+    target: int
+    link: str
+    operation: str
+    group: str | None
+    size: float
+    transit: int
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes a second."""
+        return self.size / self.transit * 1e9
+
+
+class SlowLink(NamedTuple):
+    """A link and the middle bandwidth of those like it, bytes a second."""
+
+    link: LinkTraffic
+    middle: float
+
+
+def links_between(tables: Sequence[RankTable]) -> list[LinkTraffic]:
+    """All links between different ranks that carried something, the numbers of groups replaced by global ranks."""
+    members = _members(tables)
+    found = []
+    for table in tables:
+        for link in table.links:
+            if link.link != LOCAL and link.source != link.target and link.size > 0 and link.transit > 0:
+                source = table.rank if table.rank is not None else members.get((link.group, link.source))
+                target = members.get((link.group, link.target))
+                if target is None:
+                    target = _by_lists(table, link)
+                known = source is not None and target is not None
+                ends = (source, target) if source is not None and target is not None else (link.source, link.target)
+                group = None if known else link.group
+                found.append(LinkTraffic(*ends, link.link, link.operation, group, link.size, link.transit))
+    return found
+
+
+def _members(tables: Iterable[RankTable]) -> dict[tuple[str, int], int]:
+    """The global rank at each position of a group, as the ranks there tell; none if they contradict each other."""
+    told: dict[tuple[str, int], set[int]] = defaultdict(set)
+    for table in tables:
+        if table.rank is not None:
+            for link in table.links:
+                told[link.group, link.source].add(table.rank)
+    return {place: next(iter(ranks)) for place, ranks in told.items() if len(ranks) == 1}
+
+
+def _by_lists(table: RankTable, link: LinkTotal) -> int | None:
+    """The only rank at the target's position in the groups that have this rank at the source's; None if there are several."""
+    fits = {
+        ranks[link.target]
+        for ranks in table.groups
+        if max(link.source, link.target) < len(ranks) and ranks[link.source] == table.rank
+    }
+    return next(iter(fits)) if len(fits) == 1 else None
+
+
+def slow_links(links: Iterable[LinkTraffic], *, share: float = SLOW_LINK) -> list[SlowLink]:
+    """The links that carry far less than others of their kind in like operations of like size, the slowest first."""
+    kinds: dict[tuple[str, str], list[LinkTraffic]] = defaultdict(list)
+    for link in links:
+        if link.size >= SMALLEST:
+            kinds[link.link, link.operation].append(link)
+    slow = [one for kind in kinds.values() for one in _slow_of_kind(kind, share)]
+    return sorted(slow, key=lambda one: one.link.bandwidth / one.middle)
+
+
+def _slow_of_kind(links: Sequence[LinkTraffic], share: float) -> Iterator[SlowLink]:
+    for link in links:
+        alike = [other.bandwidth for other in links if link.size / ALIKE <= other.size <= link.size * ALIKE]
+        if len(alike) >= FEWEST_LINKS and link.bandwidth < share * (middle := statistics.median(alike)):
+            yield SlowLink(link, middle)

@@ -1,0 +1,91 @@
+"""Operators of a trace by self time: rows of a table, and shares of classes of operators."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from perfgate.trace.model.arithmetic import CodeColumn, IntColumn, rows_by, self_times
+from perfgate.trace.model.events import KINDS, EventTable
+
+OpClass = Literal["conv_matmul", "copy", "reshape", "softmax", "other"]
+RowKind = Literal["compute", "copy", "comm", "fused", "host"]
+
+# First match wins. Names of torch operators (aten::addmm), of CUDA kernels (volta_sgemm_128x64_nn, cutlass_80_…,
+# implicit_convolve_sgemm, Memcpy HtoD) and of Ascend kernels (MatMulV2, Conv2D, TransData, DataCopy, TransposeD,
+# SoftmaxV2), as the recorded samples cuda-hta, cuda-kineto and msinsight-910B-alexnet-2501 have them. An attention
+# kernel is mostly matrix products.
+_CLASSES: tuple[tuple[OpClass, re.Pattern[str]], ...] = (
+    ("softmax", re.compile(r"softmax", re.IGNORECASE)),
+    ("copy", re.compile(r"copy|clone|transdata|memcpy|memset", re.IGNORECASE)),
+    ("reshape", re.compile(r"transpose|permute|reshape|_unsafe_view|aten::(view|t|as_strided)$", re.IGNORECASE)),
+    (
+        "conv_matmul",
+        re.compile(
+            r"conv(?!ert)|gemm|gemv|matmul|cutlass|(?<![a-z])(add|b|badd)*(mm|mv)(?![a-z])|(?<![a-z])linear"
+            r"|scaled_dot_product|attention|fmha",
+            re.IGNORECASE,
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class OperatorTotal:
+    """One operator of a trace: nanoseconds of self time in a typical call of the workload, events over all calls.
+
+    Typical is the median over the calls: one call that the scheduler interrupted would outweigh all others in a mean.
+    """
+
+    name: str
+    kind: RowKind
+    typical_ns: float
+    count: int
+
+
+def operator_totals(events: EventTable, *, calls: int) -> list[OperatorTotal]:
+    """Every operator among the events of ``calls`` calls, most self time first; equal ones by name.
+
+    Kernels are counted by their type where the profiler knows it (``EventTable.group``). One name on two kinds of event
+    (never seen) would count as the kind that comes first in the table.
+    """
+    own = self_times(events.start, events.duration, events.track)
+    rows = [
+        OperatorTotal(
+            name=events.names[events.group[chosen[0]]],
+            kind=_row_kind(int(events.kind[chosen[0]])),
+            typical_ns=_typical(events, own, chosen, calls),
+            count=chosen.size,
+        )
+        for chosen in rows_by(events.group)
+    ]
+    return sorted(rows, key=lambda row: (-row.typical_ns, row.name))
+
+
+def _typical(events: EventTable, own: IntColumn, chosen: CodeColumn, calls: int) -> float:
+    """The median over the calls; the mean where the events do not divide into calls of equally many."""
+    if chosen.size % calls:
+        return float(own[chosen].sum()) / calls
+    in_order = chosen[np.argsort(events.start[chosen], kind="stable")]
+    return float(np.median(own[in_order].reshape(calls, -1).sum(axis=1)))
+
+
+def op_class(name: str) -> OpClass:
+    return next((kind for kind, pattern in _CLASSES if pattern.search(name)), "other")
+
+
+def class_totals(rows: Iterable[OperatorTotal]) -> dict[OpClass, float]:
+    """The nanoseconds of self time of each class, zero included."""
+    totals: dict[OpClass, float] = {"conv_matmul": 0.0, "copy": 0.0, "reshape": 0.0, "softmax": 0.0, "other": 0.0}
+    for row in rows:
+        totals[op_class(row.name)] += row.typical_ns
+    return totals
+
+
+def _row_kind(code: int) -> RowKind:
+    kind = KINDS[code]
+    return kind if kind in ("compute", "copy", "comm", "fused") else "host"

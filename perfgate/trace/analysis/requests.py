@@ -1,0 +1,103 @@
+"""The requests of a recording of a server: what each took, on the host and on the device, and what it waited for.
+
+An event serves a request where its argument ``request_id`` says so, or where it is a span named ``request#ID``; what lies in
+such an event, and what it launched on a device, serves the same one. Times are nanoseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from perfgate.document.trace import TopKind
+from perfgate.trace.analysis.stacks import requests_served, stacks_of
+from perfgate.trace.model.arithmetic import (
+    counts_by_name,
+    group_rows,
+    totals_by_name,
+    union_length,
+)
+from perfgate.trace.model.events import DEVICE_KINDS, KERNEL_KINDS, KINDS, NO_TEXT, EventTable
+
+_ROW_KINDS: dict[str, TopKind] = {"compute": "compute", "copy": "copy", "comm": "comm", "fused": "fused"}
+
+
+class TracedRequest(NamedTuple):
+    """One request, from its first event to the end of its last: ``elapsed`` nanoseconds, in ``active`` of which something of it
+    ran anywhere, on the host for ``host`` and on the device for ``device``, which ran ``kernels``."""
+
+    name: str
+    start: int
+    elapsed: int
+    active: int
+    host: int
+    device: int
+    kernels: int
+
+
+class RequestWork(NamedTuple):
+    """What ran for a request under one name: how often, and nanoseconds without what it called."""
+
+    name: str
+    kind: TopKind
+    runs: int
+    total: int
+
+
+class Requests:
+    """The requests of a table of events."""
+
+    def __init__(self, events: EventTable) -> None:
+        stacks = stacks_of(events)
+        request = requests_served(stacks)
+        chosen = np.flatnonzero(request != NO_TEXT)
+        # By request; the order inside is that of the file.
+        chosen = chosen[np.argsort(request[chosen], kind="stable")]
+        self._events = replace(stacks.events.select(chosen), request=request[chosen])
+        self._own = stacks.own[chosen]
+        codes, begins = np.unique(request[chosen], return_index=True)
+        self._bounds = dict(zip(codes.tolist(), zip(begins.tolist(), [*begins[1:].tolist(), chosen.size])))
+        self._codes = {stacks.events.names[code]: code for code in codes.tolist()}
+
+    def all(self) -> list[TracedRequest]:
+        """Every request, the one that took longest first."""
+        return sorted(map(self._request, self._codes), key=lambda request: -request.elapsed)
+
+    def events(self, name: str | None) -> EventTable:
+        """What served a request, or any, in the order of requests; each event says which."""
+        begin, end = (
+            (0, len(self._events)) if name is None else self._bounds.get(self._codes.get(name, NO_TEXT), (0, 0))
+        )
+        return self._events.select(np.arange(begin, end))
+
+    def rows(self, name: str) -> list[RequestWork] | None:
+        """What ran for a request, most time first; None for one that was not recorded."""
+        if name not in self._codes:
+            return None
+        begin, end = self._bounds[self._codes[name]]
+        events = self._events.select(np.arange(begin, end))
+        first, row = group_rows(events.group, events.kind)
+        totals = totals_by_name(row, self._own[begin:end], first.size)
+        columns = events.group[first], events.kind[first], counts_by_name(row, first.size), totals
+        rows = [
+            RequestWork(events.names[group], _ROW_KINDS.get(KINDS[kind], "host"), count, total)
+            for group, kind, count, total in zip(*(column.tolist() for column in columns))
+        ]
+        return sorted(rows, key=lambda row: -row.total)
+
+    def _request(self, name: str) -> TracedRequest:
+        begin, end = self._bounds[self._codes[name]]
+        events = self._events.select(np.arange(begin, end))
+        device = events.is_kind(*DEVICE_KINDS)
+        start = int(events.start.min())
+        return TracedRequest(
+            name=name,
+            start=start,
+            elapsed=int(events.end.max()) - start,
+            active=union_length(events.intervals),
+            host=union_length(events.select(~device).intervals),
+            device=union_length(events.select(device).intervals),
+            kernels=int(events.is_kind(*KERNEL_KINDS).sum()),
+        )

@@ -1,0 +1,331 @@
+"""The work of a timeline as rows: what takes the time of a whole recording, and what an average call or step did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from perfgate.document.alignment import TimedRow
+from perfgate.document.trace import DiffKey, TopKey, TopKind
+from perfgate.errors import UsageError
+from perfgate.trace.analysis.gaps import device_gaps
+from perfgate.trace.analysis.lines import launchers
+from perfgate.trace.analysis.stacks import Stacks, frame, project_places, stacks_of
+from perfgate.trace.model.arithmetic import (
+    Codes,
+    IntColumn,
+    Intervals,
+    counts_by_name,
+    group_rows,
+    self_times,
+    totals_by_name,
+    union_length,
+)
+from perfgate.trace.model.events import DEVICE_KINDS, KINDS, NO_TEXT, EventKind, EventTable
+from perfgate.trace.model.kernel_table import KernelTable
+from perfgate.trace.model.packed import NO_NUMBER
+from perfgate.trace.model.recording import Kernel, Timeline
+
+if TYPE_CHECKING:
+    from perfgate.document.flame import FlameUnit
+
+# What stands for the host's work: operators, else Python functions, else whatever was recorded (plain Chrome traces).
+_HOST_KINDS: tuple[tuple[EventKind, ...], ...] = (("host_op",), ("python",), ("runtime", "other"))
+
+
+@dataclass(frozen=True)
+class TopOperator:
+    """One operator: how often, and nanoseconds over the recording. ``shapes`` are those of its inputs, by shape only.
+
+    By line the name is the function that launched, and ``operator`` the one that most of its time belongs to.
+    """
+
+    name: str
+    kind: TopKind
+    count: int
+    total_ns: int
+    shapes: str | None = None
+    operator: str | None = None
+
+
+@dataclass(frozen=True)
+class Top:
+    """The rows of one timeline, most time first; of its device, or of its host.
+
+    On a device a row's time is that of its events, and ``base_ns`` the time in which anything ran on any stream: shares of
+    it can add up to more than one where streams overlap. On the host both are self time.
+    """
+
+    side: Literal["device", "host"]
+    base_ns: int
+    rows: tuple[TopOperator, ...]
+
+
+@dataclass(frozen=True)
+class UnitWork:
+    """What a timeline did in an average unit: nanoseconds, and rows with nanoseconds and counts of one unit.
+
+    The time of what was not recorded is None.
+    """
+
+    unit: FlameUnit
+    units: int
+    kernel_ns: float | None
+    copy_ns: float | None
+    fused_ns: float | None
+    communication_ns: float | None
+    gap_ns: float | None
+    host_ns: float | None
+    rows: tuple[TimedRow, ...]
+
+
+def top(timeline: Timeline, *, by: TopKey, host: bool, longer_ns: int | None = None) -> Top:
+    """What took the time of a timeline's device; of its host where ``host`` is set, or no device was recorded.
+
+    With ``longer_ns`` rows have only single runs that took longer, the host's by self time; shares stay those of all time.
+    Where neither events nor kernels were collected, the profiler's own totals answer by type. Raises UsageError where
+    rows by shape or single runs are asked for and the recording has none.
+    """
+    return (None if host else _top_of_device(timeline, by, longer_ns)) or _top_of_host(timeline, by, longer_ns)
+
+
+def unit_work(timeline: Timeline, *, by: DiffKey = "operator") -> UnitWork:
+    """Kernels come from the device's timeline, else from the profiler's table of them; by line from the timeline alone.
+
+    Raises UsageError where rows by line are asked for and no Python functions were recorded.
+    """
+    stacks = stacks_of(timeline.events)
+    device = stacks.on_device.any()
+    of_host = host_kinds(stacks.events)
+    if by == "line":
+        launchers(stacks, DEVICE_KINDS if device else of_host).require_lines()
+    rows_of = _unit_rows_by_line if by == "line" else _unit_rows
+    rows = [*rows_of(stacks, of_host), *rows_of(stacks, DEVICE_KINDS)]
+    if by == "operator" and not device and timeline.kernels:
+        steps = KernelTable.of(timeline.kernels).steps
+        rows += _unit_rows_of_kernels(timeline.kernels, max(len(steps), 1))
+    has_kernels = device or bool(timeline.kernels)
+    gaps = device_gaps(stacks.events) if device else None
+    return UnitWork(
+        unit=stacks.unit,
+        units=stacks.units,
+        kernel_ns=_total(rows, "compute") if has_kernels else None,
+        copy_ns=_total(rows, "copy") if device else None,
+        fused_ns=_total(rows, "fused") or None,
+        communication_ns=_total(rows, "comm") if has_kernels else None,
+        gap_ns=None if gaps is None else (gaps.end_ns - gaps.start_ns - gaps.busy_ns) / stacks.units,
+        host_ns=_total(rows, "host") if of_host else None,
+        rows=tuple(rows),
+    )
+
+
+def _top_of_device(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top | None:
+    work = timeline.events.of_kind(*DEVICE_KINDS)
+    if by == "line":
+        if not len(work):
+            return None
+        return Top("device", union_length(work.intervals), _top_rows_by_line(timeline.events, DEVICE_KINDS, longer_ns))
+    kernels = timeline.kernels or ()
+    # On Ascend only the table of kernels has the shapes; it has no copies.
+    if kernels and (not len(work) or (by == "shape" and (KernelTable.of(kernels).codes["inputs"] != NO_TEXT).any())):
+        return Top("device", _busy_of_kernels(kernels), _top_rows_of_kernels(kernels, by, longer_ns))
+    if len(work):
+        return Top("device", union_length(work.intervals), _top_rows(work, work.duration, by, longer_ns))
+    if by == "type" and timeline.types:
+        _require_single_runs(longer_ns)
+        rows = [TopOperator(total.type, "compute", total.count, total.total_ns) for total in timeline.types]
+        return Top("device", sum(row.total_ns for row in rows), _most_time_first(rows))
+    return None
+
+
+def _top_of_host(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top:
+    kinds = host_kinds(timeline.events) or _HOST_KINDS[0]
+    calls = timeline.events.of_kind(*kinds)
+    if by == "line" and not len(calls):
+        raise UsageError("the recording has tables alone, and they name no lines; use --by type")
+    if not len(calls) and by != "shape" and timeline.operators:
+        _require_single_runs(longer_ns)
+        rows = [TopOperator(total.name, "host", total.count, total.host_self_ns) for total in timeline.operators]
+        return Top("host", sum(row.total_ns for row in rows), _most_time_first(rows))
+    own = self_times(calls.start, calls.duration, calls.track)
+    if by == "line":
+        return Top("host", int(own.sum()), _top_rows_by_line(timeline.events, kinds, longer_ns))
+    return Top("host", int(own.sum()), _top_rows(calls, own, by, longer_ns))
+
+
+def _top_rows_by_line(
+    events: EventTable, kinds: tuple[EventKind, ...], longer_ns: int | None
+) -> tuple[TopOperator, ...]:
+    """Rows by the function that launched; else by the operator, and what has neither by itself."""
+    found = launchers(stacks_of(events, whole=True), kinds)
+    found.require_lines()
+    if longer_ns is not None:
+        found = found.select(found.time > longer_ns)
+    work = found.events
+    name = found.name
+    first, row = group_rows(name, work.kind)
+    totals, counts = totals_by_name(row, found.time, first.size), counts_by_name(row, first.size)
+    heaviest = found.heaviest(found.operator_or_own, row, first.size)
+    rows = [
+        TopOperator(work.names[name[position]], _row_kind(int(work.kind[position])), count, total, operator=best)
+        for position, count, total, best in zip(first.tolist(), counts.tolist(), totals.tolist(), heaviest)
+    ]
+    return _most_time_first(rows)
+
+
+def _row_kind(code: int) -> TopKind:
+    kind = KINDS[code]
+    return kind if kind in ("compute", "copy", "comm", "fused") else "host"
+
+
+def host_kinds(events: EventTable) -> tuple[EventKind, ...]:
+    return next((kinds for kinds in _HOST_KINDS if len(events.of_kind(*kinds))), ())
+
+
+def _require_single_runs(longer_ns: int | None) -> None:
+    if longer_ns is not None:
+        raise UsageError(
+            "the recording has totals of operators and no single runs: which of them took longer it does not tell"
+        )
+
+
+def _top_rows(events: EventTable, time: IntColumn, by: TopKey, longer_ns: int | None) -> tuple[TopOperator, ...]:
+    if longer_ns is not None:
+        events, time = events.select(time > longer_ns), time[time > longer_ns]
+    name = events.name if by == "name" else events.group
+    if by == "shape" and len(events) and not (events.shape != NO_TEXT).any():
+        raise _no_shapes()
+    first, row = group_rows(name, events.shape) if by == "shape" else group_rows(name)
+    totals, counts = totals_by_name(row, time, first.size), counts_by_name(row, first.size)
+    rows = []
+    for position, count, total in zip(first.tolist(), counts.tolist(), totals.tolist()):
+        shape = int(events.shape[position])
+        rows.append(
+            TopOperator(
+                name=events.names[name[position]],
+                kind=_row_kind(int(events.kind[position])),
+                count=count,
+                total_ns=total,
+                shapes=events.names[shape] if by == "shape" and shape != NO_TEXT else None,
+            )
+        )
+    return _most_time_first(rows)
+
+
+def _top_rows_of_kernels(kernels: Sequence[Kernel], by: TopKey, longer_ns: int | None) -> tuple[TopOperator, ...]:
+    table = KernelTable.of(kernels)
+    if by == "shape" and (table.codes["inputs"] == NO_TEXT).all():
+        raise _no_shapes()
+    name = table.codes["name"] if by == "name" else table.group
+    inputs = table.codes["inputs"] if by == "shape" else np.zeros(len(table), dtype=np.int64)
+    return _most_time_first(
+        [
+            TopOperator(
+                name=table.texts[name[first]],
+                kind=table[first].kind,
+                count=count,
+                total_ns=total,
+                shapes=str([list(shape) for shape in table[first].input_shapes]) if by == "shape" else None,
+            )
+            for first, count, total in _added_up(table, name, inputs, longer_ns)
+        ]
+    )
+
+
+def _busy_of_kernels(kernels: Sequence[Kernel]) -> int:
+    """Nanoseconds in which any kernel ran; the sum of all where the table does not say when."""
+    table = KernelTable.of(kernels)
+    if (table.start == NO_NUMBER).any():
+        return int(table.duration.sum())
+    return union_length(Intervals(table.start, table.start + table.duration))
+
+
+def _added_up(
+    table: KernelTable, name: Codes, inputs: Codes, longer_ns: int | None = None
+) -> Iterator[tuple[int, int, int]]:
+    """Of each name, kind and form of inputs the position of the first kernel, how many there are, and their nanoseconds."""
+    chosen = np.arange(len(table)) if longer_ns is None else np.flatnonzero(table.duration > longer_ns)
+    first, row = group_rows(name[chosen], table.kind[chosen], inputs[chosen])
+    totals, counts = totals_by_name(row, table.duration[chosen], first.size), counts_by_name(row, first.size)
+    return zip(chosen[first].tolist(), counts.tolist(), totals.tolist())
+
+
+def _most_time_first(rows: Iterable[TopOperator]) -> tuple[TopOperator, ...]:
+    return tuple(sorted(rows, key=lambda row: (-row.total_ns, row.name, row.shapes or "")))
+
+
+def _no_shapes() -> UsageError:
+    return UsageError(
+        "the recording tells no shapes; record with record_shapes=True (on an NPU also at Level1), or use --by type"
+    )
+
+
+def _unit_rows(stacks: Stacks, kinds: tuple[EventKind, ...]) -> list[TimedRow]:
+    """A row for each name, form of inputs and calling function among events of some kinds."""
+    events = stacks.events
+    nearest, places = project_places(events, stacks.called_by)
+    chosen = np.flatnonzero(events.is_kind(*kinds))
+    columns = events.group, events.kind, events.shape, nearest
+    first, row = group_rows(*(column[chosen] for column in columns))
+    times, counts = totals_by_name(row, stacks.own[chosen], first.size), counts_by_name(row, first.size)
+    launched = launchers(stacks, kinds)
+    operators = launched.heaviest(launched.operator, row, first.size)
+    rows = []
+    for position, time, count, operator in zip(chosen[first].tolist(), times.tolist(), counts.tolist(), operators):
+        kind, shape, place = KINDS[events.kind[position]], int(events.shape[position]), int(nearest[position])
+        rows.append(
+            TimedRow(
+                op=frame(events.names[events.group[position]], kind).name,
+                time=time / stacks.units,
+                count=count / stacks.units,
+                shape=None if shape == NO_TEXT else events.names[shape],
+                line=places[place] if place >= 0 else None,
+                kind=kind if kind in DEVICE_KINDS else "host",
+                operator=operator if kind in DEVICE_KINDS else None,
+            )
+        )
+    return rows
+
+
+def _unit_rows_by_line(stacks: Stacks, kinds: tuple[EventKind, ...]) -> list[TimedRow]:
+    """A row for each launching function and kind of event."""
+    found = launchers(stacks, kinds)
+    work, name = found.events, found.name
+    first, row = group_rows(name, work.kind)
+    times, counts = totals_by_name(row, found.time, first.size), counts_by_name(row, first.size)
+    heaviest = found.heaviest(found.operator_or_own, row, first.size)
+    rows = []
+    for position, time, count, operator in zip(first.tolist(), times.tolist(), counts.tolist(), heaviest):
+        function = frame(work.names[name[position]], "python")
+        rows.append(
+            TimedRow(
+                op=function.name,
+                time=time / stacks.units,
+                count=count / stacks.units,
+                line=function.place,
+                kind=_row_kind(int(work.kind[position])),
+                operator=operator,
+            )
+        )
+    return rows
+
+
+def _unit_rows_of_kernels(kernels: Sequence[Kernel], units: int) -> list[TimedRow]:
+    table = KernelTable.of(kernels)
+    return [
+        TimedRow(
+            op=table.texts[table.group[first]],
+            time=total / units,
+            count=count / units,
+            shape=table[first].inputs or None,
+            kind=table[first].kind,
+        )
+        for first, count, total in _added_up(table, table.group, table.codes["inputs"])
+    ]
+
+
+def _total(rows: Iterable[TimedRow], kind: str) -> float:
+    return sum(row.time for row in rows if row.kind == kind)

@@ -1,0 +1,330 @@
+"""Call stacks of a recording: host calls by how they nest, and the device's work under the calls that launched it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.trace.model.arithmetic import (
+    NOTHING_AROUND,
+    CodeColumn,
+    Codes,
+    IntColumn,
+    Intervals,
+    nesting_order,
+    rows_by,
+    self_times,
+)
+from perfgate.trace.model.events import CALL, DEVICE_KINDS, NO_TEXT, EventKind, EventTable
+from perfgate.trace.model.spans import NOT_RECORDED, OUTSIDE, launch_positions, span_of
+from perfgate.trace.model.steps import STEP_NAME
+from perfgate.trace.scanner.library import enclosing_calls
+
+if TYPE_CHECKING:
+    from perfgate.document.flame import FlameUnit
+
+# torch.profiler words a Python function ``file.py(12): name``, 12 being the line where it begins (torch 2.13), a module
+# ``nn.Module: Linear_0``, and a function in C ``<built-in method relu of type object at 0x7f9a0a8cea40>``.
+_FUNCTION = re.compile(r"(?P<file>[^<].*?)\((?P<line>\d{1,9})\): (?P<name>.+)", re.DOTALL)
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+# Steps and requests are numbered; what happened in them makes one stack.
+_NUMBERED = re.compile(r"(ProfilerStep|request)#.*", re.DOTALL)
+_PACKAGES = re.compile(r"(?:.*/)?(?:site-packages|dist-packages|lib/python[\d.]+)/")
+_FRAMEWORKS = frozenset(
+    {"torch", "torch_npu", "torchair", "torchvision", "torchaudio", "transformers", "accelerate", "numpy", "perfgate"}
+)
+_ENQUEUE = re.compile(r"Enqueue(@.*)?", re.DOTALL)
+# Calls of a thread that are open at once and do not hold the next one: two or three where a profiler wrote them.
+_MAX_OPEN_CALLS = 64
+# CANN's calls lie in torch_npu's of the same thread; the profilers of Ascend show it as a process of its own.
+_ONE_PROCESS = frozenset({"Python", "CANN"})
+# What makes a stack. Where there is none of it (plain Chrome traces) everything does.
+_CALL_KINDS: tuple[EventKind, ...] = ("host_op", "annotation", "runtime", "python")
+_Mask = npt.NDArray[np.bool_]
+
+
+class EventFrame(NamedTuple):
+    """What an event is called, without what differs from run to run; ``place`` is where its Python function begins."""
+
+    name: str
+    place: str | None = None
+
+    @property
+    def is_project(self) -> bool:
+        """Whether it is a Python function that belongs neither to Python itself nor to a framework."""
+        if self.place is None:
+            return False
+        file = self.place.rpartition(":")[0]
+        top = file.partition("/")[0].partition(".py")[0]
+        return not (
+            _PACKAGES.match(file) or file.startswith("<") or top in _FRAMEWORKS or top in sys.stdlib_module_names
+        )
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """The events of a timeline's units, and what each lies in on its thread or was launched by (a position, or -1).
+
+    ``called_by`` says the same, but leads from what a thread took out of torch_npu's task queue to what put it there.
+    ``track`` is the thread or stream of each event, a position among the tracks. ``own`` are nanoseconds without those of
+    what lies inside. ``unlaunched`` counts work of a device whose launch was not recorded, ``cut`` calls that outlast one of
+    their own kind they began in: the profiler lost an end.
+    """
+
+    events: EventTable
+    around: CodeColumn
+    called_by: CodeColumn
+    track: Codes
+    own: IntColumn
+    unit: FlameUnit
+    units: int
+    unlaunched: int
+    cut: int
+
+    @property
+    def on_device(self) -> _Mask:
+        return self.events.is_kind(*DEVICE_KINDS)
+
+    def depth(self) -> int:
+        """How many calls lie in one another at most, work of the device among them."""
+        return int(levels(self.called_by).max()) + 1 if len(self.events) else 0
+
+
+def stacks_of(events: EventTable, *, whole: bool = False) -> Stacks:
+    """The stacks of what happened in the calls or profiler steps of a timeline; of all of it with ``whole``, or if none is
+    marked.
+
+    Work of a device belongs to the unit in which it was launched, and lies under the call that launched it.
+    """
+    spans, unit = (None, "whole recording") if whole else _units(events)
+    chosen = _of_units(events, spans)
+    device = chosen.is_kind(*DEVICE_KINDS)
+    track = np.where(device, chosen.track, _threads(chosen)[chosen.track])
+    around, cut = _enclosing(chosen, track, np.flatnonzero(~device).astype(np.int32))
+    launched = _launches(chosen, device)
+    own = _own_times(chosen, around)
+    own[device] = self_times(chosen.start[device], chosen.duration[device], chosen.track[device])
+    around[device] = launched
+    return Stacks(
+        events=chosen,
+        around=around,
+        called_by=_over_the_queue(chosen, around),
+        track=track,
+        own=own,
+        unit=unit,
+        units=spans.start.size if spans is not None else 1,
+        unlaunched=int((launched == NOTHING_AROUND).sum()),
+        cut=cut,
+    )
+
+
+def attributed_share(stacks: Stacks) -> float | None:
+    """Which part of the busy time has a known stack; None where nothing ran, or neither stack nor launch is recorded.
+
+    On a device that is its work under a recorded operator or function; on a CPU, operators under a Python function.
+    """
+    device = stacks.on_device
+    work = device if device.any() else stacks.events.is_kind("host_op")
+    callers = stacks.events.is_kind("host_op", "python") if device.any() else stacks.events.is_kind("python")
+    busy = int(stacks.own[work].sum())
+    if not busy or stacks.unlaunched == device.sum() > 0 or not callers.any():
+        return None
+    attributed = np.zeros(len(stacks.events), dtype=bool)
+    for active, above in _upwards(stacks.called_by):
+        attributed[active] |= callers[above]
+    return int(stacks.own[work & attributed].sum()) / busy
+
+
+def operators_above(stacks: Stacks) -> CodeColumn:
+    """For each event the nearest operator of the host that it lies in or was launched by, NOTHING_AROUND for none."""
+    everything = np.arange(len(stacks.events), dtype=np.int32)
+    return nearest_above(stacks, everything, stacks.events.is_kind("host_op"))
+
+
+def nearest_above(stacks: Stacks, positions: CodeColumn, wanted: _Mask) -> CodeColumn:
+    """For events at some positions the nearest of the wanted ones that they lie in or were launched by, or NOTHING_AROUND."""
+    nearest = np.full(positions.size, NOTHING_AROUND, dtype=np.int32)
+    left, above = np.arange(positions.size), stacks.called_by[positions]
+    while left.size:
+        real = above != NOTHING_AROUND
+        left, above = left[real], above[real]
+        hit = wanted[above]
+        nearest[left[hit]] = above[hit]
+        left, above = left[~hit], stacks.called_by[above[~hit]]
+    return nearest
+
+
+def requests_served(stacks: Stacks) -> Codes:
+    """Whose request each event served, a position among the names or NO_TEXT: its own, else that of what called it."""
+    request = stacks.events.request
+    if (request == NO_TEXT).all():
+        return request
+    request = request.copy()
+    for level in rows_by(levels(stacks.called_by)):
+        outer = stacks.called_by[level]
+        inherits = (request[level] == NO_TEXT) & (outer != NOTHING_AROUND)
+        request[level[inherits]] = request[outer[inherits]]
+    return request
+
+
+def levels(around: CodeColumn) -> CodeColumn:
+    """For each event how many lie around it, one in another."""
+    depth = np.zeros(around.size, dtype=np.int32)
+    for active, _ in _upwards(around):
+        depth[active] += 1
+    return depth
+
+
+def frame(name: str, kind: EventKind) -> EventFrame:
+    """The frame of an event by its name and kind.
+
+    The line is no part of the name: it moves when code above it comes or goes, and the function is the same.
+    """
+    if kind == "python" and (function := _FUNCTION.fullmatch(name)):
+        return EventFrame(f"{function['file']}: {function['name']}", f"{function['file']}:{function['line']}")
+    if kind == "python":
+        return EventFrame(_ADDRESS.sub("", name))
+    numbered = _NUMBERED.fullmatch(name)
+    return EventFrame(numbered[1] if numbered else name)
+
+
+def project_places(events: EventTable, around: CodeColumn) -> tuple[IntColumn, list[str]]:
+    """For each event the nearest function of the project around it, as a position in the list of their places.
+
+    NOTHING_AROUND where there is none; ``around`` are positions as of ``Stacks``.
+    """
+    places: dict[str, int] = {}
+    own = np.full(len(events.names) + 1, NOTHING_AROUND, dtype=np.int64)
+    python = events.is_kind("python")
+    for name in np.unique(events.name[python]).tolist():
+        function = frame(events.names[name], "python")
+        if function.is_project and function.place is not None:
+            own[name] = places.setdefault(function.place, len(places))
+    nearest = np.where(python, own[events.name], NOTHING_AROUND)
+    direct = nearest.copy()
+    for active, above in _upwards(around):
+        missing = nearest[active] == NOTHING_AROUND
+        nearest[active[missing]] = direct[above[missing]]
+    return nearest, list(places)
+
+
+def _units(events: EventTable) -> tuple[Intervals | None, FlameUnit]:
+    """The calls that perfgate marked, else the profiler's steps, without a last one in which nothing was done."""
+    marks = events.is_kind("annotation", "host_op")
+    calls = events.select(marks & events.is_named(CALL.__eq__))
+    if len(calls):
+        return _in_order(calls), "call"
+    steps = events.select(marks & events.is_named(STEP_NAME.fullmatch))
+    if not len(steps):
+        return None, "whole recording"
+    spans = _in_order(steps)
+    begun = (events.start > spans.start[-1]) & (events.start < spans.end[-1])
+    ends_idle = spans.start.size > 1 and not (begun & events.is_kind("host_op", *DEVICE_KINDS)).any()
+    return Intervals(spans.start[:-1], spans.end[:-1]) if ends_idle else spans, "profiler step"
+
+
+def _in_order(marks: EventTable) -> Intervals:
+    order = np.argsort(marks.start, kind="stable")
+    return Intervals(marks.start[order], marks.end[order])
+
+
+def _of_units(events: EventTable, spans: Intervals | None) -> EventTable:
+    calls = _CALL_KINDS if events.is_kind(*_CALL_KINDS).any() else ("other",)
+    real = events.is_kind(*calls, *DEVICE_KINDS)
+    if spans is not None:
+        real &= span_of(events, spans, launches=events.of_kind("runtime")) != OUTSIDE
+    return events if real.all() else events.select(real)
+
+
+def _threads(events: EventTable) -> Codes:
+    """A number for each track, the same for those of one thread."""
+    first: dict[str, int] = {}
+    numbers = [
+        first.setdefault(thread, position) if process in _ONE_PROCESS else position
+        for position, (process, thread) in enumerate(events.tracks)
+    ]
+    return np.array(numbers, dtype=np.int32)
+
+
+def _enclosing(events: EventTable, track: Codes, calls: CodeColumn) -> tuple[CodeColumn, int]:
+    """For each call the innermost one on its thread that holds all of it, and how many are cut off.
+
+    Calls of one kind nest. Those of two need not: an annotation begins inside the Python function that opens it and goes on
+    behind its end, and the next call lies in the annotation alone.
+    """
+    around = np.full(len(events), NOTHING_AROUND, dtype=np.int32)
+    order = nesting_order(calls[events.duration[calls] > 0], events.start, events.duration, track)
+    compiled = enclosing_calls(
+        events.start, events.duration, events.kind, track, order, most=_MAX_OPEN_CALLS, around=around
+    )
+    if compiled is not None:
+        return around, compiled
+    starts, ends, kinds, tracks = events.start.tolist(), events.end.tolist(), events.kind.tolist(), track.tolist()
+    open_calls: list[int] = []
+    cut = 0
+    for call in order.tolist():
+        while open_calls and (tracks[open_calls[-1]] != tracks[call] or ends[open_calls[-1]] <= starts[call]):
+            open_calls.pop()
+        near = islice(reversed(open_calls), _MAX_OPEN_CALLS)
+        holding = next((outer for outer in near if ends[outer] >= ends[call]), NOTHING_AROUND)
+        around[call] = holding
+        cut += bool(open_calls) and holding != open_calls[-1] and kinds[open_calls[-1]] == kinds[call]
+        open_calls.append(call)
+    return around, cut
+
+
+def _own_times(events: EventTable, around: CodeColumn) -> IntColumn:
+    """The nanoseconds of each call without those of the calls directly inside it."""
+    own = events.duration.copy()
+    inner = np.flatnonzero(around != NOTHING_AROUND)
+    np.subtract.at(own, around[inner], events.duration[inner])
+    return np.maximum(own, 0)
+
+
+def _launches(events: EventTable, device: _Mask) -> IntColumn:
+    """For each piece of work of the device the position of the call that launched it."""
+    runtime = events.is_kind("runtime")
+    calls = launch_positions(events.correlation[device], events.correlation[runtime], events.start[runtime])
+    joined = calls != NOT_RECORDED
+    calls[joined] = np.flatnonzero(runtime)[calls[joined]]
+    return np.where(joined, calls, NOTHING_AROUND)
+
+
+def _over_the_queue(events: EventTable, around: CodeColumn) -> CodeColumn:
+    """What called each event, from ``Dequeue@NAME`` on to its ``Enqueue``.
+
+    The task queue is first in, first out, so the tasks are joined in order; where more came out than went in, or the other
+    way round, the recording began or ended amid them, and none is.
+    """
+    calls = events.is_kind(*_CALL_KINDS)
+    enqueued = _by_start(events, calls & events.is_named(_ENQUEUE.fullmatch))
+    dequeued = _by_start(events, calls & events.is_named(lambda name: name.startswith("Dequeue")))
+    if not dequeued.size or enqueued.size != dequeued.size:
+        return around
+    called = around.copy()
+    called[dequeued] = enqueued
+    return called
+
+
+def _by_start(events: EventTable, chosen: _Mask) -> npt.NDArray[np.intp]:
+    positions = np.flatnonzero(chosen)
+    return positions[np.argsort(events.start[positions], kind="stable")]
+
+
+def _upwards(around: CodeColumn) -> Iterator[tuple[CodeColumn, CodeColumn]]:
+    """Level by level the events that have another so far above them, and that other."""
+    active, above = np.arange(around.size, dtype=np.int32), around
+    while True:
+        real = above != NOTHING_AROUND
+        active, above = active[real], above[real]
+        if not active.size:
+            return
+        yield active, above
+        above = around[above]

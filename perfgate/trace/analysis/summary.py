@@ -1,0 +1,356 @@
+"""What a recording says of each device: its profiler steps, what ran in each of them, and how long.
+
+Nothing is guessed: what the recording does not hold is None. Times are integer nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from perfgate.trace.analysis.operators import OperatorTotal, operator_totals
+from perfgate.trace.model.arithmetic import Codes, Intervals, group_rows, totals_by_name
+from perfgate.trace.model.events import (
+    CALL,
+    DEVICE_KINDS,
+    KERNEL_KINDS,
+    KIND_CODES,
+    NO_TEXT,
+    EventKind,
+    EventTable,
+)
+from perfgate.trace.model.kernel_names import type_by_name
+from perfgate.trace.model.kernel_table import KernelTable, kernel_table
+from perfgate.trace.model.packed import NO_NUMBER, Packed, distinct_rows
+from perfgate.trace.model.recording import ProfilerStep, Timeline
+from perfgate.trace.model.spans import (
+    COLLECTIVES,
+    DEVICE_COPIES,
+    KERNEL_METRICS,
+    OUTSIDE,
+    Work,
+    WorkItem,
+    count_work,
+    span_of,
+)
+from perfgate.trace.model.steps import STEP_NAME, StepMark, profiler_steps, shows_copies, step_marks, windows_of
+
+Unit = Literal["profiler step", "call", "whole recording"]
+
+
+class StepTotals(NamedTuple):
+    """Nanoseconds of all steps together: their length, and the parts that add up to it (``communication_ns`` is none)."""
+
+    length_ns: int
+    computing_ns: int
+    fused_ns: int
+    communication_ns: int
+    exposed_communication_ns: int
+    exposed_copies_ns: int | None
+    preparing_ns: int
+    free_ns: int
+
+
+class OwnedEvents(NamedTuple):
+    """Events, and the number of the span that each belongs to, OUTSIDE for none."""
+
+    events: EventTable
+    owners: Codes
+
+    def inside(self) -> EventTable:
+        """The events that belong to a span."""
+        inside = self.owners != OUTSIDE
+        return self.events if inside.all() else self.events.select(inside)
+
+    def when(self, span: int, *kinds: EventKind) -> Intervals:
+        """When events of these kinds ran for a span."""
+        return self.events.select(self.owners == span).of_kind(*kinds).intervals
+
+
+@dataclass(frozen=True)
+class DeviceSummary:
+    """One device of one rank, under the name it has in documents.
+
+    ``spans`` is how many times the ``unit`` was recorded; ``steps`` has one entry a span, or none for a whole recording.
+    ``totals`` are the kernels, or where ``on_host`` is set the framework operators, and ``counted`` is how many events they
+    come from. The counters in ``absent`` were not recorded. ``collectives`` are the nanoseconds spent in each kind of
+    collective, over all spans. ``work`` is what ran, event by event: the kernels first, then copies where a table of kernels
+    has none.
+    """
+
+    shape: str
+    timeline: Timeline
+    unit: Unit
+    spans: int
+    on_host: bool
+    totals: tuple[OperatorTotal, ...]
+    counted: int
+    works: tuple[Work, ...]
+    absent: frozenset[str]
+    steps: tuple[ProfilerStep, ...]
+    collectives: Counter[str]
+    work: tuple[OwnedEvents, ...]
+
+    def lengths(self) -> list[int] | None:
+        """The nanoseconds of each span; None where one of them is not known."""
+        lengths = [step.length_ns for step in self.steps if step.length_ns is not None]
+        return lengths if lengths and len(lengths) == len(self.steps) else None
+
+    def parts(self) -> StepTotals | None:
+        """What the device did of all spans together; None where that is not known of one of them."""
+        lengths = self.lengths()
+        if lengths is None or any(step.computing_ns is None for step in self.steps):
+            return None
+        copies = [step.exposed_copies_ns for step in self.steps]
+        return StepTotals(
+            length_ns=sum(lengths),
+            computing_ns=sum(step.computing_ns or 0 for step in self.steps),
+            fused_ns=sum(step.fused_ns for step in self.steps),
+            communication_ns=sum(step.communication_ns or 0 for step in self.steps),
+            exposed_communication_ns=sum(step.exposed_communication_ns or 0 for step in self.steps),
+            exposed_copies_ns=None if None in copies else sum(copied or 0 for copied in copies),
+            preparing_ns=sum(step.preparing_ns or 0 for step in self.steps),
+            free_ns=sum(step.free_ns or 0 for step in self.steps),
+        )
+
+    def kernels(self) -> KernelTable:
+        """The rows of the table of kernels that belong to a span; none where there is no such table."""
+        rows = KernelTable.of(self.timeline.kernels or ())
+        return rows.select(self.work[0].owners != OUTSIDE) if len(rows) else rows
+
+    @property
+    def kernel_table(self) -> KernelTable:
+        """The same rows without those of collectives."""
+        rows = self.kernels()
+        return rows.select(~rows.is_collective)
+
+
+class _Spans(NamedTuple):
+    """The units of a recording, in order. Profiler steps have ``numbers``; ``windows`` are None where nothing says when."""
+
+    unit: Unit
+    size: int
+    numbers: tuple[int, ...] = ()
+    windows: Intervals | None = None
+
+    def without_last(self) -> _Spans:
+        windows = None if self.windows is None else Intervals(self.windows.start[:-1], self.windows.end[:-1])
+        return _Spans(self.unit, self.size - 1, self.numbers[:-1], windows)
+
+    def marks(self) -> list[StepMark]:
+        """None at all where nothing says when the host was in them."""
+        if self.windows is None:
+            return []
+        numbers = self.numbers or (None,) * self.size
+        return [StepMark(*row) for row in zip(numbers, self.windows.start.tolist(), self.windows.end.tolist())]
+
+
+def summarize(timelines: Sequence[Timeline]) -> list[DeviceSummary]:
+    return [_summarize(timeline, shape) for timeline, shape in zip(timelines, shape_names(timelines))]
+
+
+def kernels_of(timeline: Timeline) -> KernelTable:
+    """The kernels that ran for the profiler steps or calls of a recording, those of collectives included.
+
+    Where it has no table of kernels they are made of the device's events, which know name and duration and nothing else.
+    """
+    spans = _spans(timeline)
+    if timeline.kernels is not None:
+        kernels = KernelTable.of(timeline.kernels)
+        return kernels.select(_owners(kernels, spans, timeline) != OUTSIDE)
+    events = _by_time(timeline.events.of_kind(*KERNEL_KINDS), timeline, spans).inside()
+    texts = {name: number for number, name in enumerate(events.names)}
+    core = np.where(events.kind == KIND_CODES["comm"], texts.setdefault("COMMUNICATION", len(texts)), NO_TEXT)
+    return kernel_table(
+        {"start_ns": Packed.of(events.start), "duration_ns": Packed.of(events.duration)},
+        {"name": Packed.of(events.name), "type": Packed.of(events.group), "core": Packed.of(core)},
+        texts=texts,
+    )
+
+
+def shape_names(timelines: Sequence[Timeline]) -> list[str]:
+    """What the timelines are called in a document: their rank where that tells them apart, else rank and device.
+
+    A device's number says where a job was placed, and two recordings of one program may differ in it.
+    """
+    ranks = [timeline.rank for timeline in timelines]
+    if ranks == [None]:
+        return ["all"]
+    if None not in ranks and len(set(ranks)) == len(ranks):
+        return [f"rank {rank}" for rank in ranks]
+    recordings: Counter[str] = Counter()
+    names = []
+    for timeline in timelines:
+        recordings[timeline.label] += 1
+        # Two recordings of one rank: the profiler's schedule was repeated.
+        number = recordings[timeline.label]
+        names.append(timeline.label if number == 1 else f"{timeline.label}, recording {number}")
+    return names
+
+
+def _summarize(timeline: Timeline, shape: str) -> DeviceSummary:
+    spans = _spans(timeline)
+    device = _device_work(timeline, spans)
+    on_host = not device and not timeline.tells_of_device
+    parts = _host_work(timeline, spans) if on_host else device
+    works = _works(parts, spans)
+    if len(works) > 1 and not works[-1] and any(works):
+        # The profiler was stopped right after step(), so that nothing ran in the last one (sample mi250).
+        spans = spans.without_last()
+        device = _device_work(timeline, spans)
+        parts = _host_work(timeline, spans) if on_host else device
+        works = _works(parts, spans)
+    inside = [part.inside() for part in parts]
+    totals = [total for events in inside if len(events) for total in operator_totals(events, calls=spans.size)]
+    return DeviceSummary(
+        shape=shape,
+        timeline=timeline,
+        unit=spans.unit,
+        spans=spans.size,
+        on_host=on_host,
+        totals=tuple(sorted(totals, key=lambda total: (-total.typical_ns, total.name))),
+        counted=sum(map(len, inside)),
+        works=tuple(works if parts else _collective_works(timeline, spans)),
+        absent=_absent(timeline, spans, device, on_host=on_host),
+        steps=_steps(timeline, spans, on_host=on_host),
+        collectives=_collective_times(timeline, device),
+        work=tuple(parts),
+    )
+
+
+def _spans(timeline: Timeline) -> _Spans:
+    """The profiler steps, else the calls of a trace of perfgate's own, else the whole."""
+    windows = _step_windows(timeline)
+    numbers = sorted(
+        {step.number for step in timeline.steps or () if step.number is not None}
+        or windows.keys()
+        or KernelTable.of(timeline.kernels or ()).steps
+    )
+    if numbers:
+        marks = [windows[number] for number in numbers if number in windows]
+        complete = len(marks) == len(numbers)
+        return _Spans("profiler step", len(numbers), tuple(numbers), windows_of(marks) if complete else None)
+    calls = timeline.events.named(CALL).of_kind("annotation")
+    if len(calls):
+        order = np.lexsort((calls.end, calls.start))
+        return _Spans("call", len(calls), windows=Intervals(calls.start[order], calls.end[order]))
+    return _Spans("whole recording", 1)
+
+
+def _step_windows(timeline: Timeline) -> dict[int, StepMark]:
+    """When each numbered profiler step was on the host, else on the device."""
+    windows = {
+        step.number: StepMark(step.number, step.start_ns, step.end_ns)
+        for step in timeline.steps or ()
+        if step.number is not None and step.start_ns is not None and step.end_ns is not None
+    }
+    marks = step_marks(timeline.events, "annotation", "host_op")
+    return {**windows, **{mark.number: mark for mark in marks if mark.number is not None}}
+
+
+def _device_work(timeline: Timeline, spans: _Spans) -> list[OwnedEvents]:
+    """What the device ran: the table of kernels where there is one, and the copies, which are never in it."""
+    if timeline.kernels is None:
+        parts = [_by_time(timeline.events.of_kind(*DEVICE_KINDS), timeline, spans)]
+    else:
+        copies = _by_time(timeline.events.of_kind("copy"), timeline, spans)
+        parts = [_by_step(KernelTable.of(timeline.kernels), spans, timeline), copies]
+    return [part for part in parts if len(part.events)]
+
+
+def _host_work(timeline: Timeline, spans: _Spans) -> list[OwnedEvents]:
+    ops = timeline.events.of_kind("host_op")
+    # In 2021 torch.profiler's steps were operators.
+    return [_by_time(ops.select(~ops.is_named(STEP_NAME.fullmatch)), timeline, spans)]
+
+
+def _works(parts: Iterable[OwnedEvents], spans: _Spans) -> list[Work]:
+    works = [Work() for _ in range(spans.size)]
+    for part in parts:
+        count_work(works, part.events, part.owners)
+    return works
+
+
+def _by_time(events: EventTable, timeline: Timeline, spans: _Spans) -> OwnedEvents:
+    """Give events to spans by when they were launched; where nothing says when a span was, only a single one owns all."""
+    if spans.windows is not None:
+        return OwnedEvents(events, span_of(events, spans.windows, launches=timeline.events.of_kind("runtime")))
+    owner = 0 if spans.size == 1 else OUTSIDE
+    return OwnedEvents(events, np.full(len(events), owner, dtype=np.int64))
+
+
+def _by_step(table: KernelTable, spans: _Spans, timeline: Timeline) -> OwnedEvents:
+    """The rows of a table of kernels as events of the steps that own them."""
+    # Rows without a start would nest into each other on one track.
+    row = np.where(table.start == NO_NUMBER, np.arange(len(table)), NO_NUMBER)
+    cores, streams = table.codes.packed["core"], table.numbers.packed["stream"]
+    first, track = distinct_rows([cores, streams, Packed.of(row)])
+    names = (column.select(first).unpacked().tolist() for column in (cores, streams))
+    tracks = [
+        ("" if core == NO_TEXT else table.texts[core], f"{stream} {number}")
+        for number, (core, stream) in enumerate(zip(*names))
+    ]
+    return OwnedEvents(replace(table.events, track=track, tracks=tuple(tracks)), _owners(table, spans, timeline))
+
+
+def _owners(table: KernelTable, spans: _Spans, timeline: Timeline) -> Codes:
+    """The steps that the profiler ascribes kernels to; those in whose time they are where it names none at all."""
+    steps = table.steps
+    if not steps:
+        return _by_time(table.events, timeline, spans).owners
+    positions = {step: position for position, step in enumerate(spans.numbers)}
+    owners = np.array([*(positions.get(step, OUTSIDE) for step in steps), OUTSIDE], dtype=np.int32)
+    step = table.numbers["step"]
+    return owners[np.where(step == NO_NUMBER, len(steps), np.searchsorted(np.array(steps), step))]
+
+
+def _absent(timeline: Timeline, spans: _Spans, device: Sequence[OwnedEvents], *, on_host: bool) -> frozenset[str]:
+    """The counters that the recording cannot give."""
+    if on_host:
+        return frozenset(KERNEL_METRICS)
+    if not device:
+        return frozenset(KERNEL_METRICS) - ({COLLECTIVES} if timeline.collectives else set())
+    knows_copies = shows_copies(timeline.events) and (spans.windows is not None or spans.size == 1)
+    return frozenset() if knows_copies else frozenset({DEVICE_COPIES})
+
+
+def _steps(timeline: Timeline, spans: _Spans, *, on_host: bool) -> tuple[ProfilerStep, ...]:
+    """The steps of the recording, or the same of perfgate's own calls; none where it marks neither."""
+    marks = spans.marks()
+    if spans.unit != "profiler step":
+        return profiler_steps(timeline.events, marks) or ()
+    on_device = {} if on_host else {step.number: step for step in timeline.steps or ()}
+    bare = [ProfilerStep(*mark) for mark in marks] or [ProfilerStep(number) for number in spans.numbers]
+    return tuple(on_device.get(step.number, step) for step in bare)
+
+
+def _collective_works(timeline: Timeline, spans: _Spans) -> list[Work]:
+    """Count collectives by their own table, where there is no other."""
+    works = [Work() for _ in range(spans.size)]
+    positions: dict[int | None, int] = {step: position for position, step in enumerate(spans.numbers)}
+    for collective in timeline.collectives or ():
+        owner = 0 if spans.size == 1 else positions.get(collective.step, OUTSIDE)
+        if owner != OUTSIDE:
+            works[owner][WorkItem("comm", type_by_name(collective.name))] += 1
+    return works
+
+
+def _collective_times(timeline: Timeline, device: Sequence[OwnedEvents]) -> Counter[str]:
+    """The nanoseconds of each kind of collective: as their own table has them, else as kernels."""
+    times: Counter[str] = Counter()
+    if timeline.collectives is not None:
+        for collective in timeline.collectives:
+            times[type_by_name(collective.name)] += collective.elapsed_ns or 0
+        return times
+    for part in device:
+        events = part.inside().of_kind("comm")
+        first, row = group_rows(events.group)
+        for group, duration in zip(
+            events.group[first].tolist(), totals_by_name(row, events.duration, first.size).tolist()
+        ):
+            times[events.names[group]] += duration
+    return times

@@ -1,0 +1,1 @@
+"""The records of a recording: timelines, events, kernels and steps as columns of integers."""

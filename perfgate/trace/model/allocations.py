@@ -1,0 +1,41 @@
+"""What operators allocated on a device: how much in all, and how much of it when most was held."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from perfgate.trace.model.arithmetic import Codes, FloatColumn, IntColumn
+from perfgate.trace.model.packed import NO_NUMBER
+from perfgate.trace.model.recording import AllocationTotal
+
+
+def allocation_totals(
+    names: Sequence[str], operator: Codes, size: FloatColumn, start: IntColumn, end: IntColumn
+) -> tuple[AllocationTotal, ...]:
+    """The allocations of a device by operator, in the order in which they first allocated.
+
+    Each has the position of its operator in ``names``, bytes, and nanoseconds from when until when. One without a start was
+    there before, one without an end outlives the recording: NO_NUMBER.
+    """
+    if not operator.size:
+        return ()
+    end = np.where(end == NO_NUMBER, np.iinfo(np.int64).max, end)
+    # What is released at a moment makes room for what is allocated then.
+    times, changes = np.concatenate((end, start)), np.concatenate((-size, size))
+    order = np.argsort(times, kind="stable")
+    peak = times[order][np.argmax(np.cumsum(changes[order]))]
+    held = (start <= peak) & (end > peak)
+    largest = np.zeros(len(names))
+    np.maximum.at(largest, operator, size)
+    present, first = np.unique(operator, return_index=True)
+    present = present[np.argsort(first)]
+    columns = zip(
+        (names[position] for position in present.tolist()),
+        np.bincount(operator)[present].tolist(),
+        np.bincount(operator, weights=size)[present].tolist(),
+        largest[present].tolist(),
+        np.bincount(operator[held], weights=size[held], minlength=len(names))[present].tolist(),
+    )
+    return tuple(AllocationTotal(*column) for column in columns)

@@ -1,0 +1,118 @@
+"""The hardware counters of kernels: columns that are read when they are asked for, since they are most of a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.trace.model.arithmetic import FloatColumn
+from perfgate.trace.model.packed import PackedReals, Rows
+
+
+class CounterSource(Protocol):
+    """Where the counters of a table of kernels are read from."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """As the file words them, in its order."""
+
+    def read(self, names: Sequence[str]) -> list[PackedReals]:
+        """The columns of some of the names, NaN where a kernel has no number. Raises DocumentError."""
+
+
+class CounterColumns:
+    """The counters of all kernels of a source, or of its ``rows``."""
+
+    def __init__(self, source: CounterSource | None = None, rows: npt.NDArray[Any] | None = None) -> None:
+        self._source, self._rows = source, rows
+
+    @property
+    def names(self) -> Sequence[str]:
+        return () if self._source is None else self._source.names
+
+    def columns(self, *names: str) -> Mapping[str, FloatColumn]:
+        """Those of some counters that there are, NaN where a kernel has no number. Raises DocumentError."""
+        present = [name for name in names if name in self.names]
+        read = self._source.read(present) if self._source is not None and present else []
+        return _Columns(dict(zip(present, read)), self._rows)
+
+    def of(self, row: int) -> Counters:
+        """Those of one kernel; they are read when one of them is looked up, and with them those of every other."""
+        return Counters(self, row)
+
+    def select(self, rows: Rows) -> CounterColumns:
+        if self._source is None:
+            return self
+        chosen = np.flatnonzero(rows) if rows.dtype == bool else rows
+        return CounterColumns(self._source, chosen.astype(np.int32) if self._rows is None else self._rows[chosen])
+
+    def kept(self) -> CounterColumns:
+        """The same, read now: for a file that is gone later."""
+        return CounterColumns(
+            KeptCounters({name: PackedReals(column) for name, column in self.columns(*self.names).items()})
+        )
+
+    @cached_property
+    def every(self) -> tuple[dict[str, int], FloatColumn]:
+        """The position of each counter in a row, and all rows."""
+        columns = self.columns(*self.names)
+        positions = {name: position for position, name in enumerate(columns)}
+        return positions, np.stack(list(columns.values()), axis=1) if columns else np.empty((0, 0))
+
+
+class KeptCounters:
+    """Counters in memory."""
+
+    def __init__(self, columns: Mapping[str, PackedReals]) -> None:
+        self._columns, self.names = columns, tuple(columns)
+
+    def read(self, names: Sequence[str]) -> list[PackedReals]:
+        return [self._columns[name] for name in names]
+
+
+class _Columns(Mapping[str, FloatColumn]):
+    """Each is unpacked anew when it is asked for."""
+
+    def __init__(self, packed: Mapping[str, PackedReals], rows: npt.NDArray[Any] | None) -> None:
+        self._packed, self._rows = packed, rows
+
+    def __getitem__(self, name: str) -> FloatColumn:
+        column = self._packed[name].unpacked()
+        return column if self._rows is None else column[self._rows]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._packed)
+
+    def __len__(self) -> int:
+        return len(self._packed)
+
+
+class Counters(Mapping[str, float]):
+    """A kernel's hardware counters by column name; a column without a number is not there."""
+
+    __slots__ = ("_columns", "_row")
+
+    def __init__(self, columns: CounterColumns, row: int) -> None:
+        self._columns, self._row = columns, row
+
+    def __getitem__(self, name: str) -> float:
+        positions, values = self._columns.every
+        value = float(values[self._row, positions[name]])
+        if math.isnan(value):
+            raise KeyError(name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        positions, values = self._columns.every
+        return (name for name, position in positions.items() if not math.isnan(values[self._row, position]))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))

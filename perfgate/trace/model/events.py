@@ -1,0 +1,237 @@
+"""One table for every trace, whatever profiler wrote it: integer nanoseconds and interned names, column by column."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.trace.model.arithmetic import Codes, IntColumn, Intervals
+
+# The host event around every call that perfgate profiles, by which calls are told apart in a trace.
+CALL = "perfgate.call"
+
+EventKind = Literal[
+    "host_op",  # a framework operator on a host thread
+    "compute",  # a kernel on the device
+    "copy",  # a copy or fill by the device's copy engine
+    "comm",  # a kernel of a collective
+    "annotation",  # a span the user named, on the host
+    "device_annotation",  # such a span as it lies on the device's timeline
+    "runtime",  # a call into the driver: launch, synchronisation
+    "python",  # a Python function
+    "memory",  # an allocation or release
+    "other",
+    "fused",  # a kernel that computes and communicates at once
+]
+KINDS: tuple[EventKind, ...] = get_args(EventKind)
+DEVICE_KINDS: tuple[EventKind, ...] = ("compute", "copy", "comm", "fused")
+KERNEL_KINDS: tuple[EventKind, ...] = ("compute", "comm", "fused")
+KIND_CODES: dict[EventKind, int] = {kind: code for code, kind in enumerate(KINDS)}
+NO_CORRELATION = -1
+NO_TEXT = -1  # of an event without a request or without shapes
+COLUMN_TYPES: dict[str, type[np.integer[Any]]] = {
+    **dict.fromkeys(("start", "duration", "correlation"), np.int64),
+    **dict.fromkeys(("track", "name", "group", "request", "shape"), np.int32),
+    "kind": np.uint8,
+}
+# Start and duration stay below, so that their sum fits 64 bits: 2^62 ns is 146 years.
+MAX_NS = 1 << 62
+
+
+@dataclass(frozen=True)
+class EventTable:
+    """Spans of a trace. All columns have one entry per event, in the order of the file.
+
+    ``start`` and ``duration`` are nanoseconds on the trace's clock; ``track`` indexes ``tracks`` (process and thread,
+    or device and stream), ``name`` indexes ``names``, ``kind`` indexes KINDS; ``correlation`` joins a launch on the
+    host with what it started on the device, NO_CORRELATION where there is none. ``group`` indexes ``names`` too: what a
+    table of operators counts the event under, a kernel's type where the profiler knows it, else its name. ``request``
+    (whose request it served) and ``shape`` (the shapes of its inputs as the profiler words them) index ``names`` or are
+    NO_TEXT. A trace may have many millions of events, so an index takes four bytes and a kind one: other columns are converted.
+    A correlation takes four where the reader knows that all fit. Arithmetic with them needs int64.
+    """
+
+    start: IntColumn
+    duration: IntColumn
+    track: Codes
+    name: Codes
+    kind: Codes
+    correlation: Codes
+    group: Codes
+    request: Codes
+    shape: Codes
+    names: tuple[str, ...]
+    tracks: tuple[tuple[str, str], ...]
+
+    def __post_init__(self) -> None:
+        for column, dtype in COLUMN_TYPES.items():
+            values = np.asarray(getattr(self, column))
+            if column != "correlation" or values.dtype != np.int32:
+                object.__setattr__(self, column, values.astype(dtype, copy=False))
+
+    def __len__(self) -> int:
+        return int(self.start.size)
+
+    @property
+    def end(self) -> IntColumn:
+        return self.start + self.duration
+
+    @property
+    def intervals(self) -> Intervals:
+        return Intervals(self.start, self.end)
+
+    def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> EventTable:
+        """The events chosen by a mask, or by positions in their order; names and tracks keep their numbers."""
+        # Taking by a mask costs four times as much.
+        rows: npt.NDArray[np.intp] = (
+            np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.intp, copy=False)
+        )
+        columns: dict[str, Any] = {
+            column: _chosen(getattr(self, column), rows) for column in COLUMN_TYPES if column != "group"
+        }
+        # Where every event stands for itself, the names are the groups, once in memory.
+        columns["group"] = columns["name"] if self.group is self.name else _chosen(self.group, rows)
+        return replace(self, **columns)
+
+    def is_kind(self, *kinds: EventKind) -> npt.NDArray[np.bool_]:
+        is_asked = np.zeros(len(KINDS), dtype=bool)
+        is_asked[[KIND_CODES[kind] for kind in kinds]] = True
+        return is_asked[self.kind]
+
+    def is_named(self, matches: Callable[[str], object]) -> npt.NDArray[np.bool_]:
+        """Which events have a name that matches; each name is tried once."""
+        return np.array([bool(matches(name)) for name in self.names], dtype=bool)[self.name]
+
+    def of_kind(self, *kinds: EventKind) -> EventTable:
+        chosen = self.is_kind(*kinds)
+        return self if chosen.all() else self.select(chosen)
+
+    def on_tracks(self, tracks: npt.NDArray[np.bool_]) -> EventTable:
+        """The events on some tracks, of which a mask tells."""
+        chosen = tracks[self.track]
+        return self if chosen.all() else self.select(chosen)
+
+    def named(self, name: str) -> EventTable:
+        return self.select(self.is_named(lambda text: text == name))
+
+
+def constant(column: str, value: int, size: int) -> npt.NDArray[Any]:
+    """A column of one value, which takes no memory and cannot be written to."""
+    return np.broadcast_to(COLUMN_TYPES[column](value), size)
+
+
+def _chosen(column: npt.NDArray[Any], rows: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
+    if column.size and column.strides == (0,):
+        return np.broadcast_to(column[0], rows.size)
+    return column.take(rows)
+
+
+def joined_events(first: EventTable, second: EventTable) -> EventTable:
+    """The events of two tables, one behind the other."""
+    names = {name: number for number, name in enumerate(first.names)}
+    tracks = {track: number for number, track in enumerate(first.tracks)}
+    text = np.array([names.setdefault(name, len(names)) for name in second.names] + [NO_TEXT], dtype=np.int32)
+    place = np.array([tracks.setdefault(track, len(tracks)) for track in second.tracks], dtype=np.int32)
+    moved: dict[str, Codes] = {
+        column: text[getattr(second, column)] for column in ("name", "group", "request", "shape")
+    }
+    moved["track"] = place[second.track] if len(second) else second.track
+    values = {
+        column: np.concatenate([getattr(first, column), moved.get(column, getattr(second, column))])
+        for column in COLUMN_TYPES
+    }
+    return EventTable(**values, names=tuple(names), tracks=tuple(tracks))
+
+
+_TYPE_CODES: dict[type[np.integer[Any]], str] = {np.int64: "q", np.int32: "i", np.uint8: "B"}
+
+
+class EventTableBuilder:
+    """Collects events one by one."""
+
+    def __init__(self) -> None:
+        self._columns = {column: array(_TYPE_CODES[dtype]) for column, dtype in COLUMN_TYPES.items()}
+        self._names: dict[str, int] = {}
+        self._tracks: dict[tuple[str, str], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._columns["start"])
+
+    def add(
+        self,
+        start: int,
+        duration: int,
+        *,
+        track: tuple[str, str],
+        name: str,
+        kind: EventKind,
+        correlation: int,
+        group: str | None = None,
+        request: str | None = None,
+        shape: str | None = None,
+    ) -> None:
+        """Add one event; times in nanoseconds, both below MAX_NS in magnitude. Without a ``group`` it stands for itself."""
+        columns, number = self._columns, self._number(name)
+        columns["start"].append(start)
+        columns["duration"].append(duration)
+        columns["track"].append(self._tracks.setdefault(track, len(self._tracks)))
+        columns["name"].append(number)
+        columns["kind"].append(KIND_CODES[kind])
+        columns["correlation"].append(correlation)
+        columns["group"].append(number if group is None else self._number(group))
+        columns["request"].append(NO_TEXT if request is None else self._number(request))
+        columns["shape"].append(NO_TEXT if shape is None else self._number(shape))
+
+    def table(self) -> EventTable:
+        """What was collected; the columns are views, so add nothing afterwards."""
+        columns: dict[str, Any] = {
+            column: np.frombuffer(values, COLUMN_TYPES[column]) for column, values in self._columns.items()
+        }
+        return EventTable(**columns, names=tuple(self._names), tracks=tuple(self._tracks))
+
+    def _number(self, name: str) -> int:
+        return self._names.setdefault(name, len(self._names))
+
+
+_MAX_NUMBER_TEXT = 64
+_DIGITS = 19  # of microseconds since 1970 with three decimals
+
+
+def nanoseconds(text: bytes) -> int:
+    """The nanoseconds of a JSON number (or string) of microseconds, exactly; below a nanosecond half to even.
+
+    Raises ValueError for what is no number, and outside of 146 years.
+    """
+    whole, _, fraction = text.strip(b'"').partition(b".")
+    digits = whole + fraction.ljust(3, b"0")
+    if whole and len(fraction) <= 3 and len(digits) <= _DIGITS and digits.isdigit():
+        plain = int(digits)
+        if plain <= MAX_NS // 1000 * 1000:
+            return plain
+    return _nanoseconds_of_any(text)
+
+
+def nanoseconds_of_milliseconds(text: bytes) -> int:
+    """The nanoseconds of a JSON number of milliseconds, half to even. Raises ValueError as ``nanoseconds`` does."""
+    return _nanoseconds_of_any(text, unit_ns=1_000_000)
+
+
+def _nanoseconds_of_any(text: bytes, *, unit_ns: int = 1000) -> int:
+    """Take signs, more decimals, exponents and quotes, as older torch_npu writes them."""
+    plain = text.strip(b'" ').decode("ascii", errors="replace")
+    if len(plain) > _MAX_NUMBER_TEXT:
+        raise ValueError(f"time {plain[:20]!r}... is no number")
+    try:
+        exact = Decimal(plain)
+    except InvalidOperation:
+        raise ValueError(f"time {plain!r} is no number") from None
+    # The bound comes first: an exponent of a billion must not become digits.
+    if not exact.is_finite() or not -MAX_NS // unit_ns <= exact <= MAX_NS // unit_ns:
+        raise ValueError(f"time {plain!r} lies outside of 146 years")
+    return int((exact * unit_ns).to_integral_value())

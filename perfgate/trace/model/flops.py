@@ -1,0 +1,84 @@
+"""How many floating-point operations a kernel has to do, where the shapes in its table tell that exactly.
+
+A multiplication and an addition are two. What attention does depends on its mask and layout, which no table has, and sizes in
+formats of blocks (FRACTAL_NZ, NC1HWC0) are padded: of these nothing is known.
+"""
+
+from __future__ import annotations
+
+import re
+from math import prod
+from typing import Literal
+
+from perfgate.trace.model.recording import Kernel
+
+# MatMulV2, MatMulV3, BatchMatMul, QuantBatchMatmulV3, WeightQuantBatchMatmulV2 (samples of 910B; aclnn API of CANN 8).
+PRODUCT = re.compile(r"(?P<quantized>(?:Weight)?Quant)?(?:Batch)?Mat[Mm]ul(?:V\d)?")
+CONVOLUTION = re.compile(r"Conv[23]D(?P<backward>Backprop(?:Input|Filter))?D?(?:V\d)?")
+Arithmetic = Literal["float16", "float32", "int8"]
+ARITHMETICS: tuple[Arithmetic, ...] = ("float16", "float32", "int8")
+_ARITHMETIC: dict[str, Arithmetic] = {
+    "FLOAT16": "float16",
+    "BF16": "float16",
+    "BFLOAT16": "float16",
+    "FLOAT": "float32",
+    "INT8": "int8",
+}
+_MATRIX = 2
+_PLAIN_IMAGES = ("NCHW", "NHWC", "NCDHW", "NDHWC")
+# Where the output channels of a filter stand in it.
+_FILTER_OUTPUTS = {"NCHW": 0, "NHWC": 0, "NCDHW": 0, "NDHWC": 0, "HWCN": -1, "DHWCN": -1}
+# Of inputs and outputs, one after another: the filter, and what has its shape and that of the forward output.
+_CONVOLUTION_TENSORS = {None: ("in 1", "out 0"), "BackpropInput": ("in 1", "in 2"), "BackpropFilter": ("out 0", "in 2")}
+
+
+def arithmetic(kernel: Kernel) -> Arithmetic | None:
+    """What a product or convolution computes in; None for what has no place in the list."""
+    return next((_ARITHMETIC[dtype] for dtype in kernel.input_dtypes if dtype in _ARITHMETIC), None)
+
+
+def flops(kernel: Kernel) -> int | None:
+    """Of a product or convolution; None for any other kernel, and where the table does not tell."""
+    kind = kernel.type or ""
+    if product := PRODUCT.fullmatch(kind):
+        return _of_product(kernel, quantized=product["quantized"] is not None)
+    if convolution := CONVOLUTION.fullmatch(kind):
+        return _of_convolution(kernel, convolution["backward"])
+    return None
+
+
+def _of_product(kernel: Kernel, *, quantized: bool) -> int | None:
+    """Twice the elements of the output times the inner size, which is the one of the left matrix that is not the output's."""
+    shapes, outputs = kernel.input_shapes, kernel.output_shapes
+    formats = (*kernel.input_formats[:2], *kernel.output_formats[:1])
+    if len(shapes) < _MATRIX or not outputs or len(formats) != _MATRIX + 1:
+        return None
+    left, right, result = shapes[0], shapes[1], outputs[0]
+    if min(len(left), len(result)) < _MATRIX or _is_blocked(formats[0]) or _is_blocked(formats[2]):
+        return None
+    rows, columns = result[-2:]
+    # The left matrix may be transposed.
+    first, second = left[-2:]
+    if rows not in (first, second):
+        return None
+    inner = second if first == rows else first
+    # Of a quantized product the right matrix may be packed.
+    if not quantized and not _is_blocked(formats[1]) and sorted(right[-2:]) != sorted((inner, columns)):
+        return None
+    return 2 * prod(result) * inner
+
+
+def _of_convolution(kernel: Kernel, backward: str | None) -> int | None:
+    """Twice the elements of the forward output times the elements of the filter for one output channel, of any grouping."""
+    tensors = {f"in {at}": pair for at, pair in enumerate(zip(kernel.input_shapes, kernel.input_formats))}
+    tensors |= {f"out {at}": pair for at, pair in enumerate(zip(kernel.output_shapes, kernel.output_formats))}
+    weights, results = (tensors.get(name, ((), "")) for name in _CONVOLUTION_TENSORS[backward])
+    (filter_shape, filter_format), (result, result_format) = weights, results
+    if result_format not in _PLAIN_IMAGES or filter_format not in _FILTER_OUTPUTS or len(filter_shape) != len(result):
+        return None
+    channels = filter_shape[_FILTER_OUTPUTS[filter_format]]
+    return 2 * prod(result) * prod(filter_shape) // channels if channels else None
+
+
+def _is_blocked(layout: str) -> bool:
+    return layout.startswith(("FRACTAL", "NC1", "NDC1"))

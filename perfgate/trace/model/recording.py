@@ -1,0 +1,308 @@
+"""What a profiler left behind, whichever profiler it was: a timeline for each rank and device, and the tables beside it.
+
+Times are integer nanoseconds of the recording's own clock. What was not collected is None or left out, and ``absent`` says
+why; it is never an empty table and never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from perfgate.document.message import Message
+from perfgate.trace.model.communication import KernelKind, kernel_kind
+from perfgate.trace.model.events import EventTable
+from perfgate.trace.model.readings import CORE_CLOCK, Readings
+
+Shapes = tuple[tuple[int, ...], ...]
+
+
+class Kernel(NamedTuple):
+    """One run of a kernel as the profiler's table of kernels has it.
+
+    ``type`` is the operator type (``MatMulV2``), ``core`` the unit it ran on as the file words it (``AI_CORE``). Shapes,
+    dtypes and formats have one entry a tensor; an empty shape is a scalar. ``wait_ns`` is the idle time before it,
+    ``blocks`` the number of cores it was split over, ``model_id`` None for an eager kernel. ``counters`` are the hardware
+    counters that were asked for, by column name as written, numbers as written.
+    """
+
+    name: str
+    type: str | None
+    core: str | None
+    start_ns: int | None
+    duration_ns: int
+    wait_ns: int | None = None
+    step: int | None = None
+    stream: int | None = None
+    task: int | None = None
+    model_id: int | None = None
+    state: str | None = None
+    blocks: int | None = None
+    mix_blocks: int | None = None
+    hf32: bool | None = None
+    input_shapes: Shapes = ()
+    input_dtypes: tuple[str, ...] = ()
+    input_formats: tuple[str, ...] = ()
+    output_shapes: Shapes = ()
+    output_dtypes: tuple[str, ...] = ()
+    output_formats: tuple[str, ...] = ()
+    counters: Mapping[str, float] = {}
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether it is the share of a collective operation, and computes nothing."""
+        return self.kind == "comm"
+
+    @property
+    def kind(self) -> KernelKind:
+        """What it does; the core tells collectives, at level 0 only the name does."""
+        return "comm" if is_collective_core(self.core) else kernel_kind(self.name)
+
+    @property
+    def inputs(self) -> str:
+        """The shapes of its inputs as the profiler's tables word them: ``32,1000;1000,4096``."""
+        return ";".join(",".join(map(str, shape)) for shape in self.input_shapes)
+
+
+def is_collective_core(core: str | None) -> bool:
+    return (core or "").upper() in ("HCCL", "COMMUNICATION")
+
+
+class ProfilerStep(NamedTuple):
+    """What lies between two calls of the profiler's ``step()``; usually one call of the workload.
+
+    ``number`` is None for what the profiler ascribes to no step. ``start_ns`` and ``end_ns`` are those of its work on the
+    device's timeline. The parts are nanoseconds that add up to its length: computing, communication and copies that no
+    kernel hides, ``preparing_ns`` before the first kernel, and ``free_ns``, in which the device did nothing after that.
+    ``fused_ns`` is that of kernels that compute and communicate at once, where nothing else computed. ``communication_ns``
+    is all of it, hidden or not. Where copies were not recorded, they are in the time of the last two.
+    """
+
+    number: int | None
+    start_ns: int | None = None
+    end_ns: int | None = None
+    computing_ns: int | None = None
+    communication_ns: int | None = None
+    exposed_communication_ns: int | None = None
+    exposed_copies_ns: int | None = None
+    preparing_ns: int | None = None
+    free_ns: int | None = None
+    fused_ns: int = 0
+
+    @property
+    def length_ns(self) -> int | None:
+        """The sum of the parts; of a step without any on a device, how long the host was in it."""
+        if self.computing_ns is None:
+            return None if self.start_ns is None or self.end_ns is None else self.end_ns - self.start_ns
+        if self.exposed_communication_ns is None or self.preparing_ns is None or self.free_ns is None:
+            return None
+        kernels = self.computing_ns + self.fused_ns + self.exposed_communication_ns
+        return kernels + (self.exposed_copies_ns or 0) + self.preparing_ns + self.free_ns
+
+
+class TabledStep(NamedTuple):
+    """A row of the profiler's own table of steps, as written: nanoseconds, ``preparing_ns`` perhaps below zero.
+
+    ``bubble_ns`` is the exposed communication that was receiving from another rank: waiting for a stage of the pipeline.
+    """
+
+    number: int | None
+    computing_ns: int | None = None
+    communication_ns: int | None = None
+    exposed_communication_ns: int | None = None
+    free_ns: int | None = None
+    preparing_ns: int | None = None
+    bubble_ns: int | None = None
+
+
+class Packets(NamedTuple):
+    """Packets of one size: bytes of one of them, and the nanoseconds that all took."""
+
+    size_bytes: float
+    number: int
+    time_ns: int
+
+
+class LinkUse(NamedTuple):
+    """What one kind of link (``HCCS``, ``SDMA``, ``RDMA`` …) carried of a collective: bytes, nanoseconds, bytes a second.
+
+    SDMA repeats what HCCS, PCIE and SIO carried, without its packets.
+    """
+
+    link: str
+    size_bytes: float
+    transit_ns: int
+    bandwidth: float | None
+    packets: tuple[Packets, ...] = ()
+
+
+class Collective(NamedTuple):
+    """One collective or point-to-point operation of one rank; ``group`` is the communicator's name."""
+
+    name: str
+    kind: Literal["collective", "p2p"]
+    group: str | None
+    step: int | None
+    start_ns: int | None
+    elapsed_ns: int | None
+    transit_ns: int | None
+    wait_ns: int | None
+    synchronization_ns: int | None
+    idle_ns: int | None
+    links: tuple[LinkUse, ...] = ()
+
+
+class CollectiveKernel(NamedTuple):
+    """A kernel of a collective as torch's profiler describes it: which ``operation`` (``allreduce``), in which group.
+
+    ``ranks`` are the group's global ranks, empty if the recording does not list them; ``size`` is how many there are, and
+    ``sent`` the bytes that the rank put in, None if unknown.
+    """
+
+    name: str
+    operation: str
+    group: str
+    ranks: tuple[int, ...]
+    size: int | None
+    start_ns: int
+    elapsed_ns: int
+    sent: int | None
+
+
+class RankLink(NamedTuple):
+    """What a rank sent another in collectives of one sort (``allreduce-total``): bytes, nanoseconds, bytes a second.
+
+    ``source`` and ``target`` are positions in the group, which older versions of CANN number as all ranks are. The source is
+    the rank that was recorded.
+    """
+
+    operation: str
+    kind: Literal["collective", "p2p"]
+    group: str | None
+    step: int | None
+    source: int
+    target: int
+    link: str
+    size_bytes: float
+    transit_ns: int
+    bandwidth: float | None
+
+
+@dataclass(frozen=True)
+class TypeTotal:
+    """All kernels of one type on one unit, as the profiler itself adds them up; ``share`` of all that are listed, 0 to 1."""
+
+    type: str
+    core: str | None
+    count: int
+    total_ns: int
+    shortest_ns: int | None
+    longest_ns: int | None
+    share: float | None
+
+
+@dataclass(frozen=True)
+class CallTotal:
+    """All calls of one function of the host's libraries; ``level`` is acl, node, hccl, runtime or model.
+
+    For a node that the device's own CPU ran it is ``aicpu``.
+    """
+
+    level: str
+    name: str
+    count: int
+    total_ns: int
+    shortest_ns: int | None
+    longest_ns: int | None
+
+
+@dataclass(frozen=True)
+class OperatorTime:
+    """All calls of one framework operator: on the host with and without what it called, and what it ran on the device."""
+
+    name: str
+    count: int
+    host_self_ns: int
+    host_total_ns: int
+    device_self_ns: int
+    device_total_ns: int
+
+
+@dataclass(frozen=True)
+class AllocationTotal:
+    """Everything one operator allocated on the device, in bytes; ``held_bytes`` when all operators together held most."""
+
+    name: str
+    count: int
+    total_bytes: float
+    largest_bytes: float
+    held_bytes: float
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What one device of one rank did, and its host; ``rank`` and ``device`` are None where the recording names none.
+
+    ``events`` holds the host's events and those of this device alone. A table that was not collected is None; ``steps`` are
+    made of what there is, ``step_table`` is what the profiler's own table of them says. ``groups`` are the ranks that this one
+    works with, by the framework's name for them (``tp``, ``pp``, ``dp``). ``readings`` are the device's counters over time.
+    """
+
+    rank: int | None
+    device: int | None
+    events: EventTable
+    kernels: Sequence[Kernel] | None = None
+    steps: Sequence[ProfilerStep] | None = None
+    step_table: tuple[TabledStep, ...] | None = None
+    collectives: tuple[Collective, ...] | None = None
+    collective_kernels: tuple[CollectiveKernel, ...] | None = None
+    memory: Mapping[str, float] = field(default_factory=dict)  # peak bytes by component, e.g. PTA.allocated
+    rank_links: tuple[RankLink, ...] | None = None
+    types: tuple[TypeTotal, ...] | None = None
+    calls: tuple[CallTotal, ...] | None = None
+    operators: tuple[OperatorTime, ...] | None = None
+    allocations: tuple[AllocationTotal, ...] | None = None
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    readings: Mapping[str, Readings] = field(default_factory=dict)
+
+    @property
+    def core_frequency(self) -> tuple[float, float] | None:
+        """Hertz of the AI core, lowest and highest seen."""
+        clock = self.readings.get(CORE_CLOCK)
+        return None if clock is None else (float(clock.value.min()), float(clock.value.max()))
+
+    @property
+    def label(self) -> str:
+        """E.g. ``rank 0, device 4``."""
+        parts = [
+            f"{word} {number}" for word, number in (("rank", self.rank), ("device", self.device)) if number is not None
+        ]
+        return ", ".join(parts) or "all"
+
+    @property
+    def tells_of_device(self) -> bool:
+        """Whether a table tells of a device, whose events may not have been recorded."""
+        computed = any(step.computing_ns is not None for step in self.steps or ())
+        return bool(self.kernels or self.types or self.collectives) or computed
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Everything one file or folder of a profiler says.
+
+    ``format`` is its reader's name for it: ascend-pytorch, ascend-db, ascend-trace-view, msprof, kineto, chrome or another's.
+    ``software`` are versions by name (``torch_npu``, ``cann``), ``settings`` what the profiler was told (``level``,
+    ``aic_metrics``), ``environment`` the variables it wrote down. ``absent`` maps what was not collected to the reason;
+    ``notes`` say what else who reads the numbers must know, such as that part of the file is lost.
+    """
+
+    path: Path
+    format: str
+    timelines: tuple[Timeline, ...]
+    software: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    absent: Mapping[str, Message] = field(default_factory=dict)
+    notes: tuple[Message, ...] = ()

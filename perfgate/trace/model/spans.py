@@ -1,0 +1,125 @@
+"""Which call or step each event of a device belongs to, by its launch on the host, and what ran in each."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from perfgate.trace.model.arithmetic import Codes, IntColumn, Intervals, counts_by_name, group_rows
+from perfgate.trace.model.events import DEVICE_KINDS, KINDS, NO_CORRELATION, EventKind, EventTable
+
+NOT_RECORDED = -1
+_PLACES_A_LAUNCH = 8  # in a table of launches by their number; where numbers lie further apart they are sorted
+OUTSIDE = -1
+# The counters that a recording of a device gives, by metric name.
+KERNELS = "counters.kernels"
+FORMAT_CONVERSIONS = "counters.format_conversions"
+DEVICE_COPIES = "counters.device_copies"
+COLLECTIVES = "counters.collectives"
+KERNEL_METRICS = (KERNELS, FORMAT_CONVERSIONS, DEVICE_COPIES, COLLECTIVES)
+
+# TransData on Ascend (also as trans_TransData_3 where the profiler knows no types; sample msinsight-910B-alexnet-2501), and
+# cuDNN's nchwToNhwcKernel and nhwcToNchwKernel.
+_FORMAT_CONVERSION = re.compile(r"transdata|nchwtonhwc|nhwctonchw", re.IGNORECASE)
+# Launching one kernel: Node@launch of CANN, cudaLaunchKernel, cuLaunchKernelEx, hipLaunchKernel …
+KERNEL_LAUNCH = re.compile(r"Node@launch|(cuda|hip|cu)\w*LaunchKernel")
+
+
+class WorkItem(NamedTuple):
+    """Something that runs: ``compute``, ``copy`` or ``comm`` on a device, ``host_op`` on a CPU; and its type, or its name."""
+
+    kind: EventKind
+    name: str
+
+
+Work = Counter[WorkItem]
+
+
+def work_by_span(events: EventTable, spans: Intervals) -> list[Work]:
+    """What the device ran for each span, in the order of the spans, which must be sorted and not overlap."""
+    device = events.of_kind(*DEVICE_KINDS)
+    owners = span_of(device, spans, launches=events.of_kind("runtime"))
+    works = [Work() for _ in range(spans.start.size)]
+    count_work(works, device, owners)
+    return works
+
+
+def count_work(works: Sequence[Work], events: EventTable, owners: Codes) -> None:
+    """Add to the work of each span what ran in it; ``owners`` are the numbers of their spans, event by event."""
+    first, row = group_rows(owners, events.kind, events.group)
+    order = np.argsort(first)
+    counts, first = counts_by_name(row, first.size)[order], first[order]
+    # One item for all spans: there are as many of them as kernels in a step, and of steps thousands.
+    first_of_item, item = group_rows(events.kind[first], events.group[first])
+    items = [WorkItem(KINDS[events.kind[at]], events.names[events.group[at]]) for at in first[first_of_item].tolist()]
+    for owner, number, count in zip(owners[first].tolist(), item.tolist(), counts.tolist()):
+        if owner != OUTSIDE:
+            works[owner][items[number]] += count
+
+
+def span_of(events: EventTable, spans: Intervals, *, launches: EventTable) -> IntColumn:
+    """The number of the span that each event belongs to, OUTSIDE for none.
+
+    Work belongs to the span in which the host launched it, where the trace joins the two: the device may run it when the
+    host is a call further. Else it belongs to the span in which it began.
+    """
+    began = launched_or_began(events, launch_starts(events, launches))
+    number = np.searchsorted(spans.start, began, side="right") - 1
+    inside = number >= 0
+    inside[inside] &= began[inside] < spans.end[number[inside]]
+    return np.where(inside, number, OUTSIDE)
+
+
+def launched_or_began(work: EventTable, launched: IntColumn) -> IntColumn:
+    """When each event was launched, or where its launch was not recorded, when it began itself."""
+    return np.where(launched == NOT_RECORDED, work.start, launched)
+
+
+def launch_starts(work: EventTable, launches: EventTable) -> IntColumn:
+    """For each event of a device the nanosecond at which the host began to launch it, or NOT_RECORDED.
+
+    A launch without a length at the very moment of its kernel is the profiler's placeholder, as PrivateUse1 runtimes have
+    it (sample torch-native-privateuse1), and tells nothing.
+    """
+    starts = np.full(len(work), NOT_RECORDED, dtype=np.int64)
+    launch = launch_positions(work.correlation, launches.correlation, launches.start)
+    joined = np.flatnonzero(launch != NOT_RECORDED)
+    launch = launch[joined]
+    real = (launches.duration[launch] > 0) | (launches.start[launch] != work.start[joined])
+    starts[joined[real]] = launches.start[launch[real]]
+    return starts
+
+
+def launch_positions(work: Codes, launches: Codes, begun: IntColumn) -> IntColumn:
+    """For each event of a device the position of the call that launched it, or NOT_RECORDED.
+
+    ``work`` and ``launches`` are the correlations of both, ``begun`` when each call began: one launch is seen at several levels
+    of the runtime, and the first is what the program did.
+    """
+    positions = np.full(work.size, NOT_RECORDED, dtype=np.int64)
+    candidates = np.flatnonzero(launches != NO_CORRELATION)
+    if not candidates.size:
+        return positions
+    order = candidates[np.argsort(begun[candidates], kind="stable")]
+    numbers, first = launches[order], int(launches[candidates].min())
+    if int(numbers.max()) - first < _PLACES_A_LAUNCH * order.size:
+        # From the last to the first, so that the first stays.
+        of_number = np.full(int(numbers.max()) - first + 1, NOT_RECORDED, dtype=np.int64)
+        of_number[numbers[::-1] - first] = order[::-1]
+        joined = (work >= first) & (work < first + of_number.size)
+        positions[joined] = of_number[work[joined] - first]
+        return positions
+    numbers, earliest = np.unique(numbers, return_index=True)
+    place = np.minimum(np.searchsorted(numbers, work), numbers.size - 1)
+    joined = numbers[place] == work
+    positions[joined] = order[earliest][place[joined]]
+    return positions
+
+
+def is_format_conversion(name: str) -> bool:
+    """Whether a kernel, by its type or name, only brings a tensor into another layout or format."""
+    return _FORMAT_CONVERSION.search(name) is not None

@@ -1,0 +1,288 @@
+"""Steps of a recording, and what the device did in each: parts in nanoseconds that add up to the step's length exactly.
+
+A step begins where the host began it, or where the device had done the step before. It ends when the last of its work on the
+device has ended. This is the same whatever the steps are read from: a timeline, an export or tables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple, overload
+
+import numpy as np
+
+from perfgate.trace.model.arithmetic import Codes, Covered, IntColumn, Intervals, joined
+from perfgate.trace.model.events import DEVICE_KINDS, KERNEL_KINDS, EventKind, EventTable
+from perfgate.trace.model.kernel_table import KernelTable
+from perfgate.trace.model.packed import NO_NUMBER
+from perfgate.trace.model.recording import Kernel, ProfilerStep, TabledStep
+from perfgate.trace.model.spans import OUTSIDE, span_of
+
+# What torch.profiler and torch_npu.profiler name the span between two calls of step().
+STEP_NAME = re.compile(r"ProfilerStep#(\d{1,18})")
+_LATEST = int(np.iinfo(np.int64).max)
+
+
+class StepMark(NamedTuple):
+    """When the host was in a step or a call, by the recording's clock; ``start_ns`` is None where nothing says."""
+
+    number: int | None
+    start_ns: int | None
+    end_ns: int | None = None
+
+
+def step_number(name: str) -> int | None:
+    """The number of a step by the name of its span; None for every other name."""
+    match = STEP_NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def step_marks(events: EventTable, *kinds: EventKind) -> list[StepMark]:
+    """The spans ``ProfilerStep#N`` of the host, in time order; annotations unless other kinds are given."""
+    marks = events.select(np.flatnonzero(events.is_named(STEP_NAME.fullmatch)))
+    marks = marks.of_kind(*(kinds or ("annotation",)))
+    rows = zip(marks.name.tolist(), marks.start.tolist(), marks.end.tolist())
+    steps = [StepMark(step_number(marks.names[name]), start, end) for name, start, end in rows]
+    return sorted(steps, key=lambda mark: mark.start_ns or 0)
+
+
+def profiler_steps(events: EventTable, marks: Sequence[StepMark] | None = None) -> tuple[ProfilerStep, ...] | None:
+    """The steps that the host marked, in time order; None where it marked none.
+
+    Work belongs to the step that launched it. Where the device shows no work at all, a step has a length and no parts.
+    """
+    marks = step_marks(events) if marks is None else marks
+    if not marks:
+        return None
+    work = events.of_kind(*DEVICE_KINDS)
+    if not len(work):
+        return tuple(ProfilerStep(mark.number, mark.start_ns, mark.end_ns) for mark in marks)
+    return device_steps(marks, work, span_of(work, windows_of(marks), launches=events.of_kind("runtime")))
+
+
+class MarkedSteps(Sequence[ProfilerStep]):
+    """The steps that the host marked, worked out when one is asked for: most questions of a trace ask for none."""
+
+    def __init__(self, events: EventTable, marks: Sequence[StepMark]) -> None:
+        self._events, self.marks = events, tuple(marks)
+
+    @classmethod
+    def of(cls, events: EventTable) -> MarkedSteps | None:
+        """None where the host marked none."""
+        marks = step_marks(events)
+        return cls(events, marks) if marks else None
+
+    def __len__(self) -> int:
+        return len(self.marks)
+
+    @overload
+    def __getitem__(self, index: int) -> ProfilerStep: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[ProfilerStep]: ...
+
+    def __getitem__(self, index: int | slice) -> ProfilerStep | Sequence[ProfilerStep]:
+        return self._steps[index]
+
+    @cached_property
+    def _steps(self) -> tuple[ProfilerStep, ...]:
+        return profiler_steps(self._events, self.marks) or ()
+
+
+def windows_of(marks: Iterable[StepMark | _Window]) -> Intervals:
+    """When the host was in each of some steps whose begin and end are known."""
+    table = np.array([(mark.start_ns, mark.end_ns) for mark in marks], dtype=np.int64).reshape(-1, 2)
+    return Intervals(table[:, 0], table[:, 1])
+
+
+def device_steps(
+    marks: Sequence[StepMark], work: EventTable, owners: Codes, *, copies: bool = True
+) -> tuple[ProfilerStep, ...]:
+    """What the device did in each step; ``owners`` are the positions of the events' steps among the marks.
+
+    ``copies`` says whether copies would have been recorded: else their time is in that before the first kernel and in the
+    free time.
+    """
+    first, last = np.full(len(marks), _LATEST), np.full(len(marks), -_LATEST)
+    inside = owners != OUTSIDE
+    if inside.all():
+        inside = slice(None)  # which copies nothing
+    np.minimum.at(first, owners[inside], work.start[inside])
+    np.maximum.at(last, owners[inside], work.end[inside])
+    windows: list[_Window] = []
+    for mark, first_ns, last_ns in zip(marks, first.tolist(), last.tolist()):
+        start = _start(mark, windows[-1] if windows else None)
+        idle = last_ns == -_LATEST
+        if idle and (start is None or mark.end_ns is None):
+            windows.append(_Window(mark.number))
+        elif start is None:
+            windows.append(_Window(mark.number, first_ns, last_ns, begins=False))
+        else:
+            # Where the device had nothing to do, the step is as long as the host was in it.
+            end = mark.end_ns if idle and mark.end_ns is not None else last_ns
+            windows.append(_Window(mark.number, start, max(end, start)))
+    known = [window for window in windows if window.start_ns is not None]
+    parts = iter(_parts(work, windows_of(known), copies=copies))
+    return tuple(
+        ProfilerStep(window.number) if window.start_ns is None else _step(window, next(parts), copies=copies)
+        for window in windows
+    )
+
+
+class _Window(NamedTuple):
+    """When a step was; without ``begins`` its start is not known, and the window that of its work."""
+
+    number: int | None
+    start_ns: int | None = None
+    end_ns: int | None = None
+    begins: bool = True
+
+
+def _start(mark: StepMark, before: _Window | None) -> int | None:
+    """What passes between two steps that follow each other belongs to the later one."""
+    if before is None or before.end_ns is None:
+        return mark.start_ns
+    if mark.number is not None and before.number is not None and mark.number == before.number + 1:
+        return before.end_ns
+    return None if mark.start_ns is None else max(mark.start_ns, before.end_ns)
+
+
+class _Parts(NamedTuple):
+    """What the device did in a window, in nanoseconds that add up to it but for ``communication``."""
+
+    computing: int
+    fused: int
+    communication: int
+    exposed_communication: int
+    exposed_copies: int
+    preparing: int
+    free: int
+
+
+def _parts(work: EventTable, windows: Intervals, *, copies: bool) -> Iterator[_Parts]:
+    kernels = _covered(work, *KERNEL_KINDS)
+    first, of_kernels = _first_inside(kernels.intervals, windows), kernels.within(windows)
+    before = copied = np.zeros_like(first)
+    if copies and (copying := _covered(work, "copy").intervals).start.size:
+        before = Covered(copying).within(Intervals(windows.start, first))
+        copied = Covered(joined(kernels.intervals, copying)).within(windows) - of_kernels
+    del kernels
+    communication, computed, with_fused = _covered(work, "comm").within(windows), of_kernels, of_kernels
+    is_fused = work.is_kind("fused").any()
+    if communication.any() or is_fused:
+        computed = with_fused = _covered(work, "compute").within(windows)
+    if is_fused:
+        with_fused = _covered(work, "compute", "fused").within(windows)
+    preparing = first - windows.start - before
+    columns = (
+        computed,
+        with_fused - computed,
+        communication,
+        of_kernels - with_fused,
+        copied,
+        preparing,
+        windows.end - windows.start - of_kernels - copied - preparing,
+    )
+    return (_Parts(*row) for row in zip(*(column.tolist() for column in columns)))
+
+
+def _covered(work: EventTable, *kinds: EventKind) -> Covered:
+    chosen = work.is_kind(*kinds)
+    start, duration = (work.start, work.duration) if chosen.all() else (work.start[chosen], work.duration[chosen])
+    return Covered(Intervals(start, start + duration))
+
+
+def _first_inside(kernels: Intervals, windows: Intervals) -> IntColumn:
+    """When the first kernel of each window was there; its start where there was none."""
+    if not kernels.start.size:
+        return windows.start
+    place = np.searchsorted(kernels.end, windows.start, side="right")
+    begin = np.maximum(kernels.start[np.minimum(place, kernels.start.size - 1)], windows.start)
+    return np.where((place < kernels.start.size) & (begin < windows.end), begin, windows.start)
+
+
+def _step(window: _Window, parts: _Parts, *, copies: bool) -> ProfilerStep:
+    return ProfilerStep(
+        number=window.number,
+        start_ns=window.start_ns if window.begins else None,
+        end_ns=window.end_ns,
+        computing_ns=parts.computing,
+        fused_ns=parts.fused,
+        communication_ns=parts.communication,
+        exposed_communication_ns=parts.exposed_communication,
+        exposed_copies_ns=parts.exposed_copies if copies else None,
+        preparing_ns=parts.preparing if window.begins else None,
+        free_ns=parts.free,
+    )
+
+
+def steps_of_tables(
+    kernels: Sequence[Kernel] | None, work: EventTable, table: Sequence[TabledStep] | None, *, copies: bool
+) -> tuple[ProfilerStep, ...] | None:
+    """The steps that tables tell, where no timeline marks them; None where they tell of none.
+
+    The table of kernels says when each step's work ran, that of steps how long before it the host began. A step that only
+    the latter tells of has its parts as they are written.
+    """
+    rows = {row.number: row for row in table or ()}
+    table_of_kernels = KernelTable.of(kernels or ())
+    known = (table_of_kernels.numbers["step"] != NO_NUMBER) & (table_of_kernels.start != NO_NUMBER)
+    owned = table_of_kernels.select(known)
+    if not len(owned):
+        return tuple(_as_written(row) for row in rows.values()) or None
+    numbers = owned.steps
+    step = np.searchsorted(np.array(numbers), owned.numbers["step"]).astype(np.int32)
+    first = np.full(len(numbers), _LATEST)
+    np.minimum.at(first, step, owned.start)
+    marks = []
+    for step_number, begin in zip(numbers, first.tolist()):
+        preparing = _preparing(rows.get(step_number))
+        marks.append(StepMark(step_number, None if preparing is None else begin - preparing))
+    return device_steps(marks, work, _owners(work, owned.start, step), copies=copies)
+
+
+def shows_copies(events: EventTable) -> bool:
+    """Whether copies on the device would be among the events.
+
+    A table of kernels has no row for a copy (sample msinsight-910B-alexnet-2501), so it alone says nothing of them; nor do
+    events that were made of it, which are all kernels.
+    """
+    kernels = events.of_kind(*KERNEL_KINDS)
+    return len(events) > len(kernels) > 0 or len(events.of_kind("copy")) > 0
+
+
+def _preparing(row: TabledStep | None) -> int | None:
+    """None for a time below zero, which builds of before March 2026 may write, and which tells nothing."""
+    return None if row is None or row.preparing_ns is None or row.preparing_ns < 0 else row.preparing_ns
+
+
+def _owners(work: EventTable, starts: IntColumn, steps: Codes) -> Codes:
+    """The position of each event's step: of the kernel that starts when it does, and a copy's of the kernel before it."""
+    if np.array_equal(starts, work.start) and (starts[1:] > starts[:-1]).all():
+        owners = steps.copy()
+    else:
+        # Of several kernels that start at once the last one of the table counts.
+        at, last = np.unique(starts[::-1], return_index=True)
+        place = np.minimum(np.searchsorted(at, work.start), at.size - 1)
+        owners = np.where(at[place] == work.start, steps[::-1][last][place], OUTSIDE)
+    if not work.is_kind("copy").any():
+        return owners
+    order = np.argsort(work.start, kind="stable")
+    is_kernel = ~work.is_kind("copy")[order]
+    before = np.maximum.accumulate(np.where(is_kernel, np.arange(order.size), -1))
+    owners[order] = np.where(before < 0, OUTSIDE, owners[order][before])
+    return owners
+
+
+def _as_written(row: TabledStep) -> ProfilerStep:
+    """A row of the table of steps, which ascribes the time of copies to the parts that are no kernel's."""
+    return ProfilerStep(
+        number=row.number,
+        computing_ns=row.computing_ns,
+        communication_ns=row.communication_ns,
+        exposed_communication_ns=row.exposed_communication_ns,
+        free_ns=row.free_ns,
+        preparing_ns=_preparing(row),
+    )

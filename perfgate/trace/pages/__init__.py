@@ -1,0 +1,1 @@
+"""Data of the pages that draw a recording."""

@@ -1,0 +1,150 @@
+"""Archives of profiles: zips packed by us, zips and tars unpacked under limits, since somebody else may have made them."""
+
+from __future__ import annotations
+
+import lzma
+import os
+import stat
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import IO, NamedTuple
+
+from perfgate.errors import DocumentError, MeasuringError
+from perfgate.trace.readers.ascend.layout import OUTPUT
+
+MAX_MEMBERS = 20_000
+MAX_MEMBER_BYTES = 2 << 30
+MAX_TOTAL_BYTES = 4 << 30
+MAX_DEPTH = 12
+# Traces shrink to a twentieth, repeated tables to a hundredth; deflate itself ends at 1032.
+MAX_RATIO = 400
+_ABOUT = ("profiler_info*.json", "profiler_metadata.json")
+_FREE_BYTES = 16 << 20
+_BLOCK = 1 << 20
+
+
+def pack(recording: Path, path: Path) -> None:
+    """Put an analysed recording into one zip file, which appears under its name only when complete."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    files = [file for pattern in _ABOUT for file in recording.glob(pattern)]
+    files += [file for file in (recording / OUTPUT).iterdir() if file.is_file()]
+    try:
+        with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+            for file in sorted(files):
+                archive.write(file, file.relative_to(recording).as_posix())
+        aside.replace(path)
+    except OSError as error:
+        raise MeasuringError(f"{path} cannot be written: {error}; choose an --out folder with space") from error
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def unpacked(path: Path) -> Iterator[Path]:
+    """Yield a folder with the files of a zip or tar, removed afterwards.
+
+    Raises DocumentError for a damaged archive, one beyond the limits, and names or links that lead out of the folder; what is
+    raised inside names the archive in place of the folder.
+    """
+    with tempfile.TemporaryDirectory(prefix="perfgate-") as name:
+        folder = Path(name)
+        try:
+            _unpack(path, folder)
+            yield folder
+        except DocumentError as error:
+            raise DocumentError(
+                str(error).replace(f"{folder}/", f"{path}: ").replace(str(folder), str(path))
+            ) from error
+
+
+class _Member(NamedTuple):
+    """A file or folder of an archive; ``most`` is how many bytes it may unpack to."""
+
+    name: str
+    is_folder: bool
+    is_plain: bool
+    most: int
+    open: Callable[[], IO[bytes]]
+
+
+def _unpack(path: Path, folder: Path) -> None:
+    members = _zip_members if path.suffix == ".zip" else _tar_members
+    total = 0
+    try:
+        for number, member in enumerate(members(path)):
+            if number >= MAX_MEMBERS:
+                raise DocumentError(f"{path}: more than {MAX_MEMBERS} files; pack one profiler folder alone")
+            target = folder / _checked_name(member, path)
+            if member.is_folder:
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            total += _copy(member, target, path)
+            if total > MAX_TOTAL_BYTES:
+                raise DocumentError(f"{path}: more than {MAX_TOTAL_BYTES} bytes unpacked; profile fewer steps")
+    # RuntimeError is what an encrypted member raises, NotImplementedError one of an unknown method.
+    except (
+        zipfile.BadZipFile,
+        tarfile.TarError,
+        zlib.error,
+        lzma.LZMAError,
+        EOFError,
+        RuntimeError,
+        NotImplementedError,
+        ValueError,
+    ) as error:
+        kind = "zip" if path.suffix == ".zip" else "tar"
+        raise DocumentError(f"{path}: is no {kind} that can be read: {error}; make it again") from error
+    except OSError as error:
+        raise DocumentError(f"{path}: cannot be unpacked: {error}; check permissions and free disk") from error
+
+
+def _zip_members(path: Path) -> Iterator[_Member]:
+    with zipfile.ZipFile(path) as archive:
+        for info in archive.infolist():
+            is_plain = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG, stat.S_IFDIR)
+            most = min(MAX_MEMBER_BYTES, _FREE_BYTES + MAX_RATIO * max(info.compress_size, 0))
+            yield _Member(info.filename, info.is_dir(), is_plain, most, partial(archive.open, info))
+
+
+def _tar_members(path: Path) -> Iterator[_Member]:
+    most = min(MAX_MEMBER_BYTES, _FREE_BYTES + MAX_RATIO * path.stat().st_size)
+    with tarfile.open(path) as archive:
+        for info in archive:
+            reader = partial(_extracted, archive, info)
+            yield _Member(info.name, info.isdir(), info.isreg() or info.isdir(), most, reader)
+
+
+def _extracted(archive: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
+    content = archive.extractfile(info)
+    assert content is not None, "only plain files are extracted"
+    return content
+
+
+def _checked_name(member: _Member, path: Path) -> PurePosixPath:
+    name = PurePosixPath(member.name)
+    strange = name.is_absolute() or ".." in name.parts or "\\" in member.name or ":" in name.parts[0:1]
+    if not member.is_plain or strange or not (name.parts or member.is_folder) or len(name.parts) > MAX_DEPTH:
+        raise DocumentError(
+            f"{path}: holds {member.name[:80]!r}, which is a link or leads out of the folder; pack the folder itself"
+        )
+    return name
+
+
+def _copy(member: _Member, target: Path, path: Path) -> int:
+    """Write one file and return its size; what the header claims is not believed."""
+    size = 0
+    with member.open() as source, target.open("xb") as copy:
+        while block := source.read(_BLOCK):
+            size += len(block)
+            if size > member.most:
+                raise DocumentError(
+                    f"{path}: {member.name[:80]!r} unpacks to more than {member.most} bytes; it is refused"
+                )
+            copy.write(block)
+    return size

@@ -1,0 +1,243 @@
+"""Tables of an Ascend profile as columns: by the compiled scanner, else row by row, which says what is wrong and where."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.errors import DocumentError
+from perfgate.trace.model.arithmetic import FloatColumn, IntColumn
+from perfgate.trace.model.events import MAX_NS
+from perfgate.trace.model.packed import NO_NUMBER, Packed, PackedReals
+from perfgate.trace.model.recording import Shapes
+from perfgate.trace.readers.ascend.files import MAX_NUMBER_TEXT, TableRow, clean_cell, plain_header, rows_of
+from perfgate.trace.scanner.table import CellKind, ScannedTable, scan_table
+
+# What a column holds. A timestamp that a spreadsheet rounded is none, a duration is not negative, and a counter that is no
+# number is none.
+Kind = Literal["text", "shapes", "whole", "time", "timestamp", "duration", "number", "counter"]
+NO_TEXT = -1
+# torch_npu refuses tables of more than 5 GiB (Ascend/pytorch _file_manager.py); a recorded row of kernels has 330 bytes.
+MAX_ROWS = 20_000_000
+_CELLS: dict[Kind, CellKind] = {
+    "text": "text",
+    "shapes": "text",
+    "whole": "whole",
+    "time": "time",
+    "timestamp": "time",
+    "duration": "time",
+    "number": "number",
+    "counter": "real",
+}
+_REALS: frozenset[Kind] = frozenset(("number", "counter"))
+_Value = TypeVar("_Value", bound=Hashable)
+
+
+class TableColumns:
+    """Some columns of a table; of one that the table lacks every cell is empty.
+
+    ``names`` are those of all its columns, ``texts`` the cells of text as written, each once, and ``short`` the places of rows
+    that lack cells and were left out.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        rows: int,
+        columns: Mapping[str, Any],
+        texts: Sequence[str],
+        short: Sequence[int] = (),
+    ) -> None:
+        self.names, self.rows, self.texts, self.short = names, rows, texts, short
+        self._columns = columns
+
+    def select(self, rows: npt.NDArray[np.intp]) -> TableColumns:
+        columns = {name: column.select(rows) for name, column in self._columns.items()}
+        return TableColumns(self.names, int(rows.size), columns, self.texts)
+
+    def number(self, name: str) -> Packed:
+        """Whole numbers, or times in nanoseconds; NO_NUMBER where a cell holds none."""
+        column: Packed = self._columns[name] if name in self._columns else Packed.same(NO_NUMBER, self.rows)
+        return column
+
+    def wholes(self, name: str) -> IntColumn:
+        """The same numbers in int64."""
+        return self.number(name).unpacked()
+
+    def real(self, name: str) -> FloatColumn:
+        """NaN where a cell holds no number."""
+        return self.packed_real(name).unpacked()
+
+    def packed_real(self, name: str) -> PackedReals:
+        column: PackedReals = self._columns[name] if name in self._columns else PackedReals(np.full(self.rows, np.nan))
+        return column
+
+    def place(self, name: str) -> Packed:
+        """The place of each cell among the texts, NO_TEXT where there is none."""
+        column: Packed = self._columns[name] if name in self._columns else Packed.same(NO_TEXT, self.rows)
+        return column
+
+    def coded(self, name: str, value: Callable[[str], _Value | None], numbers: dict[_Value, int]) -> Packed:
+        """The number of what each cell says, NO_TEXT for nothing; ``numbers`` takes in what is new in the order of the rows."""
+        places, number_of = self.place(name), np.full(len(self.texts) + 1, NO_TEXT)
+        for place in places.distinct():
+            if place != NO_TEXT and (own := value(self.texts[place])) is not None:
+                number_of[place] = numbers.setdefault(own, len(numbers))
+        return places.changed(lambda codes: number_of[codes])
+
+
+def columns_of(path: Path, wanted: Mapping[str, Kind], *, leave_short: bool = False) -> TableColumns:
+    """The columns that are ``wanted``, by the names of ``files``.
+
+    Raises DocumentError with line and column where a cell is not what it must be; where ``leave_short``, a row that lacks cells
+    is then left out.
+    """
+    try:
+        return scan_columns(path, wanted) or read_columns(path, wanted, leave_short=leave_short)
+    except OSError as error:
+        raise DocumentError(f"{path}: cannot be read: {error}; check the path and its permissions") from error
+
+
+def scan_columns(path: Path, wanted: Mapping[str, Kind]) -> TableColumns | None:
+    """By the compiled scanner; None where that is not there, or the table is not plain. Raises OSError."""
+    header = plain_header(path)
+    if header is None:
+        return None
+    present = {name: kind for name, kind in wanted.items() if name in header.names}
+    cells: list[CellKind] = ["skipped"] * header.size
+    for name, kind in present.items():
+        cells[header.names[name]] = _CELLS[kind]
+    table = scan_table(path, cells, skip=header.bytes, most_rows=MAX_ROWS)
+    if table is None:
+        return None
+    columns = {
+        name: (table.reals if kind in _REALS else table.numbers)[header.names[name]] for name, kind in present.items()
+    }
+    if any(_is_wrong(columns[name], kind, table) for name, kind in present.items()):
+        return None
+    return TableColumns(tuple(header.names), table.rows, columns, table.texts)
+
+
+def _is_wrong(column: Any, kind: Kind, table: ScannedTable) -> bool:
+    if kind == "duration":
+        return bool(column.low < 0)
+    if kind == "shapes":
+        try:
+            for code in column.distinct():
+                shapes_of(table.texts[code])
+        except ValueError:
+            return True
+    return False
+
+
+def read_columns(path: Path, wanted: Mapping[str, Kind], *, leave_short: bool = False) -> TableColumns:
+    """As ``columns_of``, by the csv module."""
+    names: tuple[str, ...] = ()
+    texts: dict[str, int] = {}
+    readers: list[tuple[array[Any], Callable[[TableRow], float]]] = []
+    present: dict[str, Kind] = {}
+    short: list[int] = []
+    rows = 0
+    for place, row in enumerate(rows_of(path, limit=MAX_ROWS)):
+        if not names:
+            names = tuple(row.columns)
+            present = {name: kind for name, kind in wanted.items() if name in row.columns}
+            readers = [
+                (array("d" if kind in _REALS else "q"), _reader(name, kind, texts)) for name, kind in present.items()
+            ]
+        try:
+            cells = [read(row) for _, read in readers]
+        except DocumentError:
+            # A row of 2023 lacks its duration, and what follows is shifted (sample msinsight-gpt3-cann7-2309).
+            if not (leave_short and row.is_short):
+                raise
+            short.append(place)
+            continue
+        for (column, _), cell in zip(readers, cells):
+            column.append(cell)
+        rows += 1
+    columns = {name: _column(column, kind) for (name, kind), (column, _) in zip(present.items(), readers)}
+    return TableColumns(names, rows, columns, tuple(texts), short)
+
+
+def _reader(name: str, kind: Kind, texts: dict[str, int]) -> Callable[[TableRow], float]:
+    """What reads a cell of a column."""
+    if kind in ("text", "shapes"):
+
+        def read_text(row: TableRow) -> int:
+            cell = row.raw(name)
+            if cell not in texts and kind == "shapes":
+                try:
+                    shapes_of(cell)
+                except ValueError:
+                    raise row.wrong(name, "is no list of shapes") from None
+            return texts.setdefault(cell, len(texts))
+
+        return read_text
+    if kind == "number":
+        return lambda row: math.nan if (number := row.number(name)) is None else number
+    if kind == "counter":
+        return lambda row: _counter(row.text(name))
+
+    def read_whole(row: TableRow) -> int:
+        number: int | None = getattr(row, kind)(name)
+        if number is not None and abs(number) > MAX_NS:
+            raise row.wrong(name, "is too large")
+        return NO_NUMBER if number is None else number
+
+    return read_whole
+
+
+def _column(cells: array[Any], kind: Kind) -> Any:
+    if kind in _REALS:
+        return PackedReals(np.array(cells, dtype=np.float64))
+    return Packed.of(np.array(cells, dtype=np.int64))
+
+
+def shapes_of(raw: str) -> Shapes | None:
+    """One shape a tensor of ``"64,3,11,11;;8"``, an empty one being a scalar; None for an empty cell.
+
+    Raises ValueError for other text.
+    """
+    cell = raw.strip()
+    if not cell or cell == "N/A":
+        return None
+    return tuple(
+        tuple(_size(size) for size in tensor.split(",")) if tensor.strip() else ()
+        for tensor in cell.strip('"').split(";")
+    )
+
+
+def words_of(raw: str) -> tuple[str, ...] | None:
+    """One word a tensor, dtypes and formats as one generation of CANN writes them; None for an empty cell.
+
+    ``DT_BF16`` is BF16 and ``FORMAT_ND`` is ND; ``NC1HWC0:1`` loses the sub-format behind the colon.
+    """
+    if (cell := clean_cell(raw)) is None:
+        return None
+    return tuple(word.strip().partition(":")[0].removeprefix("FORMAT_").removeprefix("DT_") for word in cell.split(";"))
+
+
+def flag_of(raw: str) -> bool | None:
+    cell = clean_cell(raw)
+    return None if cell is None else cell.upper() == "YES"
+
+
+def _size(text: str) -> int:
+    if len(text) > 20:
+        raise ValueError("no size has so many digits")
+    return int(text)
+
+
+def _counter(text: str | None) -> float:
+    try:
+        number = math.nan if text is None or len(text) > MAX_NUMBER_TEXT else float(text)
+    except ValueError:
+        return math.nan
+    return number if math.isfinite(number) else math.nan

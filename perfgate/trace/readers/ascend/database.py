@@ -1,0 +1,209 @@
+"""A database that somebody else may have made, read table by table under limits."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from perfgate.errors import DocumentError
+from perfgate.trace.model.events import MAX_NS
+from perfgate.trace.model.packed import NO_NUMBER, Packed, PackedReals, joined_columns
+from perfgate.trace.readers.ascend.columns import TableColumns
+from perfgate.trace.readers.ascend.files import Stamp, refuse_changed
+
+MAX_DATABASE_BYTES = 8 << 30
+MAX_TABLE_ROWS = 20_000_000
+_MAX_VALUE_BYTES = 16 << 20
+# Reading a row takes some ten instructions of SQLite's machine: a table is read in far fewer than this.
+_LOOK_EVERY = 1_000_000
+_MAX_LOOKS = 5_000
+_AT_ONCE = 2048
+# A text that is a whole number, as PYTORCH_API has its times: compared with a number it becomes one, where it is one as a whole
+# (SQLite, "Type Conversions Prior To Comparison").
+_WHOLE = "CASE WHEN {0} = CAST({0} AS INTEGER) THEN CAST({0} AS INTEGER) ELSE {0} END"
+
+
+class Database:
+    """Plain tables of a file; views, virtual tables and generated columns are as if they were not there."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self._path, self._connection = path, connection
+        self._looks = 0
+        connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        connection.set_progress_handler(self._look, _LOOK_EVERY)
+        if hasattr(connection, "setlimit"):  # Python 3.11
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
+        # The declared type of each column.
+        self._columns = {
+            str(name): self._columns_of(str(name))
+            for name, sql in self._run("SELECT name, sql FROM sqlite_master WHERE type = 'table'")
+            if str(sql).upper().startswith("CREATE TABLE") and str(name).isidentifier()
+        }
+
+    def has(self, table: str, *columns: str) -> bool:
+        """Whether there is such a table with these columns."""
+        return table in self._columns and self._columns[table].keys() >= set(columns)
+
+    def rows(self, table: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """Some columns of a table, None for one it has not, nothing where there is no such table."""
+        if table not in self._columns:
+            return
+        present = self._columns[table]
+        chosen = ", ".join(f'"{column}"' if column in present else "NULL" for column in columns)
+        query = f'SELECT {chosen} FROM "{table}"'  # noqa: S608 - names of ours, not of the file
+        for count, row in enumerate(self._run(query)):
+            if count >= MAX_TABLE_ROWS:
+                raise self.wrong(f"table {table} has more than {MAX_TABLE_ROWS} rows; profile fewer steps")
+            yield row
+
+    def columns(self, table: str, wholes: Sequence[str], *, reals: Sequence[str] = (), where: str = "") -> TableColumns:
+        """Columns of whole numbers and of real ones; ``where`` is SQL of ours.
+
+        Raises DocumentError where something else stands in one of them.
+        """
+        present = self._columns.get(table, {})
+        columns: dict[str, Any] = {}
+        for names, is_whole in ((wholes, True), (reals, False)):
+            known = [name for name in names if name in present]
+            cells = ", ".join(self._cell(name, present[name], whole=is_whole) for name in known)
+            # Without an index, which would give the rows in another order.
+            query = f'SELECT {cells} FROM "{table}" NOT INDEXED {where} LIMIT {MAX_TABLE_ROWS + 1}'  # noqa: S608 - ours
+            if known:
+                columns.update(zip(known, self._numbers(query, len(known), whole=is_whole)))
+        rows = max(map(len, columns.values()), default=0)
+        if rows > MAX_TABLE_ROWS:
+            raise self.wrong(f"table {table} has more than {MAX_TABLE_ROWS} rows; profile fewer steps")
+        return TableColumns(tuple(present), rows, columns, ())
+
+    def maxima(self, table: str, by: Sequence[str], of: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """The highest value of some columns for each combination of others, in the order of the rows."""
+        if table not in self._columns:
+            return iter(())
+        keys = [f'"{name}"' if self.has(table, name) else "NULL" for name in by]
+        highest = [f'max("{name}")' if self.has(table, name) else "NULL" for name in of]
+        groups = ", ".join(str(place) for place in range(1, len(keys) + 1))
+        # Tables without row numbers are no profiler's.
+        return self._run(f'SELECT {", ".join(keys + highest)} FROM "{table}" GROUP BY {groups} ORDER BY min(rowid)')  # noqa: S608
+
+    def distinct(self, table: str, column: str) -> list[int]:
+        """The whole numbers in a column, each once, in the order of the rows."""
+        if not self.has(table, column):
+            return []
+        numbers = (self.whole(number) for (number,) in self._run(f'SELECT DISTINCT "{column}" FROM "{table}"'))  # noqa: S608
+        return [number for number in numbers if number is not None]
+
+    def whole(self, value: object) -> int | None:
+        """A whole number of at most 62 bits; SQLite stores any type in any column."""
+        if value is None:
+            return None
+        if isinstance(value, float) and value.is_integer():
+            value = int(value) if abs(value) < MAX_NS else value
+        if isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) <= 20:
+            value = int(value)
+        if not isinstance(value, int) or abs(value) > MAX_NS:
+            raise self.wrong(f"{str(value)[:40]!r} stands where a whole number must be; export the profile again")
+        return value
+
+    def number(self, value: object) -> float | None:
+        if value is None or isinstance(value, (int, float)):
+            return None if value is None else float(value)
+        raise self.wrong(f"{str(value)[:40]!r} stands where a number must be; export the profile again")
+
+    def wrong(self, fault: str) -> DocumentError:
+        """The error that the database is not what it must be."""
+        return DocumentError(f"{self._path}: {fault}")
+
+    def _columns_of(self, table: str) -> dict[str, str]:
+        # The last value of a column is 0 unless it is computed.
+        return {str(row[1]): str(row[2]) for row in self._run(f'PRAGMA table_xinfo("{table}")') if row[-1] == 0}
+
+    def _cell(self, column: str, declared: str, *, whole: bool) -> str:
+        """SQL for a cell; NULL is NO_NUMBER, and infinite where real numbers are wanted."""
+        if not whole:
+            return f'ifnull("{column}", 9e999)'
+        cell = _WHOLE.format(f'"{column}"') if "TEXT" in declared.upper() else f'"{column}"'
+        return f"ifnull({cell}, {NO_NUMBER})"
+
+    def _numbers(self, query: str, width: int, *, whole: bool) -> list[Any]:
+        """What a query answers, column by column."""
+        try:
+            # Where every cell is a number none is looked at here.
+            with self._naming_damage():
+                cells = chain.from_iterable(self._connection.execute(query))
+                parts = list(self._batches(cells, width, whole=whole))
+        except TypeError:
+            judged = (self._judged(cell, whole=whole) for row in self._run(query) for cell in row)
+            parts = list(self._batches(judged, width, whole=whole))
+        if whole:
+            return [self._joined([part[position] for part in parts]) for position in range(width)]
+        finite = (([np.where(np.isfinite(column), column, np.nan) for column in part]) for part in parts)
+        return [PackedReals(*columns) for columns in zip(*finite)] or [PackedReals()] * width
+
+    def _batches(self, cells: Iterator[Any], width: int, *, whole: bool) -> Iterator[list[Any]]:
+        """The columns of some rows, and of the next ones. Raises TypeError for what is no number."""
+        while batch := array("q" if whole else "d", list(islice(cells, width * _AT_ONCE))):
+            columns = np.array(batch).reshape(-1, width).T
+            yield [Packed.of(column) for column in columns] if whole else list(columns)
+
+    def _judged(self, cell: object, *, whole: bool) -> float:
+        if cell == (NO_NUMBER if whole else math.inf):
+            return NO_NUMBER if whole else math.inf
+        number = self.whole(cell) if whole else self.number(cell)
+        assert number is not None, "NULL is a number here"
+        return number
+
+    def _joined(self, parts: list[Packed]) -> Packed:
+        column = joined_columns(parts or [Packed.of(np.empty(0, dtype=np.int64))])
+        if column.low < -MAX_NS or column.high > MAX_NS:
+            self.whole(column.high if column.high > MAX_NS else column.low)
+        return column
+
+    def _run(self, statement: str) -> Iterator[tuple[Any, ...]]:
+        with self._naming_damage():
+            # Not "yield from": that closes the cursor when a row is refused, which fails once the database is closed.
+            for row in self._connection.execute(statement):  # noqa: UP028
+                yield row
+
+    @contextmanager
+    def _naming_damage(self) -> Iterator[None]:
+        try:
+            yield
+        # SQLite quotes the damaged file in its message, and Python decodes that strictly.
+        except (sqlite3.Error, MemoryError, OverflowError, UnicodeDecodeError) as error:
+            raise self.wrong(f"is damaged or no database of a profiler: {error}; export the profile again") from error
+
+    def _look(self) -> int:
+        self._looks += 1
+        return int(self._looks > _MAX_LOOKS)
+
+
+@contextmanager
+def open_database(path: Path) -> Iterator[Database]:
+    """Open a database read-only, as a file that nobody writes; no journal beside it is looked at."""
+    try:
+        if path.stat().st_size > MAX_DATABASE_BYTES:
+            raise DocumentError(f"{path}: more than {MAX_DATABASE_BYTES} bytes; profile fewer steps")
+        connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1", uri=True)
+    except (OSError, sqlite3.Error) as error:
+        raise DocumentError(f"{path}: cannot be opened: {error}; check the path and its permissions") from error
+    try:
+        yield Database(path, connection)
+    finally:
+        connection.close()
+
+
+@contextmanager
+def open_unchanged(path: Path, stamp: Stamp) -> Iterator[Database]:
+    """Open a database again. Raises DocumentError where it is another by now."""
+    refuse_changed(path, stamp)
+    with open_database(path) as database:
+        yield database

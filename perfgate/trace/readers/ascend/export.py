@@ -1,0 +1,527 @@
+"""The SQLite export of torch_npu.profiler and msprof: ascend_pytorch_profiler*.db, msprof_*.db.
+
+Schema 1.0.0 of 2025-01 is recorded (sample msinsight-910B-alexnet-2501), 1.2.0 adds columns (Huawei, CANN 9.1.0, data in
+ascend_pytorch_profiler_{Rank_ID}.db). Times are nanoseconds, memory is bytes, and names are numbers into STRING_IDS. Tables are
+read column by column, and what is said of a name is found out once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.trace.model.allocations import allocation_totals
+from perfgate.trace.model.arithmetic import Codes, IntColumn, last_rows
+from perfgate.trace.model.communication import kernel_kind
+from perfgate.trace.model.counters import CounterColumns
+from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, EventKind, EventTable, constant
+from perfgate.trace.model.kernel_names import type_by_name
+from perfgate.trace.model.kernel_table import KernelTable, joined_tables, kernel_table
+from perfgate.trace.model.packed import NO_NUMBER, Columns, Packed, PackedReals, distinct_rows
+from perfgate.trace.model.readings import CORE_CLOCK, MEMORY_READ, MEMORY_WRITE, Readings
+from perfgate.trace.model.recording import AllocationTotal, Shapes, Timeline
+from perfgate.trace.model.spans import OUTSIDE, span_of
+from perfgate.trace.model.steps import StepMark, profiler_steps, step_marks, windows_of
+from perfgate.trace.readers.ascend.about import texts
+from perfgate.trace.readers.ascend.columns import NO_TEXT, TableColumns, flag_of, shapes_of, words_of
+from perfgate.trace.readers.ascend.database import Database, open_database, open_unchanged
+from perfgate.trace.readers.ascend.files import Device, Stamp, stamp_of
+from perfgate.trace.readers.ascend.kernels import of_graph
+from perfgate.trace.readers.ascend.kinds import HARDWARE, python_kind, task_kind
+
+# ENUM_API_TYPE: the level of a call of CANN, as trace_view.json names it.
+_LEVELS = {5000: "Runtime", 5500: "Hccl", 10000: "Node", 15000: "Model", 20000: "AscendCL"}
+# ENUM_API_TYPE of PYTORCH_API.
+_MSTX = 50004
+_CATEGORIES = {50001: "cpu_op", 50002: "enqueue", 50003: "python_function"}
+_NO_CONNECTION = (1 << 32) - 1
+_THREAD_BITS = (1 << 32) - 1
+_MEGAHERTZ = 1e6
+_TASK = (
+    *("startNs", "endNs", "deviceId", "connectionId", "globalTaskId"),
+    *("taskType", "streamId", "taskId", "modelId"),
+)
+_COLLECTIVE = ("startNs", "endNs", "connectionId", "deviceId", "opName", "opType")
+_SHAPES = {"inputs": "inputShapes", "outputs": "outputShapes"}
+_WORDS = {
+    "input_types": "inputDataTypes",
+    "input_formats": "inputFormats",
+    "output_types": "outputDataTypes",
+    "output_formats": "outputFormats",
+}
+_NAMED = ("name", "opType", "taskType", "opState", "hf32Eligible", *_SHAPES.values(), *_WORDS.values())
+# A schema has one of them.
+_BLOCKS, _MIX_BLOCKS = ("blockDim", "blockNum", "block_dim"), ("mixBlockDim", "mixBlockNum")
+_COMMUNICATION = "COMMUNICATION"
+
+_Value = TypeVar("_Value", bound=Hashable)
+
+
+class Export(NamedTuple):
+    """Timelines by device, and what else the database says."""
+
+    timelines: list[Timeline]
+    environment: dict[str, str]
+    settings: dict[str, str]
+
+
+def read_export(path: Path) -> Export:
+    """Raises DocumentError, with what is wrong, for a damaged or foreign database."""
+    with open_database(path) as database:
+        if not (database.has("STRING_IDS") and (database.has("TASK") or database.has("PYTORCH_API"))):
+            raise database.wrong(
+                "has no tables STRING_IDS and TASK or PYTORCH_API; it is no export of Ascend's profilers"
+            )
+        return _Export(path, database).read()
+
+
+class _Words:
+    """STRING_IDS: texts by their numbers."""
+
+    def __init__(self, database: Database) -> None:
+        self.texts: list[str] = []
+        self._numbers, self._places = np.array([NO_NUMBER]), np.array([NO_TEXT])
+        rows = {database.whole(number): str(value) for number, value in database.rows("STRING_IDS", ("id", "value"))}
+        self._take({number: text for number, text in rows.items() if number is not None})
+
+    def places(self, column: Packed) -> Packed:
+        """The places of a column's texts, NO_TEXT for NULL; a number without a text is its own."""
+        numbers = column.unpacked()
+        at = np.searchsorted(self._numbers, numbers).clip(max=self._numbers.size - 1)
+        strange = self._numbers[at] != numbers
+        if strange.any():
+            self._take({number: str(number) for number in np.unique(numbers[strange]).tolist()})
+            return self.places(column)
+        return Packed.of(self._places[at])
+
+    def text(self, place: int) -> str:
+        return "" if place == NO_TEXT else self.texts[place]
+
+    def cell(self, place: int) -> str | None:
+        """A name as a cell of a table: without quotes, None for N/A."""
+        return None if place == NO_TEXT else _cell(self.texts[place])
+
+    def _take(self, texts: Mapping[int, str]) -> None:
+        numbers = np.concatenate([self._numbers, np.array(list(texts), dtype=np.int64)])
+        places = np.concatenate([self._places, np.arange(len(texts)) + len(self.texts)])
+        order = np.argsort(numbers)
+        self._numbers, self._places = numbers[order], places[order]
+        self.texts += texts.values()
+
+
+class _Verdict(NamedTuple):
+    """What is said of an event by its names."""
+
+    name: str
+    group: str
+    kind: EventKind
+
+
+class _Events(NamedTuple):
+    """Events of one table: columns of EventTable; names and tracks are those of the export."""
+
+    start: Packed
+    duration: Packed
+    track: Packed
+    name: Packed
+    kind: Packed
+    correlation: Packed
+    group: Packed
+
+
+class _Export:
+    """What is read of an export once, and a timeline for each of its devices."""
+
+    def __init__(self, path: Path, database: Database) -> None:
+        self._path, self._stamp = path, stamp_of(path)
+        self._database, self._words = database, _Words(database)
+        self._names: dict[str, int] = {}
+        self._tracks: dict[tuple[str, str], int] = {}
+        self._tasks = self._read("TASK", _TASK, named=("taskType",))
+        self._computing = self._read(
+            "COMPUTE_TASK_INFO", ("globalTaskId", "waitNs", *_BLOCKS, *_MIX_BLOCKS, *_NAMED), named=_NAMED
+        )
+        self._collectives = self._read("COMMUNICATION_OP", _COLLECTIVE, named=("opName", "opType"))
+        devices = np.unique(self._tasks.wholes("deviceId")).tolist() or [NO_NUMBER]
+        self._devices: list[Device] = [None if device == NO_NUMBER else device for device in devices]
+
+    def read(self) -> Export:
+        rows, whole = self._database.rows, self._database.whole
+        metadata = {str(name): str(value) for name, value in rows("META_DATA", ("name", "value"))}
+        schema = metadata.get("SCHEMA_VERSION")
+        ranks = {whole(device): whole(rank) for rank, device in rows("RANK_DEVICE_MAP", ("rankId", "deviceId"))}
+        python = [self._python_calls(), self._ranges()]
+        timelines = [self._timeline(device, ranks.get(device), python) for device in self._devices]
+        return Export(timelines, _environment(metadata), {"schema": schema} if schema else {})
+
+    def _timeline(self, device: Device, rank: int | None, python: Sequence[_Events]) -> Timeline:
+        tasks, collectives = (self._owned(columns, device) for columns in (self._tasks, self._collectives))
+        number = tasks.wholes("globalTaskId")
+        row = np.where(number == NO_NUMBER, -1, last_rows(self._computing.wholes("globalTaskId"), number))
+        of_kernels = np.flatnonzero(row >= 0)
+        computing = self._computing.select(row) if self._computing.rows else TableColumns((), tasks.rows, {}, ())
+        launched = [columns.wholes("connectionId") for columns in (tasks, collectives)]
+        device_events = [self._of_tasks(tasks, computing, row >= 0), self._of_collectives(collectives)]
+        events = _joined(
+            [*device_events, self._cann_calls(np.concatenate(launched)), *python], self._names, self._tracks
+        )
+        marks = self._marks() or step_marks(events)
+        kernels = None
+        if self._database.has("COMPUTE_TASK_INFO"):
+            work = events.select(np.concatenate([of_kernels, tasks.rows + np.arange(collectives.rows)]))
+            parts = (
+                self._computed(tasks.select(of_kernels), computing.select(of_kernels)),
+                self._communicated(collectives),
+            )
+            kernels = _in_order(joined_tables(parts), _steps(work, events, marks))
+        return Timeline(
+            rank=rank if rank is not None and rank >= 0 else None,
+            device=device,
+            events=events,
+            kernels=kernels,
+            steps=profiler_steps(events, marks),
+            memory=self._peaks(device),
+            allocations=self._allocations(device),
+            readings=dict(self._readings(device)),
+        )
+
+    def _read(
+        self, table: str, wholes: Sequence[str], *, named: Sequence[str], reals: Sequence[str] = ()
+    ) -> TableColumns:
+        """Columns of a table; those that are ``named`` are places among the texts."""
+        columns = self._database.columns(table, wholes, reals=reals)
+        found: dict[str, Any] = {name: columns.number(name) for name in wholes if name in columns.names}
+        found.update((name, columns.packed_real(name)) for name in reals)
+        found.update((name, self._words.places(found[name])) for name in named if name in found)
+        return TableColumns(columns.names, columns.rows, found, self._words.texts)
+
+    def _owned(self, columns: TableColumns, device: Device) -> TableColumns:
+        """The rows of a device; the only one there is owns what names none."""
+        owner = columns.wholes("deviceId")
+        owned = owner == (NO_NUMBER if device is None else device)
+        return columns.select(np.flatnonzero(owned | (owner == NO_NUMBER) if len(self._devices) == 1 else owned))
+
+    def _of_tasks(self, tasks: TableColumns, computing: TableColumns, is_kernel: npt.NDArray[np.bool_]) -> _Events:
+        def judge(place: int, kind: int, is_kernel: int) -> _Verdict:
+            title = self._words.text(place)
+            if is_kernel:
+                return _Verdict(title, self._words.cell(kind) or type_by_name(title), kernel_kind(title))
+            # Parts of a kernel are tasks of their own: only what the table of kernels names is one.
+            plain = task_kind(title, title)
+            return _Verdict(title, title, "other" if plain == "compute" and self._computing.rows else plain)
+
+        named, typed = (computing.place(column).unpacked() for column in ("name", "opType"))
+        keys = (
+            Packed.of(np.where(is_kernel, named, tasks.place("taskType").unpacked())),
+            Packed.of(np.where(is_kernel, typed, NO_TEXT)),
+            Packed.of(is_kernel.astype(np.int64)),
+        )
+        stream = "streamId", lambda number: (HARDWARE, f"Stream {None if number == NO_NUMBER else number}")
+        return self._events(tasks, keys, judge, stream, tasks.wholes("connectionId"))
+
+    def _of_collectives(self, collectives: TableColumns) -> _Events:
+        def judge(place: int, kind: int) -> _Verdict:
+            title = self._words.text(place)
+            return _Verdict(title, self._words.cell(kind) or type_by_name(title), "comm")
+
+        keys = collectives.place("opName"), collectives.place("opType")
+        group = "", lambda _: ("Communication", "Group")
+        return self._events(collectives, keys, judge, group, collectives.wholes("connectionId"))
+
+    def _cann_calls(self, launched: IntColumn) -> _Events:
+        """Those that launched something are joined with it."""
+
+        def judge(place: int, level: int) -> _Verdict:
+            title = f"{_LEVELS.get(level, 'CANN')}@{self._words.text(place)}"
+            return _Verdict(title, title, "runtime")
+
+        columns = ("startNs", "endNs", "globalTid", "name", "type", "connectionId")
+        calls = self._read("CANN_API", columns, named=("name",))
+        number = calls.wholes("connectionId")
+        joined = np.where(np.isin(number, launched), number, NO_CORRELATION)
+        keys = calls.place("name"), calls.number("type")
+        return self._events(calls, keys, judge, ("globalTid", lambda number: ("CANN", _thread(number))), joined)
+
+    def _python_calls(self) -> _Events:
+        # What the task queue takes out again is an operator, as on the timeline.
+        queued = {text.removeprefix("Dequeue@") for text in self._words.texts if text.startswith("Dequeue@")}
+
+        def judge(place: int, level: int, has_inputs: int) -> _Verdict:
+            title = self._words.text(place)
+            inputs = bool(has_inputs) or title in queued
+            kind = python_kind(_CATEGORIES.get(level, "cpu_op"), title, has_inputs=inputs)
+            return _Verdict(title, title, "annotation" if level == _MSTX else kind)
+
+        columns = ("startNs", "endNs", "globalTid", "name", "type", "inputShapes")
+        calls = self._read("PYTORCH_API", columns, named=("name",))
+        has_inputs = calls.wholes("inputShapes") != NO_NUMBER
+        keys = calls.place("name"), calls.number("type"), Packed.of(has_inputs.astype(np.int64))
+        return self._events(calls, keys, judge, ("globalTid", lambda number: ("Python", _thread(number))))
+
+    def _ranges(self) -> _Events:
+        """What users marked."""
+
+        def judge(place: int) -> _Verdict:
+            title = self._words.text(place)
+            return _Verdict(title, title, "annotation")
+
+        ranges = self._read("MSTX_EVENTS", ("startNs", "endNs", "globalTid", "message"), named=("message",))
+        keys = (ranges.place("message"),)
+        return self._events(ranges, keys, judge, ("globalTid", lambda number: ("Python", _thread(number))))
+
+    def _events(
+        self,
+        columns: TableColumns,
+        keys: Sequence[Packed],
+        judge: Callable[..., _Verdict],
+        track: tuple[str, Callable[[int], tuple[str, str]]],
+        correlation: IntColumn | None = None,
+    ) -> _Events:
+        """The rows of a table as events; ``judge`` is asked once for each combination of values in the keys."""
+        start, duration = self._spans(columns)
+        first, number = distinct_rows(keys)
+        verdicts = [judge(*values) for values in zip(*(key.select(first).unpacked().tolist() for key in keys))]
+        place = columns.number(track[0])
+        first_of, stream = distinct_rows([place])
+        tracks = [track[1](value) for value in place.select(first_of).unpacked().tolist()]
+        connection = constant("correlation", NO_CORRELATION, columns.rows) if correlation is None else correlation
+        joins = (connection >= 0) & (connection != _NO_CONNECTION)
+        return _Events(
+            start=start,
+            duration=duration,
+            track=_numbered(self._tracks, tracks, stream),
+            name=_numbered(self._names, [verdict.name for verdict in verdicts], number),
+            kind=_numbered(KIND_CODES, [verdict.kind for verdict in verdicts], number),
+            correlation=Packed.of(np.where(joins, connection, NO_CORRELATION)),
+            group=_numbered(self._names, [verdict.group for verdict in verdicts], number),
+        )
+
+    def _spans(self, columns: TableColumns) -> tuple[Packed, Packed]:
+        """Start and length; a mark may have no end."""
+        start, end = columns.number("startNs"), columns.wholes("endNs")
+        begin = start.unpacked()
+        if (begin == NO_NUMBER).any():
+            raise self._database.wrong("holds an event without a start; export the profile again")
+        return start, Packed.of(np.where(end == NO_NUMBER, 0, np.maximum(end - begin, 0)))
+
+    def _computed(self, tasks: TableColumns, computing: TableColumns) -> KernelTable:
+        """Tasks with what COMPUTE_TASK_INFO says of each."""
+        texts: dict[str, int] = {}
+        shapes: dict[Shapes, int] = {}
+        words: dict[tuple[str, ...], int] = {}
+        start, duration = self._spans(tasks)
+        return kernel_table(
+            {
+                "start_ns": start,
+                "duration_ns": duration,
+                "wait_ns": computing.number("waitNs"),
+                "stream": tasks.number("streamId"),
+                "task": tasks.number("taskId"),
+                "model_id": tasks.number("modelId").changed(of_graph),
+                "blocks": _first(computing, _BLOCKS),
+                "mix_blocks": _first(computing, _MIX_BLOCKS),
+            },
+            {
+                "name": computing.coded("name", str, texts),
+                "type": computing.coded("opType", _cell, texts),
+                "core": computing.coded("taskType", _cell, texts),
+                "state": computing.coded("opState", _cell, texts),
+                "hf32": computing.coded("hf32Eligible", flag_of, {False: 0, True: 1}),
+                **{name: computing.coded(column, self._shapes, shapes) for name, column in _SHAPES.items()},
+                **{name: computing.coded(column, words_of, words) for name, column in _WORDS.items()},
+            },
+            texts=texts,
+            shapes=shapes,
+            words=words,
+            counters=CounterColumns(_TaskCounters(self._path, self._stamp, self._words, tasks.number("globalTaskId"))),
+        )
+
+    def _communicated(self, collectives: TableColumns) -> KernelTable:
+        texts = {_COMMUNICATION: 0}
+        start, duration = self._spans(collectives)
+        name = collectives.coded("opName", str, texts)
+        kind = collectives.coded("opType", _cell, texts).unpacked()
+        by_name = collectives.coded("opName", type_by_name, texts).unpacked()
+        codes = {
+            "name": name,
+            "type": Packed.of(np.where(kind == NO_TEXT, by_name, kind)),
+            "core": Packed.of(start.unpacked() * 0),
+        }
+        return kernel_table({"start_ns": start, "duration_ns": duration}, codes, texts=texts)
+
+    def _shapes(self, text: str) -> Shapes | None:
+        cell = _cell(text)
+        try:
+            return None if cell is None else shapes_of(f'"{cell}"')
+        except ValueError:
+            raise self._database.wrong(f"{cell!r} is no list of shapes; export the profile again") from None
+
+    def _marks(self) -> list[StepMark]:
+        steps = self._database.columns("STEP_TIME", ("id", "startNs", "endNs"))
+        start, duration = self._spans(steps)
+        ends = (start.unpacked() + duration.unpacked()).tolist()
+        numbers = (None if number == NO_NUMBER else number for number in steps.wholes("id").tolist())
+        marks = [StepMark(*row) for row in zip(numbers, start.unpacked().tolist(), ends)]
+        return sorted(marks, key=lambda mark: mark.start_ns or 0)
+
+    def _peaks(self, device: Device) -> dict[str, float]:
+        """The peak bytes of a device by component."""
+        peaks: dict[str, float] = {}
+        for owner, name, value in self._memory():
+            size = self._database.number(value)
+            if size is not None and (owner == device or (owner is None and len(self._devices) == 1)):
+                peaks[name] = max(size, peaks.get(name, size))
+        return peaks
+
+    def _memory(self) -> Iterator[tuple[object, str, object]]:
+        """Device, component and the most bytes."""
+        rows, maxima, number = self._database.rows, self._database.maxima, self._database.number
+        parts = {"allocated": "totalAllocated", "reserved": "totalReserved", "active": "totalActive"}
+        for owner, component, *sizes in maxima("MEMORY_RECORD", ("deviceId", "component"), tuple(parts.values())):
+            for part, size in zip(parts, sizes):
+                yield owner, f"{self._named(component)}.{part}", size
+        for owner, kind, ddr, hbm in rows("NPU_MEM", ("deviceId", "type", "ddr", "hbm")):
+            if self._named(kind) == "app":
+                yield owner, "APP.reserved", (number(ddr) or 0) + (number(hbm) or 0)
+        modules = dict(rows("ENUM_MODULE", ("id", "name")))
+        for owner, module, size in maxima("NPU_MODULE_MEM", ("deviceId", "moduleId"), ("totalReserved",)):
+            if size:
+                yield owner, f"module.{modules.get(module, module)}.reserved", size
+
+    def _named(self, number: object) -> str:
+        whole = self._database.whole(number)
+        places = self._words.places(Packed.of(np.array([NO_NUMBER if whole is None else whole])))
+        return self._words.text(int(places.unpacked()[0]))
+
+    def _allocations(self, device: Device) -> tuple[AllocationTotal, ...] | None:
+        """What each operator allocated on a device; what names no operator is left out, as of a table of text."""
+        if not self._database.has("OP_MEMORY"):
+            return None
+        wholes = ("deviceId", "name", "allocationTime", "releaseTime")
+        columns = self._owned(self._read("OP_MEMORY", wholes, named=("name",), reals=("size",)), device)
+        columns = columns.select(np.flatnonzero((columns.real("size") >= 0) & (columns.wholes("name") >= 0)))
+        times = columns.wholes("allocationTime"), columns.wholes("releaseTime")
+        return allocation_totals(self._words.texts, columns.wholes("name"), columns.real("size"), *times)
+
+    def _readings(self, device: Device) -> Iterator[tuple[str, Readings]]:
+        """The clock of a device's AI core, and what its memories together read and write."""
+        clock = self._database.columns("AICORE_FREQ", ("deviceId", "timestampNs"), reals=("freq",))
+        own = (clock.wholes("deviceId") == device) & (clock.wholes("timestampNs") != NO_NUMBER)
+        clock = clock.select(np.flatnonzero(own & ~np.isnan(clock.real("freq"))))
+        if clock.rows:
+            yield CORE_CLOCK, Readings.of(clock.wholes("timestampNs"), clock.real("freq") * _MEGAHERTZ)
+        wholes = ("deviceId", "timestampNs", "hbmId", "type")
+        memory = self._owned(self._read("HBM", wholes, named=("type",), reals=("bandwidth",)), device)
+        time, source, access = (memory.wholes(name) for name in ("timestampNs", "hbmId", "type"))
+        rate = memory.real("bandwidth")
+        for word, name in (("read", MEMORY_READ), ("write", MEMORY_WRITE)):
+            if word not in self._words.texts:
+                continue
+            own = access == self._words.texts.index(word)
+            own &= (time != NO_NUMBER) & (source != NO_NUMBER) & ~np.isnan(rate)
+            if own.any():
+                yield name, Readings.summed(time[own], rate[own], source[own])
+
+
+class _TaskCounters:
+    """TASK_PMU_INFO, read when it is asked for."""
+
+    def __init__(self, path: Path, stamp: Stamp, words: _Words, tasks: Packed) -> None:
+        """``tasks`` are the numbers of the kernels' tasks."""
+        self._path, self._stamp, self._words, self._tasks = path, stamp, words, tasks
+
+    @property
+    def names(self) -> Sequence[str]:
+        return tuple(dict.fromkeys(title for title, _ in self._counters.values()))
+
+    def read(self, names: Sequence[str]) -> list[PackedReals]:
+        if not len(self._tasks):
+            return [PackedReals()] * len(names)
+        wanted = {number: counter for number, counter in self._counters.items() if counter[0] in names}
+        where = f"WHERE name IN ({', '.join(map(str, wanted))})"
+        with open_unchanged(self._path, self._stamp) as database:
+            rows = database.columns("TASK_PMU_INFO", ("globalTaskId", "name"), reals=("value",), where=where)
+        task, number, value = rows.wholes("globalTaskId"), rows.wholes("name"), rows.real("value")
+        order = np.argsort(tasks := self._tasks.unpacked())
+        kernel = order[np.searchsorted(tasks[order], task).clip(max=order.size - 1)]
+        known = tasks[kernel] == task
+        columns = {name: np.full(tasks.size, np.nan) for name in names}
+        for counter, (name, factor) in wanted.items():
+            own = known & (number == counter)
+            columns[name][kernel[own]] = value[own] * factor
+        return [PackedReals(column) for column in columns.values()]
+
+    @cached_property
+    def _counters(self) -> dict[int, tuple[str, float]]:
+        """Name and factor of each counter by the number of its name."""
+        with open_unchanged(self._path, self._stamp) as database:
+            numbers = database.distinct("TASK_PMU_INFO", "name")
+        places = self._words.places(Packed.of(np.array(numbers, dtype=np.int64))).unpacked().tolist()
+        return {number: _counter(self._words.text(place)) for number, place in zip(numbers, places)}
+
+
+def _joined(parts: Sequence[_Events], names: Mapping[str, int], tracks: Mapping[tuple[str, str], int]) -> EventTable:
+    """The events of all parts, one behind the other."""
+    columns = {name: np.concatenate([getattr(part, name).unpacked() for part in parts]) for name in _Events._fields}
+    columns |= {name: constant(name, NO_TEXT, columns["start"].size) for name in ("request", "shape")}
+    return EventTable(**columns, names=tuple(names), tracks=tuple(tracks))
+
+
+def _numbered(numbers: dict[_Value, int], values: Sequence[_Value], rows: Codes) -> Packed:
+    """The number of each row's value; ``numbers`` takes in what is new."""
+    codes = np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=np.int64)
+    return Packed.of(codes[rows])
+
+
+def _steps(work: EventTable, events: EventTable, marks: Sequence[StepMark]) -> IntColumn:
+    """The number of the step that launched each kernel, which the tables of text have."""
+    owners = span_of(work, windows_of(marks), launches=events.of_kind("runtime"))
+    numbers = [NO_NUMBER if mark.number is None else mark.number for mark in marks]
+    return np.array([*numbers, NO_NUMBER])[np.where(owners == OUTSIDE, -1, owners)]
+
+
+def _in_order(kernels: KernelTable, steps: IntColumn) -> KernelTable:
+    """Kernels by their start, each with its step."""
+    numbers = Columns({**kernels.numbers.packed, "step": Packed.of(steps)}, Packed.unpacked)
+    return replace(kernels, numbers=numbers).select(np.argsort(kernels.start, kind="stable"))
+
+
+def _first(columns: TableColumns, names: Sequence[str]) -> Packed:
+    """The first of several columns that says something, row by row."""
+    numbers = columns.number(names[0]).unpacked()
+    for name in names[1:]:
+        numbers = np.where(numbers == NO_NUMBER, columns.wholes(name), numbers)
+    return Packed.of(numbers)
+
+
+def _thread(number: int) -> str:
+    """The thread of a globalTid: process in the upper, thread in the lower 32 bits."""
+    return f"Thread {0 if number == NO_NUMBER else number & _THREAD_BITS}"
+
+
+def _cell(text: str) -> str | None:
+    """A name as a cell of a table: without quotes, None for N/A."""
+    cell = text.strip('"')
+    return None if cell == "N/A" else cell
+
+
+def _counter(name: str) -> tuple[str, float]:
+    """A counter's name as the tables write it, and what its numbers are multiplied by: times are nanoseconds here."""
+    if name.endswith("_total_time"):
+        return ("aicore_time(us)" if name.startswith("aic_") else f"{name.partition('_')[0]}_time(us)"), 1e-3
+    return (f"{name}(us)", 1e-3) if name.endswith("_time") else (name, 1.0)
+
+
+def _environment(metadata: Mapping[str, str]) -> dict[str, str]:
+    try:
+        variables = msgspec.json.decode(metadata.get("ENV_VARIABLES", "{}"))
+    except (msgspec.MsgspecError, RecursionError):
+        return {}
+    return texts(variables) if isinstance(variables, dict) else {}

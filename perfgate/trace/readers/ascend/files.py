@@ -1,0 +1,252 @@
+"""Files of an Ascend profile: rows of csv tables by column name, and small JSON files, both under limits.
+
+Columns were renamed and added between CANN 7.0 and 9.0, times carry a trailing tab, rows may be short, and cells that are
+quoted hold quotes again (recorded samples msinsight-910B-alexnet-2501, msinsight-gpt3-cann7-2309, msprof-910B-20cores-2608).
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO, TypeVar
+
+import msgspec
+
+from perfgate.errors import DocumentError
+from perfgate.trace.model.events import nanoseconds
+
+# torch_npu refuses larger ones (Ascend/pytorch _file_manager.py).
+MAX_TABLE_BYTES = 5 << 30
+MAX_LINE_BYTES = 1 << 20
+MAX_ROWS = 2_000_000
+MAX_NUMBER_TEXT = 64
+MAX_NUMBER = Decimal("1e30")
+MAX_JSON_BYTES = 256 << 20
+Device = int | None
+_ABSENT = frozenset(("", "N/A", "NA", "-"))
+
+# New name, in lower case, to the one used here. torch_npu's kernel_details is msprof's op_summary with other words
+# (Ascend/pytorch _csv_headers.py); Block Dim became Block Num in CANN 9.0.
+_ALIASES = {
+    "op name": "name",
+    "op type": "type",
+    "task type": "accelerator core",
+    "task start time(us)": "start time(us)",
+    "task duration(us)": "duration(us)",
+    "task wait time(us)": "wait time(us)",
+    "block num": "block dim",
+    "mix block num": "mix block dim",
+    "physic stream id": "stream id",
+    "device id": "device_id",
+}
+_Item = TypeVar("_Item")
+
+
+class TableRow:
+    """One line of a table. A cell is None where the column, or the cell, is absent.
+
+    ``columns`` maps the lower-case names of this module to their position.
+    """
+
+    __slots__ = ("_cells", "_line", "_path", "columns")
+
+    def __init__(self, path: Path, line: int, columns: Mapping[str, int], cells: list[str]) -> None:
+        self._path, self._line, self.columns, self._cells = path, line, columns, cells
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the row has fewer cells than the table has columns."""
+        return len(self._cells) < len(self.columns)
+
+    def raw(self, column: str) -> str:
+        """A cell as written, empty where there is none."""
+        index = self.columns.get(column)
+        return self._cells[index].strip() if index is not None and index < len(self._cells) else ""
+
+    def text(self, column: str) -> str | None:
+        """A cell without the quotes that some cells hold."""
+        return clean_cell(self.raw(column))
+
+    def whole(self, column: str) -> int | None:
+        text = self.text(column)
+        # The plain case comes first: a table has millions of them.
+        if text is not None and len(text) < 19 and text.isdecimal():
+            return int(text)
+        number = self._decimal(column)
+        if number is not None and number != number.to_integral_value():
+            raise self.wrong(column, "is no whole number")
+        return None if number is None else int(number)
+
+    def number(self, column: str) -> float | None:
+        number = self._decimal(column)
+        return None if number is None else float(number)
+
+    def time(self, column: str) -> int | None:
+        """Microseconds as nanoseconds, exactly."""
+        text = self.text(column)
+        if text is None:
+            return None
+        try:
+            return nanoseconds(text.encode())
+        except ValueError:
+            raise self.wrong(column, "is no number of microseconds") from None
+
+    def duration(self, column: str) -> int | None:
+        """As ``time``, and never negative."""
+        time = self.time(column)
+        if time is not None and time < 0:
+            raise self.wrong(column, "is negative")
+        return time
+
+    def timestamp(self, column: str) -> int | None:
+        """Microseconds since 1970 as nanoseconds; None where a spreadsheet has rounded them (1.69512E+15)."""
+        text = self.text(column)
+        return None if text is None or "e" in text.lower() else self.time(column)
+
+    def wrong(self, column: str, fault: str) -> DocumentError:
+        return DocumentError(
+            f"{self._path}: line {self._line}, column {column!r}: {self.raw(column)[:40]!r} {fault}; "
+            "the table is damaged, analyse the profile again"
+        )
+
+    def _decimal(self, column: str) -> Decimal | None:
+        text = self.text(column)
+        if text is None:
+            return None
+        try:
+            number = Decimal(text[: MAX_NUMBER_TEXT + 1])
+        except InvalidOperation:
+            raise self.wrong(column, "is no number") from None
+        # The bound comes first: an exponent of a billion must not become digits.
+        # copy_abs, because abs rounds to the context, which overflows.
+        if len(text) > MAX_NUMBER_TEXT or not number.is_finite() or number.copy_abs() > MAX_NUMBER:
+            raise self.wrong(column, "is no number")
+        return number
+
+
+def clean_cell(raw: str) -> str | None:
+    """The text of a cell, None where it says that there is none."""
+    text = raw.strip().strip('"')
+    return None if text in _ABSENT else text
+
+
+class Header(NamedTuple):
+    """The first line of a table: positions by the names of this module, how many columns and how many bytes it has."""
+
+    names: dict[str, int]
+    size: int
+    bytes: int
+
+
+def plain_header(path: Path) -> Header | None:
+    """None where the csv module must say what the first line is, or the table is too large. Raises OSError."""
+    if path.stat().st_size > MAX_TABLE_BYTES:
+        return None
+    with path.open("rb") as stream:
+        line = stream.readline(MAX_LINE_BYTES)
+    text = line.decode("utf-8-sig", errors="replace")
+    # A line break that is none of csv's is for the module to refuse.
+    if not line.endswith(b"\n") or {"\0", '"'} & set(text) or "\r" in text[:-2]:
+        return None
+    cells = next(csv.reader([text]), [])
+    return Header(_columns(cells), len(cells), len(line)) if cells else None
+
+
+def rows_of(path: Path, *, limit: int | None = None) -> Iterator[TableRow]:
+    """The rows of a table below its header, which must be there.
+
+    Raises DocumentError where the file cannot be read, is no csv, or has more than ``limit`` rows.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
+            reader = csv.reader(_lines(stream, path))
+            columns = _columns(next(reader, []))
+            for number, cells in enumerate(reader, start=1):
+                if limit is not None and number > limit:
+                    raise DocumentError(f"{path}: more than {limit} rows; profile fewer steps")
+                if cells:
+                    yield TableRow(path, reader.line_num, columns, cells)
+    except csv.Error as error:
+        raise DocumentError(f"{path}: is no csv table: {error}; analyse the profile again") from error
+    except OSError as error:
+        raise DocumentError(f"{path}: cannot be read: {error}; check the path and its permissions") from error
+
+
+class Stamp(NamedTuple):
+    """By which a file is known again: bytes, and when it was last written."""
+
+    size: int
+    written_ns: int
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Raises DocumentError where there is no such file."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise DocumentError(f"{path}: cannot be read: {error}; check the path and its permissions") from error
+    return Stamp(status.st_size, status.st_mtime_ns)
+
+
+def refuse_changed(path: Path, stamp: Stamp) -> None:
+    """Raise DocumentError where a file that is read a second time is another by now."""
+    if stamp_of(path) != stamp:
+        raise DocumentError(f"{path}: was written again while it was read; read the recording again")
+
+
+def by_device(pairs: Iterable[tuple[Device, _Item]]) -> dict[Device, tuple[_Item, ...]]:
+    groups: dict[Device, list[_Item]] = {}
+    for device, item in pairs:
+        groups.setdefault(device, []).append(item)
+    return {device: tuple(items) for device, items in groups.items()}
+
+
+def decode_file(path: Path, kind: type[_Item]) -> _Item:
+    """Raises DocumentError where a JSON file cannot be read or holds something else."""
+    try:
+        if path.stat().st_size > MAX_JSON_BYTES:
+            raise DocumentError(f"{path}: more than {MAX_JSON_BYTES} bytes of JSON; profile fewer steps")
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DocumentError(f"{path}: is damaged: {error}; analyse the profile again") from error
+    except OSError as error:
+        raise DocumentError(f"{path}: cannot be read: {error}; check the path and its permissions") from error
+
+
+def member(values: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """An object inside another, empty where there is none."""
+    inner = values.get(key)
+    return inner if isinstance(inner, dict) else {}
+
+
+def plain_text(value: object) -> str | None:
+    """``true`` for True, a list with commas; None for what is absent or not plain."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (str, int, float)):
+        return str(value) or None
+    if isinstance(value, list):
+        return ",".join(filter(None, map(plain_text, value))) or None
+    return None
+
+
+def _lines(stream: TextIO, path: Path) -> Iterator[str]:
+    total = 0
+    while line := stream.readline(MAX_LINE_BYTES):
+        total += len(line)
+        if len(line) >= MAX_LINE_BYTES or total > MAX_TABLE_BYTES:
+            raise DocumentError(
+                f"{path}: a table of more than {MAX_TABLE_BYTES} bytes or a line of {MAX_LINE_BYTES}; profile fewer steps"
+            )
+        # The csv module of Python 3.10 refuses a NUL.
+        yield line.replace("\0", "")
+
+
+def _columns(header: list[str]) -> dict[str, int]:
+    columns: dict[str, int] = {}
+    for index, cell in enumerate(header):
+        name = cell.strip().strip('"').lower()
+        columns.setdefault(_ALIASES.get(name, name), index)
+    return columns

@@ -1,0 +1,164 @@
+"""What one folder of torch_npu.profiler says, and several as one recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+from perfgate.document.message import Message
+from perfgate.trace.model.events import EventTable
+from perfgate.trace.model.kernel_table import KernelTable, joined_tables
+from perfgate.trace.model.recording import Recording, Timeline
+from perfgate.trace.readers.ascend.about import RecordingAbout, read_about
+from perfgate.trace.readers.ascend.communication import (
+    read_collectives,
+    read_database_collectives,
+    read_database_steps,
+    read_rank_links,
+)
+from perfgate.trace.readers.ascend.export import read_export
+from perfgate.trace.readers.ascend.layout import OUTPUT, TRACE_VIEWS
+from perfgate.trace.readers.ascend.tables import Tables
+from perfgate.trace.readers.ascend.timeline import DeviceEvents, device_events, events_of_tables
+from perfgate.trace.readers.ascend.view import read_view
+
+_Item = TypeVar("_Item")
+
+
+@dataclass
+class Rank:
+    """What one folder says: timelines, and why what is not there is not there."""
+
+    timelines: list[Timeline]
+    absent: dict[str, Message] = field(default_factory=dict)
+    software: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def read_rank(output: Path, *, tables_suffice: bool = False) -> Rank:
+    """What the tables and the timeline of one folder say. Raises DocumentError for a damaged one.
+
+    Where ``tables_suffice``, a timeline is not read whose kernels and steps are in tables: those of the device are then known,
+    those of the host are not.
+    """
+    about = read_about(output.parent if output.name == OUTPUT else output)
+    tables = Tables(lambda stem: _files(output, f"{stem}.csv"), kernels="kernel_details")
+    tables.groups = about.groups
+    analysis = output / "analysis.db"
+    if (output / "communication.json").is_file():
+        tables.collectives = read_collectives(output / "communication.json")
+    elif analysis.is_file():
+        tables.collectives = read_database_collectives(analysis)
+    if tables.collectives is None:
+        tables.absent["collectives"] = Message("notes.no-communication")
+    if (output / "communication_matrix.json").is_file():
+        tables.rank_links = read_rank_links(output / "communication_matrix.json")
+    if analysis.is_file():
+        tables.add_steps(read_database_steps(analysis))
+    databases = sorted(output.glob("ascend_pytorch_profiler*.db"))
+    if databases:
+        return _rank_of_export(about, tables, databases[0])
+    views = _files(output, *TRACE_VIEWS)
+    if not views:
+        tables.absent["host"] = Message("notes.no-trace-view")
+    if tables_suffice and tables.has_kernels_and_steps:
+        views = []
+    return rank_of(about, tables, views[:1])
+
+
+def rank_of(about: RecordingAbout, tables: Tables, views: Sequence[Path]) -> Rank:
+    """What tables and timelines of one rank say together."""
+    devices = _devices(views, tables)
+    if len(devices) > 1 and None in tables.kernels:
+        tables.absent["kernels"] = Message("notes.devices-unknown", {"devices": len(devices)})
+    timelines = [tables.timeline(about.rank, device, alone=len(devices) == 1) for device in devices]
+    return Rank(timelines, tables.absent, about.software, about.settings, about.environment)
+
+
+def recording_of(path: Path, kind: str, names: Sequence[str], ranks: Sequence[Rank]) -> Recording:
+    """The ranks as one recording, by rank; repeats of a rank keep their order. ``names`` are those of their folders."""
+    timelines = [timeline for rank in ranks for timeline in rank.timelines]
+    return Recording(
+        path=path,
+        format=kind,
+        timelines=tuple(sorted(timelines, key=lambda timeline: (timeline.rank is None, timeline.rank or 0))),
+        software=_merged(rank.software for rank in ranks),
+        settings=_merged(rank.settings for rank in ranks),
+        environment=_merged(rank.environment for rank in ranks),
+        absent={
+            # What only some folders lack is named with the folder.
+            name if all(name in rank.absent for rank in ranks) else f"{name} of {folder}": reason
+            for folder, rank in zip(names, ranks)
+            for name, reason in rank.absent.items()
+        },
+    )
+
+
+def _files(output: Path, *names: str) -> list[Path]:
+    return [output / name for name in names if (output / name).is_file()]
+
+
+def _rank_of_export(about: RecordingAbout, tables: Tables, database: Path) -> Rank:
+    """What the database says, whose times are exact, and the tables where it says nothing."""
+    export = read_export(database)
+    timelines = []
+    for own in export.timelines:
+        events = DeviceEvents(own.device, own.events, own.readings)
+        rank = own.rank if about.rank is None else about.rank
+        tabled = tables.timeline(rank, events, alone=len(export.timelines) == 1)
+        timelines.append(
+            replace(
+                tabled,
+                kernels=own.kernels or tabled.kernels,
+                steps=own.steps or tabled.steps,
+                memory={**tabled.memory, **own.memory},
+                allocations=own.allocations or tabled.allocations,
+            )
+        )
+    first = timelines[0]
+    tables_of = {
+        "kernels": first.kernels,
+        "steps": first.steps,
+        "memory": first.memory,
+        "allocations": first.allocations,
+    }
+    for name in (name for name, table in tables_of.items() if table):
+        tables.absent.pop(name, None)
+    settings = {**export.settings, **about.settings}
+    return Rank(timelines, tables.absent, about.software, settings, about.environment or export.environment)
+
+
+def _devices(views: Sequence[Path], tables: Tables) -> list[DeviceEvents]:
+    """The events of each device, from the timelines where there are some, else from the tables."""
+    devices = []
+    if views:
+        kernels = joined_tables(list(tables.kernels.values()) or [KernelTable.of(())])
+        devices = [device for path in views for device in device_events(read_view(path), kernels)]
+    numbers = tables.devices()
+    if not devices:
+        present = {*tables.kernels, *tables.tasks} - {None} or numbers or {None}
+        return [
+            DeviceEvents(number, _events_of_tables(tables, number))
+            for number in sorted(present, key=lambda number: number or 0)
+        ]
+    if len(devices) == 1 and devices[0].device is None and len(numbers) == 1:
+        return [devices[0]._replace(device=next(iter(numbers)))]
+    return devices
+
+
+def _events_of_tables(tables: Tables, device: int | None) -> EventTable:
+    """A table that names no device holds the rows of the only one."""
+    kernels = tables.kernels.get(device) or tables.kernels.get(None) or KernelTable.of(())
+    return events_of_tables(kernels, tables.tasks.get(device, tables.tasks.get(None)))
+
+
+def _merged(ranks: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """What the ranks agree on or one alone says; where they differ, all their values."""
+    values: dict[str, dict[str, None]] = {}
+    for rank in ranks:
+        for name, value in rank.items():
+            values.setdefault(name, {})[value] = None
+    return {name: " | ".join(distinct) for name, distinct in values.items()}

@@ -1,0 +1,114 @@
+"""The table of kernels: kernel_details.csv of torch_npu, op_summary_*.csv of msprof."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from perfgate.errors import DocumentError
+from perfgate.trace.model.arithmetic import IntColumn
+from perfgate.trace.model.counters import CounterColumns
+from perfgate.trace.model.kernel_table import KernelTable, kernel_table
+from perfgate.trace.model.packed import NO_NUMBER, PackedReals
+from perfgate.trace.model.recording import Shapes
+from perfgate.trace.readers.ascend.columns import Kind, TableColumns, columns_of, flag_of, shapes_of, words_of
+from perfgate.trace.readers.ascend.files import Device, clean_cell, refuse_changed, stamp_of
+
+# What CANN's GE_OP_MODEL_ID says of a kernel that belongs to no graph (msprof constant.py).
+EAGER_MODEL_ID = 4294967295
+# Columns by the names that Kernel has for them.
+_NUMBERS = {
+    "start_ns": "start time(us)",
+    "duration_ns": "duration(us)",
+    "wait_ns": "wait time(us)",
+    "step": "step id",
+    "stream": "stream id",
+    "task": "task id",
+    "model_id": "model id",
+    "blocks": "block dim",
+    "mix_blocks": "mix block dim",
+}
+_TEXTS = {"name": "name", "type": "type", "core": "accelerator core", "state": "op state"}
+_SHAPES = {"inputs": "input shapes", "outputs": "output shapes"}
+_WORDS = {
+    "input_types": "input data types",
+    "input_formats": "input formats",
+    "output_types": "output data types",
+    "output_formats": "output formats",
+}
+KINDS: dict[str, Kind] = {
+    **dict.fromkeys(_NUMBERS.values(), "whole"),
+    "start time(us)": "timestamp",
+    "duration(us)": "duration",
+    "wait time(us)": "time",
+    "device_id": "whole",
+    **dict.fromkeys((*_TEXTS.values(), *_WORDS.values(), "hf32 eligible"), "text"),
+    **dict.fromkeys(_SHAPES.values(), "shapes"),
+}
+# Every other column is a hardware counter.
+_NO_COUNTERS = frozenset((*KINDS, "model name", "infer id", "context id", "batch id", "subtask id", "index id"))
+
+
+class KernelRows(NamedTuple):
+    """The kernels of a table by device, and how many rows lack what a kernel must have."""
+
+    by_device: dict[Device, KernelTable]
+    incomplete: int
+
+
+def read_kernels(path: Path) -> KernelRows:
+    """The kernels of a table in the order of the file. Raises DocumentError for what is no such table."""
+    counters = _TableCounters(path)
+    columns = columns_of(path, KINDS, leave_short=True)
+    if columns.names and not {"name", "duration(us)"} <= set(columns.names):
+        raise DocumentError(f"{path}: no columns Name and Duration(us); this is no table of kernels")
+    return kernel_rows(columns, counters.of(columns))
+
+
+def kernel_rows(columns: TableColumns, counters: CounterColumns) -> KernelRows:
+    """The rows of a table as kernels; one without a duration is none."""
+    texts: dict[str, int] = {}
+    shapes: dict[Shapes, int] = {}
+    words: dict[tuple[str, ...], int] = {}
+    codes = {
+        **{name: columns.coded(column, clean_cell, texts) for name, column in _TEXTS.items()},
+        **{name: columns.coded(column, shapes_of, shapes) for name, column in _SHAPES.items()},
+        **{name: columns.coded(column, words_of, words) for name, column in _WORDS.items()},
+        "hf32": columns.coded("hf32 eligible", flag_of, {False: 0, True: 1}),
+    }
+    numbers = {name: columns.number(column) for name, column in _NUMBERS.items()}
+    numbers["model_id"] = numbers["model_id"].changed(of_graph)
+    every = kernel_table(numbers, codes, texts=texts, shapes=shapes, words=words, counters=counters)
+    whole = every.duration != NO_NUMBER
+    owner = columns.number("device_id")
+    by_device = {
+        None if number == NO_NUMBER else number: every.select(whole & (owner.unpacked() == number))
+        for number in owner.select(whole).distinct()
+    }
+    return KernelRows(by_device, columns.rows - int(whole.sum()) + len(columns.short))
+
+
+def of_graph(models: IntColumn) -> IntColumn:
+    """The numbers of models, NO_NUMBER for kernels that belong to none."""
+    return np.where(models == EAGER_MODEL_ID, NO_NUMBER, models)
+
+
+class _TableCounters:
+    """The counters of a table's file, each column read when it is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._stamp = path, stamp_of(path)
+        self.names: Sequence[str] = ()
+
+    def of(self, columns: TableColumns) -> CounterColumns:
+        self.names = [name for name in columns.names if name not in _NO_COUNTERS]
+        every = np.arange(columns.rows + len(columns.short))
+        return CounterColumns(self, np.delete(every, columns.short) if columns.short else None)
+
+    def read(self, names: Sequence[str]) -> list[PackedReals]:
+        refuse_changed(self._path, self._stamp)
+        columns = columns_of(self._path, dict.fromkeys(names, "counter"))
+        return [columns.packed_real(name) for name in names]

@@ -1,0 +1,79 @@
+"""Which kind of event a span of Ascend's profilers is, and the operator type of a kernel by its name."""
+
+from __future__ import annotations
+
+import re
+
+from perfgate.trace.model.communication import kernel_kind
+from perfgate.trace.model.events import EventKind
+
+HARDWARE = "Ascend Hardware"
+# The track of collectives: HCCL until 2025-01, Communication in CANN 8.3.
+COLLECTIVES = ("HCCL", "Communication")
+HOST = ("Python", "CANN")
+
+# torch_npu gives operators, its own work and the ranges of record_function one category. An operator is named
+# namespace::name, is a call of aclnn, or a node of autograd …
+_OPERATOR = re.compile(r"::|^aclnn|Backward\d+$")
+# … or one of these (samples msinsight-910B-alexnet-2501 and mstt-advisor), or what the task queue takes out again under
+# the same name (Dequeue@Conv2D).
+_NATIVE = frozenset(
+    (
+        "detach",
+        "detach_",
+        "empty_tensor",
+        "record_event",
+        "wait_event",
+        "destroy_event",
+        "contiguous_h_memRepoint",
+        "format_contiguousV2",
+    )
+)
+
+# Task types of a kernel, of the timeline, the tables and the database: AI_CORE, KERNEL_AIVEC, MIX_AIC, AI_CPU, DSA_SQE
+# (random numbers), Other (2024).
+_COMPUTE_TASK = re.compile(r"AI_?C|AI_?V|MIX|DSA|VECTOR|^OTHER$")
+_COPY_TASK = re.compile(r"PCIE_DMA|SDMA_SQE|MEMCPY")
+# Tasks of a collective, whose whole span lies on the track of collectives.
+_PARTS_OF_COLLECTIVES = ("hcom_", "hccl", "aiv_")
+_COLLECTIVE = re.compile(r"hcom_|allreduce|allgather|reducescatter|alltoall|broadcast|sendrecv", re.IGNORECASE)
+
+
+def python_kind(category: str, name: str, *, has_inputs: bool) -> EventKind:
+    """The kind of an event of the process Python; what is neither operator nor internal is a user's range."""
+    if category in ("enqueue", "dequeue"):
+        return "runtime"
+    if category == "python_function":
+        return "python"
+    if category != "cpu_op":
+        return "other"
+    return "host_op" if has_inputs or name in _NATIVE or _OPERATOR.search(name) else "annotation"
+
+
+def task_kind(task_type: str, name: str) -> EventKind:
+    """The kind of a task on the device.
+
+    SDMA without a suffix is a step of a collective, whose whole span lies on the track of collectives; a kernel that sends by
+    itself (MoeDistributeDispatch) has no other span. Events, notifies, place holders and writes of a value are no work.
+    """
+    word = task_type.upper()
+    if name.startswith("MEMCPY") or _COPY_TASK.search(word):
+        return "copy"
+    by_name = kernel_kind(name)
+    if by_name != "compute" and not name.lower().startswith(_PARTS_OF_COLLECTIVES):
+        return by_name
+    # Level0 tells no task type in some tables; its kernels are what is left.
+    return "compute" if not word or word == "N/A" or _COMPUTE_TASK.search(word) else "other"
+
+
+def collective_kind(thread: str, name: str) -> EventKind:
+    """Whether a span on the track of collectives is a whole one; planes hold its steps."""
+    if thread.startswith("Plane"):
+        return "other"
+    return "comm" if thread.startswith("Group") or _COLLECTIVE.search(name) else "other"
+
+
+def device_of_label(label: str | None) -> int | None:
+    """The device of a process label, ``NPU 3``; None where it names none, ``NPU``."""
+    match = re.fullmatch(r"NPU\s*(\d{1,6})", label or "")
+    return int(match[1]) if match else None

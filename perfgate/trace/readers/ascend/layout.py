@@ -1,0 +1,96 @@
+"""Where torch_npu.profiler and msprof put what they write: the folders there are below a path."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from perfgate.errors import DocumentError
+from perfgate.trace.scanner.compressed import named
+
+OUTPUT = "ASCEND_PROFILER_OUTPUT"
+MSPROF_OUTPUT = "mindstudio_profiler_output"
+MAX_FOLDERS = 4096
+MAX_FILES = 50_000
+# Any of these makes a folder an analysed one.
+TRACE_VIEWS = named("trace_view.json")
+_ANALYSED = ("kernel_details.csv", *TRACE_VIEWS, "step_trace_time.csv", "analysis.db")
+_STAMP = re.compile(r"_(\d{14,17})_ascend_pt$")
+_DEPTH = 3
+
+
+def analysed_folders(path: Path) -> list[Path]:
+    """The folders below a path that hold analysed tables, by their time stamp, then their name."""
+    return sorted(_analysed(path, _DEPTH), key=lambda folder: (_stamp(folder), str(folder)))
+
+
+def raw_folders(path: Path) -> list[Path]:
+    """The folders that were recorded and never analysed."""
+    candidates = [path, *_entries(path)] if path.is_dir() else []
+    return [folder for folder in candidates if (folder / "FRAMEWORK").is_dir() and not (folder / OUTPUT).is_dir()]
+
+
+def holds_profiles(path: Path) -> bool:
+    """Whether a folder holds analysed or recorded output; a cheap look, which raises nothing."""
+    try:
+        return next(_analysed(path, _DEPTH), None) is not None or bool(raw_folders(path))
+    except DocumentError:
+        return False
+
+
+def msprof_outputs(path: Path) -> Iterator[Path]:
+    """Yield the folders of exported files: the path, in it, or in the PROF folders in it."""
+    if path.name == MSPROF_OUTPUT or next(path.glob("op_summary*.csv"), None) is not None:
+        yield path
+    elif (path / MSPROF_OUTPUT).is_dir():
+        yield path / MSPROF_OUTPUT
+    else:
+        for number, child in enumerate(sorted(path.glob("PROF_*"))):
+            if number < MAX_FOLDERS and (child / MSPROF_OUTPUT).is_dir() and not child.is_symlink():
+                yield child / MSPROF_OUTPUT
+
+
+def files_of_profile(path: Path) -> list[Path]:
+    """A file; or all folders and files below a folder, of an output folder those of the profile around it.
+
+    Raises DocumentError for more than MAX_FILES.
+    """
+    if not path.is_dir():
+        return [path]
+    root = path.parent if path.name in (OUTPUT, MSPROF_OUTPUT) else path
+    found = [root]
+    for folder, folders, files in os.walk(root):
+        found += [Path(folder, name) for name in (*folders, *files)]
+        if len(found) > MAX_FILES:
+            raise DocumentError(f"{root}: more than {MAX_FILES} files; name the profiler's own folder")
+    return found
+
+
+def _analysed(path: Path, depth: int) -> Iterator[Path]:
+    if any((path / name).is_file() for name in _ANALYSED) or any(path.glob("ascend_pytorch_profiler*.db")):
+        yield path
+    elif (path / OUTPUT).is_dir():
+        yield path / OUTPUT
+    elif depth:
+        for child in _entries(path):
+            # PROF folders hold msprof's own export, which is read by its reader.
+            if child.is_dir() and not child.is_symlink() and not child.name.startswith("PROF_"):
+                yield from _analysed(child, depth - 1)
+
+
+def _entries(path: Path) -> list[Path]:
+    try:
+        entries = sorted(islice(path.iterdir(), MAX_FOLDERS + 1))
+    except OSError as error:
+        raise DocumentError(f"{path}: cannot be read: {error}; check the path and its permissions") from error
+    if len(entries) > MAX_FOLDERS:
+        raise DocumentError(f"{path}: more than {MAX_FOLDERS} entries; name the profiler's own folder")
+    return entries
+
+
+def _stamp(folder: Path) -> str:
+    match = _STAMP.search(folder.parent.name) or _STAMP.search(folder.name)
+    return match[1].ljust(17, "0") if match else ""

@@ -1,0 +1,48 @@
+"""What the msprof command exported: PROF_* folders with mindstudio_profiler_output, of one device or several."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perfgate.document.message import Message
+from perfgate.trace.model.recording import Recording
+from perfgate.trace.readers.ascend.about import RecordingAbout, read_cores
+from perfgate.trace.readers.ascend.folder import Rank, rank_of, recording_of
+from perfgate.trace.readers.ascend.layout import MAX_FOLDERS, MSPROF_OUTPUT, msprof_outputs
+from perfgate.trace.readers.ascend.tables import Tables
+
+_TABLES = ("kernels", "kernels, some", "types", "calls")
+
+
+def read_msprof(path: Path, *, table: str | None = None) -> Recording:
+    """What PROF folders say by device, or one ``table`` of kernels. Raises DocumentError, with what is wrong, where and what to
+    do.
+    """
+    if table is not None:
+        tables = Tables(lambda stem: [path] if stem == table else [], kernels=table)
+        return recording_of(path, "msprof", [path.name], [_rank(tables, {}, [])])
+    outputs = list(msprof_outputs(path))
+    ranks = [_read_output(output) for output in outputs]
+    return recording_of(path, "msprof", [output.parent.name for output in outputs], ranks)
+
+
+def _read_output(output: Path) -> Rank:
+    tables = Tables(lambda stem: _tables(output, stem), kernels="op_summary")
+    cores = read_cores(output.parent if output.name == MSPROF_OUTPUT else output)
+    views = [view for view in sorted(output.glob("msprof_*.json")) if "_slice_" not in view.name]
+    views = views or sorted(output.glob("msprof_slice_*.json"))
+    return _rank(tables, cores, views[:1])
+
+
+def _rank(tables: Tables, settings: dict[str, str], views: list[Path]) -> Rank:
+    rank = rank_of(RecordingAbout(None, {}, settings, {}, {}), tables, views)
+    # Of what torch_npu would have written, msprof has no trace.
+    rank.absent = {name: reason for name, reason in rank.absent.items() if name in _TABLES}
+    if not views:
+        rank.absent["host"] = Message("notes.no-msprof-timeline")
+    return rank
+
+
+def _tables(output: Path, stem: str) -> list[Path]:
+    """The files of a table: op_summary_20260823165254.csv, or the parts op_summary_slice_0_*.csv of a long run."""
+    return [path for path in sorted(output.glob(f"{stem}*.csv")) if path.is_file()][:MAX_FOLDERS]

@@ -1,0 +1,196 @@
+"""trace_view.json and msprof's timeline: spans, flows and counters, as columns."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from perfgate.trace.model.arithmetic import Codes, FloatColumn, IntColumn, group_rows
+from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, EventTable, constant
+from perfgate.trace.model.readings import CORE_CLOCK, MEMORY_READ, MEMORY_WRITE, Readings
+from perfgate.trace.scanner.scan import scan
+from perfgate.trace.scanner.scanned import NO_TEXT, Mask, Names, ScannedEvents, requests_named
+
+_FLOW = "HostToDevice"
+_FREQUENCY = "AI Core Freq"
+# HBM 0/Read, HBM 3/Write: one of the memories, every 20 ms (sample msinsight-910B-alexnet-2501). Its MB are MiB: every
+# number is a whole one of bytes over 2 ** 20.
+_MEMORY = re.compile(r"HBM \d+/(Read|Write)$")
+_MEBIBYTE = 1 << 20
+# No counter reads as much; what is more, or no number, is damage.
+_MOST = 1e15
+# All as written: what a word or a number is differs by version, and most events need none of them.
+_TASK_TYPE, _INPUTS, _MEGAHERTZ, _NAME, _LABELS, _REQUEST = (
+    "Task Type",
+    "Input Dims",
+    "MHz",
+    "name",
+    "labels",
+    "request_id",
+)
+_RATES = {"Read": (MEMORY_READ, "Read(MB/s)"), "Write": (MEMORY_WRITE, "Write(MB/s)")}
+_Key = tuple[str, str]
+
+
+class Detail(NamedTuple):
+    """What an event says of its kind beside its name."""
+
+    category: str
+    task_type: str
+    has_inputs: bool
+
+
+class Flows(NamedTuple):
+    """One end of the arrows from host to device: which arrow, which track (its number in ``View.keys``), when."""
+
+    flow: IntColumn
+    track: Codes
+    time: IntColumn
+
+
+@dataclass(frozen=True)
+class View:
+    """A timeline as the file has it. Every event still has kind ``other``; ``detail`` indexes ``details``.
+
+    ``keys`` are process and thread id of each track; ``processes`` and ``threads`` their names, ``labels`` a process's
+    label. ``readings`` are the counters of the device over time, by process id.
+    """
+
+    events: EventTable
+    detail: Codes
+    details: tuple[Detail, ...]
+    keys: tuple[_Key, ...]
+    starts: Flows
+    ends: Flows
+    processes: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    threads: dict[_Key, str] = field(default_factory=dict)
+    readings: dict[str, dict[str, Readings]] = field(default_factory=dict)
+
+
+def read_view(path: Path) -> View:
+    """Raises DocumentError, with what is wrong and where, for what is no such file."""
+    rates = [argument for _, argument in _RATES.values()]
+    keys = (_TASK_TYPE, _INPUTS, _MEGAHERTZ, _NAME, _LABELS, _REQUEST, *rates)
+    texts, spans, others, read_arrows, _ = scan(path, texts=keys, advice="analyse the profile again")
+    starts, ends = _flows(read_arrows())
+    del read_arrows  # there are as many arrows as spans, and memory for them once
+    # Arrows lie on threads that hold no span, so their tracks count too.
+    (track, of_starts, of_ends), tracks = texts.number_tracks(spans, starts, ends)
+    detail, details = _details(spans)
+    view = View(
+        events=replace(_events(spans), track=track, tracks=tuple(tracks)),
+        detail=detail,
+        details=details,
+        keys=tuple(tracks),
+        starts=Flows(starts.flow(), of_starts, starts.times(durations=False)[0]),
+        ends=Flows(ends.flow(), of_ends, ends.times(durations=False)[0]),
+        readings=_readings(others.select(others.is_phase("C"))),
+    )
+    _take_names(others, view)
+    return view
+
+
+def _flows(arrows: ScannedEvents) -> Iterator[ScannedEvents]:
+    """The ends of the arrows from a call to what it started on a device."""
+    is_flow = arrows.of.flagged(arrows.category, _FLOW.__eq__)
+    return (arrows.select(is_flow & arrows.is_phase(phase)) for phase in ("s", "f"))
+
+
+def _events(spans: ScannedEvents) -> EventTable:
+    start, duration = spans.times()
+    texts, names = spans.of, Names(spans.of)
+    name = names.column(spans.name, absent="")
+    request = requests_named(spans, names, _REQUEST, np.arange(len(spans), dtype=np.int32))
+    return EventTable(
+        start=start,
+        duration=duration,
+        track=np.zeros(len(spans), dtype=np.int32),
+        name=name,
+        kind=np.full(len(spans), KIND_CODES["other"], dtype=np.uint8),
+        correlation=constant("correlation", NO_CORRELATION, len(spans)),
+        group=name,
+        request=request,
+        shape=names.sparse(spans.arguments[_INPUTS], len(spans), lambda code: texts.words[code].replace(";\r\n", ";")),
+        names=names.all(),
+        tracks=(),
+    )
+
+
+def _details(spans: ScannedEvents) -> tuple[Codes, tuple[Detail, ...]]:
+    """The detail of each span, and all details in the order of the file."""
+    category, task_type, word = spans.category, spans.argument(_TASK_TYPE), spans.of.word
+    has_inputs = spans.argument(_INPUTS) != NO_TEXT
+    first, row = group_rows(category, task_type, has_inputs.astype(np.int8))
+    numbers: dict[Detail, int] = {}
+    columns = category[first], task_type[first], has_inputs[first]
+    codes = [
+        numbers.setdefault(Detail(word(text), word(kind), inputs), len(numbers))
+        for text, kind, inputs in zip(*(column.tolist() for column in columns))
+    ]
+    return np.array(codes, dtype=np.int32)[row], tuple(numbers)
+
+
+def _readings(counters: ScannedEvents) -> dict[str, dict[str, Readings]]:
+    """The clock of the core and the traffic of the memory, each by the process id that it is written under."""
+    readings: dict[str, dict[str, Readings]] = {}
+    flagged = counters.of.flagged
+    for pid, clocks in _by_process(counters, flagged(counters.name, _FREQUENCY.__eq__), _MEGAHERTZ):
+        time, _ = clocks.times(durations=False)
+        readings.setdefault(pid, {})[CORE_CLOCK] = Readings.of(time, _numbers(clocks, _MEGAHERTZ) * 1e6)
+    for access, (name, argument) in _RATES.items():
+        chosen = flagged(counters.name, lambda text, access=access: _is_memory(text, access))  # type: ignore[misc]
+        for pid, traffic in _by_process(counters, chosen, argument):
+            time, _ = traffic.times(durations=False)
+            rates = _numbers(traffic, argument) * _MEBIBYTE
+            readings.setdefault(pid, {})[name] = Readings.summed(time, rates, traffic.name.astype(np.int64))
+    return readings
+
+
+def _is_memory(name: str, access: str) -> bool:
+    match = _MEMORY.match(name)
+    return match is not None and match[1] == access
+
+
+def _by_process(counters: ScannedEvents, chosen: Mask, argument: str) -> Iterator[tuple[str, ScannedEvents]]:
+    """The chosen events that have an argument, by process id."""
+    counters = counters.select(chosen & (counters.argument(argument) != NO_TEXT))
+    process, _ = counters.process_and_thread()
+    for code in np.unique(process).tolist():
+        yield counters.of.word(code), counters.select(process == code)
+
+
+def _numbers(counters: ScannedEvents, argument: str) -> FloatColumn:
+    """The numbers of an argument. Raises DocumentError that names the first event whose argument is none."""
+    codes, back = np.unique(counters.argument(argument), return_inverse=True)
+    numbers = np.zeros(codes.size)
+    for place, code in enumerate(codes.tolist()):
+        text = counters.of.texts[code].strip(b'"')
+        try:
+            numbers[place] = float(text)
+        except ValueError:
+            numbers[place] = math.nan
+        if not abs(numbers[place]) < _MOST:
+            first, word = int(np.argmax(back == place)), text[:20].decode("ascii", "replace")
+            error = f"its {argument} {word!r} is no number"
+            counters.of.refuse(int(counters.event[first]), int(counters.name[first]), error)
+    return numbers[back]
+
+
+def _take_names(others: ScannedEvents, view: View) -> None:
+    names = others.select(others.is_phase("M"))
+    columns = names.name, *names.process_and_thread(), names.argument(_NAME), names.argument(_LABELS)
+    for codes in zip(*(column.tolist() for column in columns)):
+        kind, process, thread, name, labels = map(names.of.word, codes)
+        if kind == "process_name":
+            view.processes[process] = name
+        elif kind == "process_labels":
+            view.labels[process] = labels
+        elif kind == "thread_name":
+            view.threads[process, thread] = name

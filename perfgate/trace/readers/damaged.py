@@ -1,0 +1,192 @@
+"""What can be read of a damaged trace file: every event that is whole, and how much is lost, and where.
+
+A job that was killed leaves a list without an end, torch writes a file name with quotes as no JSON, and NaN is none either. Who
+looks at a trace wants the rest of it; the gate refuses such a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from perfgate.document.message import Message
+from perfgate.errors import DocumentError
+from perfgate.trace.model.events import nanoseconds
+from perfgate.trace.model.recording import Recording
+from perfgate.trace.readers.reader import read
+from perfgate.trace.scanner.chrome_events import (
+    BLOCK_BYTES,
+    BORDER,
+    MAX_EVENT_BYTES,
+    MAX_TRACE_BYTES,
+    blocks,
+    header_and_rest,
+)
+from perfgate.trace.scanner.compressed import bare_name, is_json, readable
+
+_NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_TIMED = frozenset("XBEsf")
+
+
+class _Timed(msgspec.Struct, gc=False):
+    ph: str = ""
+    name: str | None = None
+    cat: str | None = None
+    ts: msgspec.Raw = msgspec.Raw()
+    dur: msgspec.Raw = msgspec.Raw()
+
+
+class Event(NamedTuple):
+    """The text of an event, or of what may have been some, and where it begins in the file as it is without compression."""
+
+    text: bytes
+    offset: int
+    is_whole: bool
+
+
+@dataclass
+class Repair:
+    """What was copied of a damaged file, in bytes; how many pieces were not, of how many bytes, and where the first began."""
+
+    size: int = 0
+    pieces: int = 0
+    lost: int = 0
+    first: int | None = None
+
+    def lose(self, event: Event) -> None:
+        self.pieces += 1
+        self.lost += len(event.text)
+        self.first = event.offset if self.first is None else self.first
+
+
+def salvage(path: Path) -> Recording:
+    """As ``read``, but of a file of trace events that is damaged what is whole, with a note on what is missing.
+
+    Raises DocumentError where no event is whole, and for every other damage.
+    """
+    try:
+        return read(path)
+    except DocumentError:
+        if not path.is_file() or not is_json(path):
+            raise
+        import tempfile  # whole files need none
+
+        with tempfile.TemporaryDirectory(prefix="perfgate-salvage-") as folder:
+            # Readers tell formats and ranks by the name too.
+            copy = Path(folder, bare_name(path))
+            repair = _copy_whole_events(path, copy)
+            if repair.lost == repair.size:
+                raise
+            recording = replace(read(copy), path=path)
+        if not repair.pieces:
+            return recording
+        note = Message(
+            "notes.salvaged",
+            {
+                "path": str(path),
+                "count": repair.pieces,
+                "share": repair.lost / repair.size,
+                "offset": repair.first or 0,
+            },
+        )
+        return replace(recording, notes=(*recording.notes, note))
+
+
+def _copy_whole_events(path: Path, copy: Path) -> Repair:
+    repair = Repair()
+    with copy.open("wb") as out:
+        header, events = _events(path)
+        out.write(header)
+        separator = b""
+        for event in events:
+            repair.size += len(event.text)
+            if event.is_whole:
+                out.write(separator + event.text)
+                separator = b",\n"
+            else:
+                repair.lose(event)
+        out.write(b"]" if header.lstrip().startswith(b"[") else b"]}")
+    return repair
+
+
+def _events(path: Path) -> tuple[bytes, Iterator[Event]]:
+    """The file up to its list of events, and the list's pieces."""
+    text = _readable(path)
+    header, rest = header_and_rest(path, text)
+    return header, _pieces(rest, text, len(header))
+
+
+def _readable(path: Path) -> Iterator[bytes]:
+    """Blocks of the file as far as it can be read; what is compressed may be cut off at any byte."""
+    if path.suffix == ".json":
+        yield from blocks(path, BLOCK_BYTES)
+        return
+    total = 0
+    for text in readable(path):
+        total += len(text)
+        if total > MAX_TRACE_BYTES:
+            raise DocumentError(f"{path}: more than {MAX_TRACE_BYTES} bytes of JSON; record fewer calls")
+        if text:
+            yield text
+
+
+def _pieces(buffer: bytes, more: Iterator[bytes], offset: int) -> Iterator[Event]:
+    while True:
+        block = next(more, b"")
+        buffer += block
+        borders = [found.start() + 1 for found in BORDER.finditer(buffer)]
+        if not block:
+            yield from _judged(buffer, borders, offset, is_end=True)
+            return
+        if borders:
+            end = borders[-1]
+            yield from _judged(buffer[:end], borders[:-1], offset, is_end=False)
+            buffer, offset = buffer[end:], offset + end
+        elif len(buffer) > MAX_EVENT_BYTES:
+            yield Event(buffer, offset, is_whole=False)
+            buffer, offset = b"", offset + len(buffer)
+
+
+def _judged(text: bytes, borders: list[int], offset: int, *, is_end: bool) -> Iterator[Event]:
+    """The events between two borders; where they are no JSON together, each by itself, from border to border."""
+    begin = len(text) - len(text.lstrip(b", \r\n\t"))
+    try:
+        decoded = msgspec.json.decode(b"[%b]" % text[begin:], type=list[msgspec.Raw])
+    except _NOT_JSON:
+        pass
+    else:
+        for raw in decoded:
+            yield Event(bytes(raw), offset + begin, _is_event(bytes(raw)))
+        return
+    for start, end in zip([begin, *borders], [*borders, len(text)]):
+        piece = text[start:end].strip(b", \r\n\t")
+        if is_end and end == len(text):
+            yield from _last(piece, offset + start)
+        elif piece:
+            yield Event(piece, offset + start, _is_event(piece))
+
+
+def _last(piece: bytes, offset: int) -> Iterator[Event]:
+    """The last event, behind which the list ends and other members of the file may stand; or what was cut off of it."""
+    ends = [place + 1 for place in range(len(piece)) if piece[place : place + 1] == b"}"][:64]
+    whole = next((end for end in ends if _is_event(piece[:end])), None)
+    if whole is not None:
+        yield Event(piece[:whole], offset, is_whole=True)
+    elif piece.strip(b"]} \r\n\t"):
+        yield Event(piece, offset, is_whole=False)
+
+
+def _is_event(text: bytes) -> bool:
+    """Whether a text is an event whose times are some."""
+    try:
+        event = msgspec.json.decode(text, type=_Timed)
+        if event.ph in _TIMED:
+            nanoseconds(bytes(event.ts))
+            return not event.dur or event.ph != "X" or nanoseconds(bytes(event.dur)) >= 0
+    except (*_NOT_JSON, ValueError):
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""One reader per trace format; each gives an EventTable."""

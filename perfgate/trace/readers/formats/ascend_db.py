@@ -1,0 +1,48 @@
+"""Read the SQLite export of torch_npu.profiler and msprof on its own."""
+
+from __future__ import annotations
+
+import glob
+from pathlib import Path
+
+from perfgate.document.message import Message
+from perfgate.trace.model.recording import Recording
+
+READS = "ascend_pytorch_profiler*.db and msprof_*.db, the SQLite exports"
+PRIORITY = 20
+_MAGIC = b"SQLite format 3\0"
+
+
+def recognises(path: Path) -> bool:
+    """Whether a file is a SQLite database; reading says whether it is a profiler's."""
+    return path.is_file() and (
+        _is_database(path) or (path.name.startswith(("ascend_pytorch_profiler", "msprof_")) and path.suffix == ".db")
+    )
+
+
+def _is_database(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
+
+
+def files(path: Path) -> list[Path]:
+    """The database, and what SQLite has not yet written into it (sqlite.org/wal.html)."""
+    return [path, path.parent, *(path.parent.glob(f"{glob.escape(path.name)}-*"))]
+
+
+def read(path: Path) -> Recording:
+    """The timelines of each device. Raises DocumentError, with what is wrong, where and what to do."""
+    from perfgate.trace.readers.ascend.export import read_export
+
+    export = read_export(path)
+    return Recording(
+        path=path,
+        format="ascend-db",
+        timelines=tuple(export.timelines),
+        settings=export.settings,
+        environment=export.environment,
+        absent={"collectives": Message("notes.look-in-database")},
+    )

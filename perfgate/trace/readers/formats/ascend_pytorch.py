@@ -1,0 +1,61 @@
+"""Read the folders of torch_npu.profiler: one rank, several ranks or repeats, or an archive of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from perfgate.errors import DocumentError
+from perfgate.trace.model.recording import Recording
+from perfgate.trace.readers.ascend.layout import OUTPUT, analysed_folders, files_of_profile, holds_profiles, raw_folders
+
+READS = "folders of torch_npu.profiler (*_ascend_pt, ASCEND_PROFILER_OUTPUT, a folder of several, or a .zip or .tar.gz of them)"
+PRIORITY = 30
+_ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz")
+
+
+def recognises(path: Path) -> bool:
+    if path.is_dir():
+        return holds_profiles(path)
+    return path.name.endswith(_ARCHIVES)
+
+
+def files(path: Path) -> list[Path]:
+    return files_of_profile(path)
+
+
+def read(path: Path) -> Recording:
+    """What the folders say, by rank. Raises DocumentError, with what is wrong, where and what to do."""
+    if path.is_dir():
+        return _read_folder(path)
+    from perfgate.trace.model.kernel_table import KernelTable
+    from perfgate.trace.readers.ascend.archive import unpacked
+
+    with unpacked(path) as folder:
+        recording = _read_folder(folder)
+        # The files of the counters are gone afterwards.
+        timelines = tuple(
+            replace(own, kernels=None if own.kernels is None else KernelTable.of(own.kernels).kept())
+            for own in recording.timelines
+        )
+    return replace(recording, path=path, timelines=timelines)
+
+
+def _read_folder(path: Path) -> Recording:
+    # Not above: to recognise a trace every reader is imported, and most traces are not of Ascend.
+    from perfgate.trace.readers.ascend.folder import read_rank, recording_of
+
+    folders = analysed_folders(path)
+    if not folders and not raw_folders(path):
+        raise DocumentError(f"{path}: holds no output of torch_npu.profiler; name or pack its *_ascend_pt folder")
+    if not folders:
+        raise DocumentError(
+            f"{path}: was recorded and never analysed; run torch_npu.profiler.profiler.analyse({str(path)!r}) where "
+            "torch_npu and CANN are installed, or record it again with msprof on the PATH"
+        )
+    ranks = [read_rank(folder) for folder in folders]
+    return recording_of(path, "ascend-pytorch", [_name(folder) for folder in folders], ranks)
+
+
+def _name(folder: Path) -> str:
+    return folder.parent.name if folder.name == OUTPUT else folder.name

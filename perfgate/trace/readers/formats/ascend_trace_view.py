@@ -1,0 +1,54 @@
+"""Read trace_view.json, the timeline that torch_npu.profiler exports, on its own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from perfgate.document.message import Message
+from perfgate.trace.model.recording import Recording, Timeline
+from perfgate.trace.model.steps import MarkedSteps
+from perfgate.trace.scanner.chrome_events import looks_like
+from perfgate.trace.scanner.compressed import bare_name, is_json
+
+READS = "trace_view.json of torch_npu.profiler, and msprof_*.json"
+PRIORITY = 20
+_NAMES = re.compile(r"(trace_view|msprof_[\w-]+).*\.json$")
+# A bare list, unlike Kineto's object, with what only Ascend's profilers write.
+_LIST = re.compile(rb"\A\s*\[")
+_OWN = re.compile(rb'"Ascend Hardware"|"enqueue_to_dequeue"|"async_npu"|"Overlap Analysis"|"name": ?"CANN"')
+
+
+def recognises(path: Path) -> bool:
+    """Whether a file is such a timeline, by its name or its first bytes."""
+    if not path.is_file() or not is_json(path):
+        return False
+    return bool(_NAMES.match(bare_name(path))) or (looks_like(path, _LIST) and looks_like(path, _OWN))
+
+
+def files(path: Path) -> list[Path]:
+    return [path]
+
+
+def read(path: Path) -> Recording:
+    """The events of each device. Raises DocumentError, with what is wrong, where and what to do."""
+    from perfgate.trace.model.kernel_table import KernelTable
+    from perfgate.trace.readers.ascend.timeline import device_events
+    from perfgate.trace.readers.ascend.view import read_view
+
+    timelines = (
+        Timeline(
+            rank=None,
+            device=device.device,
+            events=device.events,
+            steps=MarkedSteps.of(device.events),
+            readings=device.readings,
+        )
+        for device in device_events(read_view(path), KernelTable.of(()))
+    )
+    return Recording(
+        path=path,
+        format="ascend-trace-view",
+        timelines=tuple(timelines),
+        absent={"kernels": Message("notes.look-in-folder")},
+    )

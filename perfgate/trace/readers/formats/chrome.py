@@ -1,0 +1,176 @@
+"""Read plain Chrome trace events, as converters of aclprof output and many other tools write them.
+
+Spans are complete events (``ph`` X) or pairs (B and E) of one thread. Beyond times and names little is promised by the
+format, so what an event is follows from its category, and from what its process and thread are called.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from perfgate.document.message import Message
+from perfgate.trace.model.arithmetic import IntColumn, group_rows
+from perfgate.trace.model.communication import kernel_kind
+from perfgate.trace.model.events import (
+    DEVICE_KINDS,
+    KIND_CODES,
+    NO_CORRELATION,
+    EventKind,
+    EventTable,
+    constant,
+)
+from perfgate.trace.model.recording import Recording
+from perfgate.trace.model.steps import STEP_NAME
+from perfgate.trace.scanner.chrome_events import (
+    HOST,
+    KIND_OF_CATEGORY,
+    UNNAMED,
+    absent_device,
+    timelines_by_device,
+)
+from perfgate.trace.scanner.compressed import is_json
+from perfgate.trace.scanner.scan import scan
+from perfgate.trace.scanner.scanned import NO_TEXT, Names, ScannedEvents, requests_named
+
+READS = "Chrome trace events, *.json, *.json.gz and *.json.zst"
+# Every other format of JSON is asked first.
+PRIORITY = -10
+
+# How converters call the process of a device, and a stream of it: Ascend Hardware, NPU 0, GPU 1 (facts of msprof's
+# timeline and of Kineto), Stream 3.
+_DEVICE = re.compile(r"ascend hardware|\b(?:npu|gpu|cuda|device)\b", re.IGNORECASE)
+_NUMBER = re.compile(r"\b(?:npu|gpu|cuda|device)[ :]?(\d{1,6})\b", re.IGNORECASE)
+_STREAM = re.compile(r"^(?:\w+ )?stream\b", re.IGNORECASE)
+_COLLECTIVE_TRACK = re.compile(r"hccl|nccl|rccl|communication", re.IGNORECASE)
+_COPY = re.compile(r"memcpy|memset|^copy", re.IGNORECASE)
+_Key = tuple[str, str]  # process and thread
+_REQUEST, _NAME, _LABELS = "request_id", "name", "labels"
+_NAMES = ("process_name", "thread_name", "process_labels")
+
+
+def recognises(path: Path) -> bool:
+    return path.is_file() and is_json(path)
+
+
+def files(path: Path) -> list[Path]:
+    return [path]
+
+
+def read(path: Path) -> Recording:
+    """Raises DocumentError, with what is wrong and what to do."""
+    file = scan(path, texts=(_REQUEST, _NAME, _LABELS))
+    pairs, unended = _pairs(file.others)
+    start, duration = file.complete.times()
+    spans = replace(file.complete, start=start, duration=duration)
+    table, device_of = _table(spans.with_others(pairs) if len(pairs) else spans, _track_names(file.others))
+    timelines = timelines_by_device(path, table, device_of, rank=None)
+    absent = dict(absent_device(timelines))
+    if unended:
+        absent["spans"] = Message("notes.unended-spans", {"spans": unended})
+    return Recording(path, "chrome", timelines, absent=absent, notes=file.others.ignored("benCiI"))
+
+
+class _Track(NamedTuple):
+    """What the names of a process and a thread say: the device, HOST or UNNAMED, and whether it holds collectives."""
+
+    device: int
+    collectives: bool
+
+
+def _pairs(others: ScannedEvents) -> tuple[ScannedEvents, int]:
+    """The events that begin a span of two, which counts where it ends; and how many never end."""
+    marks = others.select(others.is_phase("B", "E"))
+    times, _ = marks.times(durations=False)
+    (tracks,), _ = marks.of.number_tracks(marks)
+    start, duration, event = times, np.zeros_like(times), marks.event.copy()
+    ended = np.zeros(len(marks), dtype=bool)
+    open_spans: dict[int, list[int]] = {}
+    columns = tracks.tolist(), times.tolist(), (marks.phase == ord("B")).tolist()
+    for row, (track, time, begins) in enumerate(zip(*columns)):
+        if begins:
+            open_spans.setdefault(track, []).append(row)
+        # An end closes what the thread began last; one without a beginning was cut off with it.
+        elif open_spans.get(track):
+            begun = open_spans[track].pop()
+            if time < times[begun]:
+                marks.of.refuse(int(marks.event[row]), int(marks.name[row]), "it ends before it begins")
+            ended[begun], duration[begun], event[begun] = True, time - times[begun], marks.event[row]
+    spans = replace(marks, start=start, duration=duration, event=event)
+    return spans.select(ended), sum(map(len, open_spans.values()))
+
+
+def _table(spans: ScannedEvents, named: Mapping[_Key, Mapping[str, str]]) -> tuple[EventTable, IntColumn]:
+    """The events, and the device of each: its number, HOST or UNNAMED."""
+    texts, names = spans.of, Names(spans.of)
+    (track,), keys = texts.number_tracks(spans)
+    name = names.column(spans.name, absent="")
+    request = requests_named(spans, names, _REQUEST, np.arange(len(spans), dtype=np.int32))
+    tracks = [_track(named, *key) for key in keys]
+    all_names = names.all()
+    first, row = group_rows(track, name, spans.category)
+    columns = track[first], name[first], spans.category[first]
+    kinds = [
+        KIND_CODES[_kind(tracks[place], all_names[text], texts.word(code).lower())]
+        for place, text, code in zip(*(column.tolist() for column in columns))
+    ]
+    kind = np.array(kinds, dtype=np.uint8)[row]
+    table = EventTable(
+        start=spans.start,
+        duration=spans.duration,
+        track=track,
+        name=name,
+        kind=kind,
+        correlation=constant("correlation", NO_CORRELATION, len(spans)),
+        group=name,
+        request=request,
+        shape=constant("shape", NO_TEXT, len(spans)),
+        names=all_names,
+        tracks=tuple(keys),
+    )
+    devices = np.array([one.device for one in tracks] or [HOST], dtype=np.int64)[track]
+    return table, np.where(table.is_kind(*DEVICE_KINDS) & (devices == HOST), UNNAMED, devices)
+
+
+def _track_names(others: ScannedEvents) -> dict[_Key, dict[str, str]]:
+    """What processes and threads are called, by their numbers; a process has no thread's."""
+    named: dict[_Key, dict[str, str]] = {}
+    rows = others.select(others.is_phase("M"))
+    (track,), keys = rows.of.number_tracks(rows)
+    columns = track, rows.name, rows.argument(_NAME), rows.argument(_LABELS)
+    for number, kind_code, name, labels in zip(*(column.tolist() for column in columns)):
+        kind, key = rows.of.word(kind_code), keys[number]
+        if kind in _NAMES:
+            owner = key if kind == "thread_name" else (key[0], "")
+            named.setdefault(owner, {})[kind] = rows.of.word(labels if kind == "process_labels" else name)
+    return named
+
+
+def _track(named: Mapping[_Key, Mapping[str, str]], process: str, thread: str) -> _Track:
+    names = named.get((process, ""), {})
+    process_name = " ".join(filter(None, (names.get("process_name"), names.get("process_labels"))))
+    thread_name = named.get((process, thread), {}).get("thread_name") or thread
+    if not (_DEVICE.search(process_name) or _DEVICE.search(process) or _STREAM.search(thread_name)):
+        return _Track(HOST, collectives=False)
+    number = _NUMBER.search(process_name)
+    collectives = _COLLECTIVE_TRACK.search(f"{process_name} {thread_name}") is not None
+    return _Track(int(number[1]) if number else UNNAMED, collectives)
+
+
+def _kind(track: _Track, name: str, category: str) -> EventKind:
+    if STEP_NAME.fullmatch(name):
+        return "annotation"
+    kind = KIND_OF_CATEGORY.get(category)
+    if kind is not None and kind != "compute":
+        return kind
+    if kind is None and track.device == HOST:
+        return "other"
+    if track.collectives:
+        return "comm"
+    by_name = kernel_kind(name)
+    return "copy" if by_name == "compute" and _COPY.search(name) else by_name

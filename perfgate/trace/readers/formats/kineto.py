@@ -1,0 +1,506 @@
+"""Read what torch.profiler (Kineto) writes: Chrome trace events as JSON, times in microseconds with decimals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.document.message import Message
+from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn
+from perfgate.trace.model.communication import kernel_kind
+from perfgate.trace.model.events import (
+    DEVICE_KINDS,
+    KIND_CODES,
+    KINDS,
+    MAX_NS,
+    NO_CORRELATION,
+    NO_TEXT,
+    EventKind,
+    EventTable,
+)
+from perfgate.trace.model.recording import CollectiveKernel, Recording
+from perfgate.trace.model.steps import STEP_NAME
+from perfgate.trace.scanner.chrome_events import (
+    DEVICE_CATEGORIES,
+    HOST,
+    KIND_OF_CATEGORY,
+    RUNTIME_CATEGORIES,
+    UNNAMED,
+    absent_device,
+    looks_like,
+    timelines_by_device,
+)
+from perfgate.trace.scanner.compressed import is_json, named
+from perfgate.trace.scanner.scan import scan
+from perfgate.trace.scanner.scanned import Names, ScannedEvents, ScannedTexts, requests_named
+
+READS = "traces of torch.profiler (Kineto), *.json, *.json.gz and *.json.zst, or a folder of *.pt.trace.json"
+PRIORITY = 0
+
+# What args.type of a kernel on an NPU begins with (KERNEL_AICORE, KERNEL_MIX_AIV; sample torch-native-privateuse1).
+_NPU_KERNEL = b'"KERNEL_'
+_ALLOCATION = "[memory]"
+# A launch and its kernels are joined by a flow where they have no correlation (sample torch-native-privateuse1); the flow
+# stands right behind its event. This one joins operators of the forward and the backward pass.
+_FLOW_OF_OPERATORS = "fwdbwd"
+_LOOKS = re.compile(
+    rb'"(?:schemaVersion|deviceProperties|baseTimeNanoseconds)"\s*:'
+    rb'|"cat"\s*:\s*"(?:cpu_op|operator|kernel|user_annotation|cuda_runtime|cpu_instant_event|python_function)"',
+    re.IGNORECASE,
+)
+_TRACE_FILES = named("*.pt.trace.json")
+
+_Scalar = int | float | str | None
+
+
+_CORRELATION, _DEVICE, _SHAPES, _REQUEST, _TYPE = "correlation", "device", "Input Dims", "request_id", "type"
+_STREAM = "stream"
+# What torch says of a kernel of a collective (torch/csrc/distributed/c10d/ParamCommsUtils.hpp).
+_GROUP, _GROUP_RANKS, _GROUP_SIZE = "Process Group Name", "Process Group Ranks", "Group size"
+_OPERATION, _DTYPE, _ELEMENTS = "Collective name", "dtype", "In msg nelems"
+_EXTERNALS = ("External id", "external id")  # today's, and that of 2021
+_LAUNCHING = np.isin(KINDS, ("runtime", *DEVICE_KINDS))  # by the code of a kind
+
+
+def recognises(path: Path) -> bool:
+    if path.is_dir():
+        return bool(_trace_files(path))
+    return path.is_file() and is_json(path) and looks_like(path, _LOOKS)
+
+
+def files(path: Path) -> list[Path]:
+    return [path, *_trace_files(path)] if path.is_dir() else [path]
+
+
+def read(path: Path) -> Recording:
+    """A timeline for each device of a Kineto trace; of a folder, those of all its files.
+
+    Raises DocumentError as ``read_kineto`` does.
+    """
+    if not path.is_dir():
+        return _read_file(path)
+    recordings = [_read_file(file) for file in _trace_files(path)]
+    timelines = [timeline for recording in recordings for timeline in recording.timelines]
+    timelines.sort(key=lambda timeline: (timeline.rank is None, timeline.rank or 0, timeline.device or 0))
+    first, notes = recordings[0], tuple(note for recording in recordings for note in recording.notes)
+    return Recording(path, "kineto", tuple(timelines), first.software, first.settings, absent=first.absent, notes=notes)
+
+
+def read_kineto(path: Path) -> EventTable:
+    """The spans of a Kineto trace, all devices together, and its allocations as events without duration.
+
+    Times become integer nanoseconds without passing through a float. Raises DocumentError, with what is wrong, where,
+    and what to do, for a file that is missing, cut off, too large or not such a trace.
+    """
+    return _spans(path).events
+
+
+def _trace_files(folder: Path) -> list[Path]:
+    return sorted(file for pattern in _TRACE_FILES for file in folder.glob(pattern) if file.is_file())
+
+
+def _read_file(path: Path) -> Recording:
+    spans = _spans(path)
+    header = KinetoHeader(spans.around, path)
+    timelines = timelines_by_device(path, spans.events, spans.devices, rank=header.rank)
+    timelines = tuple(
+        replace(timeline, groups=header.groups, collective_kernels=spans.collective_kernels.get(timeline.device))
+        for timeline in timelines
+    )
+    absent = dict(absent_device(timelines))
+    if all(timeline.steps is None for timeline in timelines):
+        absent["steps"] = Message("notes.no-steps-marked")
+    devices = {timeline.device for timeline in timelines if timeline.device is not None}
+    return Recording(
+        path, "kineto", timelines, header.software, header.settings(devices), absent=absent, notes=spans.notes
+    )
+
+
+class _Spans(NamedTuple):
+    """The spans of a file, kernels with the shapes of the operator that launched them; the device of each: its number, HOST,
+    or UNNAMED; the collectives that it describes, by device; the file without its events; and notes on what of it is not
+    read.
+    """
+
+    events: EventTable
+    devices: IntColumn
+    collective_kernels: dict[int | None, tuple[CollectiveKernel, ...]]
+    around: bytes
+    notes: tuple[Message, ...]
+
+
+def _spans(path: Path) -> _Spans:
+    texts, spans, others, read_arrows, around = scan(
+        path,
+        numbers=(_CORRELATION, *_EXTERNALS, _GROUP_SIZE, _ELEMENTS),
+        texts=(_DEVICE, _STREAM, _SHAPES, _REQUEST, _TYPE, _GROUP, _GROUP_RANKS, _OPERATION, _DTYPE),
+    )
+    spans = spans.with_others(_allocations(others))
+    by_category = texts.judged(
+        spans.category, lambda code: _kind_of_category(texts.words[code]), otherwise=_OTHER, dtype=np.uint8
+    )
+    unknown = texts.flagged(spans.category, lambda word: not _is_known(word))
+    on_device = _told_to_run_on_a_device(spans, unknown)
+    by_category[on_device] = KIND_CODES["compute"]
+    correlation = _correlations(spans, read_arrows, np.flatnonzero(_LAUNCHING[by_category]))
+    notes = (*others.ignored("BEbenC"), *_not_understood(path, spans, unknown & ~on_device))
+    del others, read_arrows  # a trace may have millions, and memory for them once
+    devices = _devices(spans, on_device)
+    start, duration = spans.times()
+    kind = _kinds(texts, by_category, spans.name)
+    names = Names(texts)
+    name = names.column(spans.name, absent="")
+    (track,), tracks = texts.number_tracks(spans)
+    events = EventTable(
+        start=start,
+        duration=duration,
+        track=track,
+        name=name,
+        kind=kind,
+        correlation=correlation,
+        group=_groups(spans, names, name),
+        request=requests_named(spans, names, _REQUEST, np.flatnonzero(kind == KIND_CODES["annotation"])),
+        shape=names.sparse(spans.arguments[_SHAPES], len(spans), lambda code: _as_written(texts, code)),
+        names=names.all(),
+        tracks=tuple(tracks),
+    )
+    _give_shapes(events, spans)
+    return _Spans(events, devices, _collective_kernels(events, spans, devices), around, notes)
+
+
+def _collective_kernels(
+    events: EventTable, spans: ScannedEvents, devices: IntColumn
+) -> dict[int | None, tuple[CollectiveKernel, ...]]:
+    """What kernels of collectives say of their group, by device; nothing of a device whose kernels say none."""
+    described = np.zeros(len(events), dtype=bool)
+    described[spans.arguments[_GROUP].rows] = True
+    rows = np.flatnonzero(described & events.is_kind("comm"))
+    groups, ranks, operations, dtypes = (
+        spans.argument(key)[rows].tolist() for key in (_GROUP, _GROUP_RANKS, _OPERATION, _DTYPE)
+    )
+    sizes, elements = (spans.argument(key)[rows].tolist() for key in (_GROUP_SIZE, _ELEMENTS))
+    word = spans.of.word
+    found: dict[int | None, list[CollectiveKernel]] = {}
+    for place, row in enumerate(rows.tolist()):
+        number = int(devices[row])
+        width = _BYTES.get(word(dtypes[place]).lower())
+        found.setdefault(None if number == UNNAMED else number, []).append(
+            CollectiveKernel(
+                name=events.names[events.name[row]],
+                operation=word(operations[place]),
+                group=word(groups[place]),
+                ranks=_rank_list(word(ranks[place])),
+                size=None if sizes[place] < 0 else sizes[place],
+                start_ns=int(events.start[row]),
+                elapsed_ns=int(events.duration[row]),
+                sent=None if width is None or elements[place] < 0 else width * elements[place],
+            )
+        )
+    return {device: tuple(collective_kernels) for device, collective_kernels in found.items()}
+
+
+# Bytes of an element by c10::ScalarType's names (c10/core/ScalarType.h).
+_BYTES = {
+    **dict.fromkeys(("byte", "char", "bool", "int8", "uint8", "float8_e4m3fn", "float8_e5m2"), 1),
+    **dict.fromkeys(("half", "bfloat16", "short"), 2),
+    **dict.fromkeys(("float", "int"), 4),
+    **dict.fromkeys(("double", "long", "complexfloat"), 8),
+}
+
+
+def _rank_list(text: str) -> tuple[int, ...]:
+    """``[0, 1]``; of a long list torch writes only the beginning, which names no group."""
+    try:
+        return tuple(msgspec.json.decode(text, type=list[int]))
+    except (msgspec.MsgspecError, UnicodeEncodeError):
+        return ()
+
+
+def _allocations(others: ScannedEvents) -> ScannedEvents:
+    """The allocations as spans that take no time."""
+    chosen = others.is_phase("i")
+    chosen[chosen] = others.of.flagged(others.name[chosen], _ALLOCATION.__eq__)
+    allocations = others.select(chosen)
+    return replace(allocations, duration=np.zeros(len(allocations), dtype=np.int64))
+
+
+_OTHER = KIND_CODES["other"]
+# Kinds that a name tells, and of what kind the event then is by its category; None for any. In 2021 the steps were operators,
+# and allocations had no category.
+_ADDED_BY_NAME: tuple[tuple[EventKind, EventKind | None], ...] = (
+    ("memory", None),
+    ("annotation", "host_op"),
+    ("comm", "compute"),
+    ("fused", "compute"),
+)
+
+
+def _kind_of_category(word: str) -> int:
+    category = word.lower()
+    if category.endswith(RUNTIME_CATEGORIES):
+        return KIND_CODES["runtime"]
+    return KIND_CODES[KIND_OF_CATEGORY.get(category, "other")]
+
+
+def _is_known(word: str) -> bool:
+    return not word or word.lower() in KIND_OF_CATEGORY or word.lower().endswith(RUNTIME_CATEGORIES)
+
+
+def _told_to_run_on_a_device(spans: ScannedEvents, unknown: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Which spans of unknown categories name a device and a stream, as only what runs on one does."""
+    named = np.zeros((2, len(spans)), dtype=bool)
+    for place, key in enumerate((_DEVICE, _STREAM)):
+        named[place, spans.arguments[key].rows] = True
+    return named.all(axis=0) & unknown
+
+
+def _not_understood(path: Path, spans: ScannedEvents, chosen: npt.NDArray[np.bool_]) -> tuple[Message, ...]:
+    """A note on spans whose category nobody here knows; nothing where there are none."""
+    codes, counts = np.unique(spans.category[chosen], return_counts=True)
+    if not codes.size:
+        return ()
+    what = ", ".join(f"{spans.of.word(code)} ({count})" for code, count in zip(codes.tolist(), counts.tolist()))
+    return (Message("notes.unknown-categories", {"path": str(path), "count": int(counts.sum()), "what": what}),)
+
+
+def _kind_by_name(word: str) -> int:
+    if word == _ALLOCATION:
+        return KIND_CODES["memory"]
+    if STEP_NAME.fullmatch(word):
+        return KIND_CODES["annotation"]
+    kind = kernel_kind(word)
+    return _OTHER if kind == "compute" else KIND_CODES[kind]
+
+
+def _kinds(texts: ScannedTexts, by_category: Codes, name: CodeColumn) -> Codes:
+    """The kind of each span by its category, and by what its name adds to that."""
+    kind = by_category.copy()
+    by_name = texts.judged(name, lambda code: _kind_by_name(texts.words[code]), otherwise=_OTHER, dtype=np.uint8)
+    for by, of in _ADDED_BY_NAME:
+        rows = np.flatnonzero(by_name == KIND_CODES[by])
+        if of is not None:
+            rows = rows[by_category[rows] == KIND_CODES[of]]
+        kind[rows] = KIND_CODES[by]
+    return kind
+
+
+def _limited(column: Codes) -> Codes:
+    column[column >= MAX_NS] = NO_CORRELATION
+    return column
+
+
+def _groups(spans: ScannedEvents, names: Names, name: CodeColumn) -> CodeColumn:
+    """What a table counts each span under: of a kernel on an NPU its type, of all else its name."""
+    texts, words, types = spans.of.texts, spans.of.words, spans.arguments[_TYPE]
+    on_npu = spans.of.judged(
+        types.values, lambda code: texts[code].startswith(_NPU_KERNEL), otherwise=0, dtype=np.bool_
+    )
+    npu = types.rows[on_npu]
+    if not npu.size:
+        return name
+    group = name.copy()
+    group[npu] = names.column(spans.name[npu], lambda code: _operator_type(words[code]), absent="")
+    return group
+
+
+def _correlations(
+    spans: ScannedEvents, read_arrows: Callable[[], ScannedEvents], launching: npt.NDArray[np.intp]
+) -> Codes:
+    """The number that joins each launch with its kernels; ``launching`` are the spans that may have one."""
+    correlation = _limited(spans.numbers(_CORRELATION))
+    bare = launching[correlation[launching] == NO_CORRELATION]
+    if not bare.size:
+        return correlation
+    wide = correlation.astype(np.int64)
+    _join_by_flows(spans, read_arrows(), bare, wide)
+    return wide
+
+
+def _join_by_flows(
+    spans: ScannedEvents, arrows: ScannedEvents, bare: npt.NDArray[np.intp], correlation: IntColumn
+) -> None:
+    """Give launches and kernels without a correlation the number of the flow that stands behind them, at their start.
+
+    Each flow belongs to the last such span before it that begins when and where it does.
+    """
+    of_operators = arrows.of.flagged(arrows.category, _FLOW_OF_OPERATORS.__eq__)
+    flows = arrows.select(arrows.is_phase("s", "f") & ~of_operators & (arrows.event > spans.event[bare[0]]))
+    times, _ = flows.times(durations=False)
+    event = np.concatenate((spans.event[bare], flows.event))
+    place = np.concatenate((spans.track[bare], flows.track))
+    time = np.concatenate((spans.times()[0][bare], times))
+    order = np.lexsort((event, time, place))
+    is_span = order < bare.size
+    begins = np.concatenate(([True], (np.diff(place[order]) != 0) | (np.diff(time[order]) != 0)))
+    position = np.arange(order.size)
+    last_span = np.maximum.accumulate(np.where(is_span, position, -1))
+    joined = ~is_span & (last_span >= np.maximum.accumulate(np.where(begins, position, 0)))
+    flow, span = order[joined] - bare.size, bare[order[last_span[joined]]]
+    number = flows.flow()[flow]
+    numbered = np.flatnonzero(number >= 0)
+    in_order = numbered[np.argsort(flow[numbered], kind="stable")]
+    correlation[span[in_order]] = number[in_order]
+
+
+def _devices(spans: ScannedEvents, on_device: npt.NDArray[np.bool_]) -> IntColumn:
+    """What the arguments say, else the process, which for a device is its number; HOST for what does not run on one."""
+    unsaid, texts = -3, spans.of.texts
+
+    def by_argument(code: int) -> int:
+        text = texts[code]
+        return int(text) if text.isdigit() and len(text) < 19 and int(text) < MAX_NS else unsaid
+
+    def by_process(code: int) -> int:
+        number = texts[code].strip(b'" ') if code >= 0 else b""
+        return int(number) if number.isdigit() and len(number) < 10 else UNNAMED
+
+    of_place = np.array([by_process(code) for code in spans.of.places[:, 0].tolist()], dtype=np.int64)
+    devices = of_place[spans.track]
+    argument = spans.arguments[_DEVICE]
+    said = spans.of.judged(argument.values, by_argument, otherwise=unsaid)
+    devices[argument.rows[said != unsaid]] = said[said != unsaid]
+    devices[~spans.of.flagged(spans.category, lambda word: word.lower() in DEVICE_CATEGORIES) & ~on_device] = HOST
+    return devices
+
+
+def _as_written(texts: ScannedTexts, code: int) -> str:
+    return texts.texts[code].decode("utf-8", "replace")
+
+
+def _operator_type(name: str) -> str:
+    # MatMulV2_ND_ND_FP32_FP32_false_false_all_65537, Cast_39a266ce9a8d…_high_performance_210000000: the binary's name.
+    return name.partition("_")[0] or name
+
+
+def _give_shapes(table: EventTable, spans: ScannedEvents) -> None:
+    """Give what an operator launched the operator's shapes; both carry the operator's external id."""
+    shaped = table.shape != NO_TEXT
+    bare = np.flatnonzero(table.is_kind(*DEVICE_KINDS) & ~shaped)
+    operators = np.flatnonzero(shaped)
+    if not operators.size or not bare.size:
+        return
+    external = _externals(spans)
+    operators = operators[external[operators] != NO_CORRELATION]
+    numbers, first = np.unique(external[operators], return_index=True)
+    if not numbers.size:
+        return
+    wanted = external[bare]
+    place = np.minimum(np.searchsorted(numbers, wanted), numbers.size - 1)
+    launched = (numbers[place] == wanted) & (wanted != NO_CORRELATION)
+    table.shape[bare[launched]] = table.shape[operators[first[place[launched]]]]
+
+
+def _externals(spans: ScannedEvents) -> Codes:
+    """The number that each event shares with the operator it is of."""
+    today, former = _EXTERNALS
+    external = _limited(spans.numbers(today))
+    if not spans.arguments[former].rows.size:
+        return external
+    return np.where(external == NO_CORRELATION, _limited(spans.numbers(former)), external)
+
+
+# The file's name has it where the header has not (sampled_rank-0.json.gz, rank3_trace.json).
+_RANK_IN_NAME = re.compile(r"(?:^|[^a-z])rank[-_]?(\d{1,9})(?!\d)", re.IGNORECASE)
+_SETTINGS = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+_VERSION = "_version"
+_MAX_RANK = 1 << 31
+
+
+class _ProcessGroup(msgspec.Struct):
+    pg_name: str = ""
+    pg_desc: str = ""
+    ranks: list[int] = []
+
+
+class _Distributed(msgspec.Struct):
+    rank: int | None = None
+    world_size: int | None = None
+    backend: str | None = None
+    nccl_version: str | None = None
+
+
+class _Groups(msgspec.Struct):
+    pg_config: list[_ProcessGroup] = []
+
+
+# mesh_pp of a DeviceMesh, PIPELINE_MODEL_PARALLEL_GROUP of Megatron.
+_PIPELINE = re.compile(r"(?:^|_)pp(?:_|$)|pipeline", re.IGNORECASE)
+
+
+class _Properties(msgspec.Struct):
+    id: int | None = None
+    name: str | None = None
+
+
+class KinetoHeader:
+    """The members of a trace's object other than its events; one that is not as expected counts as not there."""
+
+    def __init__(self, text: bytes, path: Path) -> None:
+        self._path = path
+        try:
+            members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            members = {}  # a bare list, or a damaged end: the events themselves were read
+        self._members = members
+        self._distributed = self._member("distributedInfo", _Distributed) or _Distributed()
+
+    @property
+    def rank(self) -> int | None:
+        """The rank of the process, by the header, else by the file's name, None where neither says."""
+        if self._distributed.rank is not None and 0 <= self._distributed.rank < _MAX_RANK:
+            return self._distributed.rank
+        match = _RANK_IN_NAME.search(self._path.name)
+        return int(match[1]) if match else None
+
+    @property
+    def groups(self) -> dict[str, tuple[int, ...]]:
+        """The ranks of each process group by its name, and of the pipeline's by ``pp``."""
+        listed = self._member("distributedInfo", _Groups)
+        groups = listed.pg_config if listed else []
+        named = {group.pg_name: tuple(group.ranks) for group in groups if group.ranks}
+        own = [group for group in groups if self.rank in group.ranks and _PIPELINE.search(group.pg_desc)]
+        return {**named, **({"pp": tuple(own[0].ranks)} if own else {})}
+
+    @property
+    def software(self) -> dict[str, str]:
+        """Versions by name: ``kineto.schema``, ``nccl``, ``cuda_runtime`` and what else ends in ``_version``."""
+        versions = {"kineto.schema": self._scalar("schemaVersion"), "nccl": self._distributed.nccl_version}
+        for name in self._members:
+            if name.endswith(_VERSION):
+                versions[name[: -len(_VERSION)]] = _version(name, self._scalar(name))
+        return {name: version for name, version in versions.items() if version}
+
+    def settings(self, devices: Collection[int]) -> dict[str, str]:
+        """What the profiler was told and on what: shapes, stacks, world size, the names of these devices."""
+        settings = {name: self._scalar(name) for name in _SETTINGS}
+        settings["backend"] = self._distributed.backend
+        if self._distributed.world_size is not None:
+            settings["world_size"] = str(self._distributed.world_size)
+        for properties in self._member("deviceProperties", list[_Properties]) or []:
+            if properties.id in devices:
+                settings[f"device.{properties.id}"] = properties.name
+        return {name: value for name, value in settings.items() if value}
+
+    def _member(self, name: str, kind: Any) -> Any:
+        try:
+            return msgspec.json.decode(self._members[name], type=kind)
+        except (KeyError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
+
+    def _scalar(self, name: str) -> str | None:
+        value = self._member(name, int | str)
+        return None if value is None else str(value)
+
+
+def _version(name: str, text: str | None) -> str | None:
+    """``12.4`` for CUDA's 12040 (cuda.h: 1000 x major + 10 x minor)."""
+    if text is None or not name.startswith("cuda_") or not re.fullmatch(r"\d{4,6}", text):
+        return text
+    return f"{int(text) // 1000}.{int(text) % 1000 // 10}"

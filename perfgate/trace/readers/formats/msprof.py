@@ -1,0 +1,48 @@
+"""Read what the msprof command exports: PROF_* folders with mindstudio_profiler_output, of one device or several."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perfgate.trace.model.recording import Recording
+from perfgate.trace.readers.ascend.layout import files_of_profile, msprof_outputs
+
+READS = (
+    "PROF_* folders of msprof (mindstudio_profiler_output with op_summary_*.csv and others), or one table of kernels"
+)
+PRIORITY = 25
+_LONGEST_HEADER = 1 << 16
+_TABLES = {
+    "op_summary": {"op name", "task duration(us)"},
+    "kernel_details": {"name", "duration(us)", "accelerator core"},
+}
+
+
+def recognises(path: Path) -> bool:
+    """Whether a path is a PROF folder, its output, a folder that holds one, or a single table of kernels."""
+    if path.is_file():
+        return path.suffix == ".csv" and _header(path) is not None
+    return path.is_dir() and next(msprof_outputs(path), None) is not None
+
+
+def _header(path: Path) -> str | None:
+    """Which table of kernels a file is by its header: op_summary, or torch_npu's kernel_details; None if it is neither."""
+    try:
+        with path.open("rb") as file:
+            first = file.readline(_LONGEST_HEADER).decode("utf-8-sig", "replace")
+    except OSError:
+        return None
+    columns = {column.strip().strip('"').lower() for column in first.split(",")}
+    return next((stem for stem, needed in _TABLES.items() if needed <= columns), None)
+
+
+def files(path: Path) -> list[Path]:
+    return files_of_profile(path)
+
+
+def read(path: Path) -> Recording:
+    """What PROF folders say by device. Raises DocumentError, with what is wrong, where and what to do."""
+    # Not above: to recognise a trace every reader is imported, and most traces are not of Ascend.
+    from perfgate.trace.readers.ascend.msprof import read_msprof
+
+    return read_msprof(path, table=_header(path) if path.is_file() else None)

@@ -1,0 +1,67 @@
+"""Read what any profiler wrote: each member of ``formats`` says which files and folders it recognises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol, cast
+
+from perfgate.errors import DocumentError
+from perfgate.plugins import READERS, load_members
+from perfgate.trace.model.recording import Recording
+from perfgate.trace.readers import formats
+
+
+class Reader(Protocol):
+    """A module in ``formats``, or one that another package names under the entry points ``perfgate.readers``.
+
+    ``READS`` says which files it reads, as a list of formats shows it. Of several readers that recognise a path the one with
+    the highest ``PRIORITY`` reads it.
+    """
+
+    READS: str
+    PRIORITY: int
+
+    def recognises(self, path: Path) -> bool:
+        """A cheap look that raises nothing."""
+
+    def read(self, path: Path) -> Recording:
+        """Raises DocumentError, with what is wrong, where and what to do, for a damaged recording."""
+
+    def files(self, path: Path) -> Iterable[Path]:
+        """Every file that ``read`` opens, and every folder in which it looks for files: what is kept of the recording is used
+        for as long as none of them changes.
+        """
+
+
+def all_readers() -> list[Reader]:
+    """Highest priority first."""
+    members = cast(list[Reader], load_members(formats, READERS))
+    return sorted(members, key=lambda reader: -reader.PRIORITY)
+
+
+def read(path: Path) -> Recording:
+    """Read a file or folder of a profiler, whichever profiler wrote it.
+
+    Raises DocumentError, with what is wrong, where and what to do, where no reader can.
+    """
+    return reader_of(path).read(path)
+
+
+def reader_of(path: Path) -> Reader:
+    """The reader of a file or folder. Raises DocumentError where there is none."""
+    if not path.exists():
+        raise DocumentError(
+            "{path} does not exist; name a profiler's output folder or trace file",
+            path=path,
+        )
+    members = all_readers()
+    for reader in members:
+        if reader.recognises(path):
+            return reader
+    formats = "; ".join(reader.READS for reader in members)
+    raise DocumentError(
+        "{path} is no profiler output that perfgate can read; it reads: {formats}",
+        path=path,
+        formats=formats,
+    )

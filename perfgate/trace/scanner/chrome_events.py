@@ -1,0 +1,349 @@
+"""Chrome trace events: read from a file a block at a time, what their categories say, and a timeline for each device."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.document.message import Message
+from perfgate.errors import DocumentError
+from perfgate.trace.model.arithmetic import IntColumn
+from perfgate.trace.model.events import DEVICE_KINDS, EventKind, EventTable
+from perfgate.trace.model.recording import Timeline
+from perfgate.trace.model.steps import MarkedSteps
+from perfgate.trace.scanner.compressed import damage, opened
+
+BLOCK_BYTES = 4 << 20
+MAX_HEADER_BYTES = 16 << 20
+MAX_EVENT_BYTES = 16 << 20
+MAX_EVENTS = 50_000_000
+LOOK_BYTES = 64 << 10
+# torch_npu itself warns at 1 GiB; more than this is not a trace of some hundred calls.
+MAX_TRACE_BYTES = 8 << 30
+
+_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_BARE_LIST = re.compile(rb"\s*\[")
+_SEPARATOR = re.compile(rb"\s*,")
+BORDER = re.compile(rb'\}\s{0,40},\s{0,40}\{\s{0,40}"(?:ph|name)"')
+_TAIL_BYTES = 16 << 10
+_QUOTE, _BACKSLASH = ord('"'), ord("\\")
+_OPEN, _CLOSE = (ord("["), ord("{")), (ord("]"), ord("}"))
+_NOT_EVENTS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+# Categories of today's Kineto (torch 2.x) and of 2021 (cat "Kernel", "Operator" …), in lower case. Seen in the recorded
+# samples cpu-torch2.13, cuda-hta and cuda-kineto; privateuse1_runtime in torch-native-privateuse1.
+KIND_OF_CATEGORY: dict[str, EventKind] = {
+    "cpu_op": "host_op",
+    "operator": "host_op",
+    "kernel": "compute",
+    # What runs on the device in traces of converters, with the stream as thread; what it is the name says.
+    "npu": "compute",
+    "gpu_memcpy": "copy",
+    "memcpy": "copy",
+    "gpu_memset": "copy",
+    "memset": "copy",
+    "user_annotation": "annotation",
+    "gpu_user_annotation": "device_annotation",
+    "cuda_runtime": "runtime",
+    "cuda_driver": "runtime",
+    "cuda_sync": "runtime",
+    "privateuse1_runtime": "runtime",
+    "runtime": "runtime",
+    "python_function": "python",
+    "cpu_instant_event": "memory",
+    # Of other accelerators, by libkineto's list of activity types (libkineto/include/ActivityType.h).
+    "mtia_ccp_events": "compute",
+    "hpu_op": "compute",
+    "collective_comm": "comm",
+    # Known, and nothing that runs: what the profiler itself took, and the span of the whole recording.
+    "overhead": "other",
+    "trace": "other",
+    "external_correlation": "other",
+    "cuda_profiler_range": "other",
+    "mtia_insight": "other",
+}
+# Calls into the library of any accelerator: mtia_runtime, xpu_runtime, glow_runtime, privateuse1_driver.
+RUNTIME_CATEGORIES = ("_runtime", "_driver")
+# These stand on the device's tracks, a synchronisation included (sample cuda-hta/a100_event_sync).
+DEVICE_CATEGORIES = frozenset(
+    {"kernel", "npu", "gpu_memcpy", "memcpy", "gpu_memset", "memset", "gpu_user_annotation", "cuda_sync"}
+    | {"mtia_ccp_events", "hpu_op", "collective_comm"}
+)
+# torch's record_function("request#17"), as serving code marks what it does for one request.
+_REQUEST = "request#"
+# In a column of device numbers: the host, and a device without a number.
+HOST, UNNAMED = -1, -2
+MAX_DEVICES = 256
+
+
+class ChromeEvent(msgspec.Struct, gc=False):  # of millions, none in a cycle
+    """What every trace event has; a reader adds the arguments it needs.
+
+    Times stay text: as float64 a time since 1970 in microseconds has steps of 250 ns. So do the numbers of process and
+    thread, which some writers put in quotes.
+    """
+
+    ph: str = ""
+    cat: str | None = None
+    name: str | None = None
+    pid: msgspec.Raw = msgspec.Raw()
+    tid: msgspec.Raw = msgspec.Raw()
+    ts: msgspec.Raw = msgspec.Raw()
+    dur: msgspec.Raw = msgspec.Raw()
+
+
+_Event = TypeVar("_Event", bound=ChromeEvent)
+
+
+class _Cut(NamedTuple):
+    """Where the whole members in a buffer end, and whether the list ends there too."""
+
+    end: int
+    closed: bool
+
+
+def event_lists(
+    path: Path,
+    kind: type[_Event],
+    *,
+    advice: str = "record it again",
+    around: bytearray | None = None,
+    block_bytes: int = BLOCK_BYTES,
+) -> Iterator[list[_Event]]:
+    """Lists that together hold every event of a trace file, decoded, in order, each hardly larger than a block.
+
+    The file is an object with a list ``traceEvents``, or that list itself, compressed as the end of its name says.
+    ``around`` is given the file without its events, ``{"schemaVersion": 1, "traceEvents": []}``, once all are read.
+    Raises DocumentError for a file that is cut off, too large, no trace, or holds what is no such event.
+    """
+    decoder = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
+    read = blocks(path, block_bytes)
+    header, buffer = header_and_rest(path, read)
+    count, may_guess = 0, True
+    while True:
+        guess = _guessed(buffer, decoder, first=not count) if may_guess else None
+        try:
+            events, cut = guess or _whole_members(buffer, decoder, path, first=not count)
+        except _NOT_EVENTS as error:
+            raise DocumentError(
+                f"{path}: events after number {count} are not trace events: {error}; {advice}"
+            ) from error
+        count += len(events)
+        if count > MAX_EVENTS:
+            raise DocumentError(f"{path}: more than {MAX_EVENTS} events; record fewer calls")
+        yield events
+        buffer = buffer[cut.end :]
+        if cut.closed:
+            rest = buffer
+            # Reading to the end lets the sums of a compressed file be checked.
+            for block in read:
+                rest += block if len(rest) < MAX_HEADER_BYTES else b""
+            if around is not None:
+                around += header + rest
+            return
+        block = next(read, b"")
+        if not block and guess is None:
+            raise DocumentError(
+                f"{path}: the list of events has no end, the file is cut off; record the trace again "
+                "(a job that was killed, or a full disk, leaves such files)"
+            )
+        may_guess = bool(block)
+        if len(buffer) > MAX_EVENT_BYTES + len(block):
+            raise DocumentError(f"{path}: one event is larger than {MAX_EVENT_BYTES} bytes; this is no profiler trace")
+        buffer += block
+
+
+def looks_like(path: Path, pattern: re.Pattern[bytes]) -> bool:
+    """Whether a pattern is found in the first bytes of a file; what cannot be read might be anything.
+
+    A cheap look for readers that must tell their own files from others'; reading says what is wrong with a damaged one.
+    """
+    unreadable: tuple[type[Exception], ...] = (DocumentError, OSError, *damage(path))
+    try:
+        with opened(path) as stream:
+            return pattern.search(stream.read(LOOK_BYTES)) is not None
+    except unreadable:
+        return True
+
+
+def unquoted(raw: bytes) -> str:
+    """The number of a process or thread, which some writers put in quotes."""
+    return raw.strip(b'" ').decode("utf-8", errors="replace")
+
+
+def request_of(argument: int | float | str | None, name: str) -> str | None:
+    """The request an event served: its argument ``request_id``, else what its name says."""
+    if argument is not None:
+        return str(argument)
+    return name[len(_REQUEST) :] if name.startswith(_REQUEST) else None
+
+
+def timelines_by_device(
+    path: Path, events: EventTable, device_of: IntColumn, *, rank: int | None
+) -> tuple[Timeline, ...]:
+    """A timeline for each device, each with all of the host, which drives them; without one, the host's alone.
+
+    Raises DocumentError for more devices than there can be.
+    """
+    of_devices = device_of[device_of != HOST]
+    # Most events of a device follow others of it, and only the first of them is looked at.
+    begins = np.flatnonzero(np.diff(of_devices, prepend=HOST))
+    devices = sorted(set(of_devices[begins].tolist()))
+    if len(devices) > MAX_DEVICES:
+        raise DocumentError(
+            f"{path}: {len(devices)} devices, and no machine has more than {MAX_DEVICES}; the file is damaged, "
+            "record it again"
+        )
+    timelines = []
+    for device in devices or [UNNAMED]:
+        own = events if len(devices) < 2 else events.select((device_of == HOST) | (device_of == device))
+        timelines.append(Timeline(rank, None if device == UNNAMED else device, own, steps=MarkedSteps.of(own)))
+    return tuple(timelines)
+
+
+def absent_device(timelines: Sequence[Timeline]) -> Mapping[str, Message]:
+    """The entry for a recording in which no device did anything."""
+    if any(timeline.events.is_kind(*DEVICE_KINDS).any() for timeline in timelines):
+        return {}
+    return {"device": Message("notes.nothing-on-device")}
+
+
+class TraceText:
+    """The text of a trace file, unpacked where it is compressed.
+
+    Raises DocumentError, with what is wrong and what to do, for what cannot be read, is cut off or too large.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._size = path, 0
+        with self._worded():
+            self._stream = opened(path)
+
+    def __enter__(self) -> TraceText:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def fill(self, room: memoryview) -> int:
+        """Write the next bytes into the room until it is full or the file ends; how many those were."""
+        filled = 0
+        with self._worded():
+            while filled < len(room) and (size := self._stream.readinto(room[filled:])):  # type: ignore[attr-defined]
+                filled += size
+                self._size += size
+        if self._size > MAX_TRACE_BYTES:
+            raise DocumentError(f"{self._path}: more than {MAX_TRACE_BYTES} bytes of JSON; record fewer calls")
+        return filled
+
+    def blocks(self, block_bytes: int) -> Iterator[bytes]:
+        """Yield the rest of the text."""
+        while True:
+            block = bytearray(block_bytes)
+            size = self.fill(memoryview(block))
+            if not size:
+                return
+            yield bytes(block[:size])
+
+    @contextmanager
+    def _worded(self) -> Iterator[None]:
+        try:
+            yield
+        except damage(self._path) as error:
+            raise DocumentError(
+                f"{self._path}: the compressed file is cut off or damaged ({error}); record the trace again"
+            ) from error
+        except OSError as error:
+            raise DocumentError(f"{self._path}: cannot be read: {error}; check the path and its permissions") from error
+
+
+def blocks(path: Path, block_bytes: int) -> Iterator[bytes]:
+    with TraceText(path) as text:
+        yield from text.blocks(block_bytes)
+
+
+def header_and_rest(path: Path, blocks: Iterator[bytes]) -> tuple[bytes, bytes]:
+    """The file so far, cut behind the bracket that opens the list of events."""
+    buffer = b""
+    for block in blocks:
+        buffer += block
+        match = _BARE_LIST.match(buffer) or _EVENTS_KEY.search(buffer)
+        if match:
+            return buffer[: match.end()], buffer[match.end() :]
+        if len(buffer) > MAX_HEADER_BYTES:
+            break
+    raise DocumentError(
+        f"{path}: no list of trace events; a Kineto trace is a JSON object with traceEvents, as "
+        "torch.profiler's export_chrome_trace writes it"
+    )
+
+
+def _guessed(buffer: bytes, decoder: Any, *, first: bool) -> tuple[list[Any], _Cut] | None:
+    """Cut where one event seems to end and another to begin; what decodes as a list was cut between two members.
+
+    That saves counting the brackets, which takes longer than all else. Returns None where there is no such place, or the
+    guess was wrong.
+    """
+    borders = list(BORDER.finditer(buffer, max(0, len(buffer) - _TAIL_BYTES)))
+    if not borders:
+        return None
+    end = borders[-1].start() + 1
+    try:
+        return decoder.decode(_members(buffer, end, first=first)), _Cut(end=end, closed=False)
+    except _NOT_EVENTS:
+        return None
+
+
+def _whole_members(buffer: bytes, decoder: Any, path: Path, *, first: bool) -> tuple[list[Any], _Cut]:
+    """Cut where the brackets say that the last whole member ends."""
+    cut = _cut(buffer, path)
+    return (decoder.decode(_members(buffer, cut.end, first=first)) if cut.end else []), cut
+
+
+def _members(buffer: bytes, end: int, *, first: bool) -> bytes:
+    """The members up to an end as a list; before all but the first of a file stands a comma."""
+    start = 0
+    if not first and (comma := _SEPARATOR.match(buffer, 0, end)):
+        start = comma.end()
+    return b"[" + buffer[start:end] + b"]"
+
+
+def _cut(buffer: bytes, path: Path) -> _Cut:
+    """Find the end of the last whole member: brackets outside strings, counted with numpy over the whole buffer."""
+    text = np.frombuffer(buffer, dtype=np.uint8)
+    outside = ~_in_string(text)
+    opens = np.isin(text, _OPEN) & outside
+    closes = np.isin(text, _CLOSE) & outside
+    depth = np.cumsum(opens.astype(np.int8) - closes.astype(np.int8), dtype=np.int32)
+    list_ends = _first(closes & (depth < 0))
+    if list_ends is not None:
+        if buffer[list_ends : list_ends + 1] != b"]":
+            raise DocumentError(f"{path}: the list of events ends with a brace; the file is damaged, record it again")
+        return _Cut(end=list_ends, closed=True)
+    member_ends = np.flatnonzero(closes & (depth == 0))
+    return _Cut(end=int(member_ends[-1]) + 1 if member_ends.size else 0, closed=False)
+
+
+def _in_string(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Whether each byte lies in a string: an odd number of quotes before it that no backslash escapes."""
+    quotes = text == _QUOTE
+    escapes = np.flatnonzero(text == _BACKSLASH)
+    if escapes.size:
+        # A run of backslashes escapes what follows when its length is odd.
+        run_ends = escapes[np.concatenate((np.diff(escapes) > 1, [True]))]
+        run_starts = escapes[np.concatenate(([True], np.diff(escapes) > 1))]
+        odd = run_ends[(run_ends - run_starts) % 2 == 0] + 1
+        quotes[odd[odd < text.size]] = False
+    inside: npt.NDArray[np.bool_] = np.cumsum(quotes, dtype=np.uint8) & 1 == 1
+    return inside
+
+
+def _first(mask: npt.NDArray[np.bool_]) -> int | None:
+    index = int(np.argmax(mask)) if mask.size else 0
+    return index if mask.size and mask[index] else None

@@ -1,0 +1,150 @@
+"""Read trace events without the compiled scanner: decoded block by block, and put into the same columns."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from perfgate.trace.model.events import nanoseconds
+from perfgate.trace.scanner import library
+from perfgate.trace.scanner.chrome_events import ChromeEvent, event_lists
+from perfgate.trace.scanner.scanned import (
+    ABSENT,
+    NO_NUMBER,
+    NO_TEXT,
+    ODD_TIME,
+    ScannedEvents,
+    ScannedFile,
+    ScannedTexts,
+    SparseColumn,
+)
+
+_NUMBER_DIGITS = 18
+
+
+class _Event(ChromeEvent):
+    id: msgspec.Raw = msgspec.Raw()
+    args: msgspec.Raw = msgspec.Raw()
+
+
+def decode_events(path: Path, keys: Mapping[str, bool], *, advice: str = "record it again") -> ScannedFile:
+    """As the compiled scanner; ``keys`` are the arguments to take, each with whether whole numbers are wanted of it."""
+    around, collector = bytearray(), _Collector(keys)
+    for events in event_lists(path, _Event, advice=advice, around=around):
+        for event in events:
+            collector.add(event)
+    return collector.file(path, advice, bytes(around))
+
+
+class _Collector:
+    def __init__(self, keys: Mapping[str, bool]) -> None:
+        self._keys = keys
+        self._quoted = [f'"{key}"'.encode() for key in keys]
+        fields = [
+            (f"argument{number}", msgspec.Raw, msgspec.field(default=msgspec.Raw(), name=key))
+            for number, key in enumerate(keys)
+        ]
+        self._decoder = msgspec.json.Decoder(msgspec.defstruct("Arguments", fields))
+        self._texts: dict[bytes, int] = {}
+        self._places: dict[tuple[int, int], int] = {}
+        self._rows = [_RowArrays(keys) for _ in library.SETS]
+        self._odd: dict[tuple[int, str], bytes] = {}
+        self._events = 0
+
+    def add(self, event: _Event) -> None:
+        phase = event.ph
+        is_arrow = phase in ("s", "t", "f")
+        rows = self._rows[library.COMPLETE if phase == "X" else library.ARROWS if is_arrow else library.OTHERS]
+        columns, row = rows.columns, len(rows.columns["phase"])
+        columns["phase"].append(ord(phase) if len(phase) == 1 and phase.isascii() else 0)
+        columns["event"].append(self._events)
+        columns["category"].append(self._word(event.cat))
+        columns["name"].append(NO_TEXT if is_arrow else self._word(event.name))
+        place = self._text(bytes(event.pid)), self._text(bytes(event.tid))
+        columns["track"].append(self._places.setdefault(place, len(self._places)))
+        columns["start"].append(self._time("start", bytes(event.ts)))
+        columns["duration"].append(self._time("duration", bytes(event.dur)))
+        if event.id:
+            rows.flows.put(row, _flow_number(bytes(event.id)))
+        for (key, is_number), value in zip(self._keys.items(), self._values_of(bytes(event.args))):
+            rows.arguments[key].put(row, _whole_number(value) if is_number else self._text(value))
+        self._events += 1
+
+    def file(self, path: Path, advice: str, around: bytes) -> ScannedFile:
+        places = np.array(list(self._places), dtype=np.int32).reshape(-1, 2)
+        texts = ScannedTexts(path, advice, list(self._texts), places, self._odd)
+        complete, others, arrows = (rows.events(texts) for rows in self._rows)
+        return ScannedFile(texts, complete, others, lambda: arrows, around)
+
+    def _values_of(self, raw: bytes) -> list[bytes]:
+        """The arguments that are asked for, as written; an event's may be anything."""
+        if any(key in raw for key in self._quoted):
+            with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                return [bytes(value) for value in msgspec.structs.astuple(self._decoder.decode(raw))]
+        return [b""] * len(self._keys)
+
+    def _word(self, word: str | None) -> int:
+        return NO_TEXT if word is None else self._text(msgspec.json.encode(word))
+
+    def _text(self, text: bytes) -> int:
+        return NO_TEXT if text in (b"", b"null") else self._texts.setdefault(text, len(self._texts))
+
+    def _time(self, column: str, text: bytes) -> int:
+        if not text:
+            return ABSENT
+        try:
+            time = nanoseconds(text)
+        except ValueError:
+            time = -1
+        if time >= 0:
+            return time
+        self._odd[self._events, column] = text
+        return ODD_TIME
+
+
+class _RowArrays:
+    """The columns of one set of events as they grow."""
+
+    def __init__(self, keys: Mapping[str, bool]) -> None:
+        self.columns = {name: array(_TYPE_CODES[kind]) for name, kind in library.MEMBERS.items()}
+        self.flows = _SparseArray(np.int64)
+        self.arguments = {key: _SparseArray(np.int64 if is_number else np.int32) for key, is_number in keys.items()}
+
+    def events(self, texts: ScannedTexts) -> ScannedEvents:
+        columns: dict[str, Any] = {
+            name: np.frombuffer(self.columns[name], kind) for name, kind in library.MEMBERS.items()
+        }
+        arguments = {key: values.column() for key, values in self.arguments.items()}
+        return ScannedEvents(texts, flows=self.flows.column(), arguments=arguments, **columns)
+
+
+class _SparseArray:
+    def __init__(self, kind: Any) -> None:
+        self._rows, self._values, self._kind = array("i"), array(_TYPE_CODES[kind]), kind
+
+    def put(self, row: int, value: int) -> None:
+        if value != NO_NUMBER:
+            self._rows.append(row)
+            self._values.append(value)
+
+    def column(self) -> SparseColumn:
+        return SparseColumn(np.frombuffer(self._rows, np.int32), np.frombuffer(self._values, self._kind))
+
+
+_TYPE_CODES = {np.uint8: "B", np.int32: "i", np.int64: "q"}
+
+
+def _whole_number(text: bytes) -> int:
+    return int(text) if text.isdigit() and len(text) <= _NUMBER_DIGITS else NO_NUMBER
+
+
+def _flow_number(text: bytes) -> int:
+    """The number of an arrow; its id is a number or a text, and never the same twice, so no text is kept."""
+    number = _whole_number(text[1:-1] if text.startswith(b'"') else text)
+    return hash(text) >> 2 | -(1 << 62) if number == NO_NUMBER else number

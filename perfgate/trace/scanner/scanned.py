@@ -1,0 +1,312 @@
+"""Every event of a trace file as columns, however they were read (``perfgate.trace.scanner.scan``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.document.message import Message
+from perfgate.errors import DocumentError
+from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn
+from perfgate.trace.model.events import constant, nanoseconds
+from perfgate.trace.scanner import library
+from perfgate.trace.scanner.chrome_events import request_of, unquoted
+
+# Instead of a time: none was given, or one that only its text tells.
+ABSENT, ODD_TIME = -(1 << 63), -(1 << 63) + 1
+NO_TEXT, NO_NUMBER = -1, -1
+# Chrome's trace event format, "Event Descriptions".
+_PHASES = {
+    "B": "begins",
+    "E": "ends",
+    "b": "begins of asynchronous spans",
+    "e": "ends of asynchronous spans",
+    "n": "instants of asynchronous spans",
+    "C": "counters",
+    "i": "instants",
+    "I": "instants",
+}
+
+# What is counted of so many events stays in the processor's cache.
+_COUNTED_AT_ONCE = 1 << 15
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class SparseColumn:
+    """What few of the events have: their rows, and the value of each."""
+
+    rows: CodeColumn
+    values: npt.NDArray[Any]
+
+    def dense(self, count: int) -> npt.NDArray[Any]:
+        """The value of each of ``count`` events, NO_TEXT or NO_NUMBER where it has none."""
+        column = np.full(count, NO_NUMBER, dtype=self.values.dtype)
+        column[self.rows] = self.values
+        return column
+
+    def select(self, chosen: Mask, place: CodeColumn) -> SparseColumn:
+        """Those of the chosen events, of which ``place`` says where each is among them."""
+        stays = chosen[self.rows]
+        return SparseColumn(place[self.rows[stays]], self.values[stays])
+
+    def with_others(self, others: SparseColumn, place: CodeColumn, count: int) -> SparseColumn:
+        """These and those of others, which come behind ``count`` events; ``place`` says where each event goes."""
+        rows = place[np.concatenate((self.rows, others.rows + count))]
+        return SparseColumn(rows, np.concatenate((self.values, others.values)))
+
+
+class ScannedTexts:
+    """What the columns of a file's events stand for: every text once, as it is written in JSON, and every place.
+
+    A place is the texts of process and thread. ``odd`` has the texts of times that are no plain numbers, by event and column.
+    """
+
+    def __init__(
+        self, path: Path, advice: str, texts: list[bytes], places: CodeColumn, odd: dict[tuple[int, str], bytes]
+    ) -> None:
+        self.path, self.advice = path, advice
+        self.texts, self.places, self.odd = texts, places, odd
+
+    @cached_property
+    def words(self) -> list[str]:
+        """The texts without the quotes and escapes of JSON; a value of another kind as it is written."""
+        try:
+            return decoded(self.texts)
+        except NO_TEXT_AT_ALL:
+            return [_nearly(text) for text in self.texts]
+
+    def word(self, code: int) -> str:
+        return self.words[code] if code >= 0 else ""
+
+    def used(self, column: CodeColumn) -> list[int]:
+        """The numbers of the texts that a column has."""
+        size = len(self.texts) + 1
+        counts, at_once = np.zeros(size, dtype=np.int64), max(size, _COUNTED_AT_ONCE)
+        for begin in range(0, column.size, at_once):
+            counts += np.bincount(column[begin : begin + at_once] + 1, minlength=size)  # NO_TEXT comes first
+        return np.flatnonzero(counts[1:]).tolist()
+
+    def judged(
+        self, column: CodeColumn, judge: Callable[[int], int], *, otherwise: int, dtype: type[Any] = np.int64
+    ) -> npt.NDArray[Any]:
+        """What a function says of each event's text in this column, by its number; each is judged once."""
+        verdicts = np.full(len(self.texts) + 1, otherwise, dtype=dtype)
+        for code in self.used(column):
+            verdicts[code] = judge(code)
+        return verdicts.take(column)
+
+    def flagged(self, column: CodeColumn, matches: Callable[[str], object]) -> Mask:
+        """Which events have a text in this column whose word matches; each is tried once."""
+        return self.judged(column, lambda code: bool(matches(self.words[code])), otherwise=False, dtype=np.bool_)
+
+    def number_tracks(self, *events: ScannedEvents) -> tuple[list[CodeColumn], list[tuple[str, str]]]:
+        """The track of each event, and process and thread of each track, in the order of the file."""
+        last = np.iinfo(np.int64).max
+        first = np.full(len(self.places), last)
+        for rows in events:
+            begins = np.full(len(self.places), last)
+            begins[rows.track[::-1]] = rows.event[::-1]
+            first = np.minimum(first, begins)
+        numbers: dict[tuple[str, str], int] = {}
+        renumbered = np.zeros(first.size, dtype=np.int32)
+        for code in np.argsort(first, kind="stable")[: np.count_nonzero(first < last)].tolist():
+            process, thread = self.places[code].tolist()
+            renumbered[code] = numbers.setdefault((self._plain(process), self._plain(thread)), len(numbers))
+        return [renumbered[rows.track] for rows in events], list(numbers)
+
+    def refuse(self, event: int, name: int, error: ValueError | str) -> NoReturn:
+        """Raise DocumentError that names an event."""
+        word = self.words[name] if name >= 0 else None
+        raise DocumentError(f"{self.path}: event {event} ({word!r}): {error}; {self.advice}")
+
+    def _plain(self, code: int) -> str:
+        return unquoted(self.texts[code]) if code >= 0 else ""
+
+
+@dataclass
+class ScannedEvents:
+    """Some events of a file, in its order: columns of one entry each.
+
+    ``event`` is the number of each in the file, ``phase`` the character of ``ph`` (0 where it is no single one).
+    ``category`` and ``name`` index the texts or are NO_TEXT; names of arrows (``s``, ``t``, ``f``) are not kept. ``track``
+    indexes the places. ``start`` and ``duration`` are nanoseconds, ABSENT or ODD_TIME. ``flows`` are the numbers of arrows,
+    below NO_NUMBER where the id is none; ``arguments`` are those that were asked for, whole numbers or texts.
+    """
+
+    of: ScannedTexts
+    phase: npt.NDArray[np.uint8]
+    event: CodeColumn
+    category: CodeColumn
+    name: CodeColumn
+    track: CodeColumn
+    start: IntColumn
+    duration: IntColumn
+    flows: SparseColumn
+    arguments: dict[str, SparseColumn]
+
+    def __len__(self) -> int:
+        return int(self.phase.size)
+
+    def select(self, chosen: Mask) -> ScannedEvents:
+        rows, place = np.flatnonzero(chosen), np.cumsum(chosen, dtype=np.int32) - 1
+        members: dict[str, Any] = {name: getattr(self, name).take(rows) for name in library.MEMBERS}
+        arguments = {key: column.select(chosen, place) for key, column in self.arguments.items()}
+        return replace(self, flows=self.flows.select(chosen, place), arguments=arguments, **members)
+
+    def with_others(self, others: ScannedEvents) -> ScannedEvents:
+        """These and others of the file, in its order."""
+        if not len(others):
+            return self
+        order = np.argsort(np.concatenate((self.event, others.event)), kind="stable")
+        place = np.empty(order.size, dtype=np.int32)
+        place[order] = np.arange(order.size, dtype=np.int32)
+        members: dict[str, Any] = {
+            name: np.concatenate((getattr(self, name), getattr(others, name)))[order] for name in library.MEMBERS
+        }
+        arguments = {
+            key: column.with_others(others.arguments[key], place, len(self)) for key, column in self.arguments.items()
+        }
+        flows = self.flows.with_others(others.flows, place, len(self))
+        return replace(self, flows=flows, arguments=arguments, **members)
+
+    def process_and_thread(self) -> tuple[CodeColumn, CodeColumn]:
+        """The texts of process and thread of each event."""
+        places = self.of.places[self.track]
+        return places[:, 0], places[:, 1]
+
+    def flow(self) -> IntColumn:
+        """The number of each arrow, NO_NUMBER where it has none."""
+        return self.flows.dense(len(self))
+
+    def argument(self, key: str) -> npt.NDArray[Any]:
+        """What each event says under an argument: whole numbers or NO_NUMBER, texts or NO_TEXT."""
+        return self.arguments[key].dense(len(self))
+
+    def numbers(self, key: str) -> Codes:
+        """The same of whole numbers, in four bytes each where all fit."""
+        column = self.arguments[key]
+        if column.values.max(initial=0) > np.iinfo(np.int32).max:
+            return column.dense(len(self))
+        return SparseColumn(column.rows, column.values.astype(np.int32)).dense(len(self))
+
+    def is_phase(self, *phases: str) -> Mask:
+        is_asked = np.zeros(256, dtype=bool)
+        is_asked[[ord(phase) for phase in phases]] = True
+        return is_asked[self.phase]
+
+    def times(self, *, durations: bool = True) -> tuple[IntColumn, IntColumn]:
+        """Start and duration of each event in nanoseconds; a duration that is not given is 0.
+
+        Raises DocumentError that names the first event whose times are none.
+        """
+        start = self.start
+        duration = self.duration if durations else np.zeros(start.size, dtype=np.int64)
+        if (absent := duration == ABSENT).any():
+            duration = np.where(absent, 0, duration)
+        strange = np.flatnonzero((start <= ODD_TIME) | (duration == ODD_TIME))
+        if not strange.size:
+            return start, duration
+        start, duration = start.copy(), duration.copy()
+        for row in strange.tolist():
+            event = int(self.event[row])
+            try:
+                if duration[row] == ODD_TIME:
+                    text = self.of.odd[event, "duration"]
+                    duration[row] = nanoseconds(text)
+                    if duration[row] < 0:
+                        raise ValueError(f"its duration {text.decode('ascii', 'replace')} is negative")
+                if start[row] <= ODD_TIME:
+                    start[row] = nanoseconds(self.of.odd.get((event, "start"), b""))
+            except ValueError as error:
+                self.of.refuse(event, int(self.name[row]), error)
+        return start, duration
+
+    def ignored(self, phases: str) -> tuple[Message, ...]:
+        """A note on events of these phases, which a reader does not read; nothing where there are none."""
+        counts = {phase: int((self.phase == ord(phase)).sum()) for phase in phases}
+        what = ", ".join(f"{count} {_PHASES[phase]} ({phase})" for phase, count in counts.items() if count)
+        return (Message("notes.events-ignored", {"path": str(self.of.path), "what": what}),) if what else ()
+
+
+class ScannedFile(NamedTuple):
+    """All events of a file: complete ones (phase ``X``) apart from the others; and the file without its events.
+
+    ``read_arrows`` gives the arrows (``s``, ``t``, ``f``). They may be half of a file, and most readers do without.
+    """
+
+    texts: ScannedTexts
+    complete: ScannedEvents
+    others: ScannedEvents
+    read_arrows: Callable[[], ScannedEvents]
+    around: bytes
+
+
+class Names:
+    """The names of a table, made from the words of scanned texts: two spellings of one word are one name."""
+
+    def __init__(self, texts: ScannedTexts) -> None:
+        self._texts = texts
+        self._numbers: dict[str, int] = {}
+
+    def number(self, name: str) -> int:
+        return self._numbers.setdefault(name, len(self._numbers))
+
+    def column(
+        self, codes: CodeColumn, name_of: Callable[[int], str | None] | None = None, *, absent: str | None
+    ) -> CodeColumn:
+        """The number of each event's name: its word, or what ``name_of`` makes of its text; NO_TEXT where that is None."""
+        words = self._texts.words
+
+        def number(code: int) -> int:
+            name = words[code] if name_of is None else name_of(code)
+            return NO_TEXT if name is None else self.number(name)
+
+        otherwise = NO_TEXT if absent is None or not (codes == NO_TEXT).any() else self.number(absent)
+        return self._texts.judged(codes, number, otherwise=otherwise, dtype=np.int32)
+
+    def sparse(
+        self, column: SparseColumn, count: int, name_of: Callable[[int], str | None] | None = None
+    ) -> CodeColumn:
+        """The same of what few of ``count`` events have; NO_TEXT for all others."""
+        return SparseColumn(column.rows, self.column(column.values, name_of, absent=None)).dense(count)
+
+    def all(self) -> tuple[str, ...]:
+        return tuple(self._numbers)
+
+
+def requests_named(spans: ScannedEvents, names: Names, key: str, marks: Codes) -> CodeColumn:
+    """The request that each span served: by an argument, else, of the spans at ``marks``, by what their names say."""
+    argument, words = spans.arguments[key], spans.of.words
+    request = names.sparse(argument, len(spans)) if argument.rows.size else constant("request", NO_TEXT, len(spans))
+    marks = marks[request[marks] == NO_TEXT]
+    named = names.column(spans.name[marks], lambda code: request_of(None, words[code]), absent=None)
+    if (named != NO_TEXT).any():
+        request = request.copy()
+        request[marks] = named
+    return request
+
+
+NO_TEXT_AT_ALL = (msgspec.MsgspecError, UnicodeDecodeError)
+
+
+def decoded(texts: list[bytes]) -> list[str]:
+    """The words of texts: 7 and "7" are one. Raises what msgspec does for a text that is none."""
+    quoted = iter(msgspec.json.decode(b"[%b]" % b",".join(text for text in texts if text.startswith(b'"'))))
+    return [next(quoted) if text.startswith(b'"') else text.decode("utf-8", "replace") for text in texts]
+
+
+def _nearly(text: bytes) -> str:
+    """A word also of what is no text; of names and categories that is refused before."""
+    try:
+        return decoded([text])[0]
+    except NO_TEXT_AT_ALL:
+        return text.strip(b'"').decode("utf-8", "replace")

@@ -1,0 +1,251 @@
+"""A search over real commits, with a gate that reads its answer from the commit and has known noise."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+from dataclasses import dataclass, field
+from math import ceil, log2
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from perfgate.conductor.workers.foresight import Foresight
+from perfgate.config import load_config
+from perfgate.document.bisection import BisectionDocument
+from perfgate.document.decision import Comparison, DecisionDocument
+from perfgate.document.files import write_run
+from perfgate.document.message import Message
+from perfgate.document.run import CounterSet, Source
+from perfgate.errors import ConfigError, UsageError
+from perfgate.flows.bisect.commits import states_between
+from perfgate.flows.bisect.job import CommitSearch, bisect_commits
+from perfgate.flows.shared.options import CheckOptions
+from perfgate.flows.shared.store import open_project_store
+from perfgate.git.repository import Repository
+from perfgate.judging.report.render.bisection import result_line
+from perfgate.judging.store.store import STORE_VARIABLE
+from tests.fakes.documents import make_comparison, make_counter, make_decision, make_failure, make_run
+from tests.fakes.remote import git
+
+TOML = 'project = "demo"\nworkload = "workload.py:encoder"\n'
+
+
+@dataclass
+class History:
+    """A clone whose commits change the cost of a model, break it, or change nothing that runs; made in one go."""
+
+    root: Path
+    commits: list[str] = field(default_factory=list)
+
+    def write(self, states: list[dict[str, str]]) -> None:
+        """One commit a state, which maps each file that it changes to its text."""
+        self.root.mkdir()
+        git(self.root, "init", "-q", "-b", "main", ".")
+        stream = []
+        for number, files in enumerate(states):
+            subject = f"commit {number}"
+            stream += ["commit refs/heads/main", f"committer Ada <ada@example.org> {1_700_000_000 + number} +0000"]
+            stream += [f"data {len(subject)}", subject]
+            for name, text in files.items():
+                stream += [f"M 100644 inline {name}", f"data {len(text)}", text]
+        git(self.root, "fast-import", "--quiet", feed="\n".join(stream) + "\n")
+        git(self.root, "reset", "-q", "--hard", "main")
+        self.commits = git(self.root, "rev-list", "--reverse", "main").split()
+
+
+def make_history(root: Path, count: int, culprit: int, special: dict[int, dict[str, str]] = {}) -> History:  # noqa: B006
+    """A history in which every commit changes code; from ``culprit`` on the model costs 4 % more."""
+    states = []
+    for number in range(count):
+        cost = 1.04 if number >= culprit else 1.0
+        states.append(special.get(number, {"model.py": f"COST = {cost}\nNUMBER = {number}\n"}))
+    states[0] = {"perfgate.toml": TOML, "workload.py": "def encoder(): ...\n", **states[0]}
+    history = History(root)
+    history.write(states)
+    return history
+
+
+@dataclass
+class SimulatedGate:
+    """Compares the costs that two commits state, with normal noise of a known standard error a gate."""
+
+    history: History
+    spread: float = 0.0
+    spread_later: float | None = None
+    seed: int = 0
+    asked: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+
+    def __call__(self, directory: Path, options: CheckOptions, progress: Quiet) -> DecisionDocument:
+        assert options.base
+        assert options.head
+        assert options.always
+        self.asked.append(options.head)
+        (options.out / "head").mkdir(parents=True, exist_ok=True)
+        write_run(options.out / "head" / "run.json", make_run("head"))
+        cost, text = self._cost(options.head)
+        if "wrong_config" in text:
+            raise ConfigError("perfgate.toml: unknown key")
+        if "broken" in text:
+            return make_decision("INCONCLUSIVE", comparisons=[], failures=[make_failure("head")])
+        delta = cost / self._cost(options.base)[0] - 1
+        if not self.spread:
+            counter = make_counter("counters.framework_ops", 100, round(100 * (1 + delta)))
+            return make_decision("FAIL" if delta else "PASS", comparisons=[counter])
+        spread = self.spread if self.spread_later is None or len(self.asked) == 1 else self.spread_later
+        compared = self._noisy(delta, spread / math.sqrt(options.budgets))
+        return make_decision(
+            {"regressed": "FAIL", "unchanged": "PASS"}.get(compared.outcome, "INCONCLUSIVE"),
+            comparisons=[compared],
+            reasons=[Message("verdict.undecided", {"name": "x"})],
+        )
+
+    def _noisy(self, delta: float, spread: float) -> Comparison:
+        seen = delta + self.random.gauss(0.0, spread)
+        half = 2.58 * spread
+        outcome = "regressed" if seen > half else "unchanged" if seen + half < 0.02 else "inconclusive"
+        return make_comparison(outcome=outcome, delta=seen, interval=(seen - half, seen + half), p_adjusted=0.01)
+
+    def _cost(self, commit: str) -> tuple[float, str]:
+        text = Repository(self.history.root).show(commit, "model.py") or ""
+        return float(text.split("COST = ")[1].split()[0]) if "COST" in text else 1.0, text
+
+
+class Quiet:
+    def status(self, text: str) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+    def expect(self, foresight: Foresight) -> None: ...
+
+
+def search(gate: SimulatedGate, out: Path, *, good: int = 0, always: bool = False) -> BisectionDocument:
+    history = gate.history
+    wanted = CommitSearch(history.commits[good], "main", CheckOptions(out=out, always=always))
+    return bisect_commits(history.root, wanted, gate, Quiet()).document
+
+
+def broken_commit(number: int) -> dict[str, str]:
+    return {"model.py": f"COST = 1.0\nNUMBER = {number}\nbroken = True\n"}
+
+
+def test_bisect__irrelevant_and_broken_commits__the_slow_one_found_in_log2_gates(tmp_path: Path) -> None:
+    docs = {number: {"README.md": f"{number}\n"} for number in range(5, 25)}
+    comments = {number: {"model.py": f"# {number}\nCOST = 1.0\nNUMBER = 4\n"} for number in range(25, 30)}
+    broken = {number: broken_commit(number) for number in (31, 36, 37, 38)}
+    history = make_history(tmp_path / "clone", 60, 43, {**docs, **comments, **broken})
+    gate = SimulatedGate(history)
+    document = search(gate, tmp_path / "out")
+    assert [document.changes[at].commit for at in document.culprits[0]] == [history.commits[43]]
+    assert (document.outcome, document.irrelevant, document.error) == ("found", 25, 0.0)
+    assert result_line(document) == f"Slower since {history.commits[43][:10]}, by Ada: commit 43"
+    assert document.followed == ["encoder/long counters.framework_ops"]
+    # The ends, log2 of the commits that count, the broken ones that were met, and the culprit against its parent.
+    assert len(gate.asked) <= 1 + ceil(log2(34)) + 2 + 1
+    assert document.confirmation is not None
+    assert (document.confirmation.changes, document.confirmation.answer) == (document.culprits[0], "slow")
+    written = json.loads((tmp_path / "out" / "bisection.json").read_text())
+    assert written["good"] == history.commits[0]
+    assert written["changes"][0]["kind"] == "commit"
+
+
+def test_bisect__commits_around_the_slow_one_cannot_be_tried__all_of_them_named(tmp_path: Path) -> None:
+    broken = {10: broken_commit(10), 11: {"model.py": "COST = 1.04\nwrong_config = True\n"}}
+    history = make_history(tmp_path / "clone", 20, 11, broken)
+    document = search(SimulatedGate(history), tmp_path / "out")
+    assert [document.changes[at].commit for at in document.culprits[0]] == history.commits[10:13]
+    assert result_line(document) == (
+        f"{history.commits[12][:10]} is slower and {history.commits[9][:10]} is not; the commits between cannot be tried"
+    )
+    assert document.confirmation is None
+    assert {trial.reason for trial in document.tried if trial.answer == "impossible"} >= {"perfgate.toml: unknown key"}
+
+
+def test_bisect__bad_is_not_slower__one_gate_and_no_culprit(tmp_path: Path) -> None:
+    history = make_history(tmp_path / "clone", 9, 99)
+    gate = SimulatedGate(history)
+    document = search(gate, tmp_path / "out")
+    assert (document.outcome, len(gate.asked)) == ("none", 1)
+    assert result_line(document) == f"{history.commits[8][:10]} is not slower than {history.commits[0][:10]}"
+
+
+@pytest.mark.parametrize(("good", "complaint"), [(8, "is not before"), (3, "none of the 5 commits")])
+def test_bisect__nothing_to_search__says_what_to_do(tmp_path: Path, good: int, complaint: str) -> None:
+    docs = {number: {"README.md": f"{number}\n"} for number in range(4, 9)}
+    history = make_history(tmp_path / "clone", 9, 99, docs)
+    with pytest.raises(UsageError, match=complaint):
+        search(SimulatedGate(history), tmp_path / "out", good=good)
+
+
+def test_bisect__all_commits_wanted__irrelevant_ones_count_too(tmp_path: Path) -> None:
+    history = make_history(tmp_path / "clone", 9, 4, {2: {"README.md": "text\n"}})
+    document = search(SimulatedGate(history), tmp_path / "out", always=True)
+    assert (len(document.changes), document.irrelevant, document.culprits) == (8, 0, [[3]])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bisect__noisy_times__found_and_the_stated_error_within_what_was_allowed(tmp_path: Path, seed: int) -> None:
+    culprit = 7 + 11 * seed
+    history = make_history(tmp_path / "clone", 40, culprit)
+    document = search(SimulatedGate(history, spread=0.006, seed=seed), tmp_path / "out")
+    assert [document.changes[at].commit for at in document.culprits[0]] == [history.commits[culprit]]
+    assert document.followed == ["encoder/long latency.low"]
+    assert 0 < document.error <= 0.05 + 0.01
+
+
+def test_bisect__gates_stay_inconclusive__suspects_and_no_guess(tmp_path: Path) -> None:
+    history = make_history(tmp_path / "clone", 16, 8)
+    gate = SimulatedGate(history, spread=0.006)
+    document = search(gate, tmp_path / "first")
+    assert document.outcome == "found"
+    document = search(SimulatedGate(history, spread=0.006, spread_later=0.2), tmp_path / "out")
+    assert (document.outcome, document.culprits, document.deciding) == ("undecided", [], 1)
+    assert 7 in document.suspects
+    assert document.tried[1].repeated
+
+
+def test_bisect__stored_runs_of_the_testbed_know_the_counters__their_commits_need_no_gate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = make_history(tmp_path / "clone", 32, 21)
+    monkeypatch.setenv(STORE_VARIABLE, str(tmp_path / "store.db"))
+    store = open_project_store(load_config(history.root), os.environ)
+    for number in (0, *range(1, 31, 2)):
+        operators = {"counters.framework_ops": 104 if number >= 21 else 100}
+        counted = CounterSet(workload="encoder", shape="long", repeats=3, values=operators, ops=[])
+        run = make_run(None, counters=[counted], source=Source(commit=history.commits[number], branch="main"))
+        session = msgspec.structs.replace(run.session, id=f"session-{number}")
+        store.record(msgspec.structs.replace(run, session=session))
+    gate = SimulatedGate(history)
+    document = search(gate, tmp_path / "out")
+    assert [document.changes[at].commit for at in document.culprits[0]] == [history.commits[21]]
+    assert sum(trial.answered_by == "store" for trial in document.tried) >= 3
+    # Both ends, the one commit between that no run is stored of, and the culprit against its parent.
+    assert len(gate.asked) == 3
+
+
+def test_states__commits_of_a_merged_branch__the_merge_alone_is_one(tmp_path: Path) -> None:
+    history = make_history(tmp_path / "clone", 3, 99)
+    git(history.root, "checkout", "-q", "-b", "topic", history.commits[1])
+    for number in (1, 2):
+        (history.root / "model.py").write_text(f"COST = 1.0\nTOPIC = {number}\n")
+        git(history.root, "commit", "-qam", f"topic {number}")
+    git(history.root, "checkout", "-q", "main")
+    git(history.root, "merge", "-q", "--no-ff", "-X", "theirs", "-m", "merge topic", "topic")
+    repository = Repository(history.root)
+    states = states_between(
+        repository,
+        history.root,
+        load_config(history.root),
+        history.commits[0],
+        repository.head(),
+        always=False,
+        say=lambda _: None,
+    )
+    assert [change.subject for change in states.changes] == ["commit 1", "commit 2", "merge topic"]

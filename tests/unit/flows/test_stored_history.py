@@ -1,0 +1,82 @@
+"""Which of main's stored runs a head is shown beside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from perfgate.config import load_config
+from perfgate.document.history import HistorySeries
+from perfgate.document.run import RunDocument, StepResult, Value
+from perfgate.flows.baseline import keep
+from perfgate.flows.shared.store import stored_history
+from tests.unit.document.minimal import minimal_run
+
+MIB = 2.0**20
+# The steps before step 17 in a check, and of a run that compiles before it looks at memory.
+AS_IN_A_CHECK = (4, 17)
+COMPILED_BEFORE = (4, 9, 17)
+
+
+def run_of(number: int, *, steps: tuple[int, ...] = AS_IN_A_CHECK, waited: float = 0.01, mib: float) -> RunDocument:
+    """A run whose step 17 saw so much memory; with a time, and a count of patterns that no machine changes."""
+    run = minimal_run(session=f"s{number}")
+    values = {
+        17: [Value(metric="memory.resident", value=mib * MIB, labels={"shape": "short"})],
+        4: [
+            Value(metric="fusion.patterns", value=3.0, labels={"shape": "short"}),
+            Value(metric="ops.kernel_time", value=number / 1000, labels={"shape": "short"}),
+        ],
+    }
+    results = [
+        StepResult(
+            number=step, slug="step", workload="encoder", status="ok", values=values.get(step, []), waited=waited
+        )
+        for step in steps
+    ]
+    workloads = [msgspec.structs.replace(workload, quick=True) for workload in run.workloads]
+    session = msgspec.structs.replace(run.session, started_at=f"2026-01-{number:02}T12:00:00Z")
+    return msgspec.structs.replace(run, session=session, workloads=workloads, steps=results)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "perfgate.toml").write_text(
+        'project = "shop"\nworkload = "w.py:encoder"\n[store]\npath = "runs.db"\n', encoding="utf-8"
+    )
+    return tmp_path
+
+
+def shown(project: Path, head: RunDocument) -> dict[str, HistorySeries]:
+    history = stored_history(load_config(project), head, {}, warn=pytest.fail)
+    return {series.metric: series for series in history.series}
+
+
+def test_stored_history__runs_with_other_steps_before_or_a_busy_machine__left_out_of_the_level_and_counted(
+    project: Path,
+) -> None:
+    stored = [
+        run_of(1, mib=366),
+        run_of(2, mib=516, steps=COMPILED_BEFORE),
+        run_of(3, mib=367),
+        run_of(4, mib=368, waited=0.4),
+        run_of(5, mib=365),
+    ]
+    for run in stored:
+        keep(load_config(project), {}, run, allow_dirty=False)
+    series = shown(project, run_of(6, mib=366))
+    assert (series["memory.resident"].values, series["memory.resident"].left_out) == (
+        [366 * MIB, 367 * MIB, 368 * MIB, 365 * MIB],
+        1,
+    )
+    # Bytes and counts are the same on a busy machine, times are not; no step before step 4 differs.
+    assert (series["ops.kernel_time"].values, series["ops.kernel_time"].left_out) == ([0.001, 0.002, 0.003, 0.005], 1)
+    assert (series["fusion.patterns"].values, series["fusion.patterns"].left_out) == ([3.0] * 5, 0)
+
+
+def test_stored_history__no_run_compares__said_and_not_silently_empty(project: Path) -> None:
+    keep(load_config(project), {}, run_of(1, mib=516, steps=COMPILED_BEFORE), allow_dirty=False)
+    series = shown(project, run_of(2, mib=366))["memory.resident"]
+    assert (series.values, series.left_out) == ([], 1)
