@@ -1,9 +1,9 @@
-"""Answers of a server that need not all be the same text: as many of head's must be base's as either side's are its own.
+"""Nondeterministic answers of a server: head must agree with base as often as each side agrees with itself.
 
-Rounding differs with what else is in a batch, so that a server on a card seldom writes every text again. Both sides answer the
-same requests in every start. Of each request it is asked whether base's answer is that of base's start before, and whether
-head's is: under equal code either may be what differs alike often (a sign test). The same is asked of head's own answers: a
-head that writes its texts again where base did not, and not those of base, gives other answers too.
+Rounding depends on the other requests in a batch, so a server on a card seldom reproduces every text. Both sides answer the
+same requests in every start. Each answer of base is compared with base's answer in the previous start and with head's in the
+same start: under equal code either is equally likely to be the one that differs (a sign test). The same test runs on head's
+answers: a head that reproduces its own texts more often than base matches them gives different answers too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CONFIDENCE = 0.95
 
 
 class AlikeAnswers(NamedTuple):
-    """Of so many answers of a side: how many its start before, and how many the other side, wrote alike; and either alone."""
+    """Counts of a side's answers: equal to its previous start's, equal to the other side's, and equal to only one of these."""
 
     answers: int
     own: int
@@ -35,8 +35,8 @@ class AlikeAnswers(NamedTuple):
 
     @property
     def p_fewer(self) -> float:
-        """The p-value of "no fewer of the other side's answers are alike"."""
-        # At least so many of the differing ones where each falls on either side with 1/2: a tail of the binomial distribution.
+        """The p-value of "no fewer answers match the other side's"."""
+        # Chance of at least this many on one side if each differing answer falls on either side with 1/2: a binomial tail.
         return float(betainc(self.own_alone, self.other_alone + 1, 0.5)) if self.own_alone else 1.0
 
 
@@ -47,11 +47,11 @@ class ComparedAnswers(NamedTuple):
     head: AlikeAnswers
 
     def p_fewer(self, looks: int) -> float:
-        """The p-value of "as many answers are alike on both sides as on either", corrected for both and so many looks."""
+        """The p-value of "as many answers match across sides as within either", corrected for both sides and for ``looks``."""
         return min(1.0, looks * len(self) * min(side.p_fewer for side in self))
 
     def rows(self, place: ShapePlace, *, differs: bool) -> Iterator[Comparison]:
-        """Yield the shares, which inform, and where too few are alike on both sides, that the head's output differs."""
+        """Yield the shares, which only inform, and a regression of head's output if too few answers agree across sides."""
         answers = self.base.answers
         if differs:
             steadier = "base" if self.base.p_fewer <= self.head.p_fewer else "head"
@@ -69,7 +69,7 @@ class ComparedAnswers(NamedTuple):
         yield row
 
     def _interval(self) -> tuple[float, float]:
-        """Bounds of the difference of the shares, from the exact binomial bounds of what either side alone has alike."""
+        """Bounds of the difference of the shares, from the exact binomial bounds of the answers that agree on one side only."""
         (low_head, high_head), (low_base, high_base) = (
             _clopper_pearson(count, self.base.answers) for count in (self.base.other_alone, self.base.own_alone)
         )
@@ -77,7 +77,7 @@ class ComparedAnswers(NamedTuple):
 
 
 def compare_answers(base: Iterable[Turn], head: Iterable[Turn]) -> ComparedAnswers | None:
-    """Compare the answers of starts that follow each other; None where no two starts have them."""
+    """Compare the answers of consecutive starts; None if no two starts have them."""
     before, after = ({turn.start: turn.texts for turn in turns if turn.texts} for turns in (base, head))
     of_base, of_head = _alike(before, after), _alike(after, before)
     return None if of_base is None or of_head is None else ComparedAnswers(of_base, of_head)
@@ -102,7 +102,7 @@ def _alike(answers: Mapping[int, Sequence[str]], others: Mapping[int, Sequence[s
 
 
 def _clopper_pearson(count: int, of: int) -> tuple[float, float]:
-    """Bounds of a share, each missed with half of what ``_CONFIDENCE`` leaves, shared by the two that make a difference."""
+    """Bounds of a share; the error that ``_CONFIDENCE`` leaves is split over the two ends of the two shares of a difference."""
     error = (1 - _CONFIDENCE) / 4
     low = float(betaincinv(count, of - count + 1, error)) if count else 0.0
     high = float(betaincinv(count + 1, of - count, 1 - error)) if count < of else 1.0

@@ -1,18 +1,18 @@
-"""What holds a call up: first by what it waits for, then by the roofline.
+"""The bottleneck of a call: first by its waits, then by the roofline.
 
-Where the device does nothing, or only copies or sends, for GAP_LIMIT of the call or more, the largest of these parts names
-the class: ``scheduling`` (the host is late with the next work), ``synchronisation`` (the host waits for the device in the
-middle of a call), ``transfer`` and ``communication`` (copies and collectives that no kernel hides). A CPU waits for nobody;
-there, the time outside operators is scheduling.
+If the device is idle, copying or sending for GAP_LIMIT of the call or more, the largest of these parts names the class:
+``scheduling`` (the host is late with the next work), ``synchronisation`` (the host waits for the device in the middle of a
+call), ``transfer`` and ``communication`` (copies and collectives that no kernel hides). A CPU never waits for a device; there,
+the time outside operators is scheduling.
 
-Else the call works, and the roofline says what on (Williams, Waterman, Patterson, CACM 52(4), 2009): every operator takes
-at least its floating point operations over the machine's rate, and at least its bytes over the machine's bandwidth. The
-larger of the two holds it up, ``compute`` or ``memory``, and of the call what holds up CLEAR of its least time; below that
-nothing is said. Where that least time is below OVERHEAD_LIMIT of the time operators take, they are so small that calling them
-is what costs: scheduling.
+Otherwise the call is busy, and the roofline gives the class (Williams, Waterman, Patterson, CACM 52(4), 2009): every operator
+takes at least its floating point operations over the machine's rate, and at least its bytes over the machine's bandwidth. The
+larger of the two bounds the operator, as ``compute`` or ``memory``. The call is bound by the one that makes up CLEAR of its
+least time or more; below that there is no result. If the least time is below OVERHEAD_LIMIT of the operators' time, the
+operators are so small that the cost is calling them: scheduling.
 
-The rates are measured beside the call for a tenth of a second, by base and by head, and a busy machine shows less than it
-has; so both sides are compared with the better of the two.
+Base and head each measure the rates beside the call for a tenth of a second, and a busy machine shows less than it has; so both
+sides are compared with the better of the two.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ def better_roof(accounts: Iterable[CallAccount]) -> Roof | None:
 
 
 def bottleneck(account: CallAccount, times: Sequence[dict[str, float]], roof: Roof | None) -> Bottleneck | None:
-    """What holds up the calls of one side; None where nothing is waited for and the roofline does not tell.
+    """The bottleneck of one side's calls; None if they wait for nothing and the roofline is inconclusive.
 
-    ``times`` are the operators of its replicates. Their profiler costs less than that of the trace, so where they say what
-    is outside operators, they are believed.
+    ``times`` are the operators of its replicates. Their profiler costs less than the trace's, so their time outside operators
+    takes precedence if they have it.
     """
     if account.wall <= 0:
         return None

@@ -1,6 +1,6 @@
-"""The causes of a decision: what made calls worse, the likeliest first, and which of them explains which comparison.
+"""The causes of a decision: the changes that made calls worse, the likeliest first, and the comparisons that each explains.
 
-A cause on a line of the change comes before one that the change only reaches: the unchanged line is where it is felt.
+A cause on a line of the change comes before one that the change only reaches: an unchanged line only feels the effect.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COMPILING: Mapping[str, Compiling] = {
     "counters.recompiles": "recompilation",
 }
 _Place = tuple[str, str]
-# Place, name of the operator, what a counter tells of it besides that it runs, what the counts count, and of which ranks.
+# Place, name of the operator, the aspect that a counter counts other than its calls, the unit of the counts, and the ranks.
 _Key = tuple[_Place, str, Aspect | None, Amount, str]
 
 
@@ -45,9 +45,9 @@ _NOTHING = _Added(0.0, 0.0, 0)
 def with_causes(
     decision: DecisionDocument, base: RunDocument | None = None, head: RunDocument | None = None
 ) -> DecisionDocument:
-    """The decision with the causes of what got worse; each comparison that one of them explains has its number.
+    """The decision with the causes of its regressions; each comparison that a cause explains gets the cause's number.
 
-    The documents say what changed, which function calls which, and what an operator weighs.
+    The documents supply the changed code, the calls between functions and the weight of each operator.
     """
     found = _Causes(decision, base, head)
     causes = found.ranked()
@@ -61,7 +61,7 @@ def with_causes(
 
 
 def _with_calls(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """The comparisons; what is timed otherwise and has no cause of its own, as instructions and throughput, has the call's."""
+    """The comparisons; timings without a cause of their own, such as instructions and throughput, take that of the call."""
 
     def is_timed(comparison: Comparison) -> bool:
         is_time = comparison.unit == "s" and comparison.method not in {"check", *RULE_METHODS}
@@ -85,7 +85,7 @@ def _is_worse(comparison: Comparison) -> bool:
 
 
 class _Causes:
-    """What is known of the operators of every shape, joined from counters, explanations and traces."""
+    """The known facts about the operators of every shape, joined from counters, explanations and traces."""
 
     def __init__(self, decision: DecisionDocument, base: RunDocument | None, head: RunDocument | None) -> None:
         self._decision = decision
@@ -101,8 +101,8 @@ class _Causes:
     def ranked(self) -> list[Cause]:
         """Per place the operators that got worse, the likeliest cause first.
 
-        A graph that breaks or is compiled again changes every operator after it, so it comes before them. Then what explains a
-        slower call, in the order of the explanation; then what costs most, line by line.
+        A graph that breaks or is compiled again changes every operator after it, so it comes before them. Next come the causes
+        of a slower call, in the order of its explanation; then the costliest, line by line.
         """
         compiled = _compiled(self._decision)
         found = [replace(c, compiling=compiled.get((c.place, c.op))) for c in self._joined().values()]
@@ -115,7 +115,7 @@ class _Causes:
         return [*(cause for _, cause in sorted(ordered, key=lambda entry: entry[0])), *others]
 
     def of(self, comparison: Comparison, causes: Sequence[Cause]) -> Cause | None:
-        """What adds most to one comparison that got worse, by itself or as the explanation has it."""
+        """The main cause of one comparison that got worse, by itself or by its explanation."""
         cause = self._called_by_ranks(comparison, causes) or _cause_of(comparison, causes)
         tested = None if cause is not None and cause.rank is not None else _tested(comparison, self._decision)
         if tested is None or (cause is not None and (cause.more_time or 0.0) >= (tested.more_time or 0.0)):
@@ -124,7 +124,7 @@ class _Causes:
         return self._function_of(tested, [tested]) or tested
 
     def _called_by_ranks(self, comparison: Comparison, causes: Sequence[Cause]) -> Cause | None:
-        """What ranks call more often, which is exact, before anything that is told by noisy times."""
+        """The calls that ranks make more often: an exact count, so it precedes any evidence from noisy times."""
         place = comparison.workload, comparison.shape
         more = {
             (part.name, part.ranks)
@@ -137,7 +137,7 @@ class _Causes:
         return next((c for c in causes if is_led and c.place == place and (c.op, c.ranks) in more), None)
 
     def grouped(self, causes: Sequence[Cause]) -> list[Cause]:
-        """The causes with the text of their lines, and numbers of the first that belongs to each and that does the same."""
+        """The causes with the text of their lines; each refers to the first of its group and the first of the same effect."""
         first: dict[tuple[object, ...], int] = {}
         same: dict[tuple[object, ...], int] = {}
         return [
@@ -178,7 +178,7 @@ class _Causes:
         return replace(cause, origin=origin and replace(origin, code=self._text_of(cause, origin.line)))
 
     def _of_place(self, causes: Sequence[Cause]) -> list[tuple[tuple[Any, ...], Cause]]:
-        """The causes of one shape and their order; those on lines of the change come before what they lead to."""
+        """The causes of one shape and their order; those on lines of the change come before their consequences."""
         by_line = self._by_line(causes)
 
         def order(cause: Cause, *, ahead: bool = False) -> tuple[Any, ...]:
@@ -207,7 +207,7 @@ class _Causes:
         return [*((order(c, ahead=True), c) for c in led), *rest]
 
     def _by_line(self, causes: Iterable[Cause]) -> dict[str | None, _Added]:
-        """What every line adds: seconds and calls of operators, and how many counters name something of it."""
+        """Per line the seconds and calls of operators that it adds, and the number of counters that name a part of it."""
         lines: dict[str | None, _Added] = defaultdict(lambda: _NOTHING)
         for cause in causes:
             seconds, count, mentions = lines[_line(cause)]
@@ -217,15 +217,15 @@ class _Causes:
         return lines
 
     def _cost(self, cause: Cause) -> float:
-        """The seconds that it adds: as the pairs say, else what its runs weigh in a trace. They only order causes."""
+        """The seconds that a cause adds: from the pairs, else from the weight of its runs in a trace; only for ordering."""
         if cause.more_time is not None:
             return max(cause.more_time, 0.0)
         return max(cause.more_count, 0.0) * self._weights.get((*cause.place, cause.op), 0.0)
 
     def _explains(self, cause: Cause, top: Cause, by_line: Mapping[str | None, _Added]) -> bool:
-        """Whether a cause on a changed line may be the reason of the one that would else be named first.
+        """Whether a cause on a changed line may be the reason for the one that would otherwise be named first.
 
-        It is where one of their lines calls the other and both are counted alike; or where it adds a good part as much.
+        It is if one of their lines calls the other and both have the same kind of count, or if it adds a good part as much.
         """
         if cause.amount == top.amount and not _takes_longer_alone(top):
             if self._code[cause.place].related(cause.line, top.line):
@@ -239,12 +239,12 @@ class _Causes:
         seconds = cause.more_time or 0.0
         if top.more_time and seconds >= EXPLAINS * top.more_time:
             return True
-        # What runs as before and takes longer does so in the wake of what runs more often.
+        # An operator that runs as often as before but takes longer is a side effect of one that runs more often.
         alone = _takes_longer_alone(top) and cause.counted and cause.amount in ("calls", "held")
         return alone and self._code[cause.place].related(cause.line, top.line)
 
     def _function_of(self, top: Cause, causes: Sequence[Cause]) -> Cause | None:
-        """The changed function around operators that run as before and take longer: it changed, and not they."""
+        """The changed function around operators that run as before and take longer: the function changed, not the operators."""
         if not _takes_longer_alone(top) or top.origin is None or top.origin.reach not in ("caller", "function"):
             return None
         origin = top.origin
@@ -276,7 +276,7 @@ def _text_of_lines(head: RunDocument | None) -> dict[str, str]:
 
 
 def _effect(cause: Cause) -> tuple[object, ...]:
-    """What a cause does, wherever it does it; what its own test found slower is another thing than what is counted."""
+    """The effect of a cause, without its place; a slowdown found by a cause's own test is distinct from a count."""
     return (
         cause.tested,
         cause.op,
@@ -298,7 +298,7 @@ def _is_of_change(cause: Cause) -> bool:
 
 
 def _line(cause: Cause) -> str | None:
-    """The line that a cause is put down to: the changed one that calls it, where there is one."""
+    """The line that a cause is attributed to: the changed line that calls it, if there is one."""
     return cause.origin.line if cause.origin and cause.origin.reach == "caller" else cause.line
 
 
@@ -307,7 +307,7 @@ def _takes_longer_alone(cause: Cause) -> bool:
 
 
 def _weights(*runs: RunDocument | None) -> dict[tuple[str, str, str], float]:
-    """The seconds that one run of an operator takes in the traces, the head's where it has it."""
+    """The seconds of one run of an operator in the traces, from the head if it has them."""
     weights: dict[tuple[str, str, str], float] = {}
     for run in runs:
         for place, rows in RunIndex(run).operators.items() if run else ():
@@ -320,9 +320,9 @@ def _seconds(row: OperatorRow) -> float:
 
 
 def _on_other_inputs(decision: DecisionDocument, listed: Iterable[Cause]) -> list[Cause]:
-    """The operators on other inputs that are no cause yet, where a count rose that names none, the slowest first.
+    """The operators on other inputs that are no cause yet, if a count rose without naming any; the slowest first.
 
-    They may take memory by themselves: a kernel that first brings its inputs into another layout.
+    They may allocate memory by themselves: a kernel that first converts its inputs to another layout.
     """
     keys = {(cause.place, cause.op) for cause in listed if cause.aspect is None}
     unexplained = {
@@ -346,9 +346,10 @@ def _on_other_inputs(decision: DecisionDocument, listed: Iterable[Cause]) -> lis
 
 
 def _led_by_counted(ranked: list[Cause]) -> list[Cause]:
-    """The causes, of every line that explains time first what an exact counter has more of.
+    """The causes; of each line that explains time, the operator that an exact counter found more of comes first.
 
-    What the line calls may take too little to show in the pairs, where what it is made of and the views around it do.
+    The operator that the line calls may take too little time to show in the pairs, although its inner operators and the views
+    around it show.
     """
     first: dict[tuple[_Place, str | None], Cause] = {}
     by_rank = sorted((c for c in ranked if c.rank is not None and c.line), key=lambda c: (c.rank or 0, c.op))
@@ -363,7 +364,7 @@ def _led_by_counted(ranked: list[Cause]) -> list[Cause]:
     def led(cause: Cause) -> Cause:
         place = cause.place
         if cause.amount == "bytecodes" and place in outside and cause.more_count >= EXPLAINS * most_python[place] > 0:
-            # What runs outside operators is Python, and this says which.
+            # Time outside operators is Python's, and the bytecodes identify the line.
             return replace(cause, rank=outside[place].rank)
         leading = first.get((place, cause.line))
         if leading is None or not _inner(leading) or not cause.counted or cause.more_count <= 0:
@@ -374,15 +375,15 @@ def _led_by_counted(ranked: list[Cause]) -> list[Cause]:
 
 
 def _inner(cause: Cause) -> bool:
-    """Tell whether a cause is a part of what some line calls: it runs more often, and no counter names it."""
+    """Whether a cause is an inner part of an operator that a line calls: it runs more often, and no counter names it."""
     return not cause.counted and cause.kind in _COUNTED
 
 
 def _with_aspects(merged: Mapping[_Key, Cause]) -> dict[_Key, Cause]:
-    """The causes with those joined that tell more of an operator that is a cause itself, on the same line.
+    """The causes, with further aspects of an operator merged into its own cause on the same line.
 
-    Where it runs more often, that says enough of the bytes it copies more, the blocks it takes and what it computes; the
-    bytecodes of a line say enough of the functions that it calls.
+    If the operator runs more often, that already covers the extra bytes it copies, the blocks it allocates and its arithmetic;
+    the bytecodes of a line already cover the functions that it calls.
     """
     joined = dict(merged)
     lines_of_python: dict[_Place, set[str | None]] = {}
@@ -419,10 +420,10 @@ def _compiled(decision: DecisionDocument) -> dict[tuple[_Place, str], Compiling]
 
 
 def _cause_of(comparison: Comparison, causes: Iterable[Cause]) -> Cause | None:
-    """What adds most to one comparison: a counter's likeliest part; of a time what explains it.
+    """The main cause of one comparison: for a counter its likeliest part, for a time the first of its explanation.
 
-    A graph that breaks or is compiled again explains whatever comes of it. Where no explanation says, it is what has more
-    added time of the operators that run more often and those that were tested by themselves.
+    A graph break or recompilation explains all that follows from it. Without an explanation, the candidates are the operators
+    that run more often and those tested by themselves; the one that added more time is the cause.
     """
     parts = {(part.name, part.aspect, part.ranks) for part in comparison.parts if part.head > part.base}
     at_place = [cause for cause in causes if cause.place == (comparison.workload, comparison.shape)]
@@ -444,7 +445,7 @@ def _cause_of(comparison: Comparison, causes: Iterable[Cause]) -> Cause | None:
 
 
 def _tested(comparison: Comparison, decision: DecisionDocument) -> Cause | None:
-    """The operator that lost most time in the pairs, where that explains a good part of a slower call."""
+    """The operator that lost most time in the pairs, if that explains a good part of a slower call."""
     if comparison.method != "paired" or comparison.unit != "s" or comparison.outcome != "regressed":
         return None
     at_place = [t for t in decision.operators if (t.workload, t.shape) == (comparison.workload, comparison.shape)]
@@ -487,7 +488,7 @@ def _from_comparisons(comparisons: Iterable[Comparison]) -> Iterator[Cause]:
 
 
 def slower_stages(comparison: Comparison) -> list[Part]:
-    """The stages of the preprocessing that explain a good part of what it lost, the slowest first."""
+    """The stages of the preprocessing that explain a good part of its slowdown, the slowest first."""
     loss = (comparison.head or 0.0) - (comparison.base or 0.0)
     slower = [part for part in comparison.parts if part.head - part.base >= max(EXPLAINS * loss, 1e-9)]
     return sorted(slower, key=lambda part: part.base - part.head)
@@ -531,7 +532,7 @@ def _of_change(change: OperatorDelta) -> Cause:
 
 
 def _merge_explained(merged: dict[_Key, Cause], explained: Explanation, part: OperatorDelta, number: int) -> None:
-    """Add what the explanation of a slower call knows: the seconds are the pairs', the exact counts stay the counters'."""
+    """Add the explanation of a slower call: the seconds are the pairs', the exact counts stay the counters'."""
     where = explained.workload, explained.shape
     name = part.function or part.op
     key: _Key = (where, name, None, "calls", "")
@@ -561,7 +562,7 @@ def _explained(cause: Cause, part: OperatorDelta) -> Cause:
 
 
 def _merge(merged: dict[_Key, Cause], new: Cause) -> None:
-    """Add what a further source knows about an operator; the counts of an earlier, exact source stay."""
+    """Add a further source's facts about an operator; the counts of an earlier, exact source stay."""
     key = (new.place, new.op, new.aspect, new.amount, new.ranks)
     old = merged.get(key)
     if old is None:

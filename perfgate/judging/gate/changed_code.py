@@ -1,4 +1,4 @@
-"""Which place of the change a line of the head goes back to, by what changed and by which function calls which."""
+"""The changed place behind a line of the head, from the changes and the calls between functions."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from perfgate.document.explanation import Origin
 from perfgate.document.profile import CalledFunction
 from perfgate.document.run import CodeChange
 
-# Of more changed places than these, one that no call was seen to reach is not named: it is any of them.
+# If more places than this changed, one that no recorded call reaches is not named: it could be any of them.
 MOST_ELSEWHERE = 3
-# Of a recursive or forged list of callers.
+# Limits a recursive or forged list of callers.
 _MOST_LINES = 1000
 
 
 class ChangedCode:
-    """The changed places of a head, and the functions that a call of it ran."""
+    """The changed places of a head, and the functions that its calls ran."""
 
     def __init__(self, changes: Sequence[CodeChange], functions: Sequence[CalledFunction] = ()) -> None:
         self._changes: dict[str, list[CodeChange]] = {}
         for change in changes:
             self._changes.setdefault(change.file, []).append(change)
-        # What is imported is mostly used where the code changed too.
+        # Imported names are mostly used in code that changed too.
         self._all = [change for change in changes if not change.imports] or list(changes)
         self._functions: dict[str, list[CalledFunction]] = {}
         for function in functions:
@@ -32,15 +32,15 @@ class ChangedCode:
         return self._at(line) is not None
 
     def of_function(self, line: str) -> str:
-        """The first changed line of a function that begins at a line; that line itself where nothing changed in it."""
+        """The first changed line of a function that begins at a line; that line itself if nothing changed in it."""
         file, number = _split(line)
         inside = [change for change in self._changes.get(file, []) if change.begins == number]
         return f"{file}:{min(change.first for change in inside)}" if inside else line
 
     def origin(self, line: str | None) -> Origin | None:
-        """The changed place that a line goes back to.
+        """The changed place behind a line.
 
-        That is the line itself, else the nearest line that calls it, else one in the nearest function around those; where the
+        That is the line itself, else the nearest line that calls it, else one in the nearest function around those; if the
         change touches few places and none of these, the first.
         """
         if line is None:
@@ -50,9 +50,9 @@ class ChangedCode:
         return self._origins[line]
 
     def chain_of(self, line: str | None) -> tuple[str, int] | None:
-        """The chain of values in the change to which effects at a line belong, by its first line; None where that is a guess.
+        """The chain of values in the change to which effects at a line belong, by its first line; None if that is a guess.
 
-        What the change only reaches is put down to it where it is one chain, and the only change that could be behind it.
+        An effect that the change only reaches is attributed to a chain if that is the only change that could be behind it.
         """
         origin = self.origin(line)
         at = self._at(origin.line) if origin else None
@@ -60,7 +60,7 @@ class ChangedCode:
             return None
         if origin.reach in ("line", "caller"):
             _, number = _split(origin.line)
-            # A loop that changed holds the lines inside it, of which those that changed too stand for themselves.
+            # A changed loop covers the lines inside it; lines that changed themselves stand for themselves.
             inside = [
                 (last - first, chain[0][0]) for chain in at.chains for first, last in chain if first <= number <= last
             ]
@@ -110,7 +110,7 @@ class ChangedCode:
         return next((c for c in self._changes.get(file, []) if c.first <= number <= c.last), None)
 
     def _in_function(self, line: str) -> CodeChange | None:
-        """The change nearest to a line of those in the innermost function around it that changed."""
+        """The change nearest to a line, among those in the innermost changed function around it."""
         file, number = _split(line)
         inside = list(self._of_functions(file, number))
         innermost = max((change.begins or 0 for change in inside), default=0)

@@ -1,6 +1,6 @@
-"""The checklist of both sides, number by number: what informs beside the verdict.
+"""The checklist of both sides, number by number: information beside the verdict.
 
-A difference is shown only of what was measured side by side, in pairs or in turns, and of exact counts.
+A difference is shown only for numbers measured side by side, in pairs or in turns, and for exact counts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def compare_checklist(
     *,
     invalid: Iterable[Invalid],
 ) -> list[StepComparison]:
-    """Compare every number that a side has, in the order of steps. What the decision compares already is taken from there.
+    """Compare every number that a side has, in the order of steps, reusing the comparisons that the decision already has.
 
     Times of ``invalid`` places prove nothing, so they have no difference here either.
     """
@@ -58,7 +58,7 @@ def compare_checklist(
 
 
 def _with_leading(rows: list[StepComparison]) -> list[StepComparison]:
-    """The rows, of each step and workload one marked: that with the largest resolved difference, else the one known best."""
+    """The rows, with one marked for each step and workload: the largest resolved difference, else the most precise."""
     leading: dict[tuple[int, str], StepComparison] = {}
     for row in rows:
         place = row.step, row.workload
@@ -72,13 +72,13 @@ def _weight(row: StepComparison) -> tuple[float, bool, float]:
     size = 0.0
     half = 0.0 if row.method == "exact" else (row.interval[1] - row.interval[0]) / 2 if row.interval else math.inf
     if row.is_resolved:
-        # A count that was 0 grew without measure, and so did one that is gone.
+        # Growth from 0, or loss of the whole count, is infinite.
         size = math.inf if row.delta is None or row.delta <= -1 else abs(math.log1p(row.delta))
     return size, row.method is not None, -half
 
 
 def _as_measured(number: ChecklistNumber, before: Value | None, after: Value | None) -> StepComparison:
-    """What each side measured by itself, without a difference."""
+    """The value that each side measured by itself, without a difference."""
     base, head = (None if value is None else value.value for value in (before, after))
     return StepComparison(
         step=number.step,
@@ -143,9 +143,9 @@ class _Bound(NamedTuple):
 
 
 def _bounds(comparisons: Iterable[Comparison], policy: Policy) -> dict[tuple[str, ...], _Bound]:
-    """What bounds a number: a budget by metric and place, or a limit of the checklist by metric alone."""
+    """The bound of each number: a budget by metric and place, or a limit of the checklist by metric alone."""
     bounds: dict[tuple[str, ...], _Bound] = {}
-    # Of several limits on a number the table shows the one that gates, else the one that warns.
+    # If several limits bound a number, the table shows the one that gates, else the one that warns.
     by_severity = [name for end in (".info", ".severe", ".warning") for name in LIMITS if name.endswith(end)]
     for name in (*by_severity, *policy.limits):
         if (judged := judged_by(name)) is not None:

@@ -1,4 +1,4 @@
-"""Which blocks count: nothing disturbed them, by what the environment reported of them, never by how long they took.
+"""Select the undisturbed blocks, by the environment's report about each block and never by how long it took.
 
 A block that is dropped takes its whole quad on both sides with it, so that dropping cannot favour a side.
 """
@@ -18,7 +18,7 @@ Taint = Literal["throttled", "slow_clock", "foreign_process"]
 
 
 class CleanPair(NamedTuple):
-    """The quads of a pair in which nothing disturbed either side, None where too few are left; and what disturbed how many."""
+    """The quads of a pair undisturbed on both sides, None if too few are left; and the number of quads by disturbance."""
 
     quads: frozenset[int] | None
     taints: Counter[Taint]
@@ -47,7 +47,7 @@ def _taint(columns: BlockColumns, index: int) -> Taint | None:
 
 
 def waited_share(blocks: Iterable[BlockColumns]) -> float | None:
-    """The share of the measured time in which workers waited for a CPU that another process had; None where nothing tells."""
+    """The share of the measured time that workers waited for a CPU taken by another process; None if it is unknown."""
     reported = [columns for columns in blocks if columns.run_delay_ns]
     seen = sum(sum(columns.seen_ns) for columns in reported)
     return sum(sum(columns.run_delay_ns) for columns in reported) / seen if seen else None

@@ -1,4 +1,4 @@
-"""One comparison of a decision: how its numbers are rounded, what the policy tolerates, and what somebody accepted.
+"""One comparison of a decision: how its numbers are rounded, its tolerance under the policy, and accepted regressions.
 
 Logarithms may differ in the last bit between CPUs; nine significant digits hide that, so that a decision judged again on
 another machine is the same bytes.
@@ -26,7 +26,7 @@ _LARGEST_LOGARITHM = 700.0
 
 
 class ShapePlace(NamedTuple):
-    """A shape of a workload; the shape is empty where all shapes are meant."""
+    """A shape of a workload; an empty shape stands for all shapes."""
 
     workload: str
     shape: str
@@ -37,7 +37,7 @@ def places(run: RunDocument) -> list[ShapePlace]:
 
 
 def change_of(logarithm: float) -> float:
-    """The relative change of a ratio, by its logarithm; one that no float holds is the largest that a float does."""
+    """The relative change of a ratio, from its logarithm, limited to the largest float."""
     return math.expm1(min(logarithm, _LARGEST_LOGARITHM))
 
 
@@ -46,18 +46,18 @@ def rounded(value: float) -> float:
 
 
 def relative_change(base: float | None, head: float | None) -> float | None:
-    """head/base - 1, None where the base is 0 or a side has no value."""
+    """head/base - 1, None if the base is 0 or a side has no value."""
     return rounded(head / base - 1) if base and head is not None else None
 
 
 def worsening(comparison: Comparison) -> float:
-    """By which share the head is estimated to be worse; below 0 where it is better."""
+    """The share by which the head is estimated to be worse; below 0 if it is better."""
     delta = comparison.delta or 0.0
     return -delta if comparison.better == "higher" else delta
 
 
 def zero_of(name: str) -> float:
-    """What is added to a number before its ratio is taken: of a relative change, 0 is as good as any other value."""
+    """The offset added to a number before its ratio is taken: for a relative change, 0 is as good as any other value."""
     return 1.0 if name in METRICS and METRICS[name].change else 0.0
 
 
@@ -109,7 +109,7 @@ def tolerance(policy: Policy, metric: str, workload: str, shape: str, *, moved: 
 
 
 def configured_tolerance(policy: Policy, metric: str, workload: str, shape: str) -> float | None:
-    """The tolerance that the policy sets; None where it sets none.
+    """The tolerance that the policy sets; None if it sets none.
 
     Of several entries that match, the most specific counts: the exact metric before a pattern, then the longest.
     """
@@ -122,7 +122,7 @@ def configured_tolerance(policy: Policy, metric: str, workload: str, shape: str)
 
 
 class Margins(NamedTuple):
-    """The slowdown that "unchanged" excludes: pairs are added until it is ``sought``, and in the end the other suffices."""
+    """The slowdown that "unchanged" excludes: pairs are added until it is ``sought``, but in the end the other is enough."""
 
     sought: float
     sufficient: float
@@ -139,7 +139,7 @@ def margins_for_unchanged(policy: Policy, metric: str, workload: str, shape: str
 def key_matches(key: str, metric: str, workload: str, shape: str) -> bool:
     """Whether a key ``METRIC``, ``METRIC@WORKLOAD`` or ``METRIC@WORKLOAD/SHAPE``, patterns or names, means this metric."""
     place = parse_place(key)
-    if key == metric:  # an operator's metric may contain what would else be read as a pattern or a place
+    if key == metric:  # an operator's metric may contain characters of a pattern or a place
         return True
     return fnmatchcase(metric, place.metric) and place.covers(workload, shape)
 
@@ -147,9 +147,9 @@ def key_matches(key: str, metric: str, workload: str, shape: str) -> bool:
 def with_accepted(
     comparisons: Iterable[Comparison], head: Source, acceptances: Sequence[Acceptance]
 ) -> list[Comparison]:
-    """The comparisons, those that were accepted for this very commit no longer gating.
+    """The comparisons, with those accepted for this very commit no longer gating.
 
-    A wrong output is no regression that could be meant, and uncommitted changes are not what was accepted.
+    A wrong output cannot be an intended regression, and an acceptance does not cover uncommitted changes.
     """
     of_commit = [] if head.dirty else [acceptance for acceptance in acceptances if acceptance.commit == head.commit]
     return [_accepted(comparison, of_commit) for comparison in comparisons]

@@ -1,11 +1,11 @@
-"""The parts of a call's measured difference: what every operator adds, by the pairs, and where in the code, by the traces.
+"""The parts of a call's measured difference: the time that each operator adds, from the pairs, and its lines, from the traces.
 
-Seconds come from the pairs alone, whose members profile in turns. Traces are recorded once a side, so they say what became
-of an operator (more often, on other inputs) and on which line most of its change lies, and never how much it costs.
+Seconds come from the pairs alone: their members profile in turns. Traces are recorded once a side, so they show how an operator
+changed (more often, on other inputs) and the line with most of its change, and never how much it costs.
 
-The profiler slows a CPU with every operator it writes down. By how much at most, base tells: its profiled call less its clocked
-call, shared among its operators. Where more operators add up to more than was measured, up to so much is taken off them, and
-what is still more is said.
+The profiler slows a CPU with every operator it records. Base gives the upper bound of that cost: its profiled call less its
+clocked call, shared among its operators. If additional operators add up to more than the measured difference, up to this bound
+is subtracted from them, and any remaining excess is reported.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from perfgate.judging.gate.evidence import Evidence, PairedTimes
 from perfgate.judging.gate.operators import MIN_PAIRS
 from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
 
-# A difference is believed where its interval at 95 % lies on one side of zero. It explains what was found by another
-# measure, so a wrong one among dozens of operators costs a line of text, and a missing one leaves the loss unexplained.
+# A difference is believed if its interval at 95 % lies on one side of zero. It explains a difference found by another measure,
+# so a wrong one among dozens of operators costs a line of text, and a missing one leaves the loss unexplained.
 _TAIL = 0.025
-# Of what was measured; a smaller part explains nothing, and several of them stay together in what is left unexplained.
+# Of the measured difference; a smaller part explains nothing, and several of them remain together as unexplained.
 MIN_PART = 0.01
 MAX_CONTRIBUTIONS = 30
 MAX_OTHER_INPUTS = 12
-# The share of a call's change from which what the code does otherwise is its cause, and not what takes longer by itself.
+# The share of a call's change from which a change in the work done is its cause, rather than operators that take longer.
 EXPLAINS = 0.25
 _COUNTED: frozenset[PartKind] = frozenset({"added", "removed", "more", "fewer"})
 _CHANGED: frozenset[PartKind] = frozenset({*_COUNTED, "other_inputs", "waiting"})
 _UNCHANGED: frozenset[PartKind] = frozenset({"slower", "faster", "outside"})
-# The share of the growth outside operators from which it is put down to there being more operators.
+# The share of the growth outside operators from which more operators are taken as its reason.
 _LAUNCHING = 0.5
 _MOVED = ("regressed", "improved")
 _EXPLAINED_METRICS = tuple(name for name, entry in METRICS.items() if entry.explained)
@@ -57,9 +57,9 @@ def explanations(
     *,
     invalid: Iterable[Invalid] = (),
 ) -> list[Explanation]:
-    """For every shape that both sides traced, what its change of time is made of, and what holds it up.
+    """For every shape that both sides traced, the parts of its change in time, and its bottleneck.
 
-    What one of the ``tests`` says an operator lost is what it is said to add.
+    If one of the ``tests`` measured an operator's loss, that is its contribution.
     """
     spoiled = {(entry.workload, entry.shape) for entry in invalid}
     before, after = evidence.base.accounts, evidence.head.accounts
@@ -74,7 +74,7 @@ def explanations(
 
 
 def call_times(comparisons: Sequence[Comparison], workload: str, shape: str) -> list[Comparison]:
-    """What the pairs say of a call: what regressed or improved comes first, then in the order in which it is explained."""
+    """The call times of the pairs: regressions and improvements first, then in the order in which they are explained."""
     paired = {c.metric: c for c in comparisons if (c.workload, c.shape, c.method) == (workload, shape, "paired")}
     times = [paired[metric] for metric in _EXPLAINED_METRICS if metric in paired]
     comparable = [time for time in times if time.outcome != "not_comparable"]
@@ -83,7 +83,7 @@ def call_times(comparisons: Sequence[Comparison], workload: str, shape: str) -> 
 
 @dataclass(frozen=True)
 class _Shape:
-    """One shape of both sides, the comparison to explain, its exact comparisons, and what tests say its operators lost."""
+    """One shape of both sides, the comparison to explain, its exact comparisons, and the tested losses of its operators."""
 
     evidence: Evidence
     before: CallAccount
@@ -124,7 +124,7 @@ class _Shape:
         )
 
     def _other_inputs(self) -> list[OperatorDelta]:
-        """The operators that run as often as before on inputs of another form, as the traces show them."""
+        """The operators that run as often as before on inputs of another form, according to the traces."""
         before, after = self._rows
         parts = []
         for op in [op for op in after if op in before]:
@@ -157,7 +157,7 @@ class _Shape:
             parts.append(self._of_outside(outside, before=float(np.median(around)) if around else None))
         parts = _without_profiler(parts, measured, at_most=self._cost_of_an_event(pairs, clocked))
         large = [part for part in parts if abs(part.seconds) >= abs(measured) * MIN_PART]
-        # The operators that an exact counter has more of, or fewer; others only do work for these.
+        # Operators whose exact count changed; others only do work for these.
         sign = 1 if measured > 0 else -1
         counted = {
             part.name
@@ -168,7 +168,7 @@ class _Shape:
         return _ranked(large, measured, counted=counted)
 
     def _cost_of_an_event(self, pairs: PairedTimes, clocked: float) -> float:
-        """The seconds that the pairs' profiler adds to a call with every operator; a device it does not slow."""
+        """The seconds that the pairs' profiler adds to a call with every operator; 0 on a device, which it does not slow."""
         events = sum(row.count for row in self.before.rows if row.kind == "host")
         if "operators" not in self.before.parts or not events or not pairs:
             return 0.0
@@ -186,7 +186,7 @@ class _Shape:
         # Operators that compute in full precision again: the line had asked for less.
         lowered = (part for c in self.exact if c.metric == LOW_PRECISION_OPS for part in c.parts)
         precision_lines = {part.name: part.line for part in lowered if part.line}
-        # A copy on the device that is new: the host began to wait for it.
+        # A new copy on the device: the host began to wait for it.
         new_copy = site is not None and site.base is None and site.row.kind == "copy"
         wait = self._more_waits if new_copy else None
         return OperatorDelta(
@@ -208,16 +208,16 @@ class _Shape:
 
     @cached_property
     def _more_waits(self) -> Part | None:
-        """The place where the host of a device began to wait for it; a CPU waits for nobody."""
+        """The place at which the host of a device began to wait for it; a CPU has no such waits."""
         if "outside" in self.after.parts:
             return None
         waits = (part for c in self.exact if c.metric == SYNCS for part in c.parts)
         return next((part for part in waits if part.head > part.base), None)
 
     def _of_outside(self, seconds: float, *, before: float | None) -> OperatorDelta:
-        """What is added outside operators: that of waiting, of more operators, else of the function that grew most.
+        """The time added outside operators, attributed to waiting, to more operators, or else to the function that grew most.
 
-        ``before`` is base's time outside operators; None where no pair has it, so that operators cannot be priced.
+        ``before`` is base's time outside operators; None if no pair has it, so that operators cannot be priced.
         """
         wait = self._more_waits
         if wait is not None and seconds > 0:
@@ -252,7 +252,7 @@ class _Shape:
 
 
 def _added_seconds(pairs: PairedTimes, smallest: float) -> dict[str, float]:
-    """The seconds that each operator adds, of those whose pairs leave no doubt that it does."""
+    """The seconds that each operator adds, if its pairs leave no doubt that it does."""
     seconds = {}
     for op in sorted({op for pair in pairs for side in pair for op in side}):
         differences = np.array([after.get(op, 0.0) - before.get(op, 0.0) for before, after in pairs])
@@ -266,10 +266,10 @@ def _added_seconds(pairs: PairedTimes, smallest: float) -> dict[str, float]:
 
 
 def _without_profiler(parts: Sequence[OperatorDelta], measured: float, *, at_most: float) -> list[OperatorDelta]:
-    """The parts without what the profiler adds with every further operator: what is beyond the measured difference.
+    """The parts without the profiler's cost for additional operators, i.e. without their excess over the measured difference.
 
-    That is ``at_most`` so many seconds an operator, and may well be less: a call that is profiled has other costs too. The
-    profiler writes some of it into the operator and the rest around it, so what is more than an operator shows is taken from
+    That is at most ``at_most`` seconds an operator, and may well be less: a profiled call has other costs too. The profiler's
+    cost lies partly in the operator and partly around it, so any part of it beyond the operator's own time is subtracted from
     the time outside operators. An operator that runs more often saves no time by that.
     """
     more = sum(_more_runs(part) for part in parts)
@@ -294,11 +294,11 @@ def _more_runs(part: OperatorDelta) -> float:
 
 
 def _ranked(parts: Sequence[OperatorDelta], measured: float, *, counted: Collection[str]) -> list[OperatorDelta]:
-    """The parts in the order of what their lines explain together, the likeliest cause first.
+    """The parts in the order of the time that their lines explain together, the likeliest cause first.
 
-    What one line of code costs mostly spreads over several operators: that which the code calls (``clone``, one of those
-    ``counted`` exactly) comes before what it is made of (``copy_``). Where operators came, went, run more often or on other
-    inputs, those that merely take longer do so in their wake (the caches are colder), unless the former explain little and
+    The cost of one line of code mostly spreads over several operators: the one that the code calls (``clone``, one of those
+    ``counted`` exactly) comes before its inner ones (``copy_``). If operators were added, removed, run more often or run on
+    other inputs, those that merely take longer are side effects (the caches are colder), unless the former explain little and
     one of the latter explains much; and the time between operators grows with their number.
     """
     sign = 1 if measured > 0 else -1
@@ -336,7 +336,7 @@ def _timed(row: CallRow) -> TimedRow:
 
 
 def _largest(aligned: Sequence[AlignedRow], *, growing: bool) -> AlignedRow | None:
-    """The pair of rows that changed most in one direction; one whose count or inputs changed before all others.
+    """The pair of rows that changed most in one direction; one with a changed count or changed inputs before all others.
 
     A trace is recorded once a side, so its times alone are noise more often than not.
     """
@@ -362,7 +362,7 @@ def _kind(base: float, head: float, change: InputsChange | None, seconds: float)
 
 
 def _inputs_change(pair: AlignedRow | None) -> InputsChange | None:
-    """What differs first in the inputs of a pair of rows: the dtypes, else the shapes, else only the layout."""
+    """The first difference between the inputs of a pair of rows: the dtypes, else the shapes, else only the layout."""
     if pair is None or pair.base is None or pair.head is None or pair.base.shape == pair.head.shape:
         return None
     before, after = _dtypes_and_shapes(pair.base.shape), _dtypes_and_shapes(pair.head.shape)
@@ -374,9 +374,9 @@ def _inputs_change(pair: AlignedRow | None) -> InputsChange | None:
 
 
 def _dtypes_and_shapes(inputs: str | None) -> tuple[list[str], list[str]] | None:
-    """Dtypes and shapes of inputs as an account words them (``float32[8,96] strided, int64[4]``).
+    """Dtypes and shapes of inputs in the format of an account (``float32[8,96] strided, int64[4]``).
 
-    None for the profiler's own words, which know neither dtypes nor layouts, and stand where nothing better is known.
+    None for the profiler's own format, which lacks dtypes and layouts and is the fallback.
     """
     if not inputs or inputs.startswith("["):
         return None

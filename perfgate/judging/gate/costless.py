@@ -1,4 +1,4 @@
-"""Counts that grew where calls are shown not to be slower: they warn, unless what they count is a fault by itself."""
+"""Counts that grew although calls are shown not to be slower: they warn, unless the count is a fault by itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perfgate.judging.gate.comparison import ShapePlace, configured_tolerance
 
 
 def fails_alone(comparison: Comparison, policy: Policy) -> bool:
-    """Tell whether a regression fails the gate whatever else is shown: no time can excuse it."""
+    """Whether a regression fails the gate regardless of all other results: no time can excuse it."""
     return (
         comparison.method != "exact"
         or policy.strict
@@ -24,9 +24,10 @@ def fails_alone(comparison: Comparison, policy: Policy) -> bool:
 
 
 def with_costless(comparisons: Iterable[Comparison], policy: Policy) -> list[Comparison]:
-    """The comparisons, of which counts no longer gate where every time that must decide is shown not to be worse.
+    """The comparisons; counts no longer gate if every time that must decide is shown not to be worse.
 
-    Full precision instead of low may be what made calls faster: it gates unless one of these times is shown to be better.
+    Full precision instead of low may be the reason that calls are faster: it gates unless one of these times is shown to be
+    better.
     """
     listed = list(comparisons)
     times = [

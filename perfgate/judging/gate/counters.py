@@ -1,4 +1,4 @@
-"""Exact counters and how often operators run: no noise, so any worsening counts, with the operator and the line it is from."""
+"""Exact counters and operator counts: without noise, any worsening counts, and names its operator and line."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from perfgate.judging.gate.comparison import ShapePlace, comparison, relative_ch
 from perfgate.judging.gate.evidence import Evidence, count_of
 
 MAX_PARTS = 12
-# How many times wider than the ranges of wavering counts the gap between them must be.
+# How many times wider than the ranges of varying counts the gap between them must be.
 RANGES_APART = 2
 _ABSENT = OpCount(op="", count=0)
 _COPY_METRICS = (COPIES, "counters.noncontiguous_copies")
-# What the sites of a counter count, where it is not the operator's own calls.
+# The aspect that the sites of a counter count, if it is not the operator's own calls.
 _ASPECTS: dict[str, Aspect] = {"memory.kept": "kept", "counters.repeat_saves": "saved", DEFERRED_OPS: "deferred"}
 # A call that runs none of them any more may not have computed its output.
 _PROOFS_OF_WORK = (FRAMEWORK_OPS, FLOPS)
@@ -43,7 +43,7 @@ def compare_counters(evidence: Evidence, policy: Policy) -> list[Comparison]:
 
 @dataclass(frozen=True)
 class _Counters:
-    """The counters of one shape on both sides; ``base_code`` is the text of every line of the base that is known."""
+    """The counters of one shape on both sides; ``base_code`` is the text of every known line of the base."""
 
     place: ShapePlace
     base: CounterSet
@@ -56,11 +56,11 @@ class _Counters:
     def comparisons(self) -> Iterator[Comparison]:
         for name in sorted(self.base.values.keys() | self.head.values.keys()):
             if name not in self.base.values or name not in self.head.values:
-                # As the graph breaks of a side that compiles nothing.
+                # For example the graph breaks of a side that compiles nothing.
                 side = "base" if name in self.base.values else "head"
                 yield self._comparison(name, "not_comparable", reason=Message("gate.only-one-side", {"side": side}))
             elif not is_known(name):
-                # Of a newer perfgate: equal counts hide nothing, and of others nobody knows which way is worse.
+                # Of a newer perfgate: equal counts hide nothing; for others the better direction is unknown.
                 differs = self.base.values[name] != self.head.values[name]
                 outcome: Outcome = "inconclusive" if differs else "not_comparable"
                 yield self._comparison(name, outcome, gating=differs, reason=Message("gate.unknown-metric"))
@@ -92,10 +92,10 @@ class _Counters:
         )
 
     def _compare_ranges(self, name: str) -> Comparison:
-        """Compare a count that repeated calls disagree about: all calls of one side must lie beyond all of the other.
+        """Compare a count that differs between repeated calls: all calls of one side must lie beyond all of the other.
 
-        With three calls a side, equal code does so once in 20 gates. Where the base's own calls differ, the gap must also be
-        wider than RANGES_APART times the wider range: less than once in 500, for normal, uniform and log-normal counts.
+        With three calls a side, equal code does so once in 20 gates. If the base's own calls differ, the gap must also be wider
+        than RANGES_APART times the wider range: less than once in 500, for normal, uniform and log-normal counts.
         """
         if name in self.base.unstable:
             overlap = self._comparison(name, "not_comparable", reason=Message("gate.unstable"))
@@ -133,8 +133,8 @@ class _Counters:
     def _nothing_left(self, name: str) -> Comparison:
         """A head without the work that the base does is no improvement: its output may not have been computed.
 
-        It may come from where nobody counts, a captured graph or a kernel of one's own. The workload's check tells the two
-        apart: where it accepts the output, the loss warns; otherwise the gate cannot pass.
+        Uncounted sources, such as a captured graph or a custom kernel, may also produce the output. The workload's check
+        decides between the two: if it accepts the output, the loss warns; otherwise the gate cannot pass.
         """
         reason = Message("gate.nothing-left-checked" if self.checked else "gate.nothing-left")
         parts = self._parts(name)
@@ -143,14 +143,14 @@ class _Counters:
         )
 
     def _single_step(self) -> Message | None:
-        """Say where a recording holds a single step: its counts are compared, and nothing shows that they repeat."""
+        """A message for a recording of a single step: its counts are compared, and nothing shows that they repeat."""
         sides = [side for side, counters in (("base", self.base), ("head", self.head)) if counters.repeats == 1]
         if len(sides) == 1:
             return Message("gate.counted-once", {"side": sides[0]})
         return Message("gate.both-counted-once") if sides else None
 
     def _compare_precision(self) -> Comparison:
-        """More low-precision ops are suspect unless the workload's own check accepts what they compute; they never fail.
+        """More low-precision ops are suspect unless the workload's own check accepts the output; they never fail.
 
         Half precision is as often the purpose of a change as its accident, and only the workload knows which digits matter.
         Operators that fell back to full precision fail.
@@ -199,7 +199,7 @@ class _Counters:
             return
         before, after = _by_op(self.base), _by_op(self.head)
         parts = {part.name: part for part in self._parts(FRAMEWORK_OPS)}
-        # The ops of which one side had nothing to count: copies, where its recording has no timeline.
+        # The ops that one side could not count: copies, if its recording has no timeline.
         one_sided = self.base.values.keys() ^ self.head.values.keys()
         sites = [*self.base.sites, *self.head.sites]
         on_both = {site.name for site in sites if site.metric not in one_sided}
@@ -222,7 +222,7 @@ class _Counters:
                 )
 
     def _parts(self, name: str) -> list[Part]:
-        """What a counter is made of and changed, the largest change first."""
+        """The parts of a counter that changed, the largest change first."""
         before, after = _sites(self.base, name), _sites(self.head, name)
         parts = []
         for key in before.keys() | after.keys():
@@ -269,13 +269,13 @@ class _Counters:
 
 
 def _range(counters: CounterSet, name: str) -> tuple[int, int] | None:
-    """The least and the most of a count; None where its calls differ and nothing says by how much."""
+    """The least and the most of a count; None if its calls differ by an unknown amount."""
     value = counters.values[name]
     return counters.ranges.get(name) if name in counters.unstable else (value, value)
 
 
 def _outcome(base: float, head: float, allowed: float, allowed_more: float = 0.0) -> Outcome:
-    """What became of a counter of which less is better; ``allowed_more`` is an amount that says nothing either way."""
+    """The outcome of a counter of which less is better; a difference of up to ``allowed_more`` leaves it unchanged."""
     if head > base * (1 + allowed) and head > base + allowed_more:
         return "regressed"
     return "improved" if head < base - allowed_more else "unchanged"
@@ -300,7 +300,7 @@ def _sites(counters: CounterSet, metric: str) -> dict[str, list[CounterSite]]:
 
 
 def _sites_of_ops(ops: Iterable[OpCount]) -> Iterator[CounterSite]:
-    """A document may say of its operators only how often they ran and from which line most often."""
+    """A document may hold for its operators only their counts and the line that runs each most often."""
     for op in ops:
         if op.view:
             continue
@@ -320,7 +320,7 @@ def _row(site: CounterSite) -> TimedRow:
 
 
 def _largest_line(sites: Iterable[CounterSite]) -> str | None:
-    """The line where most of a counter comes from; of equal ones the first."""
+    """The line with the largest share of a counter; the first of equal ones."""
     return max(sites, key=lambda site: site.count).line
 
 
@@ -334,9 +334,9 @@ MAX_SITES = 6
 def operator_changes(evidence: Evidence) -> list[OperatorDelta]:
     """The operators that came, went or run more or less often, a few per shape.
 
-    Each side was traced by itself, so the traced times say how much an operator weighs on its side, never how much more or
-    less it takes: they choose the operators and their order, and no more. Recordings that mark no calls are left out: their
-    counts are not of one call.
+    Each side was traced by itself, so the traced times show how much an operator weighs on its side, never how much more or
+    less it takes: they only select and order the operators. Recordings that mark no calls are left out: their counts are not of
+    one call.
     """
     before, after = evidence.base.operators, evidence.head.operators
     changes: list[OperatorDelta] = []
@@ -392,7 +392,7 @@ def _replacements(before: CounterSet, after: CounterSet) -> Iterator[Replacement
 
 
 def _ops_of_code(counters: CounterSet, common: Collection[_Code]) -> dict[_Code, Counter[str]]:
-    """How often each line runs each operator. Lines that the other side lacks are one: an edit may move a call to another."""
+    """How often each line runs each operator. Lines missing on the other side count as one: edits move calls between them."""
     ops: defaultdict[_Code, Counter[str]] = defaultdict(Counter)
     for sites in _sites(counters, FRAMEWORK_OPS).values():
         for site in sites:
@@ -402,7 +402,7 @@ def _ops_of_code(counters: CounterSet, common: Collection[_Code]) -> dict[_Code,
 
 
 def _code(site: CounterSite, common: Collection[_Code]) -> _Code:
-    """File and text of a line, whose number changes with the lines above it; no text for one that the other side lacks."""
+    """File and text of a line, as its number changes with the lines above it; no text for a line that the other side lacks."""
     file = _file(site)
     return (file, site.code) if (file, site.code) in common else (file, None)
 
@@ -417,7 +417,7 @@ def _number(line: str) -> int:
 
 
 def _weight(before: OperatorRow | None, after: OperatorRow | None) -> float:
-    """The share of its side's time that those runs take which only one side has."""
+    """The share of its side's time for runs that only one side has."""
     rows = [row for row in (before, after) if row is not None]
     more = abs(count_of(after) - count_of(before))
     return max(row.share for row in rows) * more / max(abs(row.count) for row in rows) if more else 0.0
@@ -427,12 +427,12 @@ def _weight(before: OperatorRow | None, after: OperatorRow | None) -> float:
 
 
 def grown_sites(before: Iterable[TimedRow], after: Iterable[TimedRow], base_code: Collection[str]) -> list[Part]:
-    """The lines of ``after`` whose count grew, the one to name first.
+    """The lines of ``after`` with a higher count, the one to name first.
 
-    The same code on both sides is the same line, whatever its number. A line whose code was edited takes the place of the line
-    that is gone from there. ``base_code`` is the text of every line of the base that is known, whatever it runs there: a line
-    that the base has too was not added by the change, though it may now do what it did not before. So new code comes before
-    it, unless it adds less than half of what that does.
+    The same code on both sides is the same line, whatever its number. A line of edited code replaces the line that was
+    removed from there. ``base_code`` is the text of every known line of the base, whatever it runs there: a line that the base
+    has too was not added by the change, though it may behave differently now. So new code comes before it, unless it adds less
+    than half as much.
     """
     old, new = _by_code(before), _by_code(after)
     pairs = [pair for code in old.keys() & new.keys() for pair in align(old[code], new[code])]

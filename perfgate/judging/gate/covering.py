@@ -1,7 +1,8 @@
 """Numbers of a job that follow from others: one of these that is left open decides nothing by itself.
 
-Tokens per second of a closed loop are time to first token and time per output token once more. On a busy host the CPU time of
-the same work says what the wall cannot, as it does for functions (``pairs.deciding_clock``). A regression is believed of any.
+Tokens per second of a closed loop only repeat time to first token and time per output token. On a busy host, the CPU time of
+the same work shows a difference that the wall clock cannot, as for functions (``pairs.deciding_clock``). A regression of any of
+them counts.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from perfgate.judging.gate.evidence import Evidence
 from perfgate.judging.gate.pairs import ALIKE, COMPUTES, WAITED
 
 _FINER = {SERVING_THROUGHPUT: ({TTFT, TPOT}, {E2E})}
-# By the clock on the wall, and the CPU time of the same work.
+# Metrics by the wall clock, and the CPU time of the same work.
 _OF_THE_WALL = {TTFT, TPOT, E2E, SERVING_THROUGHPUT, RANKS_STEP}
 _OF_THE_CPU = (SERVING_CPU, REQUEST_CPU, RANKS_CPU)
 
 
 def with_covered(rows: Sequence[Comparison], base: Iterable[Turn], head: Iterable[Turn]) -> list[Comparison]:
-    """The comparisons of one job, of which those that follow from others no longer gate where they are left open."""
+    """The comparisons of one job; those that follow from others no longer gate if they are left open."""
     gating = {row.metric for row in rows if row.gating}
     decided = {row.metric for row in rows if row.gating and row.outcome in ("unchanged", "improved")}
     cpu = next((name for name in _OF_THE_CPU if name in decided), None)
@@ -57,10 +58,10 @@ def with_covered(rows: Sequence[Comparison], base: Iterable[Turn], head: Iterabl
 
 
 def waited_where_cpu_is_fair(base: Sequence[Turn], head: Sequence[Turn]) -> float | None:
-    """The share of the CPU time that both sides wanted and did not get; None where the wall is to decide.
+    """The share of the CPU time that both sides wanted and did not get; None if the wall clock decides.
 
-    That is on an idle host, and where a side does not want to compute for most of its turns, or the sides not alike: what they
-    wait for otherwise shows on the wall alone.
+    The wall clock decides on an idle host, and if a side does not want to compute for most of its turns, or the sides differ in
+    that: their other waits show on the wall clock alone.
     """
     wanted = [_wanted(turns) for turns in (base, head)]
     if any(side is None for side in wanted):
@@ -79,14 +80,14 @@ def waited_of_jobs(evidence: Evidence) -> float | None:
 
 
 class _Wanted(NamedTuple):
-    """How many CPUs a process of a side wanted on average, and which share of that it waited for."""
+    """The CPUs that a process of a side wanted on average, and the share of that it waited for."""
 
     cpus: float
     waited: float
 
 
 def _wanted(turns: Sequence[Turn]) -> _Wanted | None:
-    """None where not all turns tell."""
+    """None if a turn lacks the data."""
     times = [turn.cpu for turn in turns if turn.cpu is not None and turn.cpu.waited is not None]
     if not times or len(times) < len(turns):
         return None

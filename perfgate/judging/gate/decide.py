@@ -75,9 +75,9 @@ NOTHING_REQUIRED = Required()
 
 
 def judge_folder(folder: Path, *, policy: Policy | None = None) -> DecisionDocument:
-    """Judge the documents of a check folder again, as it says: for folders that are trusted.
+    """Judge the documents of a check folder again, under its own settings: for trusted folders.
 
-    Without a policy the one recorded in its decision.json is used. Raises DocumentError when a document is missing or damaged.
+    Without a policy the one recorded in its decision.json is used. Raises DocumentError if a document is missing or damaged.
     """
     recorded = read_decision(folder / "decision.json")
     history_path = folder / "history.json"
@@ -100,9 +100,9 @@ def decide(
     chosen_because: Message | None = None,
     required: Required = NOTHING_REQUIRED,
 ) -> DecisionDocument:
-    """Judge head against base; ``required`` is what the trusted side says that both must hold.
+    """Judge head against base; ``required`` is the trusted side's requirements for both.
 
-    Raises DocumentError when the two were not measured as the two sides of one session.
+    Raises DocumentError if the two were not measured as the two sides of one session.
     """
     if base.replicates and base.session.id != head.session.id:
         raise DocumentError(
@@ -193,7 +193,7 @@ def _failure_of(failed: FailedPair) -> Failure:
 
 
 def decide_alone(head: RunDocument, *, policy: Policy) -> DecisionDocument:
-    """Hold one run, measured or recorded, to the rules that need no base: its check, budgets, limits, expected kernels."""
+    """Judge one run, measured or recorded, by the rules without a base: its check, budgets, limits, expected kernels."""
     comparisons = compare_rules(None, RunIndex(head), policy)
     failures = _failures(head, "head", frozenset(CARDS))
     verdict, reasons = verdict_of(verdict_rules(comparisons, [], [], failures, [], [], "rules", not_timed=[]))
@@ -209,7 +209,7 @@ def _document(
     comparisons: list[Comparison],
     failures: list[Failure],
 ) -> DecisionDocument:
-    """The decision over a run that is compared with nothing."""
+    """The decision about a single run without a base."""
     return DecisionDocument(
         perfgate_version=__version__,
         project=head.project,
@@ -248,8 +248,8 @@ def _compare(
 ) -> _Compared:
     """Compare everything that one session measured on both sides; times that prove nothing are set aside.
 
-    ``numbers`` are those of the jobs that the trusted side knows. What is tested ``elsewhere`` is corrected for together with
-    these. At an ``interim`` look alarms are surer than at the end.
+    ``numbers`` are those of the jobs that the trusted side knows. The correction for multiple tests includes those
+    ``elsewhere``. At an ``interim`` look alarms are surer than at the end.
     """
     floors = noise_floors(evidence, policy)
     invalid = [*invalid_times(evidence), *_base_differs(floors), *invalid_turns(evidence)]
@@ -277,7 +277,7 @@ def _compare(
 
 
 def _base_differs(floors: list[NoiseFloor]) -> list[Invalid]:
-    """Where the base differs from itself, a difference of the head proves nothing."""
+    """If the base differs from itself, a difference of the head proves nothing."""
     entries: dict[tuple[str, str], Invalid] = {}
     for floor in floors:
         if floor.differs:
@@ -291,9 +291,9 @@ def _base_differs(floors: list[NoiseFloor]) -> list[Invalid]:
 
 
 class Look:
-    """What the documents say of one workload while it is measured; what they hold of others is not judged, only counted.
+    """The documents' evidence on one workload while it is measured; other workloads in them are not judged, only counted.
 
-    ``to_come`` workloads are measured after this one: what is shown must still be so when all are corrected for together.
+    ``to_come`` workloads are measured after this one: a result must still hold when all are corrected for together.
     """
 
     def __init__(
@@ -314,11 +314,11 @@ class Look:
     def more_pairs_would_help(self) -> bool:
         """Whether the verdict hangs on a time comparison that more pairs could decide.
 
-        Besides those that must be decided, that is any which looks worse than tolerated and is not yet shown to be. A time
-        that must be decided is known well enough once the slowdown that is sought is excluded, and not only a larger one,
-        unless it looks like an improvement that no first look can show.
-        Where a count fails the gate whatever the times are, they only say what it costs: an interval beyond no change does.
-        A counter that only warns where calls are no slower is worth every look.
+        Besides comparisons that must be decided, this includes any that looks worse than tolerated but is not yet shown to be.
+        A time that must be decided is known well enough once the target slowdown is excluded, and not only a larger one, unless
+        it looks like an improvement that no first look can show. If a count fails the gate whatever the times are, they only
+        show its cost: an interval that excludes "no change" is enough. A counter that only warns if calls are no slower is
+        worth every look.
         """
         gating = [c for c in self._comparisons if c.gating]
         second_look = self._policy.looks[min(1, len(self._policy.looks) - 1)]
@@ -334,7 +334,7 @@ class Look:
         return any(c.metric in MUST_DECIDE or (c.outcome == "inconclusive" and _looks_worse(c)) for c in undecided)
 
     def pairs_needed(self) -> int | None:
-        """About how many pairs would decide what is open; None where that is not known."""
+        """About how many pairs would decide the open comparisons; None if that is not known."""
         open_ones = [c for c in self._comparisons if c.gating and c.method == "paired" and self._is_undecided(c)]
         known = [c.pairs_needed for c in open_ones if c.pairs_needed is not None]
         return max(known) if known and len(known) == len(open_ones) else None
@@ -344,15 +344,15 @@ class Look:
         return any(c.method == "repeated" and c.outcome == "inconclusive" and c.pairs for c in self._comparisons)
 
     def more_turns_would_help(self) -> bool:
-        """Whether a number of a job is undecided that the verdict rests on.
+        """Whether a number that the verdict of a job rests on is undecided.
 
-        Where the job fails already, by a number or a count, only those that look worse are waited for: they say what it costs.
-        Nobody asks what other work or a wrong output costs.
+        If the job fails already, by a number or a count, only numbers that look worse are waited for: they show its cost. The
+        cost of different work or a wrong output does not matter.
         """
         return bool(self._open_turns())
 
     def quads_needed(self) -> int | None:
-        """About how many quads of a job would decide all numbers that are waited for; None where no number of them would."""
+        """About how many quads of a job would decide all numbers that are waited for; None if no number of quads would."""
         needed = [c.pairs_needed for c in self._open_turns()]
         known = [quads for quads in needed if quads is not None and quads < MOST_PAIRS]
         return max(known) if known and len(known) == len(needed) else None
@@ -393,10 +393,10 @@ def _looks_worse(comparison: Comparison) -> bool:
 
 
 def _comparing(base: RunDocument, head: RunDocument) -> Comparing:
-    """What is compared: code, or in an upgrade report the stacks under the same code.
+    """The subject of the comparison: code, or in an upgrade report the stacks under the same code.
 
-    Raises DocumentError when a document calls itself an upgrade report and its sides are of two commits: such a report
-    cannot fail, so a change must not be able to hide in one.
+    Raises DocumentError if a document calls itself an upgrade report and its sides are of two commits: such a report cannot
+    fail, so a change must not be able to hide in one.
     """
     if head.session.command != "upgrade":
         return "code"
@@ -428,7 +428,7 @@ def _package_differences(base: Environment | None, head: Environment | None) -> 
 
 
 def _differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[tuple[str, str | None, str | None]]:
-    """The names whose values differ, with both values."""
+    """The names with differing values, and both values."""
     values = [(name, before.get(name), after.get(name)) for name in sorted(before.keys() | after.keys())]
     return [(name, old, new) for name, old, new in values if old != new]
 
@@ -461,7 +461,7 @@ def _uncounted(base: RunDocument, head: RunDocument) -> list[Message]:
 
 
 def side_of(source: Source, chosen_because: Message | None = None, *, sha256: str | None = None) -> SideSummary:
-    """One side of a decision; ``sha256`` is that of the run document's content, where it was measured."""
+    """One side of a decision; ``sha256`` is that of the run document's content, if it was measured."""
     side = msgspec.convert(source, SideSummary, from_attributes=True)
     return msgspec.structs.replace(side, chosen_because=chosen_because, sha256=sha256)
 
@@ -472,7 +472,7 @@ def _reviewed(head: RunDocument) -> str | None:
 
 
 def _failures(run: RunDocument, side: Side, deciding: Set[int]) -> list[Failure]:
-    """What failed of a run, but for steps that decide nothing: the checklist shows those."""
+    """The failures of a run, except of steps that decide nothing: the checklist shows those."""
     failed_to_load = {workload.name: workload.error for workload in run.workloads if workload.error}
     errors = [(name, "load", error) for name, error in failed_to_load.items()]
     for step in run.steps:

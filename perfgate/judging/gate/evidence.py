@@ -1,6 +1,6 @@
-"""What base and head measured, looked up once: every comparer is a function of it.
+"""The measurements of base and head, looked up once: every comparer is a function of them.
 
-Samples are unpacked and summarised when somebody asks for a place, and once.
+Samples are unpacked and summarised on the first request for a place.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PairedTimes = list[tuple[dict[str, float], dict[str, float]]]
 
 
 class RunIndex:
-    """One run document, and what it holds of each place."""
+    """One run document, indexed by place."""
 
     def __init__(self, run: RunDocument) -> None:
         self.run = run
@@ -79,7 +79,7 @@ class RunIndex:
 
     @cached_property
     def kept_layout(self) -> frozenset[str]:
-        """The workloads of which a pair kept its memory layout."""
+        """The workloads with a pair that kept its memory layout."""
         return frozenset(replicate.workload for replicate in self.run.replicates if replicate.moved is False)
 
     def operator_lines(self, place: ShapePlace) -> dict[str, str]:
@@ -126,7 +126,7 @@ class Evidence:
 
     @cached_property
     def recorded(self) -> bool:
-        """Whether these are recordings that were made apart."""
+        """Whether these are recordings that were made separately."""
         return all(run.session.command == FROM_PROFILE for run in self.runs)
 
     @cached_property
@@ -169,7 +169,7 @@ class Evidence:
     def profiled(
         self, place: ShapePlace, kind: Kind
     ) -> tuple[dict[int, dict[str, float]], dict[int, dict[str, float]]]:
-        """What the members of pairs profiled on each side, by pair."""
+        """The profiled seconds of the pairs' members on each side, by pair."""
         return self.base.profiled(place, "first", kind), self.head.profiled(place, "second", kind)
 
     def paired_times(self, place: ShapePlace, kind: Kind = "operators") -> PairedTimes:
@@ -184,7 +184,7 @@ class Evidence:
 
     @cached_property
     def changed_counts(self) -> set[tuple[ShapePlace, str]]:
-        """The operators that a call of one side runs more often than one of the other."""
+        """The operators that a call of one side runs more often than a call of the other."""
         before, after = self.base.operators, self.head.operators
         return {
             (place, op)
@@ -195,7 +195,7 @@ class Evidence:
 
     @cached_property
     def unmarked(self) -> set[ShapePlace]:
-        """The shapes of recordings that mark no calls, so that their operators are not of one call."""
+        """The shapes of recordings without call markers, so that their operators are not of one call."""
         return {place for side in (self.base, self.head) for place, c in side.counters.items() if not c.repeats}
 
 
@@ -212,17 +212,17 @@ _OF_WORKLOADS = (
 
 
 def of_workload(run: RunDocument, workload: str) -> RunDocument:
-    """The run document without what it holds of other workloads and jobs."""
+    """The run document without the data of other workloads and jobs."""
     kept = {name: [entry for entry in getattr(run, name) if entry.workload == workload] for name in _OF_WORKLOADS}
     named = {name: [entry for entry in getattr(run, name) if entry.name == workload] for name in ("workloads", "jobs")}
     return msgspec.structs.replace(run, **kept, **named)
 
 
 class Elsewhere(NamedTuple):
-    """What is tested beside one workload: shapes, those that are preprocessed too, and numbers of jobs.
+    """The tests beside those of one workload: shapes, shapes with preprocessing, and numbers of jobs.
 
-    What is shown of the workload must be so when all are corrected for together, so each of these tests counts as one that
-    shows nothing, whatever it shows.
+    A result of the workload must hold when all are corrected for together, so each of these tests counts as one that shows
+    nothing, whatever its outcome.
     """
 
     shapes: int = 0
@@ -231,7 +231,7 @@ class Elsewhere(NamedTuple):
 
     @classmethod
     def than(cls, workload: str, head: RunDocument, *, to_come: int = 0) -> Elsewhere:
-        """What ``head`` holds of others than this workload, and ``to_come`` workloads of a shape each, like this one."""
+        """The tests of other workloads in ``head``, and of ``to_come`` workloads of one shape each, like this one."""
         pairs = [replicate for replicate in head.replicates if replicate.arm == "ab"]
         others = [replicate for replicate in pairs if replicate.workload != workload]
         is_preprocessed = any(pair.preprocess for pair in pairs if pair.workload == workload)
@@ -243,7 +243,7 @@ class Elsewhere(NamedTuple):
         )
 
     def p_values(self, metrics: Iterable[str]) -> list[float]:
-        """Those of these metrics, of which every shape has each."""
+        """A p-value of 1 for each of these metrics and each shape."""
         return [1.0] * sum(self.preprocessed if name == PREPROCESSING else self.shapes for name in metrics)
 
 

@@ -1,4 +1,4 @@
-"""Commands: how many lines of Python a run executes, which is nearly exact where two runs of a side agree."""
+"""Commands: the lines of Python that a run executes, a nearly exact count if two runs of a side agree."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from perfgate.document.job import PYTHON_LINES, Turn
 from perfgate.document.message import Message
 from perfgate.judging.gate.comparison import ShapePlace, comparison, configured_tolerance, relative_change, rounded
 
-# Of so many runs of a side it shows whether the count repeats itself.
+# The fewest runs of a side that show whether the count repeats.
 FEWEST_COUNTED = 2
 
 
 def compare_lines(
     place: ShapePlace, base: Iterable[Turn], head: Iterable[Turn], policy: Policy, *, of_stacks: bool
 ) -> Iterator[Comparison]:
-    """Compare the runs of both sides that are closest to each other: what differs then is more than they vary by.
+    """Compare the two closest runs of base and head: any difference left is beyond their variation.
 
-    Nothing is compared where neither side ran Python. Where one did, and the other did not or was not counted, the verdict is
-    left open. Where the runs of a side differ by more than is tolerated, the counts inform, and so do those ``of_stacks``: two
-    Pythons or two versions of a library have other lines.
+    Nothing is compared if neither side ran Python. If one did, and the other did not or was not counted, the verdict is left
+    open. If the runs of a side differ by more than is tolerated, the counts inform, and so do those ``of_stacks``: two Pythons
+    or two versions of a library have other lines.
     """
     before, after = (counted_lines(turns) for turns in (base, head))
     if min(len(before), len(after)) < FEWEST_COUNTED or not any((*before, *after)):
@@ -61,7 +61,7 @@ def counted_lines(turns: Iterable[Turn]) -> list[int]:
 
 
 def _closest(before: list[int], after: list[int]) -> tuple[int, int]:
-    """The counts of base and head that differ least; equal ones where their ranges overlap."""
+    """The counts of base and head that differ least; equal ones if their ranges overlap."""
     if min(after) > max(before):
         return max(before), min(after)
     return (min(before), max(after)) if max(after) < min(before) else (max(before), max(before))

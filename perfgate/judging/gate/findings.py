@@ -1,9 +1,9 @@
-"""Which findings of the steps a change brought and which it removed.
+"""The findings that a change brought and those that it removed.
 
-A finding rests on a number, and a noisy number lies now above its limit and now below it. So a finding that one side alone
-has is called new or gone only if the comparison shows that its number moved: an exact count differs, of the metric or of an
-operator that the finding names, or the interval of the difference excludes no change and lies on the finding's side. Every
-other one stands as measured.
+A finding rests on a number, and a noisy number lies now above its limit and now below it. So a finding of one side alone is
+called new or gone only if the comparison shows that its number moved: an exact count differs, of the metric or of an operator
+that the finding names, or the interval of the difference excludes no change and lies on the finding's side. Every other finding
+stands as measured.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from perfgate.document.run import Finding, RunDocument, StepResult
 
 _DISPATCHED = "counters.framework_ops"
 _MEASURED = frozenset({"ok", "attention"})
-# So many findings of one step are about the same at most; a document may claim more.
+# The most findings of one step about the same subject; a document may claim more.
 _MOST = 200
-# The evidence that says what a finding is about; numbers and lines differ between runs of the same code, or move with it.
+# The evidence that identifies a finding; numbers and lines differ between runs of the same code, or move with it.
 _ABOUT = ("shape", "kind", "by", "reason", "name", "module", "kernel", "dtype", "stage")
 
 
@@ -58,8 +58,8 @@ def _judged(step: StepSummary, before: StepResult | None, moves: _Moves, causes:
 def unmatched(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
     """The findings that the base alone has, and those that the head alone has.
 
-    Two are the same by rule, shape and operator. Of several the nearest lines belong together: a line moves when lines above it
-    come or go.
+    Two are the same by rule, shape and operator. Of several, those with the nearest lines are matched: a line moves when lines
+    above it come or go.
     """
     left, right = (defaultdict[bytes, list[Finding]](list) for _ in range(2))
     for groups, findings in ((left, before), (right, after)):
@@ -68,7 +68,7 @@ def unmatched(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[list
     for key in left.keys() & right.keys():
         few, many = sorted((left[key], right[key]), key=len)
         rest, lines = list(many), {_line(finding) for finding in many}
-        # One whose own line is there takes it before another comes near.
+        # An exact match of the line comes before the nearest line.
         for finding in sorted(few[:_MOST], key=lambda finding: _line(finding) not in lines):
             rest.pop(_nearest(_line(finding), [_line(one) for one in rest[:_MOST]]))
         few[:], many[:] = few[_MOST:], rest
@@ -80,7 +80,7 @@ def _nearest(line: _Line, lines: Sequence[_Line]) -> int:
 
 
 def _about(finding: Finding) -> bytes:
-    # Of a pattern of several operators the heaviest is named besides, which noise decides.
+    # A pattern of several operators also names the heaviest, which noise decides.
     operator = "ops" if "ops" in finding.evidence else "op"
     return msgspec.json.encode([finding.rule, *(finding.evidence.get(name) for name in (*_ABOUT, operator))])
 
@@ -109,10 +109,10 @@ def _cause_of(finding: Finding, workload: str, causes: Sequence[Cause]) -> int |
 
 
 class _Moves:
-    """Which numbers the decision shows to have moved, and in which direction."""
+    """The numbers that moved according to the decision, and their direction."""
 
     def __init__(self, decision: DecisionDocument, base: RunDocument, head: RunDocument) -> None:
-        # On another testbed the counts differ too, whatever the code does.
+        # On another testbed the counts differ too, with the same code.
         self._comparable = not (decision.testbed_differences and decision.comparing == "code")
         self._moved: dict[tuple[str, str, str], set[int]] = {}
         for row in decision.checklist:
@@ -149,7 +149,7 @@ class _Moves:
             return False
         shape = finding.evidence.get("shape")
         sign = -1 if gone else 1
-        # What a finding is about is worse, and where it is gone, better.
+        # The subject of a finding is worse while the finding is there, and better once it is gone.
         expected = -sign if metric(name).better == "higher" else sign
         # One pattern may take the place of another, and their count stays.
         if metric(name).kind == "exact" and any(
@@ -170,7 +170,7 @@ class _Moves:
 
 
 def _changed_operators(base: RunDocument, head: RunDocument) -> dict[tuple[str, str, str], int]:
-    """1 or -1 by operator that a call of a shape dispatches more or less often, of shapes whose calls all dispatch the same."""
+    """1 or -1 by operator that a call of a shape dispatches more or less often, for shapes with equal counts in all calls."""
     before, after = (
         {
             (counted.workload, counted.shape): Counter({_plain(op.op): op.count for op in counted.ops})

@@ -1,8 +1,8 @@
 """Flame graphs of both sides of a check, with the times that the pairs profiled.
 
-A trace shows what ran under what; how long it took under a heavy profiler, in some calls, is the weaker evidence. So the
-times of operators and of the rest of the call are the ones that the pairs profiled, spread over the stacks as traced. Where
-they still say otherwise than the clock, times are not what the frames are compared by.
+A trace shows which frames ran under which; its times, under a heavy profiler in some calls, are the weaker evidence. So the
+times of operators and of the rest of the call are the ones that the pairs profiled, spread over the stacks as traced. If they
+still contradict the clock, frames are not compared by time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ON_DEVICE = frozenset(FLAME_KINDS.index(kind) for kind in ("compute", "copy", "
 
 
 def with_pairs(tree: FlameTree, decision: DecisionDocument, workload: str, shape: str) -> FlameTree:
-    """The tree of both sides of a workload's shape with the pairs' times, and with what they say of the call."""
+    """The tree of both sides of a workload's shape with the pairs' times and their result for the call."""
     is_job = any(c.method == "turns" and c.workload == workload for c in decision.comparisons)
     if is_job or tree.base is None or tree.head is None:
         return tree
@@ -40,7 +40,7 @@ def with_pairs(tree: FlameTree, decision: DecisionDocument, workload: str, shape
 
 
 def _marks(tree: FlameTree, decision: DecisionDocument, workload: str, shape: str) -> list[FlameMark]:
-    """The operators of the tree that the decision's causes name, and those whose times the pairs decided."""
+    """The operators of the tree that the decision's causes name, and those decided by the times of the pairs."""
 
     def here(row: Cause | Explanation | OperatorDelta) -> bool:
         return (row.workload, row.shape) == (workload, shape)
@@ -58,9 +58,9 @@ def _marks(tree: FlameTree, decision: DecisionDocument, workload: str, shape: st
 
 
 def why_counts(tree: FlameTree, call: Comparison | None) -> WhyCounts | None:
-    """Why the times of a tree do not say what changed, None where they agree with the pairs.
+    """Why the times of a tree do not show the change, None if they agree with the pairs.
 
-    What the host's threads took adds up to the call, so its difference must lie in the pairs' interval. What ran on a
+    The times of the host's threads add up to the call, so their difference must lie in the pairs' interval. The time on a
     device is a part of it, which must not point the other way.
     """
     if call is None or call.base is None or call.head is None or call.interval is None:
@@ -77,14 +77,14 @@ def why_counts(tree: FlameTree, call: Comparison | None) -> WhyCounts | None:
 
 
 def _change(tree: FlameTree, *, streams: bool) -> float | None:
-    """By how many seconds a call of head takes longer on all threads, or all streams; None where there are none."""
+    """The seconds by which a call of head takes longer on all threads, or all streams; None without any."""
     roots = [at for at, parent in enumerate(tree.parent) if parent == NONE and (tree.kind[at] == _STREAM) == streams]
     base, head = node_totals(tree, tree.base), node_totals(tree, tree.head)
     return sum(head[at].total - base[at].total for at in roots) if roots else None
 
 
 def _with_times(tree: FlameTree, side: FlameCosts, times: Mapping[str, float]) -> FlameCosts:
-    """A side's costs with each operator's time as the pairs have it, and that outside all operators.
+    """A side's costs with the pairs' time for each operator and for the rest of the call.
 
     An operator that the pairs did not profile keeps its traced time.
     """

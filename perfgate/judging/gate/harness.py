@@ -1,4 +1,4 @@
-"""What a change of the workload file changed about what is measured, so that measuring less is never a silent pass."""
+"""The effect of a changed workload file on the measurement, so that measuring less is never a silent pass."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Difference = tuple[_Kind, Message]
 
 
 def harness_changes(base: RunDocument, head: RunDocument) -> list[HarnessChange]:
-    """The changes, workload by workload; none where both sides' own files measure the same."""
+    """The changes, workload by workload; none if both sides' own files measure the same."""
     before = {harness.workload: harness for harness in base.harness}
     after = {harness.workload: harness for harness in head.harness}
     changes = [
@@ -33,7 +33,7 @@ def harness_changes(base: RunDocument, head: RunDocument) -> list[HarnessChange]
 
 
 def hides(change: HarnessChange) -> bool:
-    """Whether a change may hide a regression; what is only added hides none."""
+    """Whether a change may hide a regression; a mere addition hides none."""
     return change.kind in ("removed", "changed", "unknown")
 
 
@@ -111,7 +111,8 @@ def _functions(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[_Di
         if function not in head:
             yield "removed", Message("harness.function-removed", {"function": function})
         elif function not in base:
-            # A check more proves more, and another way to preprocess is no other call; with any other function more, it is.
+            # An additional check proves more, and another way to preprocess is not another call; with any other new function it
+            # is.
             kind: _Kind = "added" if function in ("check", "preprocess_on_device") else "changed"
             yield kind, Message("harness.function-added", {"function": function})
         elif base[function] != head[function]:
@@ -126,7 +127,7 @@ def _job_settings(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[
 
 
 def _not_comparable(base: RunDocument, head: RunDocument, *, new: set[str]) -> Iterator[HarnessChange]:
-    """Where the base fails and the head does not, and their files differ, the head's file is not for the base's code."""
+    """If the base fails, the head does not, and their files differ, the head's file is not for the base's code."""
     broken_base, broken_head = (
         {workload.name for workload in run.workloads if workload.error}
         | {step.workload for step in run.steps if step.error}

@@ -102,7 +102,7 @@ def judge(tested: Tested, errors: Errors, *, p_adjusted: float | None, tests: in
         return msgspec.structs.replace(compared, reason=Message(code))
     bounds = interval(worse, errors)
     tolerated = math.log1p(tested.tolerance)
-    # Answered for the margin that is sought or, if that is inconclusive, for the sufficient one.
+    # Answered for the margin ``sought`` or, if that is inconclusive, for the sufficient one.
     for margin in tested.margins:
         outcome = answer(worse, Limits(tolerated, math.log1p(margin)), errors, p_adjusted=p_adjusted)
         needed, reason = None, None
@@ -136,7 +136,7 @@ def judge(tested: Tested, errors: Errors, *, p_adjusted: float | None, tests: in
 
 
 def shown_effects(name: str, differences: Differences) -> list[float]:
-    """The differences that a decision keeps: those of the fast paths, because one per pair and metric would be too many."""
+    """The differences that a decision keeps: only those of the fast paths, as one per pair and metric would be too many."""
     return [rounded(change_of(value)) for value in differences.values] if name in FAST_PATHS else []
 
 

@@ -19,15 +19,15 @@ from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.pairs import SAMPLED, WAITED, Clocks, sampled_effects
 from perfgate.judging.gate.rule import Differences
 
-# The labels of a value of a further turn, of a call rate, or of a stretch of the calls: none is the step's own number.
+# Labels of a value of another turn, of a call rate, or of a stretch of the calls: none is the step's own number.
 _NOT_THE_NUMBER = {"rate", "stretch", REPEAT}
-# The logarithm of a ratio that no two measurements of a number have.
+# The logarithm of a ratio larger than that of any two measurements.
 LARGEST_RATIO = 100.0
 _MOST_DIGITS = 7
 
 
 class ChecklistNumber(NamedTuple):
-    """Which number of the checklist: of a step, a workload, its shape, a metric and the labels beside the shape."""
+    """The identity of a checklist number: step, workload, shape, metric and the labels beside the shape."""
 
     step: int
     workload: str
@@ -42,7 +42,7 @@ class ChecklistNumber(NamedTuple):
 
 
 def leading_numbers(run: RunDocument) -> dict[ChecklistNumber, Value]:
-    """The numbers that the steps of a run are read by, in the order in which they stand in the document."""
+    """The leading numbers of a run's steps, in the order of the document."""
     return {
         ChecklistNumber.of(step.number, step.workload, value): value
         for step in run.steps
@@ -52,7 +52,7 @@ def leading_numbers(run: RunDocument) -> dict[ChecklistNumber, Value]:
 
 
 def is_of_turns(name: str) -> bool:
-    """Whether a metric is compared by turns of its step: it is no exact count, and the pairs do not give it."""
+    """Whether a metric is compared by turns of its step: it is not an exact count, and the pairs do not measure it."""
     entry = METRICS.get(name)
     return bool(entry and entry.leading and entry.kind == "noisy" and not entry.family and name not in SAMPLED)
 
@@ -66,7 +66,7 @@ class PairedNumbers:
         self._sampled: dict[ShapePlace, dict[str, PairedEffect]] = {}
 
     def get(self, number: ChecklistNumber) -> PairedEffect | Message:
-        """The number on both sides, or why it cannot be compared."""
+        """The number on both sides, or the reason that it cannot be compared."""
         if number.metric in SAMPLED and not number.labels:
             effect = self._effects(ShapePlace(number.workload, number.shape)).get(number.metric)
             if effect is not None:
@@ -79,7 +79,7 @@ class PairedNumbers:
         return number.metric in SAMPLED or any(number[1:] in turns for turns in self._turns)
 
     def _clock(self, number: ChecklistNumber) -> Clock:
-        """What timed the turns of a check: its timer leaves out waits, which shows where there were any."""
+        """The clock of a check's turns: its timer leaves out waits, which matters only if there were any."""
         entry = metric(number.metric)
         waited = (
             step.waited or 0.0
@@ -101,7 +101,7 @@ _Key = tuple[str, str, str, tuple[tuple[str, str], ...]]
 
 
 def _turns_of(run: RunDocument) -> dict[_Key, _Turns]:
-    """What the turns of each number gave, the first and those that repeat it."""
+    """The values of each number, by turn: the first and its repetitions."""
     turns: dict[_Key, _Turns] = {}
     for step in run.steps:
         for value in step.values:
@@ -111,7 +111,7 @@ def _turns_of(run: RunDocument) -> dict[_Key, _Turns]:
 
 
 def _turn(value: Value) -> int:
-    """Which turn a value is of; 0 where its label is no number, which no turn has."""
+    """The turn of a value; 0 if its label is not a number, which no turn has."""
     text = value.labels.get(REPEAT, "1")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < _MOST_DIGITS else 0
 
@@ -136,5 +136,5 @@ def _from_turns(name: str, before: _Turns, after: _Turns, clock: Clock) -> Paire
 
 
 def median(values: Sequence[float], name: str) -> float:
-    """The median of a metric's values; that of whole numbers is one of them, the lower of two in the middle."""
+    """The median of a metric's values; for whole numbers one of the values, the lower of two in the middle."""
     return statistics.median_low(values) if metric(name).is_whole else statistics.median(values)

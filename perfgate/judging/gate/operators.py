@@ -1,4 +1,4 @@
-"""Operators, modules and functions, tested one by one over the pairs: a loss of one shows here when the call hardly moves.
+"""Operators, modules and functions, tested one by one over the pairs: their losses show even if the call hardly moves.
 
 FBDetect (SOSP 2024) watches subroutines for the same reason: 0.05 % of a whole is 5 % of one of its parts.
 """
@@ -30,13 +30,13 @@ from perfgate.stats.signed_rank import estimate, lower_bound, p_above, p_below, 
 replace = msgspec.structs.replace
 FALSE_DISCOVERIES = 0.05  # share of the named operators that may be named wrongly
 FALSE_ALARMS = 0.01  # and of those that fail the gate
-SMALLEST_CHANGE = 0.02  # smaller ones are what the profiler and the memory layout do to an operator
-EXCLUDED_CHANGE = 0.05  # an operator is unchanged where both a loss and a gain of this size are excluded
+SMALLEST_CHANGE = 0.02  # the profiler and the memory layout change an operator by less than this
+EXCLUDED_CHANGE = 0.05  # an operator is unchanged if both a loss and a gain of this size are excluded
 # Of the operators' time in a call. Each tested operator makes the others harder to name: eight pairs, which give no p-value
-# below 1/256, can name one of twelve. A tenth of what is left out is a twentieth of a percent of the call.
+# below 1/256, can name one of twelve. A slowdown by a tenth of an operator below this share is 0.05 % of the call.
 MIN_SHARE = 0.005
 MIN_PAIRS = 6  # the fewest that give a two-sided interval at 95 %
-MAX_OPERATORS = 100  # of a shape whose times are listed
+MAX_OPERATORS = 100  # the most operators of a shape listed with their times
 CONFIDENCE = 0.95
 LARGEST = 20.0  # log ratio; a document from outside may hold any numbers
 _SIDES: tuple[Side, Side] = ("base", "head")
@@ -47,7 +47,7 @@ Floats = npt.NDArray[np.float64]
 class _Cell(NamedTuple):
     """One operator, module or function of a shape: the log ratios of its pairs, its median seconds and share in the base.
 
-    ``metric`` is what a tolerance calls its time.
+    ``metric`` is the name of its time in a tolerance.
     """
 
     place: ShapePlace
@@ -64,11 +64,10 @@ class _Cell(NamedTuple):
 def compare_operators(evidence: Evidence, *, invalid: Iterable[Invalid] = ()) -> list[OperatorDelta]:
     """Test every operator that both sides run equally often in enough pairs; those that lost most seconds come first.
 
-    Shapes whose times are ``invalid`` are left out. An operator that one side runs more often is a matter of the exact
-    counters, and what that costs one of the explanation.
-    An operator is named where its change is above ``SMALLEST_CHANGE`` and its false-discovery-adjusted p-value, over all
-    operators of all shapes, at most ``FALSE_DISCOVERIES``: of those named slower at most that share is wrong on average, and
-    of those named faster.
+    Shapes whose times are ``invalid`` are left out. An operator that one side runs more often is left to the exact counters,
+    and its cost to the explanation. An operator is named if its change is above ``SMALLEST_CHANGE`` and its
+    false-discovery-adjusted p-value, over all operators of all shapes, at most ``FALSE_DISCOVERIES``: the false-discovery rate
+    is at most that among those named slower, and among those named faster.
     """
     tests = list(_tests(list(_cells(evidence, invalid, "operators")), evidence))
     return sorted(tests, key=lambda test: (-test.seconds, test.workload, test.shape, test.op))
@@ -83,8 +82,8 @@ def judge_subroutines(
 ) -> list[Comparison]:
     """Judge the operators, modules and functions that ``[gate.tolerance]`` names by their paired times, whatever the call does.
 
-    One regressed where its change is estimated beyond its tolerance and shown beyond chance: of all those judged, a share of
-    ``FALSE_ALARMS`` at most is called so wrongly, over all looks. Of shapes ``elsewhere`` as many are judged as here in all.
+    One regressed if its change is estimated beyond its tolerance and shown beyond chance: the false-discovery rate over all
+    looks is at most ``FALSE_ALARMS``. Each shape ``elsewhere`` is assumed to have as many of them as are judged here in all.
     """
     if not judges_subroutines(policy.tolerances):  # asked at every look of every gate
         return []
@@ -96,7 +95,7 @@ def judge_subroutines(
 
 
 def _cells(evidence: Evidence, invalid: Iterable[Invalid], kind: Kind) -> Iterator[_Cell]:
-    """Yield what enough pairs timed on both sides, of shapes whose times are valid and of parts large enough in the call.
+    """Yield the parts that enough pairs timed on both sides, large enough in the call, of shapes with valid times.
 
     Operators that one side runs more often are left out.
     """
@@ -107,7 +106,7 @@ def _cells(evidence: Evidence, invalid: Iterable[Invalid], kind: Kind) -> Iterat
         if not pairs:
             continue
         operators = [sum(first.values()) - first.get(OUTSIDE_OPERATORS, 0.0) for first, _ in pairs]
-        # Whatever runs in a call runs within its longest subroutine.
+        # Any part of a call runs within its longest subroutine.
         longest = [max(first.values(), default=0.0) for first, _ in pairs]
         call_seconds = float(np.median(operators if kind == "operators" else longest))
         for name in sorted({name for first, _ in pairs for name in first} - {OUTSIDE_OPERATORS}):
@@ -197,14 +196,14 @@ def _judge(cell: _Cell, allowed: float, test: OperatorDelta, policy: Policy) -> 
     )
 
 
-# --- what was not timed
+# --- missing times
 
 
 def untimed_subroutines(evidence: Evidence, policy: Policy, place: ShapePlace) -> list[tuple[str, Side]]:
-    """The times that ``[gate.tolerance]`` names and one side lacks in a pair where the other has them, by metric.
+    """The times that ``[gate.tolerance]`` names and one side lacks in a pair although the other has them, by metric.
 
-    Where a side timed none in a pair at all, "operators" or "subroutines" stands for them. What the sides run differently often
-    is no matter of its time, and a module or function that one side never ran is one that the change added or took away.
+    If a side timed none in a pair at all, "operators" or "subroutines" stands for them. Different counts of calls are not a
+    missing time, and a module or function that one side never ran was added or removed by the change.
     """
     untimed: set[tuple[str, Side]] = set()
     if judges_subroutines(policy.tolerances, (OPERATOR_TIME,)):
@@ -221,7 +220,7 @@ def untimed_subroutines(evidence: Evidence, policy: Policy, place: ShapePlace) -
 
 
 def _absent(evidence: Evidence, place: ShapePlace, kind: Kind) -> set[tuple[str, Side]]:
-    """What one side did not time in a pair and the other did; the name is empty where a side timed nothing in a pair."""
+    """The names that one side did not time in a pair and the other did; an empty name if a side timed nothing in a pair."""
     times = evidence.profiled(place, kind)
     names = [{name for pair in side.values() for name in pair} for side in times]
     absent: set[tuple[str, Side]] = set()
@@ -246,7 +245,7 @@ def _absent(evidence: Evidence, place: ShapePlace, kind: Kind) -> set[tuple[str,
 def joined(
     changes: Iterable[OperatorDelta], tests: Iterable[OperatorDelta], times: Iterable[OperatorDelta]
 ) -> list[OperatorDelta]:
-    """Each operator of a shape once, in the order of the lists: its counts, its test, and what it takes."""
+    """Each operator of a shape once, in the order of the lists: its counts, its test, and its times."""
     known: dict[tuple[str, str, str], OperatorDelta] = {}
     for delta in (*changes, *tests, *times):
         key = delta.workload, delta.shape, delta.op
@@ -259,7 +258,7 @@ def joined(
 
 
 def mark_alone(decision: DecisionDocument) -> list[OperatorDelta]:
-    """The decision's operators; one that runs more often, or that a count or an explanation names, belongs to the causes."""
+    """The decision's operators; one that runs more often, or that a count or an explanation names, is left to the causes."""
     named = {(c.workload, c.shape, part.name) for c in decision.comparisons for part in c.parts if part.aspect is None}
     named |= {(e.workload, e.shape, part.op) for e in decision.explanations for part in e.contributions}
     return [
@@ -280,10 +279,10 @@ def operator_times(
     *,
     invalid: Iterable[Invalid] = (),
 ) -> list[OperatorDelta]:
-    """What every profiled operator takes on both sides, most time first, shape by shape.
+    """The time of every profiled operator on both sides, most time first, shape by shape.
 
-    The difference is that of its explanation, which is without the profiler's own time, else that of its test, else the
-    paired estimate.
+    The difference is that of its explanation, which excludes the profiler's own time, else that of its test, else the paired
+    estimate.
     """
     spoiled = {(entry.workload, entry.shape) for entry in invalid}
     differences = {(test.workload, test.shape, test.op): test.seconds for test in tests}

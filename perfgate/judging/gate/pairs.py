@@ -2,15 +2,15 @@
 
 The process, not the call, is the unit of evidence: calls of one process share its luck with memory layout and cache.
 
-Calls are located by their fast path, which others hardly disturb. Of three locations whose errors differ the median counts: the
-10th percentile of all calls, the same of every quad compared within the quad, and the fastest call of every quad, also within
-the quad. Comparing within a quad cancels what changes from second to second, as a neighbour on the other thread of a core
-does; a quantile of all calls has more of them. On recorded pairs such effects spread less than any one location's
-(benchmarks/gate/FINDINGS.md, section 6).
+Calls are located by their fast path, which other processes hardly disturb. The effect is the median of three locations with
+different errors: the 10th percentile of all calls, the same of every quad compared within the quad, and the fastest call of
+every quad, also within the quad. Comparing within a quad cancels changes from second to second, such as a neighbour on the
+other thread of a core; a quantile of all calls has more of them. On recorded pairs such effects spread less than any one
+location's (benchmarks/gate/FINDINGS.md, section 6).
 
-Calls are timed by the clock on the wall, or where others often had the CPUs, by one that does not count waiting: the scheduler
-favours a side that sleeps, so the wall would call it faster. Which, is decided before anybody looks at the times: by what the
-kernel says that workers waited, and whether the calls compute.
+Calls are timed by the wall clock, or if other processes often had the CPUs, by a clock that does not count waiting: the
+scheduler favours a side that sleeps, so that side would seem faster on the wall clock. The clock is chosen before the times are
+examined: by the kernel's account of the workers' waits, and by whether the calls compute.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from perfgate.judging.gate.comparison import ShapePlace
 from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.rule import Differences
 
-# What the processor counts of a block, by its metric.
+# The processor's counts of a block, by metric.
 HARDWARE: dict[str, Literal["instructions", "cycles", "cache_misses"]] = {
     INSTRUCTIONS: "instructions",
     "hardware.cycles": "cycles",
@@ -54,26 +54,26 @@ HARDWARE: dict[str, Literal["instructions", "cycles", "cache_misses"]] = {
 QUANTILE = 0.1  # of the fast path
 TURNAROUND_QUANTILES = (0.1, 0.2, 0.3)
 GAP_QUANTILE = 0.1
-# Fewer calls have no P99 at all; pairs are pooled, in the order of measuring, until both sides have so many. What a P99 of so
-# few is worth shows in how it spreads, and the test takes that into account; its value is not reported.
+# Fewer calls have no P99 at all; pairs are pooled, in the order of measuring, until both sides have so many. A P99 of so few
+# calls is inexact; that shows in its spread, and the test takes it into account; its value is not reported.
 P99_CALLS = 100
-# What pairs differ by beyond the spread within them: layouts of memory. Weights with anything from 0.4 to 1.5 % do alike.
+# Difference between pairs beyond the spread within them, from layouts of memory. Weights with 0.4 to 1.5 % do equally well.
 BETWEEN_PAIRS = 0.007
 # sd of a median over that of a mean, of normal samples: sqrt(pi / 2)
 _MEDIAN_ERROR = 1.25
 # Of the measured time. On an idle machine workers wait for less than 0.1 % of it.
 WAITED = 0.02
-# The thread that calls must compute for this share of the time in which it does not wait for a CPU, and on both sides alike:
-# what sleeps, waits for a lock or a file, or leaves its work to other threads shows on the wall clock alone.
+# The calling thread must compute for this share of the time in which it does not wait for a CPU, and on both sides alike: a
+# call that sleeps, waits for a lock or a file, or leaves its work to other threads is timed right on the wall clock alone.
 COMPUTES = 0.8
 ALIKE = 0.1
-# Of what its calls computed, by their own account: a block awake for less is one whose waiting was counted twice.
+# Of the computation of its calls, by their own account: the waiting of a block awake for less was counted twice.
 LEAST_AWAKE = 0.95
 
 # Numbers of steps 1 and 2 that the pairs give beside those that the gate judges.
 SAMPLED = frozenset(name for name, entry in METRICS.items() if entry.sampled)
 _SHORTEST = 1e-9  # seconds; a logarithm needs more than none
-# The clocks by which every single call is timed, beside the wall.
+# The clocks that time every single call, beside the wall clock.
 CPU_CLOCKS = frozenset({"cpu", "device"})
 
 Floats = npt.NDArray[np.float64]
@@ -84,13 +84,13 @@ Ints = npt.NDArray[np.int64]
 
 
 class TimedLane(NamedTuple):
-    """What is timed: the calls of a shape, or their preprocessing."""
+    """A timed activity: the calls of a shape, or their preprocessing."""
 
     place: ShapePlace
     preprocess: bool
 
 
-# None where no clock is fair to both sides.
+# None if no clock is fair to both sides.
 Clocks = Mapping[TimedLane, Clock | None]
 ALL_BY_WALL: Clocks = {}
 
@@ -101,10 +101,10 @@ def deciding_clocks(base: RunDocument, head: RunDocument) -> Clocks:
 
 
 def deciding_clock(base: Sequence[BlockColumns], head: Sequence[BlockColumns]) -> Clock | None:
-    """What decides about these blocks of both sides: the CPU's time of the calling thread for what the host computes.
+    """The clock that decides about these blocks of both sides: the CPU time of the calling thread if the host computes.
 
-    Calls that sleep or leave their work to others are timed by how long their blocks were awake. None where nothing shows
-    that: a thread's CPU time would hide what it waits for, and the wall shows whom the scheduler favoured.
+    Calls that sleep or leave their work to other threads are timed by how long their blocks were awake. None if that is
+    unknown: a thread's CPU time would hide its waits, and the wall clock the scheduler's bias.
     """
     blocks = [*base, *head]
     if any(columns.seen_ns and awake_seconds(columns) is None for columns in blocks):
@@ -142,7 +142,7 @@ def _computing_share(blocks: Sequence[BlockColumns]) -> float:
 
 
 def awake_seconds(columns: BlockColumns, is_used: npt.NDArray[np.bool_] | None = None) -> Floats | None:
-    """Seconds a call of the blocks that show how long they were awake; None where too few of these blocks do."""
+    """Seconds a call of the blocks with a known time awake; None if too few of these blocks have one."""
     seconds = _awake_seconds(columns) / (np.asarray(columns.calls) + 1)
     seconds = seconds if is_used is None else seconds[is_used]
     known = seconds[np.isfinite(seconds)]
@@ -150,9 +150,9 @@ def awake_seconds(columns: BlockColumns, is_used: npt.NDArray[np.bool_] | None =
 
 
 def _awake_seconds(columns: BlockColumns) -> Floats:
-    """How long the conductor saw each block take, without what it and the worker waited for a CPU that others had.
+    """The duration of each block as seen by the conductor, without its own and the worker's waits for a CPU taken by others.
 
-    Both may have waited in the same moment. A block that seems shorter than what it computed is not a number: it is unknown.
+    Both may have waited in the same moment. A block that seems shorter than its own computation is unknown, and becomes NaN.
     """
     awake = np.asarray(columns.seen_ns, dtype=np.float64)
     for delays in (columns.run_delay_ns, columns.conductor_delay_ns):
@@ -169,7 +169,7 @@ def _awake_seconds(columns: BlockColumns) -> Floats:
 
 
 class ProcessFastPath(NamedTuple):
-    """One process: log seconds of the 10th percentile of all its calls; of every quad's calls, and of the fastest of them."""
+    """One process: log seconds of the 10th percentile of all calls, of each quad's calls, and of the fastest of each quad."""
 
     p10: float
     low: Floats
@@ -177,7 +177,7 @@ class ProcessFastPath(NamedTuple):
 
 
 class PairedFastPath(NamedTuple):
-    """Second over first, as a logarithm, and what the pair weighs: less where its quads disagree."""
+    """Second over first, as a logarithm, and the weight of the pair: less if its quads disagree."""
 
     effect: float
     weight: float
@@ -209,12 +209,12 @@ def compare_fast_paths(first: ProcessFastPath, second: ProcessFastPath) -> Paire
 
 
 class Statistics(NamedTuple):
-    """One process and shape: its fast path by the deciding clock and by the wall, and log seconds of P50; gap in seconds;
-    seconds of device or CPU time a call.
+    """One process and shape: its fast path by the deciding clock and by the wall clock, and other times of its calls.
 
-    ``turnaround`` is log seconds a call as the conductor saw its blocks, without what was waited for a CPU; None where it did
-    not look, or where that cannot be told apart. By the clock ``awake``, P50 is of the same. ``hardware`` is the logarithm of
-    what the processor counted a call, by metric, of those that were counted.
+    P50 is in log seconds, the gap in seconds, device or CPU time in seconds a call. ``turnaround`` is log seconds a call as the
+    conductor saw its blocks, without waits for a CPU; None if the conductor did not look, or if the waits cannot be separated.
+    By the clock ``awake``, P50 is of the same. ``hardware`` is the logarithm of the processor's counts a call, by metric, for
+    the metrics that were counted.
     """
 
     fast_path: ProcessFastPath
@@ -236,7 +236,7 @@ def statistics(blocks: BlockColumns, quads: frozenset[int] | None = None, *, clo
     times = block_seconds if clock == "awake" and block_seconds is not None else used.times(clock)
     sums = _by_block(wall, calls)
     spans = _spans(blocks)[is_used]
-    # One call of every block is made and not recorded. A count of none has no logarithm.
+    # One call of every block is made and not recorded. A count of 0 has no logarithm.
     counts = {
         metric: np.maximum(np.asarray(column, dtype=np.float64)[is_used], 1) / (calls + 1)
         for metric, name in HARDWARE.items()
@@ -257,7 +257,7 @@ def statistics(blocks: BlockColumns, quads: frozenset[int] | None = None, *, clo
 
 
 class _Used(NamedTuple):
-    """The blocks of a process that count, how many calls each has, and the seconds of those calls by both clocks."""
+    """The blocks of a process that count, the number of calls of each, and the seconds of those calls by both clocks."""
 
     is_used: npt.NDArray[np.bool_]
     calls: npt.NDArray[np.int64]
@@ -272,7 +272,7 @@ def _used(blocks: BlockColumns, quads: frozenset[int] | None) -> _Used:
     is_used = np.array([quads is None or quad in quads for quad in blocks.quad])
     calls = np.asarray(blocks.calls)
     used_calls = np.repeat(is_used, calls)
-    # validity.py rejects a worker whose calls take no time; until then every call needs a logarithm.
+    # validity.py rejects a worker with calls that take no time; until then the logarithm needs a positive time.
     wall = np.maximum(unpack(blocks.wall)[used_calls], 1) / 1e9
     return _Used(is_used, calls[is_used], wall, unpack(blocks.cpu)[used_calls] / 1e9)
 
@@ -309,7 +309,7 @@ def paired_effects(
 ) -> dict[str, PairedEffect]:
     """The effects per metric over all pairs in which both members have undisturbed samples of the shape.
 
-    ``clocks`` says what decides about calls and preprocessing: the wall where it says nothing.
+    ``clocks`` gives the clock that decides about calls and preprocessing; the wall clock by default.
     """
     place = ShapePlace(workload, shape)
     clock, preprocess_clock = (clocks.get(TimedLane(place, preprocess), "wall") for preprocess in (False, True))
@@ -346,19 +346,19 @@ def paired_effects(
 
 
 def _compute_alike(pairs: Sequence[_StatisticsPair]) -> bool:
-    """Whether both sides compute for like shares of their time: else CPU time is no measure of how long calls take."""
+    """Whether both sides compute for similar shares of their time: otherwise CPU time does not measure how long calls take."""
     shares = np.asarray([[_computing_share_of(one) for one in pair] for pair in pairs])
     known = shares[np.isfinite(shares).all(axis=1)]
     return not known.size or bool(abs(np.subtract(*np.median(known, axis=0))) <= ALIKE)
 
 
 def _computing_share_of(process: Statistics) -> float:
-    """The share of a call that its thread computed; not a number where nothing says how long it was awake."""
+    """The share of a call that its thread computed; NaN if its time awake is unknown."""
     return math.nan if process.turnaround is None else float(np.median(process.cpu)) / math.exp(process.turnaround)
 
 
 def _calls(pairs: Sequence[_StatisticsPair], clock: Clock | None) -> PairedEffect:
-    """The effects on calls by the clock that decides: of the fast path, or where that does not see single calls, of blocks."""
+    """The effects on calls by the deciding clock: of the fast path, or of blocks if that clock does not see single calls."""
     awake = [(a.turnaround, b.turnaround) for a, b in pairs if a.turnaround is not None and b.turnaround is not None]
     if clock == "awake" and len(awake) == len(pairs):
         return _log_ratios(awake, pairs=len(pairs), clock=clock)
@@ -370,9 +370,9 @@ def _calls(pairs: Sequence[_StatisticsPair], clock: Clock | None) -> PairedEffec
 def sampled_effects(base: RunDocument, head: RunDocument, place: ShapePlace, clocks: Clocks) -> dict[str, PairedEffect]:
     """The numbers of a shape that all pairs recorded and that no metric of the gate has.
 
-    P90 and standard deviation of its calls, and the throughput, which is that of the median block of a process: items of a
-    batch over seconds a call, by the clock that decides. There are none of these without a clock that is fair to single calls.
-    And the CPU time of the process over the time it was awake and the CPUs it was given.
+    P90 and standard deviation of its calls, and the throughput of the median block of a process: items of a batch over seconds
+    a call, by the deciding clock. Without a clock that is fair to single calls there are none of these. And the CPU time of the
+    process over its time awake and its CPUs.
     """
     items = [
         next((workload.batch for workload in run.workloads if workload.name == place.workload), 0)
@@ -404,7 +404,7 @@ def sampled_effects(base: RunDocument, head: RunDocument, place: ShapePlace, clo
 
 
 def _host_utilization(replicate: Replicate, blocks: BlockColumns, quads: frozenset[int]) -> dict[str, float]:
-    """The logarithm of CPU time over awake time and CPUs, in the blocks of these quads; nothing where that is not known."""
+    """The logarithm of CPU time over awake time and CPUs, in the blocks of these quads; empty if that is not known."""
     if not (blocks.used_ns and blocks.seen_ns and replicate.cpus):
         return {}
     awake, used_ns = _awake_seconds(blocks), np.asarray(blocks.used_ns, dtype=np.float64)
@@ -431,7 +431,7 @@ def _distribution(blocks: BlockColumns, quads: frozenset[int], clock: Clock) -> 
 def _by_pair(
     first: Iterable[Replicate], second: Iterable[Replicate], place: ShapePlace, arm: Arm
 ) -> list[tuple[Replicate, Replicate]]:
-    """The pairs, in the order of measuring, both members of which timed the shape."""
+    """The pairs in which both members timed the shape, in the order of measuring."""
     firsts, seconds = (
         {
             replicate.pair: replicate
@@ -463,7 +463,7 @@ def _summarise_pairs(lanes: Iterable[_Lanes], clock: Clock | None) -> list[_Stat
 
 
 def pool_pairs(pairs: Iterable[tuple[Floats, Floats]]) -> list[tuple[Floats, Floats]]:
-    """Join the calls of consecutive pairs until both sides have enough for a P99; a rest that has not is left out."""
+    """Join the calls of consecutive pairs until both sides have enough for a P99; a remainder with too few is left out."""
     pools, members = list[tuple[Floats, Floats]](), list[tuple[Floats, Floats]]()
     for pair in pairs:
         members.append(pair)
@@ -496,7 +496,7 @@ def _log_ratios(levels: list[tuple[float, float]], *, pairs: int, clock: Clock =
 def _gap_effects(pairs: Sequence[_StatisticsPair]) -> PairedEffect:
     """The change of the gap as a share of the first side's call and gap together.
 
-    A gap of near zero has no meaningful ratio of its own, and one that is longer than the call may go altogether.
+    A gap of near zero has no meaningful ratio of its own, and a gap longer than the call may vanish altogether.
     """
     turns = [float(np.exp(a.fast_path.p10)) + max(0.0, a.gap) for a, _ in pairs]
     differences = [np.log1p(max(-0.99, (b.gap - a.gap) / turn)) for (a, b), turn in zip(pairs, turns)]
@@ -509,7 +509,7 @@ def _gap_effects(pairs: Sequence[_StatisticsPair]) -> PairedEffect:
 
 
 class StageTime(NamedTuple):
-    """Seconds of one stage of the preprocessing on both sides, and where its function starts."""
+    """Seconds of one stage of the preprocessing on both sides, and the line at which its function starts."""
 
     name: str
     first: float

@@ -1,4 +1,4 @@
-"""Which changes are worth measuring: by the path filter of perfgate.toml, and by the code itself, over the files they touch."""
+"""Select the changes worth measuring: by the path filter of perfgate.toml, and by the code of the files they touch."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def skipped_because(
     read: Callable[[Sequence[str]], Collection[str]] = lambda _: (),
     same_code: Callable[[Sequence[str]], bool] = lambda _: False,
 ) -> Message | None:
-    """Why nothing in a change needs measuring; None where something does, or nothing changed.
+    """Why nothing in a change needs measuring; None if something does, or nothing changed.
 
-    ``changed`` are the files that base and head do not share, as ``git diff --name-only --no-renames`` prints them, so that
-    a renamed file counts under both names; ``always`` are those that count whatever the filter says. ``same_code`` is asked,
-    only where the filter leaves something, whether what is left differs in nothing that runs; ``read`` then, which of the
-    files that a pattern excludes may be read by a measured process.
+    ``changed`` are the files that base and head do not share, as ``git diff --name-only --no-renames`` prints them, so that a
+    renamed file counts under both names; ``always`` are those that count despite the filter. Only if the filter leaves
+    something, ``same_code`` is asked whether these files differ in nothing that runs; then ``read`` is asked which of the files
+    that a pattern excludes may be read by a measured process.
     """
     relevant, ignored = (GitIgnoreSpec.from_lines(patterns) for patterns in (paths.relevant, paths.ignore))
     excluded: dict[str, str] = {}
@@ -56,7 +56,7 @@ def skipped_because(
 
 
 def _names(pattern: str, file: str) -> bool:
-    """Whether a pattern names a file itself: its author means just this one."""
+    """Whether a pattern names a file itself: its author means only that file."""
     return not _WILDCARDS & set(pattern) and pattern.lstrip("/") == file
 
 
@@ -72,7 +72,7 @@ def _worded(rules: Iterable[str], count: int) -> Message:
 
 
 def always_relevant(config: Config, prefix: str) -> set[str]:
-    """The files that say what is measured, and how: a change of them is never skipped."""
+    """The files that define the measurement: a change of them is never skipped."""
     below = f"{prefix}/" if prefix else ""
     return {f"{below}perfgate.toml", *(f"{below}{reference.file}" for reference in config.workloads)}
 

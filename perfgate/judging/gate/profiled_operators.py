@@ -1,4 +1,4 @@
-"""Which operators of a job take longer on the head, by the traces of one turn a side."""
+"""The operators of a job that take longer on the head, from the traces of one turn a side."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from perfgate.document.run import CodeChange
 from perfgate.judging.gate.changed_code import ChangedCode
 from perfgate.judging.gate.comparison import rounded
 
-# As of functions: an operator takes longer where that is so many standard errors of its calls.
+# As for functions: an operator takes longer if its growth is so many standard errors of its calls.
 _SURE, _SURE_OF_CHANGED = 4.0, 2.5
-# What adds less to a unit is no cause of a slowdown that a gate sees.
+# An operator that adds less to a unit is no cause of a slowdown that a gate can detect.
 _LEAST_SHARE = 0.01
-# Of so few calls the spread is not known.
+# With fewer calls the spread is unknown.
 _FEWEST_CALLS = 4
-# What a server batches differs from turn to turn, and so how often a token calls every operator. This share of the operators
-# may be called less often on the head than all others.
+# The batching of a server differs from turn to turn, and so does the number of operator calls per token. This share of the
+# operators may be called less often on the head than all others.
 _PACE = 0.1
-# Counts that differ by less are those of one more batch.
+# Counts that differ by less may come from one more batch.
 _SAME_COUNT = 0.05
 
 COLLECTIVE = "c10d::"
 
-# The file of the function that calls it, the name of that, and the operator's.
+# The file of the calling function, its name, and the operator's.
 _Key = tuple[str, str, str]
 
 
 class OperatorGrowth(NamedTuple):
-    """An operator that takes ``seconds`` longer in a unit; base's calls are those of as many batches as head's."""
+    """An operator that takes ``seconds`` longer in a unit; base's calls are scaled to as many batches as head's."""
 
     operator: ProfiledOperator
     base_calls: float
@@ -60,7 +60,7 @@ class OperatorGrowth(NamedTuple):
 
 
 def grown_operators(base: JobProfile, head: JobProfile, changes: Sequence[CodeChange]) -> list[OperatorGrowth]:
-    """The operators that take longer beyond what their calls spread, most first; between equals those of the change."""
+    """The operators that take longer beyond the spread of their calls, most first; between equals those of the change."""
     if not base.operator_units or not head.operator_units:
         return []
     before, after = _by_key(base.operators), _by_key(head.operators)
@@ -78,7 +78,7 @@ def grown_operators(base: JobProfile, head: JobProfile, changes: Sequence[CodeCh
         if counts and seconds > (_SURE_OF_CHANGED if is_changed else _SURE) * error:
             grown.append((is_changed, OperatorGrowth(operator, old.calls * pace if old else 0.0, seconds, line)))
     most = max((growth.seconds for _, growth in grown), default=0.0)
-    # The half of the largest is as good as that: a trace is of one turn.
+    # Half of the largest is considered equal: a trace is of one turn.
     grown.sort(key=lambda entry: (not (entry[0] and entry[1].seconds >= most / 2), -entry[1].seconds))
     return [growth for _, growth in grown]
 
@@ -86,7 +86,7 @@ def grown_operators(base: JobProfile, head: JobProfile, changes: Sequence[CodeCh
 def operator_lines(base: JobProfile | None, head: JobProfile | None, changes: Sequence[CodeChange]) -> dict[str, str]:
     """The line of the project at which each operator is called more often than before: a changed one of the function.
 
-    Collectives have the name that counts give them.
+    Collectives have their name in the counts.
     """
     if head is None:
         return {}
@@ -106,7 +106,7 @@ def operator_lines(base: JobProfile | None, head: JobProfile | None, changes: Se
 
 
 def _by_key(operators: Iterable[ProfiledOperator]) -> dict[_Key, ProfiledOperator]:
-    """The operators by who calls them; of those that share that, the heaviest."""
+    """The operators by caller and name; the heaviest of several with the same key."""
     listed: dict[_Key, ProfiledOperator] = {}
     for operator in operators:
         listed.setdefault((operator.line.rpartition(":")[0], operator.function, operator.name), operator)
@@ -114,7 +114,7 @@ def _by_key(operators: Iterable[ProfiledOperator]) -> dict[_Key, ProfiledOperato
 
 
 def _pace(before: Mapping[_Key, ProfiledOperator], after: Mapping[_Key, ProfiledOperator]) -> float:
-    """How much oftener a unit of the head calls what it does not call more often: its batches are smaller."""
+    """The factor by which a unit of the head makes unchanged calls more often than base, as its batches are smaller."""
     ratios = sorted(
         operator.calls / before[key].calls for key, operator in after.items() if key in before and before[key].calls > 0
     )

@@ -1,6 +1,6 @@
-"""What the profiles of a job explain of its slowdown: the functions of the project that take longer, and on which line.
+"""A job's slowdown explained by its profiles: the functions of the project that take longer, and their lines.
 
-A profile is sampled, once a side: it names a cause of what the turns have shown and never shows a slowdown itself.
+A profile is sampled, once a side: it names a cause of a slowdown that the turns have shown and never shows one itself.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from perfgate.judging.gate.contributions import EXPLAINS
 from perfgate.judging.gate.evidence import Evidence
 from perfgate.judging.gate.profiled_operators import OperatorGrowth, grown_operators
 
-# A function is believed to take longer where that is so many standard errors of its samples: with hundreds of functions chance
-# names one in a hundred profiles.
+# A function is believed to take longer if its growth is so many standard errors of its samples: with hundreds of functions
+# chance names one in a hundred profiles.
 _SURE = 4.0
-# One that the change touches, or that a changed line calls, is expected to differ.
+# For functions that the change touches, or that a changed line calls: they are expected to differ.
 _SURE_OF_CHANGED = 2.5
 _MOST_FUNCTIONS = 10
 _LARGEST_SHARE = 0.9
-# What waits for so much of the time on the base waits in the background.
+# A function that waits for so much of the time on the base waits in the background.
 _BACKGROUND = 0.5
 
 _Function = tuple[str, str]
 
 
 class _Time(NamedTuple):
-    """The seconds of a unit, and how many samples show them."""
+    """The seconds of a unit, and the number of samples behind them."""
 
     cpu: float = 0.0
     waited: float = 0.0
@@ -57,7 +57,7 @@ class _Growth(NamedTuple):
 
 
 def explain_jobs(evidence: Evidence, comparisons: Sequence[Comparison]) -> list[Explanation]:
-    """For every job that got slower, and that both sides profiled, the functions that take longer, most first."""
+    """For every slower job that both sides profiled, the functions that take longer, most first."""
     before, after = ({profile.workload: profile for profile in run.profiles} for run in evidence.runs)
     changes = evidence.head.run.source.changes
     return [
@@ -69,13 +69,13 @@ def explain_jobs(evidence: Evidence, comparisons: Sequence[Comparison]) -> list[
 
 
 def slower_jobs(head: RunDocument, comparisons: Iterable[Comparison]) -> list[str]:
-    """The jobs of which a number got worse."""
+    """The jobs with a number that got worse."""
     worse = {c.workload for c in comparisons if c.outcome == "regressed" and c.method in SIDE_BY_SIDE}
     return [job.name for job in head.jobs if job.name in worse]
 
 
 def missing_profiles(evidence: Evidence, comparisons: Iterable[Comparison]) -> list[Message]:
-    """What is said of jobs that got slower without a profile of both sides to name a cause."""
+    """Messages for jobs that got slower without a profile of both sides to name a cause."""
     notes = []
     for workload in slower_jobs(evidence.head.run, comparisons):
         lacking = [
@@ -90,7 +90,7 @@ def missing_profiles(evidence: Evidence, comparisons: Iterable[Comparison]) -> l
 def _explain(base: JobProfile, head: JobProfile, changes: Sequence[CodeChange]) -> list[Explanation]:
     if base.per != head.per:
         return []
-    # What waits in the background waits longer where the work takes longer.
+    # Background waits last longer if the work takes longer.
     stretch = max(1.0, head.seconds / base.seconds) if base.seconds > 0 else 1.0
     grown = _grown(base, head, stretch, changes)
     total = max(head.cpu - base.cpu, math.fsum(growth.seconds for growth in grown))
@@ -113,7 +113,7 @@ def _explain(base: JobProfile, head: JobProfile, changes: Sequence[CodeChange]) 
 
 
 def _parts(functions: Sequence[_Growth], operators: Sequence[OperatorGrowth]) -> list[OperatorDelta]:
-    """The functions that take longer, each with what it calls that does; else the operators, of whatever function.
+    """The functions that take longer, each with its slower operators; else the operators, of whatever function.
 
     Operators of a device come first: the function that waits for the device takes longer too, and is not to blame.
     """
@@ -147,7 +147,7 @@ def _by_function(lines: Iterable[ProfiledLine]) -> dict[_Function, list[Profiled
 
 
 def _grown(base: JobProfile, head: JobProfile, stretch: float, changes: Sequence[CodeChange]) -> list[_Growth]:
-    """The functions that take longer beyond what their samples spread, most first, each with its line that grew most."""
+    """The functions that take longer beyond the spread of their samples, most first, each with its line that grew most."""
     grown = []
     lines_before = _by_function(base.lines)
     code = ChangedCode(changes, head.functions)
@@ -179,7 +179,7 @@ def _is_changed(lines: Iterable[ProfiledLine], changes: Iterable[CodeChange]) ->
 
 
 def _line(base: Sequence[ProfiledLine], head: Sequence[ProfiledLine], stretch: float) -> str:
-    """The line whose text takes longer than it did, by most."""
+    """The line whose text lost most time."""
     before: dict[str, _Time] = {}
     for line in base:
         before[line.code] = _sum([line], before.get(line.code, _Time()))

@@ -1,4 +1,4 @@
-"""The quads of a job: the turns of base and head that are compared with each other."""
+"""The quads of a job: the turns of base and head to compare with each other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perfgate.judging.gate.evidence import Evidence
 
 
 class Quad(NamedTuple):
-    """The turns of both sides that are compared with each other, and the start that they are of."""
+    """The turns of both sides to compare with each other, and their start."""
 
     start: int
     base: list[Turn]
@@ -18,7 +18,7 @@ class Quad(NamedTuple):
 
 
 def quads_of(evidence: Evidence, job: str) -> dict[int, Quad]:
-    """The quads that both sides have turns of, in the order of measuring."""
+    """The quads with turns of both sides, in the order of measuring."""
     before, after = (turns_by_quad(turns, job) for turns in evidence.turns(job))
     return {
         number: Quad(before[number][0].start, before[number], after[number])

@@ -1,4 +1,4 @@
-"""Ranks that took turns: which of them does more on the head, what they call, and whether their losses agree."""
+"""Ranks that took turns: the ranks that do more on the head, their calls, and whether their losses agree."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from perfgate.judging.gate.numbers import LARGEST_RATIO
 from perfgate.judging.gate.quads import Quad
 from perfgate.judging.gate.rule import Differences, Errors, p_slower
 
-# A rank is named if chance names a wrong one in so many of all jobs.
+# The chance of naming a wrong rank, per job.
 _WRONG_RANK = 0.01
-# Starts a side from which exposed communication that is longer in every start of the head is no chance: 1 in 20 of equal code.
+# Starts a side from which longer exposed communication in every start of the head is significant: 1 in 20 for equal code.
 _FEWEST_STARTS = 3
 # Pairs of starts from which a difference of profiled times is tested: fewer give no interval of 95 %.
 _STARTS_TO_TEST = 7
-# Operators that are named of those which run more or less often.
+# Operators to name of those that run more or less often.
 _NAMED_OPERATORS = 10
 
 # The median of one number by rank.
@@ -50,10 +50,10 @@ _Counts = dict[tuple[str, int], float]
 
 
 def rank_parts(name: str, quads: Sequence[Quad]) -> list[Part]:
-    """The ranks whose CPU seconds of a step, or bytes of memory, grew by more than those of the others, most first.
+    """The ranks with more growth in CPU seconds of a step, or bytes of memory, than the others, most first.
 
-    By the clock on the wall all ranks take equally long, for they wait for the slowest; waiting takes no CPU time. A rank is
-    named only if a test over quads and starts shows that it leads: whatever slows all ranks is not the fault of one.
+    By the wall clock all ranks take equally long, for they wait for the slowest; waiting takes no CPU time. A rank is named
+    only if a test over quads and starts shows that it leads: a slowdown of all ranks is not the fault of one.
     """
     metric, unit = (RANKS_MEMORY, 1.0) if name == RANKS_MEMORY else (RANKS_CPU, 1e9)
     table = [(quad.start, _medians(quad.base, metric), _medians(quad.head, metric)) for quad in quads]
@@ -85,7 +85,7 @@ def _medians(turns: Iterable[Turn], metric: str) -> _ByRank:
 
 
 def losses_differ(base: Iterable[Turn], head: Iterable[Turn], tolerance: float) -> bool:
-    """Whether the mean losses of turns that did the same steps are further apart than ``tolerance``, as a share."""
+    """Whether the mean losses of turns with the same steps are further apart than ``tolerance``, as a share."""
     means = [[turn.values.get(RANKS_LOSS) for turn in turns] for turns in (base, head)]
     return any(
         before is not None and after is not None and not math.isclose(before, after, rel_tol=tolerance)
@@ -103,11 +103,12 @@ def compare_counts(
     policy: Policy,
     lines: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Comparison]:
-    """Compare what ranks called in profiled steps: exactly, with what differs by name and rank as parts.
+    """Compare the calls of ranks in profiled steps: exactly, with the differences by name and rank as parts.
 
-    ``lines`` are where the profile of the head saw them called.
+    ``lines`` are the calling lines in the profile of the head.
 
-    What starts of one side disagree about is not exact. Its usual total is the same on both sides, or nothing is decided.
+    A count that differs between starts of one side is not exact. Its usual total must be the same on both sides, or nothing is
+    decided.
     """
     sides = [[turn.counts for turn in turns if turn.counts] for turns in (base, head)]
     if not all(sides) or not all(count.steps for side in sides for start in side for count in start):
@@ -160,7 +161,7 @@ def _unsteady(
 
 
 def _parts_of(name: str, base: _Counts, head: _Counts) -> list[Part]:
-    """What is called is named; of what is counted in elements the sum says enough."""
+    """The parts of a count of calls, by name; a count of elements has none, as its sum is enough."""
     return _differing(base, head) if name in (RANKS_COLLECTIVES, RANKS_SYNCS) else []
 
 
@@ -181,7 +182,7 @@ def _differing(base: _Counts, head: _Counts) -> list[Part]:
 
 
 def _operator_parts(sides: Sequence[Sequence[Sequence[RankCounts]]]) -> list[Part]:
-    """The operators whose counts differ most over all ranks; what other counts name is left out."""
+    """The operators with the largest differences over all ranks, without those that other counts name."""
     base, head = (
         {
             (name, count.rank): times / count.steps
@@ -211,7 +212,7 @@ def _of_collectives(value: Callable[[CollectiveCount], int]) -> Callable[[RankCo
 
 _Pair = tuple[tuple[str, int], float]
 _SYNC = "aten::_local_scalar_dense"
-# Per step, by what is counted and the rank.
+# Per step, by counted name and rank.
 _COUNTS: Mapping[str, Callable[[RankCounts], Iterable[_Pair]]] = {
     RANKS_COLLECTIVES: _of_collectives(lambda collective: collective.count),
     RANKS_ELEMENTS: _of_collectives(lambda collective: collective.elements),
@@ -226,7 +227,7 @@ _COUNTS: Mapping[str, Callable[[RankCounts], Iterable[_Pair]]] = {
 def _profiled_time(
     place: ShapePlace, name: str, base: Sequence[float], head: Sequence[float], *, policy: Policy
 ) -> Comparison:
-    """A time of profiled steps, start by start: tested over enough starts, and otherwise it only informs."""
+    """A time of profiled steps, start by start: tested over enough starts, otherwise it only informs."""
     old, new = statistics.median(base), statistics.median(head)
     pairs = list(zip(base, head))
     positive = min(min(pair) for pair in pairs) > 0
@@ -245,14 +246,12 @@ def _profiled_time(
     return judge(tested, errors, p_adjusted=None, tests=1)
 
 
-# The profiler's own cost differs by so much: what is tolerated of a time under it, and what "unchanged" excludes.
+# The variation of the profiler's own cost: the tolerance of a time under it, and the change that "unchanged" excludes.
 _PROFILED_MARGIN = 0.1
 
 
 def exposed_parts(base: Iterable[Turn], head: Iterable[Turn]) -> list[Part]:
-    """How long a step communicates while nothing computes, if every start of the head has more of it than any of the base:
-    less of it overlaps.
-    """
+    """The exposed communication of a step, if every start of the head has more of it than any of the base: less overlaps."""
     before, after = ([_exposed(turn.counts) for turn in turns if turn.counts] for turns in (base, head))
     if min(len(before), len(after)) < _FEWEST_STARTS or min(after) <= max(before):
         return []
@@ -266,10 +265,10 @@ def exposed_parts(base: Iterable[Turn], head: Iterable[Turn]) -> list[Part]:
 
 
 def _exposed(counts: Iterable[RankCounts]) -> float:
-    """The seconds of the rank that had least: what the others have more, they wait for it."""
+    """The seconds of the rank with the least: any excess of the others is waiting for it."""
     return min(count.exposed for count in counts)
 
 
 def _skew(counts: Sequence[RankCounts]) -> float:
-    """How much longer one rank waits than another."""
+    """The difference between the longest and the shortest wait of a rank."""
     return max(count.exposed for count in counts) - _exposed(counts)

@@ -1,9 +1,9 @@
-"""Two recordings that were made apart, side by side.
+"""Two recordings that were made separately, side by side.
 
-Times of different minutes, let alone days, differ by what else the machine did, and a profiler adds its own: those of whole
-steps and of single operators are shown, and nothing is decided by them. What repeats all the same is compared: exact counts
-(counters.py), and what kernels take in all. Between separately recorded profiles of one program on a 910B the sum of all
-kernels repeated to 0.3 %, what the matrix units counted to 0.05 % and the vector units to 0.003 %, over all operators (sample
+Times of different minutes, let alone days, differ with the machine's other load, and a profiler adds its own: those of whole
+steps and of single operators are shown, and decide nothing. Only repeatable values are compared: exact counts (counters.py),
+and the total time of kernels. Between separately recorded profiles of one program on a 910B the sum of all kernels repeated to
+0.3 %, the counts of the matrix units to 0.05 % and of the vector units to 0.003 %, over all operators (sample
 msinsight-910B-alexnet-2501).
 """
 
@@ -29,7 +29,7 @@ MAX_OPERATORS = 10
 _Unit = Literal["mac", "vec"]
 _UNIT_METRICS: Mapping[_Unit, str] = {"mac": "kernels.mac_time", "vec": "kernels.vec_time"}
 # A difference below this share of all operators is the counter's own: one operator alone repeats to 0.4 % of the matrix units'
-# time, and a row of the vector units' may be a few nanoseconds long, of which one is rounding.
+# time, and a row of the vector units' may last a few nanoseconds, with a rounding error of one.
 _UNIT_NOISE: Mapping[_Unit, float] = {"mac": 0.001, "vec": 0.0001}
 _MAX_PARTS = 12
 _ROUNDING = 1e-9
@@ -40,7 +40,7 @@ _SHOWN = {name for name, entry in METRICS.items() if entry.recorded}
 
 
 def compare_kernel_times(evidence: Evidence, policy: Policy) -> list[Comparison]:
-    """Compare the times of kernels of every place that either side has; what one side lacks is undecided."""
+    """Compare the times of kernels of every place that either side has; a place that one side lacks is undecided."""
     before, after = evidence.base.kernel_times, evidence.head.kernel_times
     comparisons: list[Comparison] = []
     for place in dict.fromkeys([*before, *after]):
@@ -59,7 +59,7 @@ def compare_kernel_times(evidence: Evidence, policy: Policy) -> list[Comparison]
 
 
 def untimed_places(evidence: Evidence, comparisons: Sequence[Comparison]) -> list[str]:
-    """The places of two recordings without a time that could be compared, where none of them has one."""
+    """The places of two recordings without a comparable time, if none of them has one."""
     if any(comparison.method == "profiled" for comparison in comparisons):
         return []
     listed = dict.fromkeys(place for run in evidence.runs for place in places(run))
@@ -67,7 +67,7 @@ def untimed_places(evidence: Evidence, comparisons: Sequence[Comparison]) -> lis
 
 
 def _compare_sum(place: ShapePlace, base: KernelTimes, head: KernelTimes, policy: Policy) -> Comparison:
-    """Compare the sums of all kernels: the median steps say by how much, and the middle halves whether it is beyond doubt."""
+    """Compare the sums of all kernels: the median steps give the change, and the middle halves whether it is beyond doubt."""
     if any(times.steps != len(times.seconds) for times in (base, head)):
         return _undecided(place, KERNELS_TIME, base, head, Message("gate.steps-missing"))
     if min(base.steps, head.steps) < FEWEST_STEPS:
@@ -110,9 +110,9 @@ def _row_name(op: str, inputs: str | None) -> str:
 
 
 def _compare_unit(place: ShapePlace, base: KernelTimes, head: KernelTimes, unit: _Unit, policy: Policy) -> Comparison:
-    """Compare what the units of the cores counted, operator by operator and shape by shape.
+    """Compare the counts of the cores' units, operator by operator and shape by shape.
 
-    What runs on one side alone is compared as a sum: an operator may have been replaced, or got other inputs.
+    Operators that run on one side alone are compared as a sum: one may have been replaced, or got other inputs.
     """
     name = _UNIT_METRICS[unit]
     before, after = _unit_seconds(base, unit), _unit_seconds(head, unit)
@@ -178,7 +178,7 @@ def _profiled(
 
 
 def recorded_times(evidence: Evidence) -> list[Comparison]:
-    """Times of both sides from which nothing follows: of the whole step, then of its heaviest operators."""
+    """Times of both sides for display only: of the whole step, then of its heaviest operators."""
     before, after = map(_step_values, evidence.runs)
     shown = [_shown(*step, before[step], seconds) for step, seconds in after.items() if step in before]
     old, new = evidence.base.operators, evidence.head.operators

@@ -1,4 +1,4 @@
-"""What got worse, one regression for each cause, the most important first; also which order the comparisons are read in.
+"""The regressions, one for each cause, the most important first; also the reading order of the comparisons.
 
 Reports number, word and link these; they rank and group nothing themselves.
 """
@@ -22,9 +22,9 @@ from perfgate.judging.gate.operators import mark_alone
 replace = msgspec.structs.replace
 _OUTCOMES = ("regressed", "improved", "inconclusive")
 _METHODS = ("check", "expect", "budget", "limit", "paired", "repeated", "turns", "exact", "profiled", "recorded")
-# They move with what others show: with all the other times, or with what operators take.
+# They move with other metrics: with all the other times, or with the times of operators.
 _LISTED_LAST = {name for name, metric in METRICS.items() if metric.listed_last}
-# They tell more than what moves with them.
+# They explain more than the metrics that move with them.
 _LISTED_FIRST = {name for name, metric in METRICS.items() if metric.listed_first}
 # A longer command is too long to paste.
 _MOST_KEYS = 12
@@ -46,10 +46,10 @@ def with_regressions(decision: DecisionDocument) -> DecisionDocument:
 
 
 def _reading_order(c: Comparison) -> tuple[float, ...]:
-    """What regressed, the worst first; what improved, the most first; what is undecided, what the verdict hangs on first.
+    """Regressions, the worst first; improvements, the largest first; undecided ones, those that hold up the verdict first.
 
-    The turnaround contains all other times, so it comes after them, and so do instructions. A counter that names the line of
-    what it has more of precedes one that only counts; what an operator does precedes the memory that it takes for that.
+    The turnaround contains all other times, so it comes after them, and so do instructions. A counter with the line of its
+    increase precedes one that only counts; the calls of an operator precede the memory that they take.
     """
     if c.outcome not in _OUTCOMES:
         return (len(_OUTCOMES),)
@@ -59,7 +59,7 @@ def _reading_order(c: Comparison) -> tuple[float, ...]:
         return outcome, not c.must_decide, not c.gating, -max(0.0, worse - (c.tolerance or 0.0))
     return (
         outcome,
-        # An accepted one keeps its place, and so the causes keep their numbers.
+        # An accepted one keeps its place, so the causes keep their numbers.
         not (c.gating or c.accepted),
         _METHODS.index(c.method),
         c.method != "exact" and c.metric in _LISTED_LAST,
@@ -88,7 +88,7 @@ class _Group:
 
     @cached_property
     def slower(self) -> list[Comparison]:
-        """The times that got worse, the one that decides first."""
+        """The times that got worse, the deciding one first."""
         return sorted(filter(_is_timed, self.comparisons), key=lambda c: c.metric != LATENCY)
 
     @cached_property
@@ -149,7 +149,7 @@ class _Regressions:
         )
 
     def _costs(self, group: _Group) -> list[Comparison]:
-        """The fast paths that certainly took longer in its places, in too few pairs for an alarm, the worst first."""
+        """The fast paths of its places that certainly slowed down, in too few pairs for an alarm, the worst first."""
         found = [c for c in self._fast_paths(group) if c.outcome == "inconclusive"]
         slower = [c for c in found if c.excludes_no_change and (c.delta or 0.0) > 0.0]
         return sorted(slower, key=lambda c: c.delta or 0.0, reverse=True)
@@ -170,7 +170,7 @@ class _Regressions:
         ]
 
     def _accepts(self, group: _Group) -> list[str]:
-        """The metrics that accept exactly this, with places if others would be accepted too; empty if nothing can be."""
+        """The metrics to accept exactly this, with places if others would be accepted too; empty if nothing can be accepted."""
         decision = self._decision
         meant = [c for c in group.comparisons if c.gating and c.method != "check"]
         if decision.verdict != "FAIL" or decision.head.dirty or decision.comparing != "code":

@@ -1,6 +1,6 @@
-"""Numbers of the checklist that ``[gate.tolerance]`` names: judged as pairs are, by their pairs or turns.
+"""Numbers of the checklist that ``[gate.tolerance]`` names: judged by the rule of pairs, on their pairs or turns.
 
-Where a step measures the number, both sides repeat it in turns, and a turn is one pair of the rule.
+If a step measures the number, both sides repeat it in turns, and a turn is one pair of the rule.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from perfgate.judging.gate.numbers import ChecklistNumber
 from perfgate.judging.gate.pairs import SAMPLED
 from perfgate.judging.gate.rule import Errors
 
-# Of the gate's alpha, beside the shares of the families: nobody who names no number pays for it.
+# Of the gate's alpha, beside the shares of the families: it costs nothing if no tolerance names a number.
 SHARE = 0.05
 
 
 def metrics_in_turns(policy: Policy) -> tuple[str, ...]:
-    """Those that steps must repeat: the samples of the pairs give the others."""
+    """The metrics that steps must repeat: the samples of the pairs supply the others."""
     return tuple(name for name in repeated_metrics(policy) if name not in SAMPLED)
 
 
@@ -44,7 +44,7 @@ _REPEATABLE = {name for name, entry in METRICS.items() if entry.repeatable}
 def compare_repeated(
     evidence: Evidence, policy: Policy, *, elsewhere: Elsewhere = NOTHING_ELSEWHERE, interim: bool = False
 ) -> list[Comparison]:
-    """Compare every number that a tolerance names; one that a side lacks, or has less often, is undecided and says why."""
+    """Compare every number that a tolerance names; one that a side lacks, or has less often, is undecided with a reason."""
     rows = [row for name in repeated_metrics(policy) for row in _rows(evidence, policy, name)]
     tested = [row for row in rows if isinstance(row, Tested)]
     errors = Errors(alarm=policy.alpha * SHARE, unchanged=policy.alpha_ok, looks=tuple(policy.looks))
@@ -54,7 +54,7 @@ def compare_repeated(
 
 
 def _rows(evidence: Evidence, policy: Policy, name: str) -> Iterator[Tested | Comparison]:
-    """Yield what each workload has of a metric; some steps measure the first shape alone."""
+    """Yield each workload's rows of a metric; some steps measure the first shape alone."""
     step, numbers = metric(name).step, evidence.numbers
     for workload in evidence.head.run.workloads:
         named = [

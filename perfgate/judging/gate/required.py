@@ -1,7 +1,7 @@
-"""What a verdict needs, and what of that the documents lack: leaving evidence out must never improve a verdict.
+"""The evidence that a verdict needs, and any of it that the documents lack: omitted evidence must never improve a verdict.
 
-What must be there is said by the trusted side (the base's configuration, main's stored run), by what each document declares,
-and by the other document: both sides of a check are measured alike, so what one of them has the other must have.
+The trusted side (the base's configuration, main's stored run), the declarations of each document and the other document define
+the required evidence: both sides of a check are measured alike, so each must have all that the other has.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from perfgate.judging.gate.operators import untimed_subroutines
 from perfgate.judging.gate.required_jobs import RequiredJob
 from perfgate.judging.gate.rules import bounds_with_lost_values
 
-# What the conductor sees of every block, whatever the device.
+# The conductor sees these of every block, on any device.
 _ALWAYS_SEEN = ("seen_ns", "used_ns", "out_of_turn_ns", "waited_ns")
-# What the device or the kernel reports: a block must have it where another block has it.
+# Reported by the device or the kernel: a block must have it if another block has it.
 _REPORTED = ("run_delay_ns", "instructions", "throttled", "clock_share", "foreign_processes")
 _SIDES: tuple[Side, ...] = ("base", "head")
 _Entry = TypeVar("_Entry", CounterSet, CorrectnessResult)
@@ -51,11 +51,11 @@ _Entry = TypeVar("_Entry", CounterSet, CorrectnessResult)
 
 @dataclass(frozen=True)
 class Required:
-    """What the trusted side says must have been measured; nothing where there is no trusted side.
+    """The measurements that the trusted side requires; empty without a trusted side.
 
     ``workloads`` and ``jobs`` are those of the base's configuration, and ``aa_pairs`` its pairs of base against base.
     ``stored`` are the newest stored runs of main that measured a workload file of the base; a workload uses the one that
-    measured the same file. ``sealed`` is whether both sides must prove that what they ran stayed as it was.
+    measured the same file. ``sealed`` is whether both sides must prove that their code and environment stayed unchanged.
     """
 
     workloads: tuple[str, ...] = ()
@@ -73,10 +73,10 @@ def missing_evidence(
     *,
     timed: bool,
 ) -> list[Missing]:
-    """What a verdict needs and the documents lack, by name.
+    """The evidence that a verdict needs and the documents lack, by name.
 
-    ``timed`` is False where the sides cannot be compared by time, which is said elsewhere. A workload that fails to load, or
-    that the base cannot run, has its own word in the decision too.
+    ``timed`` is False if the sides cannot be compared by time, which is reported elsewhere. A workload that fails to load, or
+    that the base cannot run, is reported separately.
     """
     runs = evidence.runs
     failed = {workload.name for run in runs for workload in run.workloads if workload.error}
@@ -99,7 +99,7 @@ def missing_evidence(
 
 
 def _missing_seals(evidence: Evidence, names: Sequence[str], required: Required) -> list[Missing]:
-    """That a side does not prove that what it ran stayed as it was, if it must, or the other side does."""
+    """The seals that a side lacks, if it must prove that the code it ran stayed unchanged or the other side does."""
     lacking = [side for side, run in zip(_SIDES, evidence.runs) if run.seal is None]
     if not lacking or evidence.recorded or not (required.sealed or len(lacking) < len(_SIDES)):
         return []
@@ -107,7 +107,7 @@ def _missing_seals(evidence: Evidence, names: Sequence[str], required: Required)
 
 
 class _WorkloadEvidence:
-    """What both documents hold of one workload, and main's stored run that measured it by the same file."""
+    """The data of both documents on one workload, and main's stored run that measured it by the same file."""
 
     def __init__(self, name: str, evidence: Evidence, required: Required, policy: Policy) -> None:
         self._name = name
@@ -161,7 +161,7 @@ class _WorkloadEvidence:
             yield from self._missing_checks(shape)
 
     def _shapes(self) -> list[str]:
-        """Every shape that is declared, or of which anything was measured."""
+        """Every shape that is declared, or has any measurement."""
         shapes: list[str] = []
         for document in (*self._runs.values(), self._stored):
             shapes += _declared_shapes(document, self._name)
@@ -174,7 +174,7 @@ class _WorkloadEvidence:
     def _lacking(
         self, sides: Sequence[Side], *, shape: str = "", metric: str = "", is_stored: bool = False
     ) -> Iterator[Missing]:
-        """Yield what some sides lack; where both do, it is named by main's stored run if that has it."""
+        """Yield the evidence that some sides lack; if both do and main's stored run has it, the stored run names it."""
         if sides:
             named_by: NamedBy = "store" if is_stored and len(sides) == len(_SIDES) else "document"
             yield Missing(workload=self._name, shape=shape, metric=metric, side=_both_or(sides), named_by=named_by)
@@ -182,7 +182,7 @@ class _WorkloadEvidence:
     # --- pairs
 
     def _missing_pairs(self, shapes: Sequence[str]) -> Iterator[Missing]:
-        """Yield the pairs that lack a member, and those whose members lack the blocks of a shape.
+        """Yield the pairs that lack a member, and those with a member that lacks the blocks of a shape.
 
         Pairs are numbered as they run, base against base among them; each number is a pair that was measured or that failed.
         """
@@ -213,7 +213,7 @@ class _WorkloadEvidence:
         preprocessed = {shape for member in members for shape in member.preprocess}
         stored_lanes = self._stored_lanes()
         if PREPROCESSING in stored_lanes:
-            # The checklist times the preprocessing of one shape, the pairs that of all.
+            # The checklist times the preprocessing of one shape, the pairs that of all shapes.
             preprocessed |= set(shapes)
         lanes = [(LATENCY, shape) for shape in shapes]
         lanes += [(PREPROCESSING, shape) for shape in shapes if shape in preprocessed]
@@ -228,12 +228,12 @@ class _WorkloadEvidence:
                 continue
             for side, numbers in lacking.items():
                 if numbers:
-                    # Where every pair lacks it, their numbers say nothing.
+                    # If every pair lacks it, their numbers are no help.
                     some = numbers if len(numbers) < len(pairs) else []
                     yield Missing(workload=self._name, shape=shape, metric=metric, side=side, pairs=some)
 
     def _stored_lanes(self) -> set[str]:
-        """The lanes that the checklist of the stored run timed: calls, and where the workload has some, preprocessing."""
+        """The lanes that the checklist of the stored run timed: calls, and the preprocessing of workloads that have it."""
         steps = [step for step in self._stored.steps if step.workload == self._name] if self._stored else []
         timed = {value.metric for step in steps for value in step.values if value.value is not None}
         lanes = ((LATENCY, P50), (PREPROCESSING, PREPROCESSING_STAGES))
@@ -260,14 +260,14 @@ class _WorkloadEvidence:
                     yield Missing(workload=self._name, metric=f"settings.{key}", side=side)
 
     def _missing_subroutines(self, shape: str) -> Iterator[Missing]:
-        """Yield the parts of a call that are judged and of which a pair lacks the time."""
+        """Yield the judged parts of a call that were not timed in a pair."""
         lacking: dict[str, list[Side]] = {}
         for metric, side in untimed_subroutines(self._evidence, self._policy, ShapePlace(self._name, shape)):
             lacking.setdefault(metric, []).append(side)
         for metric, sides in lacking.items():
             yield from self._lacking(sides, shape=shape, metric=metric)
 
-    # --- what the checklist counts and checks
+    # --- counts and checks of the checklist
 
     def _missing_steps(self) -> Iterator[Missing]:
         for side, run in self._runs.items():
@@ -276,7 +276,7 @@ class _WorkloadEvidence:
                 yield Missing(workload=self._name, metric=f"steps.{_slug(number)}", side=side)
 
     def _missing_harness(self) -> Iterator[Missing]:
-        """Yield what the harnesses of the sides lack: what only the head has is new where the head's says so."""
+        """Yield the missing parts of the sides' harnesses; a part of the head alone is new if its harness declares that."""
         before, after = (
             next((harness for harness in run.harness if harness.workload == self._name), None)
             for run in self._runs.values()
@@ -295,7 +295,7 @@ class _WorkloadEvidence:
                 yield from self._lacking(["base"], metric=f"harness.{entry}")
 
     def _missing_sla(self) -> Iterator[Missing]:
-        """Yield that a side does not say what the workload promises: its file does, and both sides are measured by one."""
+        """Yield the sides without the workload's SLA: its file declares it, and both sides are measured by one file."""
         records = {side: record for side, record in self._records.items() if record}
         stored = _record(self._stored, self._name)
         lacking: dict[Side, None] = {}
@@ -312,13 +312,13 @@ class _WorkloadEvidence:
         stored = _at(self._stored.counters if self._stored else (), self._name, shape)
         counted = {side: counters for side, counters in sets.items() if counters}
         lacking = [side for side in _SIDES if side not in counted]
-        # Recordings of a host alone, or of a device alone, count what they have.
+        # Recordings of a host alone, or of a device alone, count only their own part.
         if lacking and not (self._recorded and len(lacking) == len(_SIDES)):
             yield from self._lacking(lacking, shape=shape, metric=FRAMEWORK_OPS, is_stored=stored is not None)
         if lacking:
             return
         in_documents = {name for c in counted.values() for name in (*c.values, *c.steady, *c.unstable)}
-        # A metric that an older perfgate counted and this one does not is no metric of the catalogue.
+        # A metric counted by an older perfgate only is not in the catalogue.
         in_store = stored.values.keys() & METRICS.keys() if stored else set()
         says_steady = any(c.steady for run in self._runs.values() for c in run.counters)
         says_steady = says_steady or bool(stored and stored.steady)
@@ -330,7 +330,7 @@ class _WorkloadEvidence:
         for side, counters in counted.items():
             for metric in sorted(set(counters.unstable) - counters.ranges.keys()):
                 yield Missing(workload=self._name, shape=shape, metric=f"ranges.{metric}", side=side)
-        # What lost precision is judged place by place.
+        # A loss of precision is judged place by place.
         if any(counters.sites or counters.values.get(LOW_PRECISION_OPS) for counters in counted.values()):
             for side, counters in counted.items():
                 for part in _incomplete_sites(counters):
@@ -349,7 +349,7 @@ class _WorkloadEvidence:
             if not (self._recorded and len(unchecked) == len(_SIDES)):
                 yield from self._lacking(unchecked, shape=shape, metric=CORRECTNESS, is_stored=stored is not None)
             return
-        # Whatever a call returned has a signature; one that could not be made has an error.
+        # Every returned value has a signature; if none could be made, there is an error.
         unsigned = [side for side, check in checks.items() if check and check.signature is None]
         if not any(check and check.status == "error" for check in checks.values()):
             is_stored = stored is not None and stored.signature is not None
@@ -384,7 +384,7 @@ def _pair_numbers(traces: Iterable[int]) -> Iterator[int]:
 
 
 def _sides_without_count(counted: Mapping[Side, CounterSet], metric: str, *, says_steady: bool) -> list[Side]:
-    """The sides that lack a count. What could not be counted is excused if the base could not be counted either."""
+    """The sides that lack a count. An uncountable metric is excused if the base could not be counted either."""
     base = counted["base"]
     if metric in base.uncounted and metric not in base.values:
         counted = {side: counters for side, counters in counted.items() if metric not in counters.uncounted}

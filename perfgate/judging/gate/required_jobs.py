@@ -1,7 +1,7 @@
-"""What the trusted side says of a job, and how what was measured differs from it.
+"""The trusted side's requirements for a job, and how the measured job differs from them.
 
-Kind, settings, what both sides must prove to have done alike, and every number with its unit, its direction and whether it
-gates: of all this an artifact is believed nothing.
+Kind, settings, work and output that both sides must prove to have in common, and every number with its unit, its direction and
+whether it gates: none of this is taken from an artifact.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from perfgate.job_settings import UNITS, JobReference, is_gating
 from perfgate.judging.gate.evidence import Evidence
 from perfgate.load_settings import LoadSettings
 
-# What every command gives beside the numbers that it reports.
+# Every command has this beside the numbers that it reports.
 _COMMAND_CPU = "command.cpu"
-# What the turns of a kind count as their work, whatever they did.
+# The counts of work that every turn of a kind has.
 _WORK = {
     "server": ("requests", "input_tokens", "output_tokens", "without_text"),
     "ranks": ("steps", "ranks", "samples"),
@@ -29,7 +29,7 @@ _WORK = {
 
 @dataclass(frozen=True)
 class RequiredJob:
-    """A job of the base's configuration, and what main's newest stored run of it has: its numbers, and counts of work.
+    """A job of the base's configuration, with the numbers and counts of work of main's newest stored run of it.
 
     ``on_device`` is whether the configuration names an accelerator.
     """
@@ -59,7 +59,7 @@ class RequiredJob:
 class TrustedNumbers:
     """The numbers of a job as they are judged: with the unit, the direction and the gating of the trusted side.
 
-    Of ``undirected`` the documents alone say which direction is better.
+    For those in ``undirected`` only the documents state which direction is better.
     """
 
     numbers: list[JobNumber]
@@ -69,7 +69,7 @@ class TrustedNumbers:
 def trusted_numbers(
     required: RequiredJob, settings: JobReference, record: JobRecord, *, on_device: bool
 ) -> TrustedNumbers:
-    """``settings`` are those that the job was measured by."""
+    """``settings`` are those used to measure the job."""
     must_gate = {*settings.must_gate, *([RANKS_MEMORY] if settings.kind == "ranks" and on_device else [])}
     reported = {*required.numbers, *(number.metric for number in record.numbers)}
     if settings.kind == "command" and not any(metric.startswith(NUMBER) for metric in reported):
@@ -83,9 +83,9 @@ def trusted_numbers(
         elif declared := settings.settings.numbers.get(plain):
             unit, better = UNITS[declared.unit][0], declared.better
         elif not metric.startswith(NUMBER):
-            gating = number.gating  # of a newer perfgate: what nobody here knows decides nothing
+            gating = number.gating  # a number of a newer perfgate is unknown here and decides nothing
         else:
-            # What a program names itself: perfgate.toml says at most whether it gates.
+            # A number named by the program: perfgate.toml decides at most whether it gates.
             gating = not settings.settings.numbers and is_gating(plain, settings.settings.gates)
             if stored := required.numbers.get(metric):
                 unit, better = stored.unit, stored.better
@@ -118,9 +118,9 @@ def is_on_device(required: RequiredJob, base: RunDocument, head: RunDocument) ->
 
 
 def quads_of_other_work(required: RequiredJob, settings: JobReference, turns: Sequence[Turn]) -> dict[str, list[int]]:
-    """The quads whose turns lack a count of the work that they must have, by its name, or have another than was asked for.
+    """The quads with turns that lack a required count of work, or have another than was asked for, by its name.
 
-    A turn of ``alternate`` is a visit, which has the work of several.
+    A turn of ``alternate`` is a visit, with the work of several turns.
     """
     own = settings.settings
     asked: dict[str, int | None] = dict.fromkeys(_WORK[settings.kind] or sorted(required.work))
@@ -128,7 +128,7 @@ def quads_of_other_work(required: RequiredJob, settings: JobReference, turns: Se
         asked |= {"steps": own.steps, "ranks": own.ranks}
     if settings.kind == "server":
         asked["requests"] = (own.load or LoadSettings(concurrency=1)).requests
-        # Of answers in streamed tokens there is at least one.
+        # A streamed answer has at least one token.
         asked["output_tokens"] = 1 if own.streams_tokens else None
     return {
         name: quads
@@ -144,7 +144,7 @@ def _has_done(count: int | None, times: int | None) -> bool:
 def turns_without_output(settings: JobReference, turns: Sequence[Turn]) -> Iterator[int]:
     """Yield the quads of turns that lack the output that the settings let both sides compare.
 
-    A program that checks a server's answers looks at those of the first turn of a start alone, and where the share of equal
+    A program that checks a server's answers looks at those of the first turn of a start alone, and if the share of equal
     answers is compared, a start has them once.
     """
     own = settings.settings

@@ -1,9 +1,9 @@
-"""The rule for one metric: paired differences in, evidence and bounds out. Everything that the gate claims about time is here.
+"""The rule for one metric: paired differences in, evidence and bounds out. Every claim of the gate about time is made here.
 
-The differences are logarithms of second over first, one a process pair, in the order in which they were measured. They may be
-looked at after planned numbers of them (a group-sequential test), in one job or in several. Those beyond the last planned
-number count as bets of an e-value, which stays true however often a job is run again and adds more. A tenth of each error is
-reserved for those, so that both together stay within the error.
+The differences are logarithms of second over first, one a process pair, in the order of measuring. They may be examined after
+planned numbers of them (a group-sequential test), in one job or in several. Those beyond the last planned number count as bets
+of an e-value, which stays valid however often a job is run again and adds more. A tenth of each error is reserved for those, so
+that both together stay within the error.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from perfgate.stats.error_control import log_e_of_p, log_e_value, nominal_level,
 from perfgate.stats.signed_rank import detectable_shift, estimate, lower_bound, p_above, p_below, upper_bound
 from perfgate.stats.summary import error_factor, neighbour_correlation
 
-# All looks weigh alike (Pocock). Boundaries that are stricter early gain a little where all pairs can be had, and lose much
-# where a slow workload or a busy machine gives only a dozen pairs in the time.
+# All looks weigh alike (Pocock). Boundaries that are stricter early gain a little if all pairs can be had, and lose much if a
+# slow workload or a busy machine gives only a dozen pairs in the time.
 SHAPE = 0.5
 RERUN_SHARE = 0.1
 POWER = 0.95
 Z_POWER = 1.645  # of 95 %
-# How much more than its error says the rule asks of n independent pairs, times sqrt(n), for some of them look correlated and
-# their spread is itself an estimate. Found by simulation (test_rule.py).
+# Factor on the error of n independent pairs, times sqrt(n), that the rule demands, as some of them look correlated and their
+# spread is itself an estimate. Found by simulation (test_rule.py).
 WIDENED = 1.4
 Z_DECIDES = 3.01  # of a look's share of 5 % and of 80 % power
 MOST_PAIRS = 10_000
-# So few pairs reach no level in use (8 pairs at best 1/256, where a look has 0.0016).
+# So few pairs reach no level in use (8 pairs at best 1/256; the level of a look is 0.0016).
 FEWEST_TO_ALARM = 10
-# Pairs that follow each other may be alike, by their server or by what else runs. Fewer than a dozen cannot tell how
-# much, and count as if the correlation of neighbours were this. More is never assumed for "unchanged", which is said with a
-# larger error: nothing would be decided then.
+# Successive pairs may be correlated, by their server or by other processes. Fewer than a dozen are too few to estimate the
+# correlation, so neighbours are assumed to be correlated by this much. More is never assumed for "unchanged", whose error is
+# larger: nothing would be decided then.
 ASSUMED_ALIKE = 0.65
 FEWEST_TO_TELL = 12
 MOST_ALIKE = 0.75
-# An alarm takes the correlation for so many of its standard errors above the estimate. Where more pairs can be had it can
-# afford many. At the end it takes fewer of fewer pairs, since 16 would need twice the slowdown, and all of them only where the
-# pairs look correlated. Unchanged code whose neighbours correlate by 0.8 fails in one gate of a hundred, and in ten without
+# An alarm takes the correlation for so many of its standard errors above the estimate. If more pairs can be had it can afford
+# many. At the end it takes fewer of fewer pairs, since 16 would need twice the slowdown, and all of them only if the pairs look
+# correlated. Unchanged code with a correlation of 0.8 between neighbours fails in one gate of a hundred, and in ten without
 # (test_rule.py).
 INTERIM_MARGIN = 3.0
 FINAL_MARGIN = 1.75
@@ -60,10 +60,10 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Differences:
-    """One logarithm of second over first a pair, in the order of measuring, and how much each pair weighs.
+    """One logarithm of second over first a pair, in the order of measuring, and the weight of each pair.
 
-    ``starts`` number the processes that the pairs come from, where many pairs come from the same: pairs of one start share
-    its luck. None where every pair has processes of its own.
+    ``starts`` number the processes that the pairs come from, if many pairs come from the same: pairs of one start share its
+    luck. None if every pair has processes of its own.
     """
 
     values: Floats
@@ -72,7 +72,7 @@ class Differences:
 
     @classmethod
     def of(cls, values: npt.ArrayLike, starts: npt.ArrayLike | None = None) -> Differences:
-        """Pairs that all weigh the same."""
+        """Pairs of equal weight."""
         array = np.asarray(values, dtype=np.float64)
         return cls(array, np.ones(array.size), None if starts is None else np.asarray(starts, dtype=np.int64))
 
@@ -94,14 +94,14 @@ class Differences:
 
 
 class Limits(NamedTuple):
-    """The bounds of one metric, as logarithms: the slowdown that is tolerated and the one that "unchanged" excludes."""
+    """The bounds of one metric, as logarithms: the tolerated slowdown and the one that "unchanged" excludes."""
 
     tolerated: float
     excluded: float
 
 
 class Errors(NamedTuple):
-    """How probably the rule may be wrong: with an alarm, and with an "unchanged"; spent over the numbers of pairs ``looks``."""
+    """Error probabilities of the rule: of an alarm, and of an "unchanged"; spent over the numbers of pairs ``looks``."""
 
     alarm: float
     unchanged: float
@@ -129,18 +129,19 @@ def alarm_looks(looks: Sequence[int]) -> tuple[int, ...]:
 
 
 def looks_left(looks: Sequence[int], measured: int) -> list[int]:
-    """After how many more pairs a job that adds to ``measured`` ones looks: at the planned numbers, and no other.
+    """After how many more pairs a job that adds to ``measured`` ones looks: at the planned numbers only.
 
-    Once they are used up, as many again: those count as bets, which stay true however often one looks.
+    Once they are used up, after as many again: those count as bets, which stay valid however often one looks.
     """
     return [pairs - measured for pairs in looks if pairs > measured] or list(looks)
 
 
 def answer(differences: Differences, limits: Limits, errors: Errors, *, p_adjusted: float | None = None) -> Answer:
-    """Answer one of four ways; ``p_adjusted`` is that of ``p_slower``, corrected for whatever else is tested.
+    """Answer one of four ways; ``p_adjusted`` is that of ``p_slower``, corrected for all other tests.
 
     A regression is shown beyond chance and estimated beyond the tolerance. To demand evidence of the tolerance itself would
-    miss half of what is twice as large (benchmarks/gate): the tolerance says what matters, the test what is there.
+    miss half of the slowdowns twice as large (benchmarks/gate): the tolerance decides which changes matter, the test which are
+    real.
     """
     alike_margin = alarm_margin(differences.size, errors.looks, interim=False)
     p = p_slower(differences, 0.0, errors.alarm_looks, alike_margin=alike_margin) if p_adjusted is None else p_adjusted
@@ -152,14 +153,14 @@ def answer(differences: Differences, limits: Limits, errors: Errors, *, p_adjust
 
 
 class AlikeMargin(NamedTuple):
-    """How many standard errors above its estimate the correlation of neighbours is taken, from which correlation on all."""
+    """Standard errors added to the estimated correlation of neighbours, and the correlation from which all are added."""
 
     errors: float
     full_from: float
 
 
 def alarm_margin(pairs: int, looks: Sequence[int], *, interim: bool) -> AlikeMargin:
-    """What an alarm after so many pairs takes, where more can be had (``interim``) or not."""
+    """The margin of an alarm after so many pairs, if more can be had (``interim``) or not."""
     if interim and pairs < looks[-1]:
         return AlikeMargin(INTERIM_MARGIN, 0.0)
     return AlikeMargin(FINAL_MARGIN * min(1.0, pairs / MARGIN_PAIRS), LOOKS_CORRELATED)
@@ -170,8 +171,8 @@ def p_slower(
 ) -> float:
     """A p-value of "second is slower by at most ``margin``" that holds over all looks and reruns.
 
-    It allows for pairs that are like the one before (``alike_margin`` as of ``correlated_error``), and where pairs share
-    starts for the luck of these: a single start shows nothing.
+    It allows for correlation between successive pairs (``alike_margin`` as of ``correlated_error``), and if pairs share starts
+    for the luck of these: a single start shows nothing.
     """
     planned, further = differences[: looks[-1]], differences[looks[-1] :]
     p_alike = float(ndtr((margin - planned.estimate) / correlated_error(planned, alike_margin)))
@@ -186,7 +187,7 @@ def p_slower(
 
 
 def _p_of_starts(differences: Differences, margin: float) -> float:
-    """A p-value that takes the start, not the pair, for the unit of evidence; 0 where every pair is a start of its own."""
+    """A p-value with the start, not the pair, as the unit of evidence; 0 if every pair is a start of its own."""
     if differences.starts is None:
         return 0.0
     error = cluster_error(differences.values, differences.starts)
@@ -194,14 +195,14 @@ def _p_of_starts(differences: Differences, margin: float) -> float:
 
 
 def excludes(differences: Differences, slowdown: float, errors: Errors) -> bool:
-    """Whether a slowdown this large or larger is excluded, wrongly at most with probability ``errors.unchanged``."""
+    """Whether a slowdown this large or larger is excluded, with an error of at most ``errors.unchanged``."""
     return p_slower(-differences, -slowdown, errors.looks) <= errors.unchanged
 
 
 def correlated_error(differences: Differences, alike_margin: AlikeMargin | None = None) -> float:
-    """The standard error of the estimate of pairs of which each is like the one before (an AR(1) series).
+    """The standard error of the estimate for pairs that each resemble the one before (an AR(1) series).
 
-    The correlation r that n pairs show is too small by (1 + 3 r) / n (Marriott and Pope, Bias in the estimation of
+    The correlation r observed in n pairs is too small by (1 + 3 r) / n (Marriott and Pope, Bias in the estimation of
     autocorrelations, Biometrika 41, 1954). Those of ``alike_margin`` are added, sqrt((1 - r^2) / n) each (Bartlett, On the
     theoretical specification of sampling properties of autocorrelated time series, 1946).
     """
@@ -220,20 +221,20 @@ def correlated_error(differences: Differences, alike_margin: AlikeMargin | None 
 def spread(differences: Differences, around: float | None = None) -> float:
     """1.4826 x the median absolute deviation from the estimate, or from another centre.
 
-    It is the sd of a normal sample, and blind to wild pairs.
+    It is the sd of a normal sample, and insensitive to outliers.
     """
     centre = differences.estimate if around is None else around
     return 1.4826 * float(np.median(np.abs(differences.values - centre)))
 
 
 def interval(differences: Differences, errors: Errors) -> Interval | None:
-    """The interval that the answer "unchanged" rests on at a planned look; None while pairs are too few for one."""
+    """The interval behind the answer "unchanged" at a planned look; None while pairs are too few for one."""
     level = nominal_level(errors.unchanged * (1 - RERUN_SHARE), errors.looks, differences.size, shape=SHAPE)
     return _interval(differences, level, differences[: errors.looks[-1]])
 
 
 def single_interval(differences: Differences) -> Interval | None:
-    """The interval at 95 % of differences that nobody looked at before all were there; None of fewer than six."""
+    """The interval at 95 % of differences without interim looks; None of fewer than six."""
     return _interval(differences, (1 - SINGLE_CONFIDENCE) / 2, differences)
 
 
@@ -248,12 +249,12 @@ def _interval(differences: Differences, level: float, planned: Differences) -> I
 
 
 def detectable(differences: Differences, tolerated: float, errors: Errors, *, tests: int = 1) -> float | None:
-    """The slowdown that as many pairs of this spread show in 95 of 100 jobs, as a share; None where none would.
+    """The slowdown that as many pairs of this spread show in 95 of 100 jobs, as a share; None if none would.
 
-    The slowdown must be shown beyond chance, at the level that the boundary leaves this look and ``tests`` comparisons
-    share, and estimated beyond the tolerance. The larger of the two counts. For normal pairs the Hodges-Lehmann estimate
-    has the standard error spread x sqrt(pi / 3 / pairs) (Hollander, Wolfe and Chicken, 3.2), which the rule takes for wider
-    where pairs look correlated. Pairs beyond the last look are left out: they add little as bets.
+    The slowdown must be shown beyond chance, at the level that the boundary leaves this look and ``tests`` comparisons share,
+    and estimated beyond the tolerance. The larger of the two counts. For normal pairs the Hodges-Lehmann estimate has the
+    standard error spread x sqrt(pi / 3 / pairs) (Hollander, Wolfe and Chicken, 3.2), which the rule widens if pairs look
+    correlated. Pairs beyond the last look are left out: they add little as bets.
     """
     pairs = min(differences.size, errors.looks[-1])
     alarm = errors.alarm * (1 - RERUN_SHARE) / tests
@@ -270,8 +271,8 @@ def detectable(differences: Differences, tolerated: float, errors: Errors, *, te
 def pairs_to_decide(differences: Differences, *, excluded: float) -> int:
     """About how many pairs of this spread would decide.
 
-    That is n with 3.01 x spread / sqrt(n) equal to the larger of two distances: from the effect to what "unchanged" excludes,
-    or to no change at all. Where both are nothing, no number would.
+    That is n with 3.01 x spread / sqrt(n) equal to the larger of two distances: from the effect to the change that "unchanged"
+    excludes, or to no change at all. If both are zero, no number would.
     """
     effect = differences.estimate
     distance = max(excluded - effect, effect)

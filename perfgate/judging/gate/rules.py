@@ -22,7 +22,7 @@ from perfgate.judging.gate.evidence import Evidence, RunIndex, of_workload
 from perfgate.judging.gate.repeated import repeated_metrics
 
 EXPECTED_KERNELS = "ops.expected_kernels"
-# The steps that a gate rests on, whatever perfgate.toml says.
+# The steps that a gate rests on, regardless of perfgate.toml.
 DECIDING_STEPS = frozenset({1, 2, 3, 4})
 
 
@@ -42,7 +42,7 @@ _CORRECT = {"passed": 1.0, "failed": 0.0}
 
 
 def compare_correctness(base: RunIndex | None, head: RunIndex) -> Iterator[Comparison]:
-    """Compare every correctness check of the head that came to a result; the base's is shown beside it."""
+    """Compare every correctness check of the head that has a result; the base's is shown beside it."""
     for check in head.run.correctness:
         if check.status in _CORRECT:
             before = base.checks.get(ShapePlace(check.workload, check.shape)) if base else None
@@ -62,7 +62,7 @@ def compare_correctness(base: RunIndex | None, head: RunIndex) -> Iterator[Compa
 
 
 def compare_signatures(base: RunIndex | None, head: RunIndex) -> Iterator[Comparison]:
-    """Compare the output signatures that changed: an equal one says nothing that would make a gate pass."""
+    """Compare the output signatures that changed: an equal one is no evidence that would make a gate pass."""
     for check in head.run.correctness:
         place = ShapePlace(check.workload, check.shape)
         before = base.checks.get(place) if base else None
@@ -78,7 +78,7 @@ _Labels = frozenset[tuple[str, str]]
 
 
 class _Bound(NamedTuple):
-    """A bound and where it comes from; ``name`` is the metric's in the decision, ``labels`` tell the values it is about."""
+    """A bound and its source; ``name`` is the metric's in the decision, ``labels`` select the values that it bounds."""
 
     budget: Budget
     name: str
@@ -101,7 +101,7 @@ class _Bound(NamedTuple):
             yield Value(metric=self.budget.metric, value=float(counters.values[self.budget.metric]))
 
     def best_end(self, value: Value) -> float | None:
-        """The end of the interval that is best for the bound, or the value itself where it has none."""
+        """The end of the interval that is best for the bound, or the value itself if it has no interval."""
         low, high = value.interval or (None, None)
         end = low if self.budget.at_most else high
         return value.value if end is None else end
@@ -119,10 +119,10 @@ class _Bound(NamedTuple):
 def compare_bounds(base: RunIndex | None, head: RunIndex, policy: Policy) -> list[Comparison]:
     """Compare the head with every bound of each workload and shape; ``base`` of a comparison is the bound.
 
-    A bound is broken where the whole interval lies beyond it; then the gate fails, unless there is a base that breaks it too.
-    A value whose interval holds the bound shows neither and warns; where nothing was measured, nothing can pass. What was
-    measured in several turns counts as broken by the head where each turn breaks it, and by the base where one does: a
-    machine that stalls breaks a bound now and then, and code that is too slow does each time.
+    A bound is broken if the whole interval lies beyond it; then the gate fails, unless there is a base that breaks it too. A
+    value with the bound inside its interval shows neither and warns; without a measurement, nothing can pass. With several
+    turns, the head breaks a bound if each turn does, and the base if one does: a machine that stalls breaks a bound now and
+    then, and code that is too slow does each time.
     """
     return [
         _compare_bound(base, head, bound, ShapePlace(workload.name, shape))
@@ -134,7 +134,7 @@ def compare_bounds(base: RunIndex | None, head: RunIndex, policy: Policy) -> lis
 
 
 def _bounds(workload: WorkloadRecord, policy: Policy) -> Iterator[_Bound]:
-    # An SLA is the budget that a workload sets itself.
+    # An SLA is a budget set by the workload itself.
     if workload.sla_p99 is not None:
         yield _Bound(Budget(metric=P99, bound=workload.sla_p99, at_most=True, rate=workload.sla_rate), SLA)
     for budget in policy.budgets:
@@ -147,7 +147,7 @@ def _bounds(workload: WorkloadRecord, policy: Policy) -> Iterator[_Bound]:
 
 def _compare_bound(base: RunIndex | None, head: RunIndex, bound: _Bound, place: ShapePlace) -> Comparison:
     budget = bound.budget
-    # A turn may have several values, as of several batch sizes: the worst counts.
+    # A turn may have several values, for example of several batch sizes: the worst counts.
     worst = [max(values, key=bound.badness) for values in _by_turn(bound.values(head, place)).values()]
     value = min(worst, key=bound.badness, default=None)
     end = bound.best_end(value) if value else None
@@ -208,7 +208,7 @@ def _longest_kernel(head: RunIndex, place: ShapePlace) -> Message | None:
 
 
 def broken_metrics(base: RunDocument, head: RunDocument, policy: Policy, *, workload: str) -> set[str]:
-    """The metrics of a workload that seem to break a bound, and that measuring again could tell about."""
+    """The metrics of a workload that seem to break a bound, and that a repeated measurement could settle."""
     before, after = (RunIndex(of_workload(run, workload)) for run in (base, head))
     names = {c.metric for c in compare_bounds(before, after, policy) if c.outcome == "regressed"}
     return {P99 if name == SLA else name for name in names if not metric(name).counted}
@@ -220,14 +220,15 @@ def bounded_metrics(policy: Policy) -> set[str]:
 
 
 def deciding_steps(policy: Policy) -> frozenset[int]:
-    """The steps whose failure is one of the whole job: the first ones, and those that a rule is about. The others inform."""
+    """The steps whose failure is one of the whole job: the first ones, and those with a rule about them. The others inform."""
     return DECIDING_STEPS.union(measuring_step(name) for name in (*bounded_metrics(policy), *repeated_metrics(policy)))
 
 
 def steps_in_order(steps: Iterable[int], policy: Policy) -> tuple[int, ...]:
     """Steps in the order of a check: those that decide, then the others.
 
-    A run of main takes them in this order too, because a step's values contain what the steps before it left in the process.
+    A run of main takes them in this order too, because a step's values include the state that earlier steps left in the
+    process.
     """
     decides = deciding_steps(policy)
     return tuple(sorted(steps, key=lambda step: (step not in decides, step)))
@@ -236,8 +237,8 @@ def steps_in_order(steps: Iterable[int], policy: Policy) -> tuple[int, ...]:
 def bounds_with_lost_values(evidence: Evidence, policy: Policy, place: ShapePlace) -> list[str]:
     """The bounds that the head is compared with without all of their numbers, as of one batch size of several.
 
-    The worst number of a turn is compared with the bound, so each that the base or another turn has must be there.
-    Where the head has none at all, its comparison says so.
+    The worst number of a turn is compared with the bound, so each that the base or another turn has must be there. If the head
+    has none at all, its comparison reports that.
     """
     names = []
     for workload in evidence.head.run.workloads:
@@ -266,7 +267,7 @@ def _labels_by_turn(run: RunIndex, bound: _Bound, place: ShapePlace) -> dict[str
 def compare_expected_kernels(head: RunIndex, policy: Policy) -> Iterator[Comparison]:
     """Compare, workload by workload, the names of kernels that ran in any shape with the patterns that are expected.
 
-    The head alone is judged, for a base that runs none of them is no excuse. Where no names were kept, nothing is shown.
+    The head alone is judged, for a base that runs none of them is no excuse. Without recorded names, nothing is shown.
     """
     for workload in head.run.workloads if policy.kernels else ():
         kernels = [entry for step in head.steps.get(workload.name, ()) for entry in step.kernels]

@@ -1,4 +1,4 @@
-"""Servers that took turns: what they counted of themselves, and how requests had to be sent. It informs and decides nothing."""
+"""Servers that took turns: their own counters, and how requests had to be sent. It informs and decides nothing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from perfgate.document.message import Message
 from perfgate.judging.gate.comparison import ShapePlace, comparison, rounded
 from perfgate.judging.gate.evidence import Evidence
 
-# What connections are kept by, among the names of what requests go without.
+# Keeping connections alive, among the names of HTTP features that requests go without.
 _KEEP_ALIVE = "keep-alive"
-# The share of prompt tokens in the cache may grow so much from the first turns of a start to the later ones.
+# Allowed growth in the share of prompt tokens in the cache, from the first turns of a start to the later ones.
 _DRIFT = 0.1
-# What is counted, and for how much of what: the first pair that both sides have.
+# The counts of a ratio, as numerator and denominator: the first pair that both sides have.
 _CACHED = (("prefix_hits", "prefix_queries"), ("cached_tokens", "input_tokens"))
 _RATIOS = {
     "serving.prefix_hits": _CACHED,
@@ -43,7 +43,7 @@ def compare_counters_of_servers(place: ShapePlace, base: Iterable[Turn], head: I
 
 
 def notes_on_requests(evidence: Evidence) -> list[Message]:
-    """How requests to servers had to be sent, and whether the cache of a server made them easier from turn to turn."""
+    """Notes on how requests to servers had to be sent, and on a cache that made them easier from turn to turn."""
     servers = [job.name for job in evidence.head.run.jobs if job.kind == "server"]
     return [note for name in servers for note in _notes_on(name, *evidence.turns(name))]
 

@@ -1,4 +1,4 @@
-"""What the pairs of a workload show while it is measured, for those who watch. It judges nothing."""
+"""The interim results of a workload's pairs while it is measured, for display only. It judges nothing."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
 """The head's own numbers beside those of main's stored runs. They inform: no verdict, title, count or order rests on them.
 
-The level is the median of main's undisturbed runs that were measured by the same procedure, and the interval is the
-prediction interval for one more run, m ± t(0.99, S-1) s sqrt(1 + 1/S), from three runs on. It is taken of logarithms if all
-values are positive. On a shared machine, runs of the same code differ by several percent, and one value in fifty lies outside
-by chance.
+The level is the median of main's undisturbed runs that were measured by the same procedure, and the interval is the prediction
+interval for one more run, m ± t(0.99, S-1) s sqrt(1 + 1/S), from three runs on. It is taken of logarithms if all values are
+positive. On a shared machine, runs of the same code differ by several percent, and one value in fifty lies outside by chance.
 
 A run of main that the runs before it show as slower is stored like every other, and the trend sees it; but it does not become
-part of the level by itself, or a regression that nobody accepted would hide behind its own repetition. Which runs make up the
-level is decided whenever they are read, so that an acceptance counts from the moment it is recorded.
+part of the level by itself, or an unaccepted regression would hide behind its own repetition. The runs of the level are
+selected at every reading, so that an acceptance counts from the moment it is recorded.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from perfgate.judging.gate.numbers import leading_numbers, median
 
 MIN_RUNS = 3
 LEVEL = 0.99
-# How many of the newest values the report draws.
+# The number of newest values that the report draws.
 _DRAWN = 60
 _LARGEST_LOGARITHM = 700.0
-# Who accepts one of these accepts that a call takes longer.
+# Accepting any of these metrics accepts all call times.
 _OF_A_CALL = (LATENCY, P50, P90, P99)
 
 
@@ -47,7 +46,7 @@ def compare_stored(head: RunDocument, history: History) -> list[StoredComparison
 def level(values: Sequence[float], is_accepted: Callable[[int], bool], name: str) -> list[float]:
     """The values of a metric from main's runs, oldest first, that later ones are compared with.
 
-    One that the level before it shows as regressed is left out. If ``is_accepted`` says so of its index, the level before it is
+    One that the level before it shows as regressed is left out. If ``is_accepted`` holds for its index, the level before it is
     left behind instead. If neither direction is the better one, no run is left out.
     """
     better = metric(name).better
@@ -63,7 +62,7 @@ def level(values: Sequence[float], is_accepted: Callable[[int], bool], name: str
 
 
 def prediction_interval(values: Sequence[float], name: str) -> tuple[float, float] | None:
-    """Where one more run of the same code lies; None of too few runs.
+    """The interval in which one more run of the same code lies; None of too few runs.
 
     A noisy number that all runs agree on has shown no spread yet, which is not the same as having none.
     """
@@ -83,7 +82,7 @@ def prediction_interval(values: Sequence[float], name: str) -> tuple[float, floa
 
 
 def accepts(acceptance: Acceptance, metric: str, workload: str, shape: str) -> bool:
-    """Whether somebody accepted that this metric is worse; who accepts one time of a call accepts that calls take longer."""
+    """Whether an acceptance covers this metric; accepting one time of a call accepts that calls take longer."""
     names = _OF_A_CALL if metric in _OF_A_CALL else (metric,)
     return any(key_matches(acceptance.metric, name, workload, shape) for name in names)
 

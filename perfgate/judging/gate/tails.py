@@ -1,7 +1,7 @@
 """The tail of a server's tokens: stalls, which the mean of a turn hides or turns into a slowdown of every token.
 
 A gap between two tokens is a stall if it is longer than three times the median gap of its side and quad. So a uniform slowdown
-has no more stalls. What is compared is how many stalls a quad has, by the rule for all numbers of jobs.
+has no more stalls. The number of stalls of a quad is compared by the rule for all numbers of jobs.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from perfgate.judging.gate.quads import Quad
 from perfgate.judging.gate.rule import Differences
 
 STALL_FACTOR = 3.0
-# Of a quad that has no stall: its logarithm would be no number.
+# For a quad without a stall, as 0 has no logarithm.
 _HALF = 0.5
-# A quad with fewer gaps tells nothing of its tail.
+# A quad with fewer gaps has no measurable tail.
 _FEWEST_GAPS = 20
 
 _Gaps = npt.NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""Time, second: each metric of each shape tested over process pairs, all of them corrected for together."""
+"""Time: each metric of each shape, tested over process pairs and corrected for together."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def compare_time(
     elsewhere: Elsewhere = NOTHING_ELSEWHERE,
     interim: bool = False,
 ) -> list[Comparison]:
-    """Compare every time metric that the pairs give; ``floors`` are what base against base showed.
+    """Compare every time metric that the pairs give; ``floors`` are the results of base against base.
 
     Metrics are corrected for together with those ``elsewhere``. At an ``interim`` look an alarm is surer than at the end.
     """
@@ -77,9 +77,9 @@ def _with_context(comparison: Comparison, comparisons: Sequence[Comparison], evi
 def _why_instructions_inform(
     comparison: Comparison, comparisons: Sequence[Comparison], evidence: Evidence
 ) -> Message | None:
-    """Say why more instructions need be no loss; None where they gate."""
+    """The reason that more instructions need be no loss; None if they gate."""
     workload, shape = comparison.workload, comparison.shape
-    # The slower the device, the longer the host asks whether it is done, and every time it asks is an instruction.
+    # The slower the device, the longer the host polls it, and every poll takes instructions.
     replicates = evidence.head.run.replicates
     blocks = [replicate.shapes.get(shape) for replicate in replicates if replicate.workload == workload]
     if any(columns.cpu_source == "device" for columns in blocks if columns):
@@ -94,11 +94,11 @@ def _why_instructions_inform(
 
 
 def noise_floors(evidence: Evidence, policy: Policy) -> list[NoiseFloor]:
-    """What base against base shows, as the half width that as many pairs of it would have as the workload has of head.
+    """The noise of base against base, as the half width for as many of its pairs as the workload has pairs with head.
 
-    floor = 2.326 x robust sd of the A/A effects / sqrt(pairs), the sd from the median absolute value, as their centre
-    is 0. ``differs`` needs all evidence on one side and more than what the job would call unchanged: the second
-    is a twin in other code, which luck of layout alone may make 1 % faster or slower.
+    floor = 2.326 x robust sd of the A/A effects / sqrt(pairs), the sd from the median absolute value, as their centre is 0.
+    ``differs`` needs all evidence on one side and more than the job would call unchanged: the second is a twin in other code,
+    which luck of layout alone may make 1 % faster or slower.
     """
     floors = []
     for place in places(evidence.base.run):
@@ -153,7 +153,7 @@ def _tested(
     )
 
 
-# --- what a machine can show
+# --- power of the machine
 
 
 def resolutions(base: RunDocument, head: RunDocument, decision: DecisionDocument) -> list[Resolution]:

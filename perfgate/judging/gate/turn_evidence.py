@@ -1,4 +1,4 @@
-"""Whether the turns of a job prove anything: nothing disturbed them, and nothing of them is missing."""
+"""Whether the turns of a job are valid evidence: undisturbed and complete."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from perfgate.judging.gate.required_jobs import (
 )
 from perfgate.judging.gate.validity import OUT_OF_TURN_SHARE
 
-# Requests that are sent later than this share of the time that they take measure the generator.
+# If requests are sent later than this share of their own duration, the generator is measured.
 LATE_SHARE = 0.1
 _MOST_SHARE = 1e9
 
 
 def invalid_turns(evidence: Evidence) -> list[Invalid]:
-    """The jobs whose times prove nothing: a side was at work in the turns of the other, or the requests were sent late."""
+    """The jobs with times that prove nothing: a side was at work in the turns of the other, or the requests were sent late."""
     return [
         Invalid(workload=job.name, shape="", kind=kind, message=message)
         for job in evidence.head.run.jobs
@@ -53,12 +53,12 @@ def _disturbances(turns: Sequence[Sequence[Turn]]) -> Iterator[tuple[InvalidKind
 
 
 def _typical(shares: Iterable[float]) -> float:
-    """The median, in which one beyond all measure counts as the largest there may be."""
+    """The median, with out-of-range shares counted as the largest possible one."""
     return float(np.median(np.clip(list(shares), 0.0, _MOST_SHARE)))
 
 
 def missing_turns(evidence: Evidence, required: Mapping[str, RequiredJob]) -> list[Missing]:
-    """What the turns of a job lack: turns of a side, a number that other turns have, one that must gate, or the whole job."""
+    """The missing evidence of a job: turns of a side, a number that other turns have, one that must gate, or the whole job."""
     failed = {failed.workload for failed in evidence.head.run.failed_pairs}
     declared = (job.name for run in evidence.runs for job in run.jobs)
     names = dict.fromkeys([*required, *declared, *(turn.workload for turn in evidence.base.run.turns)])
@@ -100,7 +100,7 @@ def _missing_of(name: str, evidence: Evidence, required: RequiredJob | None) -> 
 
 
 def _other_requests(name: str, before: Mapping[int, list[Turn]], after: Mapping[int, list[Turn]]) -> Iterator[Missing]:
-    """Yield that the sides were asked, or went without, something else in the turns of a quad."""
+    """Yield that the sides' requests differ, or that they went without different things, in the turns of a quad."""
     asked = [
         {quad: [(turn.requests, sorted(turn.without)) for turn in of_quad] for quad, of_quad in turns.items()}
         for turns in (before, after)
@@ -112,9 +112,9 @@ def _other_requests(name: str, before: Mapping[int, list[Turn]], after: Mapping[
 def _nothing_measured(
     job: str, number: JobNumber, sides: Sequence[tuple[MissingSide, dict[int, list[Turn]]]], *, may_be_zero: bool
 ) -> Iterator[Missing]:
-    """Yield that a number is not more than 0, as times, rates and amounts are: then it has no ratio, and is not compared.
+    """Yield that a number is not above 0, as times, rates and amounts are: then it has no ratio, and is not compared.
 
-    What a program counts may be 0, and is then 0 in all turns of both sides.
+    A program's count may be 0, and is then 0 in all turns of both sides.
     """
     values = {
         side: [
@@ -130,7 +130,7 @@ def _nothing_measured(
 
 
 def _not_as_required(required: RequiredJob, evidence: Evidence, record: JobRecord) -> Iterator[Missing]:
-    """Yield what the trusted side says of a job and the documents lack, or say otherwise."""
+    """Yield the trusted side's requirements for a job that the documents lack or contradict."""
     settings = required.measured_by(*evidence.runs)
     if settings is None or record.kind != settings.kind:
         yield _asked(record.name, "job.settings", differs=True)
@@ -154,7 +154,7 @@ def _asked(
 def _other_numbers(
     required: RequiredJob, settings: JobReference, record: JobRecord, trusted: Sequence[JobNumber]
 ) -> Iterator[Missing]:
-    """Yield the numbers that do not gate and must, that have another unit or direction, or that main's stored run has."""
+    """Yield the numbers that must gate and do not, that have another unit or direction, or that only main's stored run has."""
     for stated, number in zip(trusted, record.numbers):
         if stated.unit != number.unit:
             yield _asked(record.name, f"{number.metric}.unit", differs=True)
@@ -173,7 +173,7 @@ def _other_numbers(
 def _unproven(
     required: RequiredJob, settings: JobReference, side: MissingSide, turns: Sequence[Turn]
 ) -> Iterator[Missing]:
-    """Yield what the turns of a side must hold to be compared with those of the other: their work and their output."""
+    """Yield the missing proof that the turns of a side are comparable with those of the other: their work and their output."""
     for count, quads in quads_of_other_work(required, settings, turns).items():
         yield _asked(settings.name, f"work.{count}", side, pairs=quads)
     if unseen := list(turns_without_output(settings, turns)):
@@ -187,7 +187,7 @@ def _unproven(
 
 
 def _shares_devices_as(settings: JobReference, record: JobRecord, turns: Iterable[Turn]) -> bool:
-    """Whether the sides shared the devices as the settings say, and the starts of their turns agree."""
+    """Whether the sides shared the devices as set, and the starts of their turns agree."""
     wanted = settings.settings.fits
     if record.fits not in (("resident", "alternate") if wanted == "auto" else (wanted,)):
         return False
@@ -196,9 +196,9 @@ def _shares_devices_as(settings: JobReference, record: JobRecord, turns: Iterabl
 
 
 def _unreported(job: JobRecord, turns: Mapping[int, list[Turn]]) -> Iterator[str]:
-    """Yield what turns should report and do not, such as what the side did before them or how late its requests were sent."""
+    """Yield the fields that turns should report and do not, such as a side's earlier activity or the delay of its requests."""
     listed = list(chain.from_iterable(turns.values()))
-    # The first turn of a start has none before it, on either half of the devices.
+    # The first turn of a start has no turn before it, on either half of the devices.
     first = len({turn.start for turn in listed}) * (2 if job.fits == "swap" else 1)
     has_processes = job.kind != "command" and job.fits != "alternate"
     if has_processes and sum(turn.out_of_turn is None for turn in listed) > first:
@@ -212,13 +212,13 @@ def _unreported(job: JobRecord, turns: Mapping[int, list[Turn]]) -> Iterator[str
     if job.kind == "command" and len(counted_lines(listed)) < FEWEST_COUNTED:
         yield "counters"
     with_texts = {turn.start for turn in listed if turn.texts}
-    # Starts are counted from 0: by another number a side's answers would meet none of the other side's.
+    # Starts are counted from 0: with other numbers, a side's answers would match no start of the other side.
     if with_texts and (with_texts < {turn.start for turn in listed} or min(with_texts) < 0):
         yield "texts"
 
 
 def _are_counted(turns: Iterable[Turn]) -> bool:
-    """Whether a turn of every start has whole counts of all ranks that have times; none where none could be profiled."""
+    """Whether a turn of every start has whole counts of all ranks that have times, or no rank could be profiled."""
     listed = list(turns)
     counted = {
         turn.start

@@ -1,7 +1,7 @@
 """Jobs: servers, ranks and commands of base and head that took turns, judged quad by quad and start by start.
 
-A quad compares the mean logarithm of the turns of each side. Quads of one start share its luck, so a start more tells more than
-its quads do (``stats/clusters.py``), and one alone shows nothing.
+A quad compares the mean logarithm of the turns of each side. Quads of one start share its luck, so another start is stronger
+evidence than its quads alone (``stats/clusters.py``), and a single start shows nothing.
 """
 
 from __future__ import annotations
@@ -56,26 +56,27 @@ from perfgate.judging.gate.tails import stalls_of
 from perfgate.stats.clusters import START_LUCK
 from perfgate.stats.error_control import holm
 
-# After how many quads a job may be decided. A quad of a command is two whole runs, one of the others some seconds of turns.
+# The numbers of quads after which a job may be decided. A quad of a command is two whole runs, one of the other kinds some
+# seconds of turns.
 LOOKS: Mapping[JobKind, tuple[int, ...]] = {
     "command": (10, 16, 24, 40, 64),
     "ranks": (8, 16, 32, 64, 128, 256),
     "server": (8, 16, 32, 64, 128, 256),
 }
-# The slowdown that "unchanged" excludes of a job: whole programs spread more than calls.
+# The slowdown of a job that "unchanged" excludes: whole programs spread more than calls.
 JOB_OK_MARGIN = 0.03
 _Z_ALARM = 2.9  # of a look's share of 1 %
 
 
 def looks_of(kind: JobKind, fits: Fits) -> tuple[int, ...]:
-    """After how many quads a job may be decided; where a turn is a process, as a command's is."""
+    """The numbers of quads after which a job may be decided; an alternate job, with one process a turn, counts as a command."""
     return LOOKS["command" if fits == "alternate" else kind]
 
 
 class _Cell(NamedTuple):
-    """One number of a job, quad by quad; of an ``undirected`` one only the documents say which direction is better.
+    """One number of a job, quad by quad; for an ``undirected`` one only the documents state which direction is better.
 
-    One of ``only_worse`` fails the gate if it regressed, and leaves no verdict open: the tail of few requests says too little.
+    One of ``only_worse`` fails the gate if it regressed, and leaves no verdict open: the tail of few requests is weak evidence.
     """
 
     tested: Tested
@@ -93,10 +94,10 @@ def compare_turns(
     *,
     elsewhere: Elsewhere = NOTHING_ELSEWHERE,
 ) -> list[Comparison]:
-    """Compare every number of every job; where the work differs, nothing else counts.
+    """Compare every number of every job; if the work differs, nothing else counts.
 
-    All that gate are corrected for together, and with those ``elsewhere``. ``numbers`` are those of the jobs about which the
-    trusted side says anything, in place of what the documents say.
+    All that gate are corrected for together, and with those ``elsewhere``. ``numbers`` are the trusted side's entries for the
+    jobs that it knows, and replace those of the documents.
     """
     rows: list[Comparison] = []
     cells: list[_Cell] = []
@@ -140,7 +141,7 @@ def compare_turns(
 
 
 def _cells(job: JobRecord, number: JobNumber, measured: Mapping[int, Quad], policy: Policy) -> Iterator[_Cell]:
-    """Yield the number where all turns have it; what is missing of it is said elsewhere."""
+    """Yield the number if all turns have it; missing values are reported elsewhere."""
     quads_of_job = list(measured.values())
     if not quads_of_job or any(number.metric not in turn.values for q in quads_of_job for turn in (*q.base, *q.head)):
         return
@@ -205,7 +206,7 @@ def _halves(job: JobRecord, measured: Mapping[int, Quad]) -> Iterator[_Cell]:
 
 
 def _parts(name: str, quads: Iterable[Quad]) -> list[Part]:
-    """What is shown to grow of a time of all ranks, most first: the CPU time of a rank, and communication that is exposed."""
+    """The proven growth in a time of all ranks, most first: the CPU time of a rank, and communication that is exposed."""
     if name not in (RANKS_STEP, RANKS_CPU, RANKS_MEMORY):
         return []
     listed = list(quads)
@@ -223,7 +224,7 @@ def _mean_log(turns: Iterable[Turn], name: str) -> float:
 
 
 def _other_work(place: ShapePlace, measured: Mapping[int, Quad]) -> list[Comparison]:
-    """Where the two sides did not do the same work: a comparison that fails for it, whatever the times say."""
+    """A comparison that fails if the two sides did not do the same work, whatever their times."""
     for quad in measured.values():
         before, after = (_work_of(turns) for turns in (quad.base, quad.head))
         if before != after:
@@ -235,9 +236,9 @@ def _other_work(place: ShapePlace, measured: Mapping[int, Quad]) -> list[Compari
 
 
 def _other_output(place: ShapePlace, measured: Mapping[int, Quad], policy: Policy) -> list[Comparison]:
-    """Where equal work gave another output."""
+    """A comparison that fails if equal work gave different output."""
     tolerated = configured_tolerance(policy, RANKS_LOSS, *place) or 0.0
-    # Of a server whose answers a program checks, only the first turns of a start have an output.
+    # If a program checks a server's answers, only the first turns of a start have an output.
     compared = [
         quad
         for quad in measured.values()
@@ -288,7 +289,7 @@ def _undecided(compared: Comparison, reason: Message) -> Comparison:
 
 
 def compare_quantiles(evidence: Evidence) -> list[QuantileComparison]:
-    """The quantiles of what both sides have samples of, each over all turns of its side."""
+    """The quantiles of all numbers with samples on both sides, each over all turns of its side."""
     rows = []
     for job in evidence.head.run.jobs:
         before, after = (
@@ -314,14 +315,14 @@ def _allowed(policy: Policy, name: str, place: ShapePlace) -> float:
 
 
 def smallest_tolerance(policy: Policy, job: str, metrics: Iterable[str]) -> float | None:
-    """The slowdown of one of these numbers that no verdict of the job can be about; None where there are none."""
+    """The smallest tolerance of these numbers, below which no verdict is about a slowdown; None without numbers."""
     return min((_allowed(policy, name, ShapePlace(job, "")) for name in metrics), default=None)
 
 
 def foreseen(
     base: RunDocument, head: RunDocument, policy: Policy, job: str, *, quads: int, starts: int
 ) -> float | None:
-    """The smallest slowdown that ``quads`` quads of ``starts`` starts would show of a number, by the spread so far."""
+    """The smallest slowdown of a number that ``quads`` quads of ``starts`` starts would show, by the spread so far."""
     record = next(record for record in head.jobs if record.name == job)
     measured = quads_of(Evidence(base, head), job)
     cells = [cell for number in record.numbers for cell in _cells(record, number, measured, policy)]

@@ -1,4 +1,4 @@
-"""What documents name and this perfgate does not know, because a newer one wrote them: it is listed, and never judged."""
+"""Names in documents that this perfgate does not know, because a newer one wrote them: they are listed, and never judged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_NAMES = 20
 
 
 def unknown_note(base: RunDocument, head: RunDocument) -> list[Message]:
-    """A note with the names that are not known; none where all are.
+    """A note with the names that are not known; none if all are.
 
     A change request that upgrades perfgate is measured by the new version and judged by that of the base.
     """
@@ -31,11 +31,11 @@ def unknown_note(base: RunDocument, head: RunDocument) -> list[Message]:
 def _names(run: RunDocument) -> Iterator[str]:
     metrics = [name for counters in run.counters for name in (*counters.values, *counters.steady, *counters.unstable)]
     metrics += [number.metric for job in run.jobs for number in job.numbers]
-    # Steps beyond the card of the gate come from other packages. Values of a step are shown, and nothing compares them.
+    # Steps beyond the gate's own cards come from other packages. Their values are shown, and never compared.
     own = [step for step in run.steps if step.number <= max(CARDS)]
     yield from (name for name in metrics if not is_known(name))
     yield from (f"step {step.number}" for step in own if step.number not in CARDS)
-    # A finding with a sentence of its own needs no rule of ours.
+    # A finding with its own message needs no rule of ours.
     found = [finding.rule for step in own for finding in step.findings if finding.message is None]
     yield from (rule for rule in found if rule not in RULES)
     yield from (code for code in _codes(msgspec.to_builtins([run.warnings, own])) if code not in MESSAGES)

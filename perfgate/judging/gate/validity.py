@@ -1,4 +1,4 @@
-"""What makes times worthless: a throttled or shared device, a clock below its rate, a worker that breaks the rules.
+"""Reasons that make times worthless: a throttled or shared device, a clock below its rate, a worker that breaks the rules.
 
 User code runs in the process that times it: it could report false times, change settings, or work while the other side is
 measured. The conductor's clock and the kernel's accounting are outside its reach, so the worker's report is compared with them.
@@ -19,14 +19,15 @@ from perfgate.judging.gate.clean import LEAST_CLEAN, RATED_CLOCK_SHARE, CleanPai
 from perfgate.judging.gate.comparison import ShapePlace, rounded
 from perfgate.judging.gate.evidence import Evidence, Pair
 
-# A worker's clock must show what ours shows, but for what the kernel says that worker and conductor waited for a CPU. Other
-# waits (a hypervisor, memory) delay some blocks, a false clock shortens all: hence a low quantile, and a wide limit for the
-# call that is made but not recorded: its caches are cold, its memory was given back (measured: up to 1.1 ms more than others).
+# A worker's clock must show as much time as ours, less the waits of worker and conductor for a CPU by the kernel's account.
+# Other waits (a hypervisor, memory) delay some blocks, a false clock shortens all: hence a low quantile, and a wide limit for
+# the call that is made but not recorded: its caches are cold, its memory was given back (measured: up to 1.1 ms more than
+# others).
 CLOCK_QUANTILE = 0.25
 CLOCK_SHARE = 0.2
 FIRST_CALL_NS = 2_000_000
 FEWEST_BLOCKS = 5
-# CPU time over what the granted CPUs have: the kernel's accounting is exact, reading it takes a moment.
+# CPU time over the capacity of the granted CPUs: the kernel's accounting is exact, reading it takes a moment.
 CPU_SHARE = 1.05
 # CPU time out of turn, as a share of the time of the other side's turns, by which one side may exceed the other. A worker that
 # waits for its next request uses 0.03 ms a block on both sides (measured: 0.07 % of blocks of 40 ms, 0.6 % of 5 ms). A
@@ -44,7 +45,7 @@ _TAINTS: dict[Taint, Message] = {
 
 
 def invalid_times(evidence: Evidence) -> list[Invalid]:
-    """Why the times of a shape prove nothing, one entry a shape and kind."""
+    """The reasons that the times of a shape prove nothing, one entry a shape and kind."""
     entries: dict[tuple[str, str, str], Invalid] = {}
     for entry in [*_changed_code(evidence), *_disturbed(evidence), *misconduct(evidence)]:
         entries.setdefault((entry.workload, entry.shape, entry.kind), entry)
@@ -52,7 +53,7 @@ def invalid_times(evidence: Evidence) -> list[Invalid]:
 
 
 def _changed_code(evidence: Evidence) -> Iterator[Invalid]:
-    """Yield that something changed what a side runs, of every place: nothing else that was measured tells which code it was."""
+    """Yield, for every place, that a side's code was changed during the run: no measurement shows which code it was."""
     broken = [run.seal for run in evidence.runs if run.seal and run.seal.broken]
     files = list(dict.fromkeys(name for seal in broken for name in seal.changed))
     jobs = [ShapePlace(job.name, "") for job in evidence.head.run.jobs]
@@ -61,7 +62,7 @@ def _changed_code(evidence: Evidence) -> Iterator[Invalid]:
         yield Invalid(workload=workload, shape=shape, kind="code_changed", message=message)
 
 
-# --- what the environment reported
+# --- reports of the environment
 
 
 def _disturbed(evidence: Evidence) -> Iterator[Invalid]:
@@ -82,11 +83,11 @@ def _disturbed(evidence: Evidence) -> Iterator[Invalid]:
         yield Invalid(workload=workload, shape=shape, kind=kind, message=Message("gate.too-few-blocks", values))
 
 
-# --- what workers did
+# --- misconduct of workers
 
 
 def misconduct(evidence: Evidence) -> Iterator[Invalid]:
-    """Yield what workers did that makes their times worthless, worst first."""
+    """Yield the misconduct of workers that makes their times worthless, worst first."""
     sides = list(zip(("base", "head"), evidence.runs))
     for side, run in sides:
         for replicate in run.replicates:
@@ -105,7 +106,7 @@ def misconduct(evidence: Evidence) -> Iterator[Invalid]:
 
 
 def _false_clock(columns: BlockColumns) -> Message | None:
-    """Compare what a worker says its blocks took with what the conductor saw of them."""
+    """Compare a worker's own times of its blocks with the conductor's."""
     calls, wall = np.asarray(columns.calls), unpack(columns.wall)
     spans = np.asarray(columns.end_ns, dtype=np.float64) - np.asarray(columns.start_ns)
     sums = np.add.reduceat(wall, np.concatenate([[0], np.cumsum(calls)[:-1]]))
@@ -125,7 +126,7 @@ def _false_clock(columns: BlockColumns) -> Message | None:
 
 
 def _unseen_shares(columns: BlockColumns, spans: Floats) -> Floats:
-    """The share of each block's time, without what was waited for a CPU, that the worker's clock does not show.
+    """The share of each block's time, without waits for a CPU, that the worker's clock does not show.
 
     Compared with the blocks, all of the worker's waiting is subtracted, because the share that fell to the call that is not
     recorded is unknown. Compared with its whole turn, only the waiting outside of that.
@@ -146,7 +147,7 @@ def _or_zeros(column: list[int], blocks: int) -> Floats:
 
 
 def _more_cpus(replicate: Replicate, side: str) -> Iterator[Invalid]:
-    # CPU times are read before and after the conductor's clock, and the conductor may have waited between the two.
+    # CPU times are read before and after the conductor's clock, and the conductor may have waited in between.
     seen = _total(replicate, "seen_ns") + _total(replicate, "conductor_delay_ns")
     used, granted = _total(replicate, "used_ns"), len(replicate.cpus)
     if seen and used > CPU_SHARE * granted * seen:
@@ -186,7 +187,7 @@ def _out_of_turn(pairs: list[Pair]) -> Iterator[Invalid]:
 
 
 def _out_of_turn_share(replicate: Replicate) -> float:
-    # Documents of before waited_ns: turns of both sides were taken to be equally long.
+    # Documents older than waited_ns: turns of both sides were assumed to be equally long.
     waited = _total(replicate, "waited_ns") or _total(replicate, "seen_ns")
     return _total(replicate, "out_of_turn_ns") / max(1, waited)
 

@@ -1,4 +1,4 @@
-"""The verdict: rules in the order in which they are asked, of which the first that applies gives it, and its exit code."""
+"""The verdict: rules in the order in which they are asked, of which the first that applies decides, and its exit code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from perfgate.judging.gate.harness import hides, is_consequence
 
 
 class VerdictRule(NamedTuple):
-    """A verdict, the code of its reason, and what it applies to: it gives the verdict where ``names`` holds anything."""
+    """A verdict, the code of its reason, and the names it applies to: it gives the verdict if ``names`` is not empty."""
 
     verdict: Verdict
     code: str
@@ -31,7 +31,7 @@ class VerdictRule(NamedTuple):
 
 
 class VerdictReasons(NamedTuple):
-    """A verdict, and what gave it."""
+    """A verdict and its reasons."""
 
     verdict: Verdict
     reasons: list[Message]
@@ -61,7 +61,7 @@ def verdict_rules(
 
     ``uncounted`` is why nothing was counted in the recording of a side: its tables contradict each other, or are cut off.
 
-    An upgrade report judges a stack, which no commit can be blamed for: what got slower is a warning.
+    An upgrade report judges a stack, which no commit can be blamed for: a slowdown is a warning.
     """
     gating = [c for c in comparisons if c.gating]
     inconclusive = [c for c in comparisons if c.outcome == "inconclusive"]
@@ -69,7 +69,7 @@ def verdict_rules(
     open_rest = [c for c in inconclusive if c.method not in RULE_METHODS]
     undecided = [c for c in open_rest if c.must_decide]
     doubtful = [c for c in inconclusive if not c.gating and c.method in {"check", *RULE_METHODS}]
-    # A count that only the head's calls disagree about cannot be compared with the base's: it must not hide behind that.
+    # A count that differs between the head's own calls cannot be compared with the base's: it must not hide behind that.
     unsteady = [_about(_name(c), c.reason) for c in open_rest if c.method == "exact" and not c.gating]
     failed = {f"{f.side} {f.workload} {f.what}" for f in failures if not is_consequence(f, changes)}
     not_comparable = [_about(c.workload, c.message) for c in changes if c.kind == "not_comparable"]
@@ -87,9 +87,9 @@ def verdict_rules(
         VerdictRule("INCONCLUSIVE", "harness", not_comparable),
         VerdictRule("INCONCLUSIVE", "testbed", [d.field for d in differences] if comparing == "code" else []),
         VerdictRule("INCONCLUSIVE", "invalid", invalid_places),
-        # Why numbers are missing says more than their names.
+        # The reason for missing numbers is more helpful than their names.
         VerdictRule("INCONCLUSIVE", "uncounted", list(uncounted) if missing else []),
-        # What was left out may be what shows a regression, so nothing below counts without it.
+        # Missing evidence may be the very evidence of a regression, so nothing below counts without it.
         VerdictRule("INCONCLUSIVE", "missing", [_missing_name(entry) for entry in missing]),
         VerdictRule("INCONCLUSIVE", "not-judged", [_name(c) for c in open_rules if c.gating]),
     ]
